@@ -1,0 +1,217 @@
+"""The backward rule of every op; the files are named as in `nngrad/functions`.
+
+A rule is a function on graphs: `rule(f, *gys)` gets the Function and the gradient of each of its
+outputs, and returns one gradient per input (alone where there is one input). It calls `F` and
+operators, so what it emits can be differentiated in turn. `None` means that the gradient is zero.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from nngrad.graph import Function, Op, Variable
+
+RuleFunction = Callable[..., Any]
+
+
+class Rule(NamedTuple):
+    """A backward rule, with what is known of it."""
+
+    function: RuleFunction
+    kind: str
+    """'rule', 'adjoint pair', 'bilinear', 'non-differentiable' or 'user'."""
+    exact: bool
+    """Whether it gives the true derivative; surrogates do not."""
+    module: str
+
+    def __call__(self, f: Function, *gys: Variable) -> Any:
+        return self.function(f, *gys)
+
+
+class MissingRule(NotImplementedError):
+    """An op on the way of a gradient has no backward rule."""
+
+
+class Registry(Mapping[str, Rule]):
+    """Rules by name: nnabla's type name ("Tanh") or the function's ("tanh")."""
+
+    def __init__(self) -> None:
+        self._rules: dict[Op, Rule] = {}
+        self._ops: dict[str, Op] = {}
+        self._lock = threading.Lock()
+        self.version = 0
+        """Counts changes, so that what was derived from the rules knows when it is out of date."""
+
+    def add(self, op: Op, rule: Rule, replace: bool = False) -> None:
+        """Enter the rule of `op`."""
+        with self._lock:
+            if op in self._rules and not replace:
+                raise ValueError(f"{op.name} already has a backward rule, in {self._rules[op].module}")
+            self._rules[op] = rule
+            self._ops[op.name] = self._ops[op.type_name] = op
+            self.version += 1
+
+    def find(self, op: Op) -> Rule | None:
+        """The rule of `op`, or None."""
+        return self._rules.get(op)
+
+    def op(self, name: str) -> Op:
+        """The op that goes by `name`."""
+        try:
+            return self._ops[name]
+        except KeyError:
+            raise KeyError(f"no op is named {name!r}; show_registry() lists all") from None
+
+    def __getitem__(self, name: str) -> Rule:
+        return self._rules[self.op(name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(op.type_name for op in self._rules))
+
+    def __len__(self) -> int:
+        return len(self._rules)
+
+    def ops(self) -> list[tuple[Op, Rule]]:
+        """Every op that has a rule, by name."""
+        return sorted(self._rules.items(), key=lambda entry: entry[0].name)
+
+
+registry = Registry()
+
+
+def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunction]:
+    """Register the decorated function as the backward rule of `op`.
+
+    Args:
+        op: The op.
+        exact: False where the rule is not the derivative of the forward (straight-through estimators).
+    """
+
+    def enter(rule: RuleFunction) -> RuleFunction:
+        registry.add(op, Rule(rule, "rule", exact, rule.__module__))
+        return rule
+
+    return enter
+
+
+def adjoint_pair(a: Op, b: Op) -> None:
+    """`a` and `b` are linear, take the same arguments, and each is the transpose of the other."""
+    module = _caller_module()
+    for one, other in ((a, b), (b, a)):
+
+        def rule(f: Function, *gys: Variable, transpose: Op = other) -> Any:
+            return transpose(*gys, **f.args)
+
+        registry.add(one, Rule(rule, "adjoint pair", True, module))
+
+
+def bilinear_family(product: Op, left: Op, right: Op) -> None:
+    """Close a bilinear op under differentiation. The three are one scalar T = <y, product(x, w)>:
+
+        product(x, w) = dT/dy        left(y, w) = dT/dx        right(y, x) = dT/dw
+
+    T is linear in each of its slots, so an incoming gradient takes the slot of the op it reached.
+    `left` and `right` take, beside the arguments of `product`, the `shape` of what they return.
+    """
+    module = _caller_module()
+
+    def static(f: Function) -> dict[str, Any]:
+        return {name: value for name, value in f.args.items() if name != "shape"}
+
+    def product_rule(f: Function, gy: Variable) -> Any:
+        x, w = f.inputs
+        return left(gy, w, shape=x.shape, **static(f)), right(gy, x, shape=w.shape, **static(f))
+
+    def left_rule(f: Function, gx: Variable) -> Any:
+        y, w = f.inputs
+        return product(gx, w, **static(f)), right(y, gx, shape=w.shape, **static(f))
+
+    def right_rule(f: Function, gw: Variable) -> Any:
+        y, x = f.inputs
+        return product(x, gw, **static(f)), left(y, gw, shape=x.shape, **static(f))
+
+    for op, rule in ((product, product_rule), (left, left_rule), (right, right_rule)):
+        registry.add(op, Rule(rule, "bilinear", True, module))
+
+
+def non_differentiable(*ops: Op) -> None:
+    """These have no derivative to speak of: no gradient passes through them."""
+    module = _caller_module()
+    for op in ops:
+        registry.add(op, Rule(lambda f, *gys: (None,) * len(f.inputs), "non-differentiable", True, module))
+
+
+def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
+    """Set or replace the rule of the op that goes by `name`, in nnabla's protocol:
+
+        rule(grad_outputs, inputs, input_shapes, outputs, output_shapes, **arguments)
+
+    with lists of Variables and of shapes, returning one gradient per input (None for zero).
+
+    Args:
+        name: nnabla's type name or the function's name.
+        rule: The rule.
+        exact: Whether it is the true derivative; optimisations that rest on calculus ask for it.
+    """
+    if not callable(rule):
+        raise TypeError(f"rule: expected a function, got {rule!r}")
+
+    def function(f: Function, *gys: Variable) -> Any:
+        inputs, outputs = list(f.inputs), list(f.outputs)
+        shapes = [x.shape for x in inputs], [y.shape for y in outputs]
+        return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **f.args)
+
+    module = getattr(rule, "__module__", "")
+    registry.add(registry.op(name), Rule(function, "user", exact, module), replace=True)
+
+
+def missing(op: Op, path: str) -> MissingRule:
+    """The error for an op without a rule: it says where the gradient met it, and what to write."""
+    inputs = "xs" if op.variadic else ", ".join(op.input_names)
+    unpack = f"{inputs} = f.inputs" if op.variadic else f"({inputs},) = f.inputs"
+    home = op.module.replace("nngrad.functions.", "backward_registry/") + ".py"
+    return MissingRule(
+        f"{op.name} has no backward rule; the gradient came to it along {path}.\n"
+        f"Write one in {home}:\n\n"
+        f"    @backward(F.{op.name})\n"
+        f"    def {op.name}_backward(f, gy):\n"
+        f'        """the formula"""\n'
+        f"        {unpack}\n"
+        f"        return ...  # one gradient for each of {inputs}; None where it is zero\n"
+    )
+
+
+def show_registry() -> None:
+    """Print every op with the kind of its rule and the file that the rule is in."""
+    rows = [(op.type_name, op.name, rule.kind, rule.module) for op, rule in registry.ops()]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)))
+
+
+def _caller_module() -> str:
+    frame = inspect.currentframe()
+    assert frame is not None and frame.f_back is not None and frame.f_back.f_back is not None
+    return str(frame.f_back.f_back.f_globals["__name__"])
+
+
+from . import (  # noqa: E402,F401
+    activation,
+    arithmetic,
+    array,
+    comparison,
+    control,
+    convolution,
+    elementwise,
+    indexing,
+    linear,
+    loss,
+    normalization,
+    pooling,
+    reduction,
+    stochastic,
+)

@@ -1,0 +1,1 @@
+"""Backward rules of functions that steer gradients."""

@@ -1,0 +1,1 @@
+"""Backward rules of convolutions: each family is one trilinear form."""

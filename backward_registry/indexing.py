@@ -1,0 +1,1 @@
+"""Backward rules of selecting and placing elements."""

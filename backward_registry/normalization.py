@@ -1,0 +1,1 @@
+"""Normalisations are composites; what rules their parts need is here."""

@@ -1,0 +1,1 @@
+"""Random draws have no gradient."""

@@ -1,0 +1,154 @@
+"""forward(): a snapshot of the leaves, and promises of the values."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from ..graph import Function, NdArray, Variable
+from .compiled import executable_of
+from .lower import Program, linearize
+
+Hook = Callable[[Function], None] | None
+
+
+class Plan:
+    """How to run the graph above some outputs: made once for a graph, since graphs do not change.
+
+    It refers to functions weakly where it is kept on one of them, so that no cycle keeps a graph alive.
+    """
+
+    __slots__ = ("drawn", "executable", "functions", "leaf_ids", "leaves", "program", "updated")
+
+    def __init__(self, outputs: Sequence[Variable]) -> None:
+        roots = {y.parent for y in outputs}
+        linear, self.updated = linearize(outputs, device=device_of(outputs))
+        self.program: Program = linear.program
+        self.leaves = linear.leaves
+        self.leaf_ids = tuple([id(x) for x in linear.leaves])
+        self.drawn = any(x._source is not None for x in linear.leaves)
+        self.functions = [f for f in linear.functions if f not in roots]
+        self.executable = executable_of(linear.program)
+
+
+class Snapshot:
+    """The arrays of a graph's leaves at one `forward()`."""
+
+    __slots__ = ("arrays", "leaf_ids", "promise")
+
+    def __init__(self, plan: Plan, promise: Promise | None) -> None:
+        self.leaf_ids = plan.leaf_ids
+        self.arrays: tuple[Any, ...] = promise.arrays if promise is not None else ()
+        self.promise = promise
+
+    def by_leaf(self) -> dict[int, Any]:
+        """The arrays by the ids of the leaves."""
+        return dict(zip(self.leaf_ids, self.arrays, strict=True))
+
+
+class Promise:
+    """Results that are computed when the first of the cells that wait for them is read."""
+
+    __slots__ = ("arrays", "cells", "executable")
+
+    def __init__(self, executable: Callable[..., Any], arrays: tuple[Any, ...], cells: Sequence[NdArray]) -> None:
+        self.executable = executable
+        self.arrays = arrays
+        self.cells: list[weakref.ref[NdArray]] | None = [weakref.ref(cell) for cell in cells]
+        for cell in cells:
+            cell.promise(self)
+
+    @property
+    def kept(self) -> bool:
+        """Whether the results are there."""
+        return self.cells is None
+
+    def resolve(self) -> None:
+        """Compute the results."""
+        if not self.kept:
+            self.keep(self.executable(*self.arrays))
+
+    def keep(self, results: Sequence[Any]) -> None:
+        """Hand the results, computed here or elsewhere, to the cells that still wait for them."""
+        cells, self.cells = self.cells, None
+        for ref, result in zip(cells or (), results, strict=False):
+            cell = ref()
+            if cell is not None and cell._pending is self:
+                cell.put(result)
+
+
+def plan_of(outputs: Sequence[Variable]) -> Plan:
+    """The plan for `outputs`; that of a single function's single output is kept on the function."""
+    f = outputs[0].parent
+    if len(outputs) != 1 or f is None or len(f.specs) != 1:
+        return Plan(outputs)
+    plan: Plan | None = f.plan
+    if plan is None:
+        plan = f.plan = Plan(outputs)
+    return plan
+
+
+def leaf_arrays(plan: Plan, draw: bool) -> tuple[Any, ...]:
+    """The leaves' present arrays; keys of random functions are drawn anew where `draw` is set."""
+    if draw and plan.drawn:
+        for x in plan.leaves:
+            if x._source is not None:
+                x.cell.put(x._source())
+    return tuple([x.cell.raw() for x in plan.leaves])
+
+
+def take_snapshot(outputs: Sequence[Variable], draw: bool = True) -> Snapshot:
+    """Freeze the leaves' values for `outputs`, and promise the values of the outputs and of updated leaves."""
+    plan = plan_of(outputs)
+    arrays = leaf_arrays(plan, draw)
+    cells = [y.cell for y in outputs] + [leaf.cell for leaf in plan.updated]
+    snapshot = Snapshot(plan, Promise(plan.executable, arrays, cells))
+    for f in plan.functions:
+        f.snapshot = snapshot
+    for y in outputs:
+        if y.parent is not None:
+            y.parent.snapshot = snapshot
+        y._at = snapshot
+    return snapshot
+
+
+def forward(
+    outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None
+) -> None:
+    """Compute `outputs` from the leaves' present values; see `Variable.forward`."""
+    computed = [y for y in outputs if y.parent is not None]
+    if not computed:
+        return
+    snapshot = take_snapshot(computed)
+    if function_pre_hook is not None or function_post_hook is not None:
+        from .interpret import interpret
+
+        interpret(computed, snapshot, function_pre_hook, function_post_hook)
+
+
+def evaluate(variable: Variable) -> None:
+    """Compute a Variable that no `forward()` has promised: from the snapshot of the forward that covered
+    its function, or from the leaves' present values."""
+    f = variable.parent
+    assert f is not None
+    snapshot: Snapshot | None = f.snapshot
+    if snapshot is None:
+        take_snapshot([variable])
+        return
+    plan = plan_of([variable])
+    arrays = snapshot.by_leaf()
+    results = plan.executable(*[arrays[i] for i in plan.leaf_ids])
+    variable.cell.put(results[0])
+    variable._at = snapshot
+
+
+def device_of(outputs: Sequence[Variable]) -> jax.Device | None:
+    """The device of the Context that the outputs' functions were made in."""
+    for y in outputs:
+        if y.parent is not None and y.parent.context is not None:
+            device: jax.Device | None = y.parent.context.device
+            return device
+    return None

@@ -1,0 +1,57 @@
+"""F: the functions that graphs are made of, one file per family."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph import Composite, Op
+from . import (
+    activation,
+    arithmetic,
+    array,
+    comparison,
+    control,
+    convolution,
+    elementwise,
+    indexing,
+    linear,
+    loss,
+    normalization,
+    operators,
+    pooling,
+    reduction,
+    stochastic,
+)
+
+FAMILIES = (
+    arithmetic,
+    comparison,
+    elementwise,
+    activation,
+    reduction,
+    array,
+    indexing,
+    control,
+    linear,
+    convolution,
+    pooling,
+    normalization,
+    loss,
+    stochastic,
+)
+
+for _family in FAMILIES:
+    for _name, _value in vars(_family).items():
+        if isinstance(_value, Op | Composite) and _value.module == _family.__name__:
+            globals()[_name] = _value
+
+operators.install()
+
+
+def names() -> list[str]:
+    """Names of all functions, sorted."""
+    return sorted(name for name, value in globals().items() if isinstance(value, Op | Composite))
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"nngrad.functions has no function {name!r}; `nngrad ops` lists those there are")

@@ -1,0 +1,167 @@
+"""Sums, products, powers and extrema of Variables and of a Variable with a number."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import op
+from ..graph.arguments import Ignored
+
+
+def broadcast_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
+    """Both arrays in their common shape and dtype."""
+    if x0.dtype != x1.dtype:
+        dtype = jnp.promote_types(x0.dtype, x1.dtype)
+        x0, x1 = lax.convert_element_type(x0, dtype), lax.convert_element_type(x1, dtype)
+    if x0.shape != x1.shape:
+        try:
+            shape = jnp.broadcast_shapes(x0.shape, x1.shape)
+        except ValueError:
+            raise ValueError(f"x0 of shape {x0.shape} and x1 of shape {x1.shape} do not broadcast") from None
+        x0, x1 = jnp.broadcast_to(x0, shape), jnp.broadcast_to(x1, shape)
+    return x0, x1
+
+
+def floating(x: Any) -> Any:
+    """`x` itself if its dtype is a floating one, else as float32."""
+    return x if jnp.issubdtype(x.dtype, jnp.floating) else lax.convert_element_type(x, jnp.float32)
+
+
+def matched(x: Any, val: float) -> tuple[Any, Any]:
+    """`x`, and `val` in its dtype; an integer `x` becomes float32 if `val` is not a whole number."""
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        if val.is_integer() and x.dtype != bool:
+            return x, x.dtype.type(int(val))
+        x = lax.convert_element_type(x, jnp.float32)
+    return x, x.dtype.type(val)
+
+
+# ---------------------------------------------------------------- two Variables
+
+
+@op(elementwise=True, broadcasts=True)
+def add2(x0, x1, /, inplace: Ignored = False):
+    """`x0 + x1`, broadcast together."""
+    return lax.add(*broadcast_pair(x0, x1))
+
+
+@op(elementwise=True, broadcasts=True)
+def sub2(x0, x1, /, inplace: Ignored = False):
+    """`x0 - x1`, broadcast together."""
+    return lax.sub(*broadcast_pair(x0, x1))
+
+
+@op(elementwise=True, broadcasts=True)
+def mul2(x0, x1, /, inplace: Ignored = False):
+    """`x0 * x1`, broadcast together."""
+    return lax.mul(*broadcast_pair(x0, x1))
+
+
+@op(elementwise=True, broadcasts=True)
+def div2(x0, x1, /, inplace: Ignored = False):
+    """`x0 / x1`, broadcast together; integers are divided as float32."""
+    x0, x1 = broadcast_pair(x0, x1)
+    return lax.div(floating(x0), floating(x1))
+
+
+@op(elementwise=True, broadcasts=True)
+def pow2(x0, x1, /, inplace: Ignored = False):
+    """`x0 ** x1`, broadcast together; integers are raised as float32."""
+    x0, x1 = broadcast_pair(x0, x1)
+    return lax.pow(floating(x0), floating(x1))
+
+
+@op(elementwise=True, broadcasts=True)
+def maximum2(x0, x1, /):
+    """Elementwise maximum, broadcast together; NaN wins."""
+    return lax.max(*broadcast_pair(x0, x1))
+
+
+@op(elementwise=True, broadcasts=True)
+def minimum2(x0, x1, /):
+    """Elementwise minimum, broadcast together; NaN wins."""
+    return lax.min(*broadcast_pair(x0, x1))
+
+
+# ---------------------------------------------------------------- any number of Variables
+
+
+@op(type_name="AddN", elementwise=True, broadcasts=True)
+def add_n(*x):
+    """Sum of any number of Variables, broadcast together."""
+    return functools.reduce(lambda a, b: lax.add(*broadcast_pair(a, b)), x)
+
+
+@op(type_name="MulN", elementwise=True, broadcasts=True)
+def mul_n(*x):
+    """Product of any number of Variables, broadcast together."""
+    return functools.reduce(lambda a, b: lax.mul(*broadcast_pair(a, b)), x)
+
+
+# ---------------------------------------------------------------- a Variable and a number
+
+
+@op(elementwise=True)
+def add_scalar(x, /, val: float = 1, inplace: Ignored = False):
+    """`x + val`."""
+    return lax.add(*broadcast_scalar(x, val))
+
+
+@op(elementwise=True, linear=True)
+def mul_scalar(x, /, val: float = 1, inplace: Ignored = False):
+    """`x * val`."""
+    return lax.mul(*broadcast_scalar(x, val))
+
+
+@op(elementwise=True)
+def pow_scalar(x, /, val: float = 1, inplace: Ignored = False):
+    """`x ** val`; a whole `val` up to 64 is computed by multiplication, so negative `x` are fine."""
+    if val.is_integer() and abs(val) <= 64:
+        return lax.integer_pow(floating(x) if val < 0 else x, int(val))
+    x = floating(x)
+    if val == 0.5:
+        return lax.sqrt(x)
+    return lax.pow(x, jnp.full(x.shape, val, x.dtype))
+
+
+@op(elementwise=True)
+def r_sub_scalar(x, /, val: float = 1):
+    """`val - x`."""
+    x, val = broadcast_scalar(x, val)
+    return lax.sub(val, x)
+
+
+@op(elementwise=True)
+def r_div_scalar(x, /, val: float = 1):
+    """`val / x`; integers are divided as float32."""
+    x, val = broadcast_scalar(floating(x), val)
+    return lax.div(val, x)
+
+
+@op(elementwise=True)
+def r_pow_scalar(x, /, val: float = 1):
+    """`val ** x`; integers are raised as float32."""
+    x, val = broadcast_scalar(floating(x), val)
+    return lax.pow(val, x)
+
+
+@op(elementwise=True)
+def maximum_scalar(x, /, val: float = 1.0):
+    """`max(x, val)`; NaN wins."""
+    return lax.max(*broadcast_scalar(x, val))
+
+
+@op(elementwise=True)
+def minimum_scalar(x, /, val: float = 1.0):
+    """`min(x, val)`; NaN wins."""
+    return lax.min(*broadcast_scalar(x, val))
+
+
+def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
+    """`x`, and `val` as an array of its shape."""
+    x, val = matched(x, val)
+    return x, lax.full_like(x, val)

@@ -1,0 +1,3 @@
+"""Convolutions of one to three spatial axes, and their adjoints."""
+
+from __future__ import annotations

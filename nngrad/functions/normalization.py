@@ -1,0 +1,3 @@
+"""Batch, layer, instance and group normalisation."""
+
+from __future__ import annotations

@@ -1,0 +1,100 @@
+"""Python's operators on Variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..graph import Op, Variable, apply, as_variable
+from . import arithmetic as A
+from . import array, comparison, elementwise, linear
+
+_NUMBERS = (int, float, np.integer, np.floating)
+
+
+def _binary(symbol: str, both: Op, with_number: Callable[[Variable, float], Variable]) -> Callable[..., Any]:
+    """`x symbol other`, for a Variable, an array, a list or a number on the right."""
+
+    def operate(x: Variable, other: Any) -> Any:
+        if other.__class__ is Variable:
+            return apply(both, (x, other))
+        if isinstance(other, _NUMBERS):
+            if not x.spec.differentiable and isinstance(other, float | np.floating):
+                x = array.cast(x, np.float32)
+            return with_number(x, float(other))
+        if other is None or isinstance(other, str | bytes | dict | set):
+            return NotImplemented
+        return apply(both, (x, as_variable(other, "other", symbol)))
+
+    return operate
+
+
+def _reflected(symbol: str, both: Op, with_number: Callable[[Variable, float], Variable]) -> Callable[..., Any]:
+    """`other symbol x`, for an array, a list or a number on the left."""
+
+    def operate(x: Variable, other: Any) -> Any:
+        if isinstance(other, _NUMBERS):
+            if not x.spec.differentiable and isinstance(other, float | np.floating):
+                x = array.cast(x, np.float32)
+            return with_number(x, float(other))
+        if other is None or isinstance(other, str | bytes | dict | set):
+            return NotImplemented
+        return apply(both, (as_variable(other, "other", symbol), x))
+
+    return operate
+
+
+def _scalar(op: Op) -> Callable[[Variable, float], Variable]:
+    return lambda x, val: apply(op, (x,), (val,))
+
+
+def _subtract_number(x: Variable, val: float) -> Variable:
+    result: Variable = apply(A.add_scalar, (x,), (-val,))
+    return result
+
+
+def _divide_by_number(x: Variable, val: float) -> Variable:
+    if not x.spec.differentiable:
+        x = array.cast(x, np.float32)
+    result: Variable = (
+        apply(A.mul_scalar, (x,), (1.0 / val,)) if val else apply(A.div2, (x, as_variable(np.zeros((), x.dtype))))
+    )
+    return result
+
+
+def _negate(x: Variable) -> Variable:
+    result: Variable = apply(A.mul_scalar, (x,), (-1.0,))
+    return result
+
+
+def install() -> None:
+    """Give Variable its operators."""
+    methods = {
+        "__add__": _binary("+", A.add2, _scalar(A.add_scalar)),
+        "__radd__": _reflected("+", A.add2, _scalar(A.add_scalar)),
+        "__sub__": _binary("-", A.sub2, _subtract_number),
+        "__rsub__": _reflected("-", A.sub2, _scalar(A.r_sub_scalar)),
+        "__mul__": _binary("*", A.mul2, _scalar(A.mul_scalar)),
+        "__rmul__": _reflected("*", A.mul2, _scalar(A.mul_scalar)),
+        "__truediv__": _binary("/", A.div2, _divide_by_number),
+        "__rtruediv__": _reflected("/", A.div2, _scalar(A.r_div_scalar)),
+        "__pow__": _binary("**", A.pow2, _scalar(A.pow_scalar)),
+        "__rpow__": _reflected("**", A.pow2, _scalar(A.r_pow_scalar)),
+        "__matmul__": lambda x, other: linear.dot(x, other),
+        "__rmatmul__": lambda x, other: linear.dot(other, x),
+        "__eq__": _binary("==", comparison.equal, _scalar(comparison.equal_scalar)),
+        "__ne__": _binary("!=", comparison.not_equal, _scalar(comparison.not_equal_scalar)),
+        "__lt__": _binary("<", comparison.less, _scalar(comparison.less_scalar)),
+        "__le__": _binary("<=", comparison.less_equal, _scalar(comparison.less_equal_scalar)),
+        "__gt__": _binary(">", comparison.greater, _scalar(comparison.greater_scalar)),
+        "__ge__": _binary(">=", comparison.greater_equal, _scalar(comparison.greater_equal_scalar)),
+        "__neg__": _negate,
+        "__pos__": lambda x: x,
+        "__abs__": lambda x: elementwise.abs(x),
+        "__getitem__": array.getitem,
+    }
+    for name, method in methods.items():
+        setattr(Variable, name, method)
+

@@ -1,0 +1,3 @@
+"""Pooling over windows, and unpooling."""
+
+from __future__ import annotations

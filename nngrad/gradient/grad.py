@@ -1,0 +1,248 @@
+"""Grad: the walk that turns a forward graph into the graph of its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+import nngrad.functions as F
+from backward_registry import Registry, missing, registry
+
+from ..graph import Function, NdArray, Variable, as_variable, building, create, leaves_of, path_between
+from ..graph.building import collector_paused
+from ..graph.variable import leaf_of
+from .canonical import grad_end as GradEndFunction
+from .canonical import is_zero
+from .intern import Emission, PlainEmission
+
+Gradients = dict[int, list[Variable]]
+"""The gradients that have arrived at a Variable, by its id."""
+
+
+class Grad:
+    """Walks a graph from its outputs back to its inputs and emits the graph of the gradients.
+
+    Functions are visited from the highest rank down, so that a function's turn comes when all that
+    use its outputs have had theirs. Its rule is looked up and called on the sums of what arrived;
+    what the rule returns arrives at the inputs. All that is not calculus is done here and in no rule:
+    sums over fan-out and over broadcast axes, casts, zeros, and stopping where no gradient is wanted.
+
+    Args:
+        rules: Where backward rules are looked up.
+    """
+
+    def __init__(self, rules: Registry = registry) -> None:
+        self.rules = rules
+
+    def __call__(
+        self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Sequence[Variable | None]
+    ) -> list[Variable]:
+        """The sum over `outputs` of their gradients with respect to each of `inputs`.
+
+        Args:
+            outputs: What is differentiated.
+            inputs: With respect to what.
+            seeds: Gradient at each output; None for ones.
+        """
+        path, active, known = path_between(outputs, inputs)
+        emission = Emission(known) if building.simplify else PlainEmission(known)
+        arrived: Gradients = {}
+        with building.having("emission", emission), collector_paused():
+            for y, seed in zip(outputs, seeds, strict=True):
+                if id(y) in active:
+                    end = GradEndFunction(shape=y.shape, dtype=y.dtype) if seed is None else seed
+                    arrived.setdefault(id(y), []).append(end)
+            for f in reversed(path):
+                gys = [total(arrived, y) for y in f.outputs]
+                if any(gy is not None for gy in gys):
+                    emission.origin = f
+                    for x, gx in zip(f.inputs, self.pulled(f, gys, outputs), strict=True):
+                        if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
+                            arrived.setdefault(id(x), []).append(fitted(f, x, gx))
+            emission.origin = None
+            return [zeros_like(x) if gx is None else gx for x in inputs for gx in [total(arrived, x)]]
+
+    def pulled(self, f: Function, gys: list[Variable | None], outputs: Sequence[Variable]) -> Sequence[Any]:
+        """One gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero."""
+        rule = self.rules.find(f.op)
+        if rule is None:
+            raise missing(f.op, way(outputs, f))
+        filled = [zeros_like(y) if gy is None else gy for y, gy in zip(f.outputs, gys, strict=True)]
+        try:
+            gxs = rule(f, *filled)
+        except Exception as error:
+            error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
+            raise
+        gxs = gxs if isinstance(gxs, tuple | list) else (gxs,)
+        if len(gxs) != len(f.inputs):
+            raise ValueError(f"{f.op.name}: its rule gave {len(gxs)} gradients for {len(f.inputs)} inputs")
+        return gxs
+
+
+def zeros_like(x: Variable) -> Variable:
+    """A constant of the graph, with the shape and dtype of `x`."""
+    zeros: Variable = F.constant(val=0, shape=x.shape, dtype=x.dtype)
+    return zeros
+
+
+def total(arrived: Gradients, x: Variable) -> Variable | None:
+    """The sum of the gradients that have arrived at `x`: one function, however many they are."""
+    gxs = arrived.get(id(x))
+    if gxs is None:
+        return None
+    if len(gxs) > 1:
+        arrived[id(x)] = gxs = [F.add2(*gxs) if len(gxs) == 2 else F.add_n(*gxs)]
+    return gxs[0]
+
+
+def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
+    """`gx` in the shape and dtype of `x`: a broadcasting op's gradient is summed over the axes it repeated."""
+    if gx.__class__ is not Variable:
+        raise TypeError(f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__}; use F")
+    if gx.spec is x.spec:
+        return gx
+    if gx.shape != x.shape:
+        if not f.op.broadcasts or gx.shape != f.specs[0].shape:
+            raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for an input of shape {x.shape}")
+        gx = F.sum_to(gx, shape=x.shape)
+    return gx if gx.dtype == x.dtype else F.cast(gx, dtype=x.dtype)
+
+
+def way(outputs: Sequence[Variable], target: Function) -> str:
+    """The types of function between `outputs` and `target`, for messages."""
+    below: dict[Function, Function | None] = {y.parent: None for y in outputs if y.parent is not None}
+    stack = list(below)
+    while stack and target not in below:
+        f = stack.pop()
+        for x in f.inputs:
+            if x.parent is not None and x.parent not in below:
+                below[x.parent] = f
+                stack.append(x.parent)
+    names, step = [], below.get(target)
+    while step is not None:
+        names.append(step.op.type_name)
+        step = below[step]
+    shown = names if len(names) <= 8 else [*names[:4], "...", *names[-4:]]
+    return " <- ".join(["output", *reversed(shown), target.op.type_name])
+
+
+def grad(
+    outputs: Variable | Iterable[Variable],
+    inputs: Variable | Iterable[Variable],
+    grad_outputs: Any = None,
+    persistent_outputs: Sequence[bool] = (),
+    bind_grad_output: bool = False,
+) -> list[Variable]:
+    """The gradient of the sum of `outputs` with respect to each of `inputs`, as a graph.
+
+    What comes back are Variables of a graph made of ordinary functions: compute them with `forward()`
+    or by reading `.d`, use them in a loss, or differentiate them again.
+
+    Args:
+        outputs: Variable or Variables to differentiate; the same one twice counts twice.
+        inputs: Variables with respect to which: leaves, or Variables in the middle of the graph. A
+            parameter that is not in the graph itself stands for the leaf that shares its data.
+        grad_outputs: Gradient at each output: None (ones), a number (for all outputs, or one each in
+            a list), an array, an NdArray or a Variable of the output's shape. Gradients flow into a
+            Variable.
+        persistent_outputs: Sets `.persistent` of each output. Values of outputs can be read after a
+            forward in any case.
+        bind_grad_output: Let the gradients' data be the `.grad` of the inputs.
+
+    Returns:
+        One Variable per input, of its shape and dtype; zeros, connected to nothing, where no way
+        leads from it to an output.
+
+    Raises:
+        TypeError: Something is not a Variable, or an output is not of a floating dtype.
+        ValueError: Lengths or shapes do not fit.
+        MissingRule: An op on the way has no backward rule.
+    """
+    outputs, inputs = variables(outputs, "outputs"), variables(inputs, "inputs")
+    for i, y in enumerate(outputs):
+        if not y.spec.differentiable:
+            raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
+    seeds = seeds_of(outputs, grad_outputs)
+    persistent_outputs = list(persistent_outputs)
+    if persistent_outputs and len(persistent_outputs) != len(outputs):
+        raise ValueError(
+            f"persistent_outputs: {len(persistent_outputs)} given for {len(outputs)} outputs; give one each or none"
+        )
+    for y, persistent in zip(outputs, persistent_outputs, strict=False):
+        y.persistent = bool(persistent)
+    inputs = bound(inputs, outputs)
+    gradients = distinct(Grad()(outputs, inputs, seeds), [*outputs, *inputs], bind_grad_output)
+    if bind_grad_output:
+        for x, gx in zip(inputs, gradients, strict=True):
+            gx.data = x.grad
+    return gradients
+
+
+def variables(given: Any, name: str) -> list[Variable]:
+    """`given` as a list of Variables."""
+    listed = [given] if isinstance(given, Variable) else given
+    try:
+        listed = list(listed)
+    except TypeError:
+        raise TypeError(f"{name}: expected a Variable or a list of them, got {type(given).__name__}") from None
+    for i, x in enumerate(listed):
+        if not isinstance(x, Variable):
+            raise TypeError(f"{name}[{i}]: expected a Variable, got {type(x).__name__}")
+    return listed
+
+
+def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
+    """The gradient at each output, as a Variable or None for ones."""
+    if grad_outputs is None or isinstance(grad_outputs, int | float):
+        grad_outputs = [grad_outputs] * len(outputs)
+    elif not isinstance(grad_outputs, list | tuple):
+        grad_outputs = [grad_outputs]
+    if len(grad_outputs) != len(outputs):
+        raise ValueError(
+            f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
+        )
+    return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
+
+
+def seed_of(y: Variable, gy: Any, name: str) -> Variable | None:
+    """The gradient `gy` at the output `y` as a Variable; None for ones."""
+    if gy is None:
+        return None
+    if isinstance(gy, bool | str | bytes | dict):
+        raise TypeError(f"{name}: expected None, a number, an array, an NdArray or a Variable, got {gy!r}")
+    if isinstance(gy, int | float | np.integer | np.floating):
+        seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
+        return seed
+    seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name)
+    if seed.shape != y.shape:
+        raise ValueError(f"{name}: shape {seed.shape} is not the shape {y.shape} of its output")
+    return seed if seed.dtype == y.dtype else F.cast(seed, dtype=y.dtype)
+
+
+def bound(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
+    """`inputs`, where a leaf that is not in the graph is replaced by the graph's own that shares its data."""
+    loose = [x for x in inputs if x.parent is None]
+    if not loose:
+        return inputs
+    leaves = leaves_of(outputs)
+    present = {id(x) for x in leaves}
+    if all(id(x) in present for x in loose):
+        return inputs
+    by_cell = {id(x._data): x for x in leaves if x._data is not None}
+    return [x if x.parent is not None or id(x) in present else by_cell.get(id(x._data), x) for x in inputs]
+
+
+def distinct(gradients: list[Variable], others: list[Variable], always: bool) -> list[Variable]:
+    """`gradients` as Variables of their own: none is one of `others`, a leaf, or there twice."""
+    taken = {id(x) for x in others}
+    results = []
+    for gx in gradients:
+        if always or id(gx) in taken or gx.parent is None or gx.parent.order == 0:
+            gx = create(F.identity, (gx,), ())
+        taken.add(id(gx))
+        results.append(gx)
+    return results
+
+

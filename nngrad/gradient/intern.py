@@ -1,0 +1,80 @@
+"""Emitted functions: the same op on the same inputs is the same node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ..graph import Function, Op, Variable, building, create
+from .canonical import canonical_forms
+
+
+class Emission:
+    """Makes the functions that one call of `Grad` emits, each distinct expression once.
+
+    The functions of the forward graph are known from the start, so a rule that says `tanh(x)` where
+    the user computed it gets the user's own. Functions with effects are not shared, and random ones
+    have a key of their own among their inputs, so that no two are alike.
+    """
+
+    def __init__(self, known: list[Function]) -> None:
+        self.origin: Function | None = None
+        """The function whose rule is running."""
+        self._table: dict[tuple[Any, ...], Function] = {}
+        for f in known:
+            if not f.effects:
+                self._table[(f.op, f.arguments, *[id(x) for x in f.inputs])] = f
+
+    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
+        """The canonical form of `op` applied to `inputs`."""
+        form = canonical_forms.get(op)
+        if form is not None:
+            y = form(self, inputs, arguments)
+            if y is not None:
+                return y
+        return self.node(op, inputs, arguments)
+
+    def node(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
+        """The function of `op` on `inputs`: the one that exists, or a new one."""
+        key = (op, arguments, *[id(x) for x in inputs])
+        f = self._table.get(key)
+        if f is not None:
+            return f.outputs if op.several else f.outputs[0]
+        y = create(op, inputs, arguments)
+        f = y[0].parent if op.several else y.parent
+        self._table[key] = f
+        mark(f, self.origin)
+        return y
+
+
+class PlainEmission:
+    """Makes a new function for whatever is asked: simplification switched off."""
+
+    def __init__(self, known: list[Function]) -> None:
+        self.origin: Function | None = None
+
+    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
+        """`op` applied to `inputs`."""
+        y = create(op, inputs, arguments)
+        mark(y[0].parent if op.several else y.parent, self.origin)
+        return y
+
+
+def mark(f: Function, origin: Function | None) -> None:
+    """Note on an emitted function which forward function it came from."""
+    f.order = 1
+    if origin is not None:
+        f.set_origin(origin)
+
+
+@contextmanager
+def simplify(on: bool = True) -> Iterator[None]:
+    """Within this context, gradients are emitted simplified or (`simplify(False)`) just as the rules say.
+
+    Values agree to rounding either way. It serves comparison and debugging.
+    """
+    if not isinstance(on, bool):
+        raise TypeError(f"on: expected True or False, got {on!r}")
+    with building.having("simplify", on):
+        yield

@@ -1,0 +1,29 @@
+"""What a computation is: Variables, Functions, the ops that Functions apply, and walks over them."""
+
+from .building import building, rooms
+from .function import Function, apply, create
+from .ndarray import NdArray
+from .op import Composite, Op, composite, op
+from .spec import Spec, spec_of
+from .traverse import functions_of, leaves_of, path_between
+from .variable import Variable, as_variable
+
+__all__ = [
+    "Composite",
+    "Function",
+    "NdArray",
+    "Op",
+    "Spec",
+    "Variable",
+    "apply",
+    "as_variable",
+    "building",
+    "composite",
+    "create",
+    "functions_of",
+    "leaves_of",
+    "op",
+    "path_between",
+    "rooms",
+    "spec_of",
+]

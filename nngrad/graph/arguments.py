@@ -1,0 +1,187 @@
+"""Static arguments: what the annotations in an op's signature accept, checked and made hashable.
+
+The annotation of a static argument names its kind: `float`, `int`, `bool`, `str`, or one of the
+kinds below; `Optional` variants are written `kind | None`. A value that does not fit raises a
+`TypeError` or `ValueError` that names the op and the argument.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import NoneType, UnionType
+from typing import Any, get_args
+
+import numpy as np
+
+from .ndarray import checked_shape
+from .spec import dtype_of
+
+Coercer = Callable[[Any], Any]
+
+
+class Ignored:
+    """Accepted for nnabla's sake and dropped (`inplace`)."""
+
+
+class Ints:
+    """A tuple of ints; an int stands for a tuple of one."""
+
+
+class Axes:
+    """An axis or a tuple of axes."""
+
+
+class Shape:
+    """A tuple of sizes that are not negative."""
+
+
+class Dims:
+    """A shape in which one size may be -1."""
+
+
+class DTypeName:
+    """A dtype."""
+
+
+class Static:
+    """Any hashable value."""
+
+
+def as_float(value: Any) -> float:
+    """A real number as a Python float."""
+    if isinstance(value, bool | np.bool_):
+        return float(value)
+    if isinstance(value, int | float | np.integer | np.floating) or (
+        getattr(value, "ndim", None) == 0 and hasattr(value, "__float__") and hasattr(value, "dtype")
+    ):
+        result = float(value)
+        # One object for every NaN, or no two structures with a NaN in them would ever be equal.
+        return math.nan if result != result else result
+    raise TypeError("a number")
+
+
+def as_int(value: Any) -> int:
+    """A whole number as a Python int."""
+    if isinstance(value, bool | np.bool_):
+        raise TypeError("an int")
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return int(value)
+    try:
+        return int(value.__index__())
+    except (AttributeError, TypeError):
+        raise TypeError("an int") from None
+
+
+def as_bool(value: Any) -> bool:
+    """A truth value: a bool, or 0 or 1."""
+    if isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1)):
+        return bool(value)
+    raise TypeError("True or False")
+
+
+def as_str(value: Any) -> str:
+    """A string."""
+    if isinstance(value, str):
+        return value
+    raise TypeError("a string")
+
+
+def as_ints(value: Any) -> tuple[int, ...]:
+    """A tuple of ints, from an int or a sequence of them."""
+    try:
+        if isinstance(value, str | bytes | dict):
+            raise TypeError
+        if hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0:
+            return tuple(as_int(v) for v in value)
+        return (as_int(value),)
+    except TypeError:
+        raise TypeError("an int or a tuple of ints") from None
+
+
+def as_axes(value: Any) -> int | tuple[int, ...]:
+    """An axis, or a tuple of axes none of which is named twice."""
+    try:
+        axes = as_ints(value)
+    except TypeError:
+        raise TypeError("an axis or a tuple of axes") from None
+    if len(set(axes)) != len(axes):
+        raise ValueError("axes that are all different")
+    return axes if hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0 else axes[0]
+
+
+def as_shape(value: Any) -> tuple[int, ...]:
+    """A tuple of sizes that are not negative."""
+    shape = as_ints(value)
+    if any(n < 0 for n in shape):
+        raise ValueError("sizes that are not negative")
+    return checked_shape(shape)
+
+
+def as_dims(value: Any) -> tuple[int, ...]:
+    """A shape in which one size may be -1, for what is left over."""
+    dims = as_ints(value)
+    if any(n < -1 for n in dims) or dims.count(-1) > 1:
+        raise ValueError("sizes that are not negative, of which one may be -1")
+    return dims
+
+
+def as_static(value: Any) -> Any:
+    """Any hashable value; lists become tuples."""
+    if isinstance(value, list):
+        value = tuple(as_static(v) for v in value)
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError("a hashable value (a tuple in place of a list)") from None
+    return value
+
+
+_coercers: dict[Any, Coercer] = {
+    float: as_float,
+    int: as_int,
+    bool: as_bool,
+    str: as_str,
+    Ints: as_ints,
+    Axes: as_axes,
+    Shape: as_shape,
+    Dims: as_dims,
+    DTypeName: dtype_of,
+    Static: as_static,
+}
+
+
+def coercer_of(annotation: Any, op: str, name: str) -> Coercer:
+    """The check for an argument annotated with `annotation`, with messages that name it."""
+    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    optional = NoneType in kinds
+    (kind,) = [k for k in kinds if k is not NoneType]
+    coerce = _coercers[kind]
+
+    def check(value: Any) -> Any:
+        if value is None and optional:
+            return None
+        try:
+            return coerce(value)
+        except (TypeError, ValueError) as error:
+            wanted = f"{error}{' or None' if optional else ''}"
+            raise type(error)(f"{op}: argument {name!r} must be {wanted}, got {value!r}") from None
+        except OverflowError:
+            raise ValueError(f"{op}: argument {name!r} is too large: {value!r}") from None
+
+    return check
+
+
+def axes_of(axis: int | tuple[int, ...] | None, ndim: int, name: str = "axis") -> tuple[int, ...]:
+    """The axes that `axis` names in an array of `ndim` axes, not negative, ascending; None names all."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    return tuple(sorted({axis_of(a, ndim, name) for a in given}))
+
+
+def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
+    """The axis that `axis` names in an array of `ndim` axes, not negative."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{name} {axis} is out of range for an array of {ndim} axes")
+    return axis % ndim

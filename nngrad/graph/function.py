@@ -1,0 +1,164 @@
+"""Function: one application of an op."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .building import building, rooms
+from .spec import Spec
+from .variable import Variable, output_variable
+
+if TYPE_CHECKING:
+    from .op import Op
+
+
+class FunctionInfo(NamedTuple):
+    """Name and static arguments of a function, as nnabla gives them."""
+
+    type_name: str
+    args: dict[str, Any]
+
+
+class Function:
+    """One application of an op: it holds its inputs strongly and its outputs weakly.
+
+    So a graph lives as long as something below it is referred to, and goes at once when nothing is.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_origin",
+        "_outputs",
+        "arguments",
+        "context",
+        "effects",
+        "inputs",
+        "op",
+        "order",
+        "plan",
+        "rank",
+        "snapshot",
+        "specs",
+    )
+
+    op: Op
+    inputs: tuple[Variable, ...]
+    """The Variables it is applied to."""
+    arguments: tuple[Any, ...]
+    """Values of the static arguments, in the order of the op's signature."""
+    specs: tuple[Spec, ...]
+    """Shape and dtype of each output."""
+    rank: int
+    """Length of the longest way to a leaf: larger than the rank of every function it depends on."""
+    context: Any
+    """The Context it was made in; None stands for JAX's default device."""
+    effects: tuple[tuple[Variable, int], ...]
+    """Leaves that `forward()` updates, each with the index of the output that carries the new value."""
+    order: int
+    """Order of differentiation: 0 for what the user built, one more for each gradient of it."""
+    snapshot: Any
+    """The last forward that covered this function (kept by the execution room)."""
+    plan: Any
+    """How to run the graph above this function (kept by the execution room)."""
+    _outputs: tuple[weakref.ref[Variable], ...]
+    _origin: weakref.ref[Function] | None
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The output Variables. One that nobody held any more is made anew."""
+        found = tuple([ref() for ref in self._outputs])
+        return found if None not in found else self._revived(found)  # type: ignore[return-value]
+
+    def _revived(self, found: tuple[Variable | None, ...]) -> tuple[Variable, ...]:
+        outputs = tuple(output_variable(self, i) if y is None else y for i, y in enumerate(found))
+        self._outputs = tuple(weakref.ref(y) for y in outputs)
+        return outputs
+
+    @property
+    def info(self) -> FunctionInfo:
+        """Type name and static arguments."""
+        return FunctionInfo(self.op.type_name, self.args)
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """The static arguments by name."""
+        return dict(zip(self.op.argument_names, self.arguments, strict=True))
+
+    @property
+    def name(self) -> str:
+        """Name of the op."""
+        return self.op.name
+
+    @property
+    def origin(self) -> Function | None:
+        """The forward function whose backward rule emitted this one, while that function lives."""
+        return None if self._origin is None else self._origin()
+
+    def set_origin(self, origin: Function) -> None:
+        """Note the forward function that this one was emitted for: it runs where that one does."""
+        self._origin = weakref.ref(origin)
+        self.order = origin.order + 1
+        self.context = origin.context
+
+    def __repr__(self) -> str:
+        described = [repr(x.spec) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.args.items()]
+        return f"<{self.op.type_name}({', '.join(described)}) -> {', '.join(map(repr, self.specs))}>"
+
+
+_new_function = Function.__new__
+
+
+def create(
+    op: Op,
+    inputs: tuple[Variable, ...],
+    arguments: tuple[Any, ...],
+    effects: tuple[tuple[Variable, int], ...] = (),
+) -> Any:
+    """Make the Function, and return its output, or the tuple of its outputs where the op has several."""
+    rank = -1
+    for x in inputs:
+        parent = x.parent
+        if parent is not None and parent.rank > rank:
+            rank = parent.rank
+    f = _new_function(Function)
+    f.op = op
+    f.inputs = inputs
+    f.arguments = arguments
+    f.specs = specs = op.infer(inputs, arguments)
+    f.rank = rank + 1
+    f.context = building.context
+    f.effects = effects
+    f.order = 0
+    f.snapshot = f.plan = f._origin = None
+    if op.several:
+        outputs = tuple([output_variable(f, i) for i in range(len(specs))])
+        f._outputs = tuple([weakref.ref(y) for y in outputs])
+        result: Any = outputs
+    else:
+        result = output_variable(f, 0)
+        f._outputs = (weakref.ref(result),)
+    if building.special:
+        _apply_switches(f)
+    return result
+
+
+def _apply_switches(f: Function) -> None:
+    if building.no_grad:
+        for y in f.outputs:
+            y.need_grad = False
+    if building.auto_forward:
+        rooms.engine.run_function(f)
+
+
+def apply(
+    op: Op,
+    inputs: tuple[Variable, ...],
+    arguments: tuple[Any, ...] = (),
+    effects: tuple[tuple[Variable, int], ...] = (),
+) -> Any:
+    """Apply `op`: in user code always a new Function, in emitted code what the emission makes of it."""
+    emission = building.emission
+    if emission is None:
+        return create(op, inputs, arguments, effects)
+    return emission.emit(op, inputs, arguments)

@@ -1,0 +1,259 @@
+"""NdArray: a mutable cell that holds one immutable array."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of, wide_types
+
+_SMALL = 1 << 14
+"""Bytes up to which a NumPy array stays one: handing it to an executable is cheaper than a transfer."""
+
+
+class Pending(Protocol):
+    """A value that is promised: running it fills the cells that wait for it."""
+
+    def resolve(self) -> None:
+        """Compute, and set the array of every cell that holds this promise."""
+
+
+class NdArray:
+    """A cell for one array of a fixed shape and dtype.
+
+    The array in it is immutable; writing replaces it. A new cell holds zeros, which take no
+    memory until they are read. A cell may also hold the promise of a value (after `forward()`),
+    which is computed when somebody reads it.
+
+    Args:
+        shape: Shape of the array.
+        dtype: Its dtype; float32 by default.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_pending", "_spec")
+
+    _array: Any  # jax.Array or np.ndarray, or None for zeros
+    _pending: Pending | None
+
+    def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
+        self._spec = spec_of(checked_shape(shape), dtype_of(dtype))
+        self._array = None
+        self._pending = None
+
+    @staticmethod
+    def of_spec(spec: Spec) -> NdArray:
+        """A cell of zeros."""
+        cell = NdArray.__new__(NdArray)
+        cell._spec = spec
+        cell._array = None
+        cell._pending = None
+        return cell
+
+    @staticmethod
+    def from_numpy_array(array: object, dtype: object = None) -> NdArray:
+        """A cell with a copy of `array`: NumPy or JAX array, number, or (nested) list.
+
+        NumPy and JAX arrays keep their dtype; Python floats become float32 and ints int32, unless
+        `dtype` says otherwise.
+        """
+        value = host_array(array, dtype)
+        cell = NdArray.of_spec(spec_of(value.shape, np.dtype(value.dtype)))
+        cell._array = _settled(value)
+        return cell
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the array."""
+        return self._spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of the array."""
+        return self._spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self._spec.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self._spec.size
+
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype."""
+        return self._spec
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the cell holds the zeros it was made or reset with, and nothing was written."""
+        return self._array is None and self._pending is None
+
+    def raw(self) -> Any:
+        """The array as it is held, a `jax.Array` or a small `np.ndarray`, for handing to JAX."""
+        if self._pending is not None:
+            self._pending.resolve()
+        if self._array is None:
+            self._array = np.zeros(self._spec.shape, self._spec.dtype)
+        return self._array
+
+    @property
+    def array(self) -> jax.Array:
+        """The value as a `jax.Array`."""
+        value = self.raw()
+        if isinstance(value, np.ndarray):
+            with wide_types(self._spec.wide):
+                value = self._array = jnp.asarray(value)
+        result: jax.Array = value
+        return result
+
+    @property
+    def data(self) -> np.ndarray[Any, Any]:
+        """The value as a read-only NumPy array. Assigning replaces the value.
+
+        To change a part, write to the cell itself: `cell[0] = 1.0`.
+        """
+        view = np.asarray(self.raw())
+        if view.flags.writeable:
+            view = view.view()
+            view.flags.writeable = False
+        return view
+
+    @data.setter
+    def data(self, value: object) -> None:
+        self.set(value)
+
+    def set(self, value: object) -> None:
+        """Replace the value. A scalar fills the cell; anything else must have its shape."""
+        if isinstance(value, NdArray):
+            value = value.raw()
+        new = host_array(value, None)
+        if new.shape != self._spec.shape:
+            if new.size != 1:
+                raise ValueError(
+                    f"value: shape {tuple(new.shape)} does not fit a cell of shape {self._spec.shape}; "
+                    "give an array of that shape, or a scalar to fill it"
+                )
+            new = np.broadcast_to(np.asarray(new).reshape(()), self._spec.shape)
+        if new.dtype != self._spec.dtype:
+            with wide_types(self._spec.wide):
+                new = new.astype(self._spec.dtype)
+        self._pending = None
+        self._array = _settled(new)
+
+    def put(self, array: Any) -> None:
+        """Store an array that an executable has made; its shape and dtype are known to fit."""
+        self._array = array
+        self._pending = None
+
+    def promise(self, pending: Pending) -> None:
+        """Hold the promise of a value in place of a value."""
+        self._pending = pending
+
+    def zero(self) -> None:
+        """Fill with zeros."""
+        self._array = None
+        self._pending = None
+
+    def fill(self, value: float) -> None:
+        """Fill with one number."""
+        self.set(value)
+
+    def copy_from(self, source: NdArray) -> None:
+        """Take over the value of `source`, cast to this cell's dtype."""
+        if not isinstance(source, NdArray):
+            raise TypeError(f"source: expected an NdArray, got {type(source).__name__}")
+        self.set(source)
+
+    def clear(self) -> None:
+        """Let go of the value; the cell holds zeros again."""
+        self.zero()
+
+    def cast(self, dtype: object) -> NdArray:
+        """A new cell with the value in another dtype."""
+        cell = NdArray(self.shape, dtype)
+        cell.set(self)
+        return cell
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.data[key]
+
+    def __setitem__(self, key: Any, value: object) -> None:
+        new = np.array(self.data)
+        new[key] = value.data if isinstance(value, NdArray) else value
+        self.set(new)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.data, dtype=dtype, copy=copy)
+
+    def __jax_array__(self) -> jax.Array:
+        return self.array
+
+    def __repr__(self) -> str:
+        if self._pending is not None:
+            return f"<NdArray {self._spec}, not computed yet>"
+        return f"<NdArray {self._spec}\n{self.data}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NdArray.from_numpy_array, (np.asarray(self.raw()), self.dtype)
+
+
+def checked_shape(shape: object) -> Shape:
+    """`shape` as a tuple of non-negative ints; an int stands for one axis."""
+    if isinstance(shape, int | np.integer) and not isinstance(shape, bool):
+        shape = (int(shape),)
+    try:
+        result = tuple(int(n.__index__()) for n in shape)  # type: ignore[attr-defined]
+    except (TypeError, AttributeError) as error:
+        raise TypeError(f"shape: expected a tuple of ints, got {shape!r}") from error
+    if any(n < 0 for n in result):
+        raise ValueError(f"shape: sizes must not be negative, got {result}")
+    return result
+
+
+def host_array(value: object, dtype: object) -> Any:
+    """`value` as a NumPy or JAX array, with the dtype that a leaf of it has.
+
+    Python numbers and lists of them become float32, int32 or bool; arrays keep their dtype.
+    """
+    if isinstance(value, NdArray):
+        value = value.raw()
+    if isinstance(value, jax.Array):
+        array: Any = value
+    else:
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ValueError(f"value: not a rectangular array of numbers ({error})") from error
+        if not isinstance(value, np.ndarray | np.generic) and not hasattr(value, "__array__"):
+            if array.dtype == np.float64:
+                array = array.astype(np.float32)
+            elif array.dtype.kind in "iu":
+                array = _as_int32(array)
+    target = dtype_of(array.dtype if dtype is None else dtype)
+    if array.dtype != target:
+        with wide_types(target.itemsize == 8):
+            array = array.astype(target)
+    return array
+
+
+def _as_int32(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    bounds = np.iinfo(np.int32)
+    if array.size and (array.min() < bounds.min or array.max() > bounds.max):
+        raise ValueError("value: an int does not fit int32; give dtype='int64' or a NumPy array of that dtype")
+    return array.astype(np.int32)
+
+
+def _settled(value: Any) -> Any:
+    """`value` in the form in which a cell keeps it: nobody else can write to it."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.nbytes > _SMALL:
+        with wide_types(value.dtype.itemsize == 8):
+            return jnp.array(value)
+    return value.copy()

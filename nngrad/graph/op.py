@@ -1,0 +1,271 @@
+"""Op: a named function on arrays, made callable on Variables by the `op` decorator."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, overload
+
+import jax
+
+from .arguments import Ignored, coercer_of
+from .function import apply
+from .spec import Spec, is_wide, spec_of, wide_types
+from .variable import Variable, as_variable
+
+Forward = Callable[..., Any]
+
+
+class Op:
+    """A differentiable (or not) function that graphs are made of.
+
+    Made by the `op` decorator. Calling it on Variables, arrays and numbers adds a Function to the
+    graph and returns its output, or a tuple where `forward` returns one.
+    """
+
+    name: str
+    """Name of the function in F."""
+    type_name: str
+    """nnabla's name for the type of function."""
+    forward: Forward
+    """The function on arrays, `forward(*arrays, **arguments)`."""
+    broadcasts: bool
+    """Whether inputs broadcast against each other, so that their gradients are summed back."""
+    elementwise: bool
+    """Whether floating inputs of one shape and dtype give an output of just that shape and dtype."""
+    linear: bool
+    """Whether it is linear in its first input, the others held fixed."""
+    several: bool
+    """Whether `forward` returns a tuple of outputs."""
+    input_names: tuple[str, ...]
+    argument_names: tuple[str, ...]
+    defaults: tuple[Any, ...]
+    """Default of each argument; `inspect.Parameter.empty` where there is none."""
+    variadic: bool
+    """Whether it takes any number of inputs."""
+
+    def __init__(
+        self,
+        forward: Forward,
+        *,
+        type_name: str = "",
+        elementwise: bool = False,
+        broadcasts: bool = False,
+        linear: bool = False,
+        several: bool = False,
+    ) -> None:
+        self.forward = forward
+        self.name = self.__name__ = forward.__name__
+        self.type_name = type_name or "".join(part.capitalize() for part in self.name.split("_"))
+        self.__doc__ = forward.__doc__
+        self.module = forward.__module__
+        self.elementwise = elementwise
+        self.broadcasts = broadcasts
+        self.linear = linear
+        self.several = several
+        self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
+        self.__signature__ = signature = inspect.signature(forward, eval_str=True)
+        schema = Schema(self.name, signature)
+        self.variadic = schema.variadic
+        self.input_names = tuple(schema.inputs)
+        self.argument_names = tuple(schema.arguments)
+        self.defaults = tuple(schema.defaults)
+        self._call = schema.compile([*schema.conversions, *_application(schema)], op=self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def infer(self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output: `forward` traced on shapes, once per distinct question."""
+        if self.elementwise:
+            spec = inputs[0].spec
+            if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
+                return (spec,)
+        key = (arguments, *[x.spec for x in inputs])
+        specs = self._specs.get(key)
+        if specs is None:
+            specs = self._specs[key] = self._trace(key[1:], arguments)
+        return specs
+
+    def _trace(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        try:
+            with wide_types(any(s.wide for s in inputs) or is_wide(arguments)):
+                out = jax.eval_shape(self.bind(arguments), *[s.abstract() for s in inputs])
+        except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
+            shown = [f"{n}: {s!r}" for n, s in zip(self.names_of(len(inputs)), inputs, strict=True)]
+            shown += [f"{n}={v!r}" for n, v in zip(self.argument_names, arguments, strict=True)]
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{self.name}({', '.join(shown)}): {error}") from error
+        return tuple(spec_of(o.shape, o.dtype) for o in (out if self.several else (out,)))
+
+    def bind(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        """`forward` with its static arguments filled in: a function of the input arrays alone."""
+        if not arguments:
+            return self.forward
+        forward, named = self.forward, dict(zip(self.argument_names, arguments, strict=True))
+        return lambda *arrays: forward(*arrays, **named)
+
+    def names_of(self, count: int) -> tuple[str, ...]:
+        """Names of `count` inputs."""
+        if self.variadic:
+            return tuple(f"{self.input_names[0]}[{i}]" for i in range(count))
+        return self.input_names[:count]
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}{self.__signature__}>"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+def _application(schema: Schema) -> list[str]:
+    """Lines that apply `op` to the inputs that were given and the checked arguments."""
+    arguments = "".join(f"{v}, " for v in schema.values)
+    if schema.variadic:
+        return [f"return apply(op, {schema.inputs[0]}, ({arguments}))"]
+    lines = [f"inputs = ({''.join(f'{n}, ' for n in schema.inputs)})"]
+    for name in reversed(schema.optional):
+        lines.append(f"if {name} is None: inputs = inputs[:{schema.inputs.index(name)}]")
+    return [*lines, f"return apply(op, inputs, ({arguments}))"]
+
+
+class Composite:
+    """A function on Variables that is made of ops, and needs no rule: its parts have theirs.
+
+    Made by the `composite` decorator; callable like an Op.
+    """
+
+    name: str
+    body: Callable[..., Any]
+
+    def __init__(self, body: Callable[..., Any]) -> None:
+        self.body = body
+        self.name = self.__name__ = body.__name__
+        self.__doc__ = body.__doc__
+        self.module = body.__module__
+        self.__signature__ = signature = inspect.signature(body, eval_str=True)
+        schema = Schema(self.name, signature)
+        values = ", ".join(schema.inputs + [f"{n}={v}" for n, v in zip(schema.arguments, schema.values, strict=True)])
+        if schema.variadic:
+            values = f"*{values}"
+        self._call = schema.compile([*schema.conversions, f"return body({values})"], body=body)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._call(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<composite {self.name}{self.__signature__}>"
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+class Schema:
+    """What a signature says of a function's inputs and arguments, and code that checks them.
+
+    The caller that `compile` makes is compiled from a few lines of source, as `dataclasses` does it:
+    binding `*args, **kwargs` to a signature on each call would cost more than all the rest of
+    building a Function.
+    """
+
+    def __init__(self, name: str, signature: inspect.Signature) -> None:
+        self.name = name
+        self.inputs: list[str] = []
+        self.optional: list[str] = []
+        self.arguments: list[str] = []
+        self.defaults: list[Any] = []
+        self.values: list[str] = []
+        self.variadic = False
+        self._header: list[str] = []
+        self._scope: dict[str, Any] = {"apply": apply, "Variable": Variable, "variable": as_variable}
+        for p in signature.parameters.values():
+            if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY):
+                self._add_input(p)
+            else:
+                self._add_argument(p)
+
+    def _add_input(self, p: inspect.Parameter) -> None:
+        self.inputs.append(p.name)
+        if p.kind is p.VAR_POSITIONAL:
+            self.variadic = True
+            self._header.append(f"*{p.name}")
+        elif p.default is p.empty:
+            self._header.append(p.name)
+        else:
+            self.optional.append(p.name)
+            self._header.append(f"{p.name}=None")
+
+    def _add_argument(self, p: inspect.Parameter) -> None:
+        name, check = p.name, f"check_{p.name}({p.name})"
+        if p.kind is p.KEYWORD_ONLY and not self.variadic and "*" not in self._header:
+            self._header.append("*")
+        if p.default is p.empty:
+            self._header.append(name)
+        else:
+            self._scope[f"default_{name}"] = p.default
+            self._header.append(f"{name}=default_{name}")
+            check = f"{name} if {name} is default_{name} else {check}"
+        if p.annotation is not Ignored:
+            self.arguments.append(name)
+            self.defaults.append(p.default)
+            self.values.append(check)
+            self._scope[f"check_{name}"] = coercer_of(p.annotation, self.name, name)
+
+    @property
+    def conversions(self) -> list[str]:
+        """Lines that make Variables of the inputs."""
+        if self.variadic:
+            (name,) = self.inputs
+            each = f"x if x.__class__ is Variable else variable(x, {name!r}, {self.name!r})"
+            return [
+                f"{name} = tuple([{each} for x in {name}])",
+                f"if not {name}: raise TypeError('{self.name}: give at least one Variable')",
+            ]
+        return [
+            f"if {name}.__class__ is not Variable{f' and {name} is not None' * (name in self.optional)}:"
+            f" {name} = variable({name}, {name!r}, {self.name!r})"
+            for name in self.inputs
+        ]
+
+    def compile(self, lines: list[str], **names: Any) -> Callable[..., Any]:
+        """The caller: a function with the signature's header and body `lines`, which may use `names`."""
+        scope = self._scope | names
+        exec("\n    ".join([f"def {self.name}({', '.join(self._header)}):", *lines]), scope)
+        caller: Callable[..., Any] = scope[self.name]
+        return caller
+
+
+@overload
+def op(forward: Forward, /) -> Op: ...
+@overload
+def op(
+    *,
+    type_name: str = "",
+    elementwise: bool = False,
+    broadcasts: bool = False,
+    linear: bool = False,
+    several: bool = False,
+) -> Callable[[Forward], Op]: ...
+def op(forward: Forward | None = None, /, **traits: Any) -> Any:
+    """Make an op of a function on arrays. The signature is the schema.
+
+    Parameters before the `/` (or `*xs`) are Variables, arrays or numbers; trailing ones with default
+    None may be left out. Those after it are static, hashable arguments, checked by their annotation
+    (`nngrad.graph.arguments`). Callers may give any by keyword. What is static is checked by
+    `forward` itself, which runs on abstract arrays when a Function is made.
+
+    Args:
+        type_name: nnabla's type name; by default the name in CamelCase.
+        elementwise: Floating inputs of one shape and dtype give an output of that shape and dtype, so
+            that nothing need be traced to know it.
+        broadcasts: Inputs broadcast against each other; `Grad` sums their gradients back.
+        linear: Linear in the first input.
+        several: `forward` returns a tuple of outputs.
+    """
+    return Op(forward) if forward is not None else lambda function: Op(function, **traits)
+
+
+def composite(body: Callable[..., Any]) -> Composite:
+    """Make a function on Variables of a `body` that applies other functions. The signature is the schema,
+    as for `op`, except that any input may have the default None."""
+    return Composite(body)

@@ -1,0 +1,108 @@
+"""Spec: the shape and dtype of a Variable, one object per distinct pair."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+
+Shape = tuple[int, ...]
+DType = np.dtype[Any]
+
+FLOAT32: DType = np.dtype(np.float32)
+_DIFFERENTIABLE = frozenset(
+    np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
+)
+
+
+class Spec:
+    """Shape and dtype. Two equal ones are the same object, so they compare and hash by identity."""
+
+    __slots__ = ("differentiable", "dtype", "shape", "wide")
+
+    shape: Shape
+    dtype: DType
+    wide: bool
+    """Whether the dtype takes 64 bits, which JAX handles only where x64 is switched on."""
+    differentiable: bool
+    """Whether the dtype is a floating one; gradients stop at all others."""
+
+    def __init__(self, shape: Shape, dtype: DType) -> None:
+        self.shape = shape
+        self.dtype = dtype
+        self.wide = dtype.itemsize == 8
+        self.differentiable = dtype in _DIFFERENTIABLE
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        size = 1
+        for n in self.shape:
+            size *= n
+        return size
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that an array of this shape and dtype takes."""
+        return self.size * self.dtype.itemsize
+
+    def abstract(self) -> jax.ShapeDtypeStruct:
+        """The same as a `jax.ShapeDtypeStruct`."""
+        return jax.ShapeDtypeStruct(self.shape, self.dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.dtype.name}{list(self.shape)}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return spec_of, (self.shape, self.dtype)
+
+
+_specs: dict[tuple[Shape, DType], Spec] = {}
+_lock = threading.Lock()
+
+
+def spec_of(shape: Shape, dtype: DType) -> Spec:
+    """The Spec of `shape` and `dtype`."""
+    spec = _specs.get((shape, dtype))
+    if spec is None:
+        with _lock:
+            spec = _specs.setdefault((shape, dtype), Spec(shape, dtype))
+    return spec
+
+
+def dtype_of(dtype: object) -> DType:
+    """`dtype` as a NumPy dtype; `TypeError` names what is not one that JAX can hold."""
+    try:
+        result: DType = np.dtype(dtype)  # type: ignore[call-overload]
+    except TypeError as error:
+        raise TypeError(f"dtype: {dtype!r} is not a dtype; give e.g. 'float32' or np.float64") from error
+    if result.kind not in "biuf" and result not in _DIFFERENTIABLE:
+        raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype")
+    return result
+
+
+def wide_types(wide: bool) -> Any:
+    """A context in which JAX keeps 64-bit types as they are, where `wide`; else JAX's own setting."""
+    return jax.enable_x64(True) if wide else _UNCHANGED
+
+
+def is_wide(arguments: tuple[Any, ...]) -> bool:
+    """Whether a 64-bit dtype is among the arguments of an op."""
+    return any([isinstance(a, np.dtype) and a.itemsize == 8 for a in arguments])
+
+
+class _Unchanged:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+_UNCHANGED = _Unchanged()

@@ -1,0 +1,81 @@
+"""Walks over graphs. All of them are iterative: a chain of 100,000 functions is ordinary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .function import Function
+    from .variable import Variable
+
+_by_rank = attrgetter("rank")
+
+
+def functions_of(
+    outputs: Iterable[Variable], through: Callable[[Variable], bool] | None = None
+) -> list[Function]:
+    """Every function that `outputs` depend on, lowest rank first.
+
+    Args:
+        outputs: Where to start.
+        through: Where given, the walk goes on only through Variables for which it is true.
+    """
+    found = list(
+        dict.fromkeys(
+            y.parent for y in outputs if y.parent is not None and (through is None or through(y))
+        )
+    )
+    seen = set(found)
+    stack = found.copy()
+    while stack:
+        for x in stack.pop().inputs:
+            f = x.parent
+            if f is not None and f not in seen and (through is None or through(x)):
+                seen.add(f)
+                found.append(f)
+                stack.append(f)
+    found.sort(key=_by_rank)
+    return found
+
+
+def leaves_of(
+    outputs: Iterable[Variable], through: Callable[[Variable], bool] | None = None
+) -> list[Variable]:
+    """The leaves that `outputs` depend on, each once, in the order in which they are first used."""
+    outputs = list(outputs)
+    found: dict[int, Variable] = {id(y): y for y in outputs if y.parent is None}
+    for f in functions_of(outputs, through):
+        for x in f.inputs:
+            if x.parent is None and (through is None or through(x)):
+                found.setdefault(id(x), x)
+    return list(found.values())
+
+
+def path_between(
+    outputs: Iterable[Variable], inputs: Iterable[Variable]
+) -> tuple[list[Function], set[int], list[Function]]:
+    """What a gradient passes on its way from `outputs` to `inputs`.
+
+    Returns:
+        The functions on some way, lowest rank first; the ids of the Variables on some way, `inputs`
+        included; and all functions that `outputs` depend on. A Variable with `need_grad` set to False
+        is passed only if it is one of `inputs` itself.
+    """
+    active = {id(x) for x in inputs}
+    wanted = frozenset(active)
+    path = []
+    functions = functions_of(outputs)
+    for f in functions:
+        for x in f.inputs:
+            if id(x) in active:
+                break
+        else:
+            continue
+        path.append(f)
+        for ref in f._outputs:
+            y = ref()
+            if y is not None and (y._need_grad is not False or id(y) in wanted):
+                active.add(id(y))
+    return path, active, functions

@@ -1,0 +1,370 @@
+"""Variable: an array in a computation graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from .building import rooms
+from .ndarray import NdArray, checked_shape
+from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of
+from .traverse import leaves_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from .function import Function
+
+
+class Variable:
+    """An array in a computation graph: a leaf that holds data, or an output of a Function.
+
+    Args:
+        shape: Shape of the array.
+        need_grad: Whether `backward()` computes a gradient for it (leaves).
+        name: A name for messages and printing.
+        dtype: Its dtype; float32 by default.
+
+    Applying functions (`nngrad.functions`) and operators to Variables builds the graph; `forward()`
+    or reading `.d` computes it. Operators broadcast as NumPy does.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_at",
+        "_data",
+        "_grad",
+        "_need_grad",
+        "_source",
+        "index",
+        "name",
+        "parent",
+        "persistent",
+        "spec",
+    )
+    __array_priority__ = 1000.0
+    __array_ufunc__ = None  # NumPy leaves `array * variable` to the Variable
+
+    spec: Spec
+    """Shape and dtype."""
+    parent: Function | None
+    """The Function that computes it; None for a leaf."""
+    index: int
+    """Which output of its parent it is."""
+    name: str
+    persistent: bool
+    """Whether `forward()` of a graph keeps this Variable's value ready beside the outputs'."""
+    _data: NdArray | None
+    _grad: NdArray | None
+    _need_grad: bool | None
+    _source: Callable[[], Any] | None
+    _at: Any
+    """The snapshot from which the data of an output was computed."""
+
+    def __init__(
+        self,
+        shape: Shape | list[int] | int = (),
+        need_grad: bool = False,
+        name: str = "",
+        dtype: object = FLOAT32,
+    ) -> None:
+        _fill(self, spec_of(checked_shape(shape), dtype_of(dtype)))
+        self._need_grad = bool(need_grad)
+        self.name = name
+
+    @staticmethod
+    def from_numpy_array(
+        data: object, grad: object = None, need_grad: bool = False, dtype: object = None
+    ) -> Variable:
+        """A leaf with a copy of `data`, and of `grad` where it is given.
+
+        NumPy and JAX arrays keep their dtype; Python floats and lists of them become float32.
+        """
+        x = leaf_of(NdArray.from_numpy_array(data, dtype))
+        x._need_grad = bool(need_grad)
+        if grad is not None:
+            x.g = grad
+        return x
+
+    # ---------------------------------------------------------------- shape and dtype
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the array."""
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Dtype of the array."""
+        return self.spec.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.spec.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.spec.size
+
+    # ---------------------------------------------------------------- place in the graph
+
+    @property
+    def rank(self) -> int:
+        """Length of the longest way from a leaf; 0 for a leaf."""
+        return 0 if self.parent is None else self.parent.rank + 1
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether no function computes it."""
+        return self.parent is None
+
+    @property
+    def need_grad(self) -> bool:
+        """Whether gradients reach it: for a leaf as it was set, else whether some leaf above needs one.
+
+        Setting it to False on an output of a function stops gradients there.
+        """
+        if self._need_grad is not None:
+            return self._need_grad
+        return any(leaf._need_grad for leaf in leaves_of([self], through=_carries_gradient))
+
+    @need_grad.setter
+    def need_grad(self, value: bool | None) -> None:
+        self._need_grad = None if value is None and self.parent is not None else bool(value)
+
+    def get_unlinked_variable(self, need_grad: bool | None = None) -> Variable:
+        """A leaf that shares this Variable's data and grad cells, without its history."""
+        x = leaf_of(self.data, self.name)
+        x._grad = self.grad
+        x._need_grad = self.need_grad if need_grad is None else bool(need_grad)
+        return x
+
+    def apply(self, **attributes: Any) -> Variable:
+        """Set several attributes at once and return the Variable: `x.apply(need_grad=True, d=1.0)`."""
+        for name, value in attributes.items():
+            if not hasattr(type(self), name):
+                raise AttributeError(f"apply: a Variable has no attribute {name!r}")
+            setattr(self, name, value)
+        return self
+
+    # ---------------------------------------------------------------- data and gradient
+
+    @property
+    def data(self) -> NdArray:
+        """The cell of its value. An output that was never computed is computed when this is read."""
+        if self.parent is not None and not self.is_computed:
+            rooms.engine.evaluate(self)
+        return self.cell
+
+    @data.setter
+    def data(self, cell: NdArray) -> None:
+        self._data = self._checked_cell(cell, "data")
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether the cell of an output holds, or was promised, the value of the last `forward()`."""
+        snapshot = None if self.parent is None else self.parent.snapshot
+        return snapshot is self._at and (snapshot is not None or not self.cell.is_zero)
+
+    @property
+    def cell(self) -> NdArray:
+        """The cell of its value as it is; nothing is computed."""
+        cell = self._data
+        if cell is None:
+            cell = self._data = NdArray.of_spec(self.spec)
+        return cell
+
+    @property
+    def grad(self) -> NdArray:
+        """The cell of its gradient, as `backward()` accumulates it; zeros until then."""
+        cell = self._grad
+        if cell is None:
+            cell = self._grad = NdArray.of_spec(self.spec)
+        return cell
+
+    @grad.setter
+    def grad(self, cell: NdArray) -> None:
+        self._grad = self._checked_cell(cell, "grad")
+
+    def _checked_cell(self, cell: NdArray, name: str) -> NdArray:
+        if not isinstance(cell, NdArray):
+            raise TypeError(f"{name}: expected an NdArray, got {type(cell).__name__}; set values through .d or .g")
+        if cell.spec is not self.spec:
+            raise ValueError(f"{name}: the cell is {cell.spec}, but the Variable is {self.spec}")
+        return cell
+
+    @property
+    def d(self) -> np.ndarray[Any, Any]:
+        """The value as a read-only NumPy array; assigning replaces it."""
+        return self.data.data
+
+    @d.setter
+    def d(self, value: object) -> None:
+        self.cell.set(value.data if isinstance(value, Variable) else value)
+        if self.parent is not None:
+            self._at = self.parent.snapshot
+
+    @property
+    def g(self) -> np.ndarray[Any, Any]:
+        """The gradient as a read-only NumPy array; assigning replaces it."""
+        return self.grad.data
+
+    @g.setter
+    def g(self, value: object) -> None:
+        self.grad.set(value)
+
+    # ---------------------------------------------------------------- running
+
+    def forward(self, clear_buffer: bool = False, clear_no_need_grad: bool = False, **hooks: Any) -> None:
+        """Compute the graph up to this Variable from the leaves' present values.
+
+        The leaves' arrays are taken now; the computation runs when a value of it is read, or together
+        with `backward()`. `clear_buffer` and `clear_no_need_grad` are accepted for nnabla's sake:
+        buffers belong to XLA, which reuses them by itself.
+
+        Args:
+            hooks: `function_pre_hook` and `function_post_hook`, called with each Function in rank
+                order before and after it runs; with a hook the graph runs op by op, at once.
+        """
+        rooms.engine.forward([self], **hooks)
+
+    def backward(self, grad: Any = 1, clear_buffer: bool = False, **hooks: Any) -> None:
+        """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
+
+        Args:
+            grad: Gradient at this Variable: a scalar, an array, an NdArray, or None for what its own
+                `.grad` holds.
+            clear_buffer: Accepted for nnabla's sake.
+            hooks: `function_pre_hook` and `function_post_hook`, as in `forward`.
+        """
+        rooms.engine.backward(self, grad, **hooks)
+
+    # ---------------------------------------------------------------- Python protocols
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.d, dtype=dtype, copy=copy)
+
+    def __jax_array__(self) -> jax.Array:
+        return self.data.array
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a Variable without axes")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ValueError(f"the truth value of a Variable of shape {self.shape} is ambiguous")
+        return bool(self.d.reshape(()))
+
+    def __float__(self) -> float:
+        return float(self.d.reshape(()) if self.size == 1 else self.d)
+
+    def __int__(self) -> int:
+        return int(self.d.reshape(()) if self.size == 1 else self.d)
+
+    def __index__(self) -> int:
+        return self.d.__index__()
+
+    def __iter__(self) -> Iterator[Variable]:
+        return iter([self[i] for i in range(len(self))])
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        name = f" {self.name!r}" if self.name else ""
+        if self.parent is None:
+            kind = "leaf, need_grad" if self._need_grad else "leaf"
+        else:
+            kind = f"{self.parent.op.type_name}, rank {self.rank}"
+        cell = self._data
+        known = cell is not None and cell._pending is None and cell._array is not None
+        value = f" = {np.array2string(cell.data, threshold=20)}" if known and cell is not None else ""
+        return f"<Variable{name} {self.spec} ({kind}){value}>"
+
+    if TYPE_CHECKING:  # defined by nngrad.functions.operators
+
+        def __eq__(self, other: object) -> Variable: ...  # type: ignore[override]
+        def __ne__(self, other: object) -> Variable: ...  # type: ignore[override]
+        def __lt__(self, other: object) -> Variable: ...
+        def __le__(self, other: object) -> Variable: ...
+        def __gt__(self, other: object) -> Variable: ...
+        def __ge__(self, other: object) -> Variable: ...
+        def __add__(self, other: object) -> Variable: ...
+        def __radd__(self, other: object) -> Variable: ...
+        def __sub__(self, other: object) -> Variable: ...
+        def __rsub__(self, other: object) -> Variable: ...
+        def __mul__(self, other: object) -> Variable: ...
+        def __rmul__(self, other: object) -> Variable: ...
+        def __truediv__(self, other: object) -> Variable: ...
+        def __rtruediv__(self, other: object) -> Variable: ...
+        def __pow__(self, other: object) -> Variable: ...
+        def __rpow__(self, other: object) -> Variable: ...
+        def __matmul__(self, other: object) -> Variable: ...
+        def __rmatmul__(self, other: object) -> Variable: ...
+        def __neg__(self) -> Variable: ...
+        def __pos__(self) -> Variable: ...
+        def __abs__(self) -> Variable: ...
+        def __getitem__(self, key: Any) -> Variable: ...
+
+
+def _carries_gradient(x: Variable) -> bool:
+    return x._need_grad is not False
+
+
+def _fill(x: Variable, spec: Spec) -> None:
+    x.spec = spec
+    x.parent = x._data = x._grad = x._need_grad = x._source = x._at = None
+    x.index = 0
+    x.name = ""
+    x.persistent = False
+
+
+def output_variable(function: Function, index: int) -> Variable:
+    """A Variable for output `index` of `function`."""
+    x = _new_variable(Variable)
+    x.spec = function.specs[index]
+    x.parent = function
+    x.index = index
+    x._data = x._grad = x._need_grad = x._source = x._at = None
+    x.name = ""
+    x.persistent = False
+    return x
+
+
+_new_variable = Variable.__new__
+
+
+def leaf_of(cell: NdArray, name: str = "") -> Variable:
+    """A leaf whose data is `cell`; no gradient is asked for."""
+    x = _new_variable(Variable)
+    _fill(x, cell.spec)
+    x._data = cell
+    x._need_grad = False
+    x.name = name
+    return x
+
+
+def drawn_leaf(spec: Spec, source: Callable[[], Any], name: str = "") -> Variable:
+    """A leaf whose value is drawn from `source` anew at every `forward()`: the key of a random function."""
+    x = leaf_of(NdArray.of_spec(spec), name)
+    x._source = source
+    return x
+
+
+def as_variable(value: object, name: str = "x", op: str = "") -> Variable:
+    """`value` itself if it is a Variable, else a constant leaf with it."""
+    if isinstance(value, Variable):
+        return value
+    where = f"{op}: " if op else ""
+    if value is None or isinstance(value, str | bytes):
+        raise TypeError(f"{where}{name} must be a Variable, an array or a number, got {value!r}")
+    try:
+        return leaf_of(NdArray.from_numpy_array(value))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where}{name} must be a Variable, an array or a number, got {value!r} ({error})") from error

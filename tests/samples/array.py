@@ -1,0 +1,5 @@
+"""Samples of the family `array`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

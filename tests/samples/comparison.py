@@ -1,0 +1,5 @@
+"""Samples of the family `comparison`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

@@ -1,0 +1,5 @@
+"""Samples of the family `control`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

@@ -1,0 +1,5 @@
+"""Samples of the family `convolution`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

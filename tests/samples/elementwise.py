@@ -1,0 +1,5 @@
+"""Samples of the family `elementwise`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

@@ -1,0 +1,5 @@
+"""Samples of the family `indexing`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

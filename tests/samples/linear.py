@@ -1,0 +1,5 @@
+"""Samples of the family `linear`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

@@ -1,0 +1,5 @@
+"""Samples of the family `loss`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

@@ -1,0 +1,5 @@
+"""Samples of the family `normalization`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

@@ -1,0 +1,5 @@
+"""Samples of the family `pooling`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

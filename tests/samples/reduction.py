@@ -1,0 +1,5 @@
+"""Samples of the family `reduction`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []

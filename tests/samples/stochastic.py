@@ -1,0 +1,5 @@
+"""Samples of the family `stochastic`."""
+
+from . import Sample
+
+SAMPLES: list[Sample] = []
