@@ -1,1 +1,22 @@
 """Backward rules of selecting and placing elements."""
+
+import nngrad.functions as F
+
+from . import backward
+
+
+def zeros_like(x):
+    """Zeros in the shape and dtype of `x`."""
+    return F.constant(val=0, shape=x.shape, dtype=x.dtype)
+
+
+# ---------------------------------------------------------------- masks
+
+
+@backward(F.where)
+def where_backward(f, gy):
+    """dy/dx_true = 1 where the condition holds, dy/dx_false = 1 where it does not. Selected, not multiplied
+    by a mask, so that an infinite gradient on the side that was not taken leaves no NaN."""
+    condition = f.inputs[0]
+    zeros = zeros_like(gy)
+    return None, F.where(condition, gy, zeros), F.where(condition, zeros, gy)
