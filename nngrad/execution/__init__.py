@@ -1,19 +1,38 @@
 """A graph in, arrays out."""
 
-from ..graph import rooms
+from typing import Any
+
+from ..graph import Variable, rooms
 from .compiled import executables
+from .convert import CompiledFunction, compile, to_jax
 from .forward import evaluate, forward
 from .interpret import run_function
 
-__all__ = ["executables", "forward"]
+__all__ = ["CompiledFunction", "compile", "executables", "forward_all", "to_jax"]
+
+
+def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: Any) -> None:
+    """`forward()` of several Variables at once: one snapshot, one executable, what they share computed once.
+
+    Args:
+        variables: What to compute.
+        clear_buffer: Accepted for nnabla's sake.
+        hooks: `function_pre_hook` and `function_post_hook`, as in `Variable.forward`.
+    """
+    variables = list(variables)
+    for i, y in enumerate(variables):
+        if not isinstance(y, Variable):
+            raise TypeError(f"variables[{i}]: expected a Variable, got {type(y).__name__}")
+    forward(variables, **hooks)
 
 
 class _Engine:
-    """What the graph asks of this room."""
+    """What the graph asks of this room and, for `backward`, of the gradient builder."""
 
     evaluate = staticmethod(evaluate)
     forward = staticmethod(forward)
     run_function = staticmethod(run_function)
+    backward: Any
 
 
-rooms.engine = _Engine()  # type: ignore[assignment]
+rooms.engine = _Engine()

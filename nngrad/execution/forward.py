@@ -10,15 +10,14 @@ import jax
 
 from ..graph import Function, NdArray, Variable
 from .compiled import executable_of
+from .interpret import Hook, interpret
 from .lower import Program, linearize
-
-Hook = Callable[[Function], None] | None
 
 
 class Plan:
     """How to run the graph above some outputs: made once for a graph, since graphs do not change.
 
-    It refers to functions weakly where it is kept on one of them, so that no cycle keeps a graph alive.
+    It is kept on the function at the root and does not refer to that one, so there is no cycle.
     """
 
     __slots__ = ("drawn", "executable", "functions", "leaf_ids", "leaves", "program", "updated")
@@ -93,19 +92,22 @@ def plan_of(outputs: Sequence[Variable]) -> Plan:
 
 def leaf_arrays(plan: Plan, draw: bool) -> tuple[Any, ...]:
     """The leaves' present arrays; keys of random functions are drawn anew where `draw` is set."""
-    if draw and plan.drawn:
+    if plan.drawn:
         for x in plan.leaves:
-            if x._source is not None:
+            if x._source is not None and (draw or x.cell.is_zero):
                 x.cell.put(x._source())
     return tuple([x.cell.raw() for x in plan.leaves])
 
 
-def take_snapshot(outputs: Sequence[Variable], draw: bool = True) -> Snapshot:
-    """Freeze the leaves' values for `outputs`, and promise the values of the outputs and of updated leaves."""
+def take_snapshot(outputs: Sequence[Variable], anew: bool = True) -> Snapshot:
+    """Freeze the leaves' values for `outputs`, and promise the values of the outputs and of updated leaves.
+
+    With `anew` set to False the outputs have been computed already (by `auto_forward`): keys are not
+    drawn again, and nothing is promised.
+    """
     plan = plan_of(outputs)
-    arrays = leaf_arrays(plan, draw)
-    cells = [y.cell for y in outputs] + [leaf.cell for leaf in plan.updated]
-    snapshot = Snapshot(plan, Promise(plan.executable, arrays, cells))
+    cells = [y.cell for y in outputs] + [leaf.cell for leaf in plan.updated] if anew else []
+    snapshot = Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=anew), cells))
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
@@ -115,18 +117,30 @@ def take_snapshot(outputs: Sequence[Variable], draw: bool = True) -> Snapshot:
     return snapshot
 
 
-def forward(
-    outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None
-) -> None:
+def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None) -> None:
     """Compute `outputs` from the leaves' present values; see `Variable.forward`."""
     computed = [y for y in outputs if y.parent is not None]
     if not computed:
         return
     snapshot = take_snapshot(computed)
     if function_pre_hook is not None or function_post_hook is not None:
-        from .interpret import interpret
+        _run_with_hooks(computed, snapshot, function_pre_hook, function_post_hook)
 
-        interpret(computed, snapshot, function_pre_hook, function_post_hook)
+
+def _run_with_hooks(outputs: list[Variable], snapshot: Snapshot, before: Hook, after: Hook) -> None:
+    updates: list[Any] = []
+    roots = {id(y) for y in outputs}
+
+    def keep(f: Function, results: tuple[Any, ...]) -> None:
+        updates.extend(results[index] for _, index in f.effects)
+        for y, result in zip(f.outputs, results, strict=True):
+            if id(y) not in roots:
+                y.cell.put(result)
+                y._at = snapshot
+
+    results = interpret(outputs, snapshot.by_leaf(), before, after, computed=keep)
+    assert snapshot.promise is not None
+    snapshot.promise.keep(results + updates)
 
 
 def evaluate(variable: Variable) -> None:

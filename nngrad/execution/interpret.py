@@ -8,16 +8,16 @@ from typing import Any
 import jax
 
 from ..graph import Function, Op, Variable, functions_of
+from ..graph.spec import is_wide
 from .compiled import BoundedCache, on_device
-from .forward import Hook, Snapshot
+
+Hook = Callable[[Function], None] | None
 
 single_ops = BoundedCache(4096)
 """Executables of single ops, by op, arguments and device."""
 
 
-def executable_of_op(
-    op: Op, arguments: tuple[Any, ...], device: jax.Device | None, wide: bool
-) -> Callable[..., Any]:
+def executable_of_op(op: Op, arguments: tuple[Any, ...], device: jax.Device | None, wide: bool) -> Callable[..., Any]:
     """The executable of one op."""
     result: Callable[..., Any] = single_ops.get(
         (op, arguments, device, wide), lambda: on_device(device, wide, jax.jit(op.bind(arguments)))
@@ -25,47 +25,58 @@ def executable_of_op(
     return result
 
 
-def run_function(f: Function) -> None:
-    """Compute the outputs of `f` from the data of its inputs, and apply its effects."""
-    for x in f.inputs:
-        if x._source is not None and x.cell.is_zero:
-            x.cell.put(x._source())
-    arrays = [x.data.raw() for x in f.inputs]
-    outputs = f.outputs
-    results = results_of(f, arrays)
-    for y, result in zip(outputs, results, strict=True):
-        y.cell.put(result)
-        y._at = f.snapshot
-    for leaf, index in f.effects:
-        leaf.cell.put(results[index])
-
-
 def results_of(f: Function, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of `f` for given input arrays."""
-    wide = any(s.wide for s in f.specs) or any(x.spec.wide for x in f.inputs)
+    wide = any([s.wide for s in f.specs]) or any([x.spec.wide for x in f.inputs]) or is_wide(f.arguments)
     device = None if f.context is None else f.context.device
     out = executable_of_op(f.op, f.arguments, device, wide)(*arrays)
     return tuple(out) if f.op.several else (out,)
 
 
-def interpret(outputs: Sequence[Variable], snapshot: Snapshot, before: Hook = None, after: Hook = None) -> None:
-    """Run the graph above `outputs` from a snapshot, calling the hooks around every function."""
-    leaves = snapshot.by_leaf()
-    promised: list[Any] = []
+def run_function(f: Function) -> None:
+    """Compute the outputs of `f` from the data of its inputs, and apply its effects."""
+    for x in f.inputs:
+        if x._source is not None and x.cell.is_zero:
+            x.cell.put(x._source())
+    results = results_of(f, [x.data.raw() for x in f.inputs])
+    for y, result in zip(f.outputs, results, strict=True):
+        y.cell.put(result)
+    for leaf, index in f.effects:
+        leaf.cell.put(results[index])
+
+
+def interpret(
+    outputs: Sequence[Variable],
+    leaves: dict[int, Any],
+    before: Hook = None,
+    after: Hook = None,
+    hooked: Callable[[Function], bool] = lambda f: True,
+    computed: Callable[[Function, tuple[Any, ...]], None] | None = None,
+) -> list[Any]:
+    """Run the graph above `outputs` op by op, and return their arrays.
+
+    Args:
+        outputs: What to compute.
+        leaves: Arrays of the leaves, by the leaves' ids; another leaf's is read from its cell.
+        before, after: Called with each function around its run.
+        hooked: Which functions they are called with.
+        computed: Called with each function and its results.
+    """
     values: dict[tuple[Function, int], Any] = {}
-    functions = functions_of(outputs)
-    for f in functions:
-        if before is not None:
+
+    def value(x: Variable) -> Any:
+        if x.parent is not None:
+            return values[x.parent, x.index]
+        return leaves[id(x)] if id(x) in leaves else x.cell.raw()
+
+    for f in functions_of(outputs):
+        if before is not None and hooked(f):
             before(f)
-        arrays = [leaves[id(x)] if x.parent is None else values[x.parent, x.index] for x in f.inputs]
-        for i, (y, result) in enumerate(zip(f.outputs, results_of(f, arrays), strict=True)):
+        results = results_of(f, [value(x) for x in f.inputs])
+        for i, result in enumerate(results):
             values[f, i] = result
-            if not any(y is o for o in outputs):
-                y.cell.put(result)
-            y._at = snapshot
-        if after is not None:
+        if computed is not None:
+            computed(f, results)
+        if after is not None and hooked(f):
             after(f)
-    promised = [values[y.parent, y.index] for y in outputs if y.parent is not None]
-    promised += [values[f, index] for f in functions for _, index in f.effects]
-    assert snapshot.promise is not None
-    snapshot.promise.keep(promised)
+    return [value(y) for y in outputs]

@@ -1,0 +1,140 @@
+"""Where functions run, and how they are made: devices, auto_forward, no_grad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import jax
+
+from .graph import building
+
+_PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
+
+
+class Context:
+    """A device that functions run on.
+
+    Args:
+        backend: 'cpu', 'cuda' or 'cudnn' (both stand for the GPU as JAX sees it), 'gpu' or 'tpu'; or a
+            list as nnabla has it, such as ['cudnn:float', 'cpu:float'], of which the first counts.
+        array_class: Accepted for nnabla's sake; arrays are JAX's.
+        device_id: Number of the device among those of its kind.
+
+    Raises:
+        ValueError: There is no such device; the message lists those there are.
+    """
+
+    __slots__ = ("_device", "backend", "device_id")
+
+    def __init__(self, backend: str | list[str] = "cpu", array_class: str = "", device_id: str | int = "0") -> None:
+        names = [backend] if isinstance(backend, str) else list(backend)
+        self.backend = names[0].split(":")[0] if names else "cpu"
+        self.device_id = str(device_id)
+        self._device = _find_device(self.backend, self.device_id)
+
+    @property
+    def device(self) -> jax.Device | None:
+        """The JAX device; None where it is the one that JAX takes by itself, which needs no moving."""
+        return None if self._device == jax.devices()[0] else self._device
+
+    @property
+    def jax_device(self) -> jax.Device:
+        """The JAX device."""
+        return self._device
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Context) and self._device == other._device
+
+    def __hash__(self) -> int:
+        return hash(self._device)
+
+    def __repr__(self) -> str:
+        return f"Context(backend={self.backend!r}, device_id={self.device_id!r})"
+
+
+def _find_device(backend: str, device_id: str) -> jax.Device:
+    platform = _PLATFORMS.get(backend)
+    if platform is None:
+        raise ValueError(f"backend: {backend!r} is not one of {', '.join(map(repr, _PLATFORMS))}")
+    try:
+        devices = jax.devices(platform)
+    except RuntimeError:
+        devices = []
+    if device_id.isdigit() and int(device_id) < len(devices):
+        return devices[int(device_id)]
+    raise ValueError(
+        f"no device {device_id!r} of backend {backend!r}; JAX has {', '.join(_available())}"
+        + ("" if devices else f" (install JAX with support for it to use {backend!r})")
+    )
+
+
+def _available() -> list[str]:
+    found = []
+    for platform in ("cpu", "gpu", "tpu"):
+        try:
+            found += [f"{platform}:{i}" for i, _ in enumerate(jax.devices(platform))]
+        except RuntimeError:
+            continue
+    return found
+
+
+def get_extension_context(ext_name: str, device_id: str | int = "0", type_config: str = "float") -> Context:
+    """The Context of a backend by nnabla's name: 'cpu', 'cuda' or 'cudnn'.
+
+    Args:
+        ext_name: Name of the backend.
+        device_id: Number of the device.
+        type_config: 'float'; dtypes follow the arrays, so 'half' has no effect and is refused.
+    """
+    if type_config != "float":
+        raise ValueError(f"type_config: {type_config!r} is not supported; give the Variables the dtype you want")
+    return Context(ext_name, device_id=device_id)
+
+
+def context_scope(context: Context) -> AbstractContextManager[None]:
+    """Functions made within run on the device of `context`."""
+    return building.having("context", _checked(context))
+
+
+def set_default_context(context: Context) -> None:
+    """From now on, functions made in this thread run on the device of `context`."""
+    building.set("context", _checked(context))
+
+
+def get_current_context() -> Context:
+    """The Context in force in this thread."""
+    if building.context is not None:
+        context: Context = building.context
+        return context
+    device = jax.devices()[0]
+    return Context(device.platform, device_id=0)
+
+
+def _checked(context: Any) -> Context:
+    if not isinstance(context, Context):
+        raise TypeError(f"context: expected a Context, got {context!r}")
+    return context
+
+
+def auto_forward(auto: bool = True) -> AbstractContextManager[None]:
+    """Functions made within are run as they are made, so that values are there at once."""
+    return building.having("auto_forward", bool(auto))
+
+
+def set_auto_forward(auto: bool) -> None:
+    """From now on, functions made in this thread are run as they are made, or not."""
+    building.set("auto_forward", bool(auto))
+
+
+def get_auto_forward() -> bool:
+    """Whether functions made in this thread are run as they are made."""
+    return building.auto_forward
+
+
+@contextmanager
+def no_grad(no_grad_: bool = True) -> Iterator[None]:
+    """No gradient passes through what is made within."""
+    with building.having("no_grad", bool(no_grad_)):
+        yield

@@ -1,0 +1,109 @@
+"""Graphs as functions of arrays: plain JAX functions, and executables for hot loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from ..graph import Variable
+from .compiled import executable_of
+from .forward import device_of
+from .lower import linearize, lower
+
+Variables = Variable | Sequence[Variable]
+
+
+def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
+    """A graph as a plain JAX function: `f(*arrays)`, one array for each of `inputs`.
+
+    It is pure, so `jax.jit`, `jax.vmap`, `jax.grad` and shardings apply to it. Leaves that are not among
+    `inputs` (parameters, say) are frozen at their present values. Effects (running statistics) are left
+    out.
+
+    Args:
+        outputs: A Variable, or several; the function returns one array, or a list.
+        inputs: Variables that become arguments: leaves, or Variables in the middle of the graph.
+
+    Returns:
+        The function. Where random functions are involved it takes a JAX random key as `key=`.
+    """
+    listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
+    linear, _ = linearize(listed, first=given, effects=False)
+    others = linear.leaves[len(given) :]
+    keys = [x for x in others if x._source is not None]
+    frozen = {id(x): x.cell.array for x in others if x._source is None}
+    run = lower(linear.program)
+    single = isinstance(outputs, Variable)
+
+    def function(*arrays: Any, key: Any = None) -> Any:
+        _check(arrays, given)
+        if keys and key is None:
+            raise ValueError("key: the graph has random functions; pass key=jax.random.key(...)")
+        drawn = dict(zip(map(id, keys), jax.random.split(key, len(keys)), strict=True)) if keys else {}
+        rest = [frozen[id(x)] if id(x) in frozen else jax.random.key_data(drawn[id(x)]) for x in others]
+        results = run(*arrays, *rest)
+        return results[0] if single else list(results)
+
+    return function
+
+
+class CompiledFunction:
+    """A graph for a hot loop: call it with the inputs' arrays, get the outputs' arrays.
+
+    Leaves that are not inputs are read from their cells at every call, random functions draw anew, and
+    effects are applied. Made by `compile`.
+    """
+
+    __slots__ = ("_executable", "_given", "_rest", "_single", "_updated", "_count")
+
+    def __init__(self, outputs: Variables, inputs: Variables) -> None:
+        listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
+        linear, self._updated = linearize(listed, first=given, device=device_of(listed))
+        self._executable = executable_of(linear.program)
+        self._given = given
+        self._rest = linear.leaves[len(given) :]
+        self._count = len(listed)
+        self._single = isinstance(outputs, Variable)
+
+    def __call__(self, *arrays: Any) -> Any:
+        _check(arrays, self._given)
+        rest = []
+        for x in self._rest:
+            if x._source is not None:
+                x.cell.put(x._source())
+            rest.append(x.cell.raw())
+        results = self._executable(*arrays, *rest)
+        for leaf, value in zip(self._updated, results[self._count :], strict=True):
+            leaf.cell.put(value)
+        return results[0] if self._single else list(results[: self._count])
+
+
+def compile(outputs: Variables, inputs: Variables = ()) -> CompiledFunction:  # noqa: A001
+    """A graph as an executable that is called with arrays, without looking at the graph again.
+
+    Args:
+        outputs: A Variable, or several; a call returns one array, or a list.
+        inputs: Variables whose arrays are given at each call; all other leaves are read from their cells.
+    """
+    return CompiledFunction(outputs, inputs)
+
+
+def _listed(variables: Any, name: str) -> list[Variable]:
+    listed = [variables] if isinstance(variables, Variable) else variables
+    if not isinstance(listed, list | tuple) or not all(isinstance(x, Variable) for x in listed):
+        raise TypeError(f"{name}: expected a Variable or a list of them, got {variables!r}")
+    if len({id(x) for x in listed}) != len(listed) and name == "inputs":
+        raise ValueError("inputs: the same Variable is given twice")
+    return list(listed)
+
+
+def _check(arrays: Sequence[Any], given: Sequence[Variable]) -> None:
+    if len(arrays) != len(given):
+        raise TypeError(f"{len(arrays)} arrays given for {len(given)} inputs")
+    for i, (array, x) in enumerate(zip(arrays, given, strict=True)):
+        shape = array.shape if hasattr(array, "shape") else jax.numpy.shape(array)
+        if shape != x.spec.shape:
+            raise ValueError(f"array {i} has shape {tuple(shape)}; input {x.name or i} has {x.spec.shape}")
+
