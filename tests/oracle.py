@@ -79,7 +79,7 @@ def nngrad_graph(f: Callable[..., Any], leaves: list[Variable], directions: list
 def runner(levels: list[list[Variable]], leaves: list[Variable]) -> Callable[[Sequence[Any]], list[Arrays]]:
     """All levels as one executable of the leaves' arrays."""
     flat = [y for level in levels for y in level]
-    linear, _ = linearize(flat, first=leaves)
+    linear = linearize(flat, first=leaves)
     constants = [x.cell.raw() for x in linear.leaves[len(leaves):]]
 
     def run(arrays: Sequence[Any]) -> list[Arrays]:

@@ -30,7 +30,7 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
         The function. Where random functions are involved it takes a JAX random key as `key=`.
     """
     listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
-    linear, _ = linearize(listed, first=given, effects=False)
+    linear = linearize(listed, first=given, effects=False)
     others = linear.leaves[len(given) :]
     keys = [x for x in others if x._source is not None]
     frozen = {id(x): x.cell.array for x in others if x._source is None}
@@ -60,7 +60,8 @@ class CompiledFunction:
 
     def __init__(self, outputs: Variables, inputs: Variables) -> None:
         listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
-        linear, self._updated = linearize(listed, first=given, device=device_of(listed))
+        linear = linearize(listed, first=given, device=device_of(listed))
+        self._updated = linear.updated
         self._executable = executable_of(linear.program)
         self._given = given
         self._rest = linear.leaves[len(given) :]

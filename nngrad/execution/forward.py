@@ -24,9 +24,10 @@ class Plan:
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
         roots = {y.parent for y in outputs}
-        linear, self.updated = linearize(outputs, device=device_of(outputs))
+        linear = linearize(outputs, device=device_of(outputs))
         self.program: Program = linear.program
         self.leaves = linear.leaves
+        self.updated = linear.updated
         self.leaf_ids = tuple([id(x) for x in linear.leaves])
         self.drawn = any(x._source is not None for x in linear.leaves)
         self.functions = [f for f in linear.functions if f not in roots]
@@ -128,19 +129,12 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
 
 
 def _run_with_hooks(outputs: list[Variable], snapshot: Snapshot, before: Hook, after: Hook) -> None:
-    updates: list[Any] = []
-    roots = {id(y) for y in outputs}
-
     def keep(f: Function, results: tuple[Any, ...]) -> None:
-        updates.extend(results[index] for _, index in f.effects)
         for y, result in zip(f.outputs, results, strict=True):
-            if id(y) not in roots:
-                y.cell.put(result)
-                y._at = snapshot
+            y.cell.put(result)
+            y._at = snapshot
 
-    results = interpret(outputs, snapshot.by_leaf(), before, after, computed=keep)
-    assert snapshot.promise is not None
-    snapshot.promise.keep(results + updates)
+    interpret(outputs, snapshot.by_leaf(), before, after, computed=keep)
 
 
 def evaluate(variable: Variable) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import Function, Op, Spec, Variable
+from ..graph import Function, Op, Spec, Variable, path_between
 from ..graph.spec import is_wide
 
 Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
@@ -39,9 +39,52 @@ class Linearized(NamedTuple):
 
     program: Program
     leaves: list[Variable]
+    """The leaves, in the program's order."""
     functions: list[Function]
-    numbers: dict[int, int]
-    """The number of each Variable, by its id."""
+    """The functions, in an order in which they can run."""
+    updated: list[Variable]
+    """The leaves whose new values are the program's last results."""
+
+
+class _Steps:
+    """Collects the steps of a program, and numbers its values."""
+
+    def __init__(self, leaves: list[Variable]) -> None:
+        self.leaves = leaves
+        self.steps: list[Step] = []
+        self._numbers = {id(x): i for i, x in enumerate(leaves)}
+        self._first: dict[Function, int] = {}
+        self._count = len(leaves)
+
+    def number(self, x: Variable) -> int:
+        """The number of a Variable."""
+        known = self._numbers.get(id(x))
+        if known is not None:
+            return known
+        assert x.parent is not None
+        return self._first[x.parent] + x.index
+
+    def add(self, f: Function) -> None:
+        """Append the step of a function."""
+        self._first[f] = self._append(f, tuple([self.number(x) for x in f.inputs]))
+
+    def _append(self, f: Function, ins: tuple[int, ...]) -> int:
+        self.steps.append((f.op, f.arguments, ins))
+        first = self._count
+        self._count += len(f.specs)
+        return first
+
+    def again(self, value: Variable, leaf: Variable, number: int) -> int:
+        """Compute `value` a second time with `number` in place of `leaf`, and return its number."""
+        path, _, _ = path_between([value], [leaf], stops=False)
+        others: dict[tuple[Function | None, int], int] = {}
+        for f in path:
+            ins = tuple([
+                number if x is leaf else others.get((x.parent, x.index), self.number(x)) for x in f.inputs
+            ])
+            first = self._append(f, ins)
+            others |= {(f, i): first + i for i in range(len(f.specs))}
+        return others.get((value.parent, value.index), self.number(value))
 
 
 def linearize(
@@ -49,53 +92,43 @@ def linearize(
     first: Iterable[Variable] = (),
     device: jax.Device | None = None,
     effects: bool = True,
-) -> tuple[Linearized, list[Variable]]:
+) -> Linearized:
     """The program that computes `outputs`, and after them the new values of the leaves it updates.
+
+    A leaf that several functions update is updated by each in turn: what a later one computes from the
+    leaf is computed from the earlier one's result.
 
     Args:
         outputs: What it computes.
         first: Variables that come first among the leaves; functions above them are left out.
         device: Where it runs.
         effects: Whether it computes the leaves' new values.
-
-    Returns:
-        The linearized graph, and the leaves that are updated.
     """
     leaves = list(first)
-    numbers = {id(x): i for i, x in enumerate(leaves)}
-    functions = _functions_below(outputs, numbers)
+    known = {id(x) for x in leaves}
+    functions = _functions_below(outputs, known)
     for x in (*outputs, *(x for f in functions for x in f.inputs)):
-        if x.parent is None and id(x) not in numbers:
-            numbers[id(x)] = len(leaves)
+        if x.parent is None and id(x) not in known:
+            known.add(id(x))
             leaves.append(x)
-    steps, count = [], len(leaves)
-    first_output: dict[Function, int] = {}
+    steps = _Steps(leaves)
     for f in functions:
-        ins = tuple([
-            numbers[id(x)] if x.parent is None or id(x) in numbers else first_output[x.parent] + x.index
-            for x in f.inputs
-        ])
-        steps.append((f.op, f.arguments, ins))
-        first_output[f] = count
-        count += len(f.specs)
-
-    def number(y: Variable) -> int:
-        known = numbers.get(id(y))
-        return first_output[y.parent] + y.index if known is None and y.parent is not None else numbers[id(y)]
-
-    results = [number(y) for y in outputs]
-    updated = []
+        steps.add(f)
+    updated: list[Variable] = []
+    newest: dict[int, int] = {}
     if effects:
         for f in functions:
             for leaf, index in f.effects:
-                updated.append(leaf)
-                results.append(first_output[f] + index)
-    specs = tuple([x.spec for x in leaves])
-    program = Program(specs, tuple(steps), tuple(results), device)
-    return Linearized(program, leaves, functions, numbers), updated
+                value, before = f.inputs[index], newest.get(id(leaf))
+                if before is None:
+                    updated.append(leaf)
+                newest[id(leaf)] = steps.number(value) if before is None else steps.again(value, leaf, before)
+    numbers = [*[steps.number(y) for y in outputs], *newest.values()]
+    program = Program(tuple([x.spec for x in leaves]), tuple(steps.steps), tuple(numbers), device)
+    return Linearized(program, leaves, functions, updated)
 
 
-def _functions_below(outputs: Sequence[Variable], cut: dict[int, int]) -> list[Function]:
+def _functions_below(outputs: Sequence[Variable], cut: set[int]) -> list[Function]:
     """The functions that compute `outputs` from leaves and the Variables in `cut`, lowest rank first."""
     found: dict[Function, None] = {}
     stack = []

@@ -117,8 +117,8 @@ def _gradient_graph(
 def _fuse(output: Variable, plan: Plan, wanted: Wanted, seeded: bool) -> Fused:
     gradients, seed = _gradient_graph(output, plan, wanted, seeded)
     first = plan.leaves if seed is None else [*plan.leaves, seed]
-    linear, updated = linearize([output, *gradients], first=first, device=plan.program.device)
-    order = {id(x): 1 + len(gradients) + i for i, x in enumerate(updated)}
+    linear = linearize([output, *gradients], first=first, device=plan.program.device)
+    order = {id(x): 1 + len(gradients) + i for i, x in enumerate(linear.updated)}
     results = linear.program.outputs
     places = [0, *[order[id(x)] for x in plan.updated], *range(1, 1 + len(gradients))]
     program = linear.program._replace(outputs=tuple([results[i] for i in places]))

@@ -54,9 +54,14 @@ def leaves_of(
 
 
 def path_between(
-    outputs: Iterable[Variable], inputs: Iterable[Variable]
+    outputs: Iterable[Variable], inputs: Iterable[Variable], stops: bool = True
 ) -> tuple[list[Function], set[int], list[Function]]:
     """What a gradient passes on its way from `outputs` to `inputs`.
+
+    Args:
+        outputs: Where it starts.
+        inputs: Where it ends.
+        stops: Whether `need_grad` set to False stops it; else this is about values, not gradients.
 
     Returns:
         The functions on some way, lowest rank first; the ids of the Variables on some way, `inputs`
@@ -76,6 +81,6 @@ def path_between(
         path.append(f)
         for ref in f._outputs:
             y = ref()
-            if y is not None and (y._need_grad is not False or id(y) in wanted):
+            if y is not None and (not stops or y._need_grad is not False or id(y) in wanted):
                 active.add(id(y))
     return path, active, functions
