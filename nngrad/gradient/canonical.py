@@ -41,15 +41,16 @@ def grad_end(*, shape: Shape, dtype: DTypeName):  # type: ignore[no-untyped-def]
     return F.constant.forward(val=1, shape=shape, dtype=dtype)
 
 
+_constants = (F.constant, grad_end)
+
+
 def number_of(x: Variable) -> float | None:
     """The number that fills `x`, if `x` is a constant of the graph."""
     f = x.parent
-    if f is None:
+    if f is None or f.op not in _constants:
         return None
-    if f.op is F.constant:
-        value: float = f.arguments[0]
-        return value
-    return 1.0 if f.op is grad_end else None
+    value: float = f.arguments[0] if f.op is F.constant else 1.0
+    return value
 
 
 def is_zero(x: Variable) -> bool:
@@ -70,7 +71,7 @@ def collectable(number: float, spec: Spec) -> bool:
     return 1 / limit <= abs(number) <= limit
 
 
-def scaled(emission: Emission, x: Variable, number: float) -> Variable:
+def scaled(emission: Emission, x: Variable, number: Any) -> Variable:
     """`number * x`, with the numbers of nested products collected."""
     f = x.parent
     if f is not None:
@@ -97,25 +98,26 @@ def _mul_scalar(emission: Emission, inputs: tuple[Variable, ...], arguments: tup
 @canonical(F.mul2)
 def _mul2(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
     x0, x1 = inputs
-    if x0.spec is not x1.spec or not x0.spec.differentiable:
+    spec = x0.spec
+    if spec is not x1.spec or not spec.differentiable:
         return None
-    for x, other in ((x0, x1), (x1, x0)):
-        number = number_of(other)
-        if number is not None:
-            return scaled(emission, x, number)
+    f0, f1 = x0.parent, x1.parent
+    if f1 is not None and f1.op in _constants:
+        return scaled(emission, x0, number_of(x1))
+    if f0 is not None and f0.op in _constants:
+        return scaled(emission, x1, number_of(x0))
     # Numbers move outward, so that like factors meet.
     number = 1.0
-    for x in inputs:
-        f = x.parent
-        if f is not None and f.op is F.mul_scalar:
-            number *= f.arguments[0]
-    if number != 1.0 and collectable(number, x0.spec):
-        x0, x1 = (x.parent.inputs[0] if x.parent and x.parent.op is F.mul_scalar else x for x in inputs)
-    else:
-        number = 1.0
+    if f0 is not None and f0.op is F.mul_scalar:
+        number, x0 = f0.arguments[0], f0.inputs[0]
+    if f1 is not None and f1.op is F.mul_scalar:
+        number, x1 = number * f1.arguments[0], f1.inputs[0]
+    if number != 1.0 and not collectable(number, spec):
+        number, (x0, x1) = 1.0, inputs
     if x0.rank > x1.rank:
         x0, x1 = x1, x0
-    return scaled(emission, emission.node(F.mul2, (x0, x1), ()), number)
+    y = emission.node(F.mul2, (x0, x1), ())
+    return y if number == 1.0 else scaled(emission, y, number)
 
 
 @canonical(F.div2)

@@ -55,29 +55,35 @@ class Grad:
                     end = GradEndFunction(shape=y.shape, dtype=y.dtype) if seed is None else seed
                     arrived.setdefault(id(y), []).append(end)
             for f in reversed(path):
-                gys = [total(arrived, y) for y in f.outputs]
-                if any(gy is not None for gy in gys):
+                outs = f.outputs
+                gys = [total(arrived, y) for y in outs]
+                if any([gy is not None for gy in gys]):
                     emission.origin = f
-                    for x, gx in zip(f.inputs, self.pulled(f, gys, outputs), strict=True):
+                    for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs), strict=True):
                         if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
-                            arrived.setdefault(id(x), []).append(fitted(f, x, gx))
+                            arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
             emission.origin = None
             return [zeros_like(x) if gx is None else gx for x in inputs for gx in [total(arrived, x)]]
 
-    def pulled(self, f: Function, gys: list[Variable | None], outputs: Sequence[Variable]) -> Sequence[Any]:
+    def pulled(
+        self, f: Function, outs: Sequence[Variable], gys: list[Variable | None], outputs: Sequence[Variable]
+    ) -> Sequence[Any]:
         """One gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero."""
         rule = self.rules.find(f.op)
         if rule is None:
             raise missing(f.op, way(outputs, f))
-        filled = [zeros_like(y) if gy is None else gy for y, gy in zip(f.outputs, gys, strict=True)]
+        filled = [zeros_like(y) if gy is None else gy for y, gy in zip(outs, gys, strict=True)]
         try:
-            gxs = rule(f, *filled)
+            gxs = rule.function(f, *filled)
         except Exception as error:
             error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
             raise
         gxs = gxs if isinstance(gxs, tuple | list) else (gxs,)
         if len(gxs) != len(f.inputs):
             raise ValueError(f"{f.op.name}: its rule gave {len(gxs)} gradients for {len(f.inputs)} inputs")
+        for gx in gxs:
+            if gx is not None and gx.__class__ is not Variable:
+                raise TypeError(f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__}; use F")
         return gxs
 
 
@@ -101,8 +107,6 @@ def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
     """`gx` in the shape and dtype of `x`: a broadcasting op's gradient is summed over the axes it repeated."""
     if gx.__class__ is not Variable:
         raise TypeError(f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__}; use F")
-    if gx.spec is x.spec:
-        return gx
     if gx.shape != x.shape:
         if not f.op.broadcasts or gx.shape != f.specs[0].shape:
             raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for an input of shape {x.shape}")
@@ -143,7 +147,7 @@ def grad(
     Args:
         outputs: Variable or Variables to differentiate; the same one twice counts twice.
         inputs: Variables with respect to which: leaves, or Variables in the middle of the graph. A
-            parameter that is not in the graph itself stands for the leaf that shares its data.
+            parameter that is not in the graph itself stands for the leaves that share its data.
         grad_outputs: Gradient at each output: None (ones), a number (for all outputs, or one each in
             a list), an array, an NdArray or a Variable of the output's shape. Gradients flow into a
             Variable.
@@ -172,8 +176,7 @@ def grad(
         )
     for y, persistent in zip(outputs, persistent_outputs, strict=False):
         y.persistent = bool(persistent)
-    inputs = bound(inputs, outputs)
-    gradients = distinct(Grad()(outputs, inputs, seeds), [*outputs, *inputs], bind_grad_output)
+    gradients = distinct(bound_gradients(outputs, inputs, seeds), [*outputs, *inputs], bind_grad_output)
     if bind_grad_output:
         for x, gx in zip(inputs, gradients, strict=True):
             gx.data = x.grad
@@ -195,7 +198,7 @@ def variables(given: Any, name: str) -> list[Variable]:
 
 def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
     """The gradient at each output, as a Variable or None for ones."""
-    if grad_outputs is None or isinstance(grad_outputs, int | float):
+    if grad_outputs is None or isinstance(grad_outputs, int | float | np.integer | np.floating):
         grad_outputs = [grad_outputs] * len(outputs)
     elif not isinstance(grad_outputs, list | tuple):
         grad_outputs = [grad_outputs]
@@ -221,17 +224,23 @@ def seed_of(y: Variable, gy: Any, name: str) -> Variable | None:
     return seed if seed.dtype == y.dtype else F.cast(seed, dtype=y.dtype)
 
 
-def bound(inputs: list[Variable], outputs: list[Variable]) -> list[Variable]:
-    """`inputs`, where a leaf that is not in the graph is replaced by the graph's own that shares its data."""
+def bound_gradients(
+    outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]
+) -> list[Variable]:
+    """The gradients; a leaf that is not in the graph stands for all of the graph's own that share its data."""
     loose = [x for x in inputs if x.parent is None]
-    if not loose:
-        return inputs
-    leaves = leaves_of(outputs)
+    leaves = leaves_of(outputs) if loose else []
     present = {id(x) for x in leaves}
     if all(id(x) in present for x in loose):
-        return inputs
-    by_cell = {id(x._data): x for x in leaves if x._data is not None}
-    return [x if x.parent is not None or id(x) in present else by_cell.get(id(x._data), x) for x in inputs]
+        return Grad()(outputs, inputs, seeds)
+    by_cell: dict[int, list[Variable]] = {}
+    for x in leaves:
+        if x._data is not None:
+            by_cell.setdefault(id(x._data), []).append(x)
+    own = [[x] if x.parent is not None or id(x) in present else by_cell.get(id(x._data), [x]) for x in inputs]
+    gxs = iter(Grad()(outputs, [x for group in own for x in group], seeds))
+    parts = [[next(gxs) for _ in group] for group in own]
+    return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]
 
 
 def distinct(gradients: list[Variable], others: list[Variable], always: bool) -> list[Variable]:

@@ -21,10 +21,9 @@ class Emission:
     def __init__(self, known: list[Function]) -> None:
         self.origin: Function | None = None
         """The function whose rule is running."""
-        self._table: dict[tuple[Any, ...], Function] = {}
-        for f in known:
-            if not f.effects:
-                self._table[(f.op, f.arguments, *[id(x) for x in f.inputs])] = f
+        self._table: dict[tuple[Any, ...], Function] = {
+            (f.op, f.arguments, f.inputs): f for f in known if not f.effects
+        }
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """The canonical form of `op` applied to `inputs`."""
@@ -37,14 +36,12 @@ class Emission:
 
     def node(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """The function of `op` on `inputs`: the one that exists, or a new one."""
-        key = (op, arguments, *[id(x) for x in inputs])
+        key = (op, arguments, inputs)
         f = self._table.get(key)
         if f is not None:
             return f.outputs if op.several else f.outputs[0]
-        y = create(op, inputs, arguments)
-        f = y[0].parent if op.several else y.parent
-        self._table[key] = f
-        mark(f, self.origin)
+        y = create(op, inputs, arguments, (), self.origin, 1)
+        self._table[key] = y[0].parent if op.several else y.parent
         return y
 
 
@@ -56,16 +53,7 @@ class PlainEmission:
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """`op` applied to `inputs`."""
-        y = create(op, inputs, arguments)
-        mark(y[0].parent if op.several else y.parent, self.origin)
-        return y
-
-
-def mark(f: Function, origin: Function | None) -> None:
-    """Note on an emitted function which forward function it came from."""
-    f.order = 1
-    if origin is not None:
-        f.set_origin(origin)
+        return create(op, inputs, arguments, (), self.origin, 1)
 
 
 @contextmanager

@@ -67,7 +67,8 @@ class Function:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The output Variables. One that nobody held any more is made anew."""
-        found = tuple([ref() for ref in self._outputs])
+        refs = self._outputs
+        found = (refs[0](),) if len(refs) == 1 else tuple([ref() for ref in refs])
         return found if None not in found else self._revived(found)  # type: ignore[return-value]
 
     def _revived(self, found: tuple[Variable | None, ...]) -> tuple[Variable, ...]:
@@ -95,12 +96,6 @@ class Function:
         """The forward function whose backward rule emitted this one, while that function lives."""
         return None if self._origin is None else self._origin()
 
-    def set_origin(self, origin: Function) -> None:
-        """Note the forward function that this one was emitted for: it runs where that one does."""
-        self._origin = weakref.ref(origin)
-        self.order = origin.order + 1
-        self.context = origin.context
-
     def __repr__(self) -> str:
         described = [repr(x.spec) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.args.items()]
         return f"<{self.op.type_name}({', '.join(described)}) -> {', '.join(map(repr, self.specs))}>"
@@ -114,8 +109,19 @@ def create(
     inputs: tuple[Variable, ...],
     arguments: tuple[Any, ...],
     effects: tuple[tuple[Variable, int], ...] = (),
+    origin: Function | None = None,
+    order: int = 0,
 ) -> Any:
-    """Make the Function, and return its output, or the tuple of its outputs where the op has several."""
+    """Make the Function, and return its output, or the tuple of its outputs where the op has several.
+
+    Args:
+        op: The op.
+        inputs: What it is applied to.
+        arguments: Its static arguments, checked.
+        effects: Leaves that `forward()` updates, each with the index of the output with the new value.
+        origin: The function whose backward rule emits this one; it runs where that one does.
+        order: Order of differentiation where there is no origin.
+    """
     rank = -1
     for x in inputs:
         parent = x.parent
@@ -125,12 +131,18 @@ def create(
     f.op = op
     f.inputs = inputs
     f.arguments = arguments
-    f.specs = specs = op.infer(inputs, arguments)
     f.rank = rank + 1
-    f.context = building.context
     f.effects = effects
-    f.order = 0
-    f.snapshot = f.plan = f._origin = None
+    f.snapshot = f.plan = None
+    if origin is None:
+        f.order = order
+        f.context = building.context
+        f._origin = None
+    else:
+        f.order = origin.order + 1
+        f.context = origin.context
+        f._origin = weakref.ref(origin)
+    f.specs = specs = op.infer(inputs, arguments)
     if op.several:
         outputs = tuple([output_variable(f, i) for i in range(len(specs))])
         f._outputs = tuple([weakref.ref(y) for y in outputs])

@@ -80,7 +80,7 @@ class Op:
         if self.elementwise:
             spec = inputs[0].spec
             if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
-                return (spec,)
+                return spec.alone
         key = (arguments, *[x.spec for x in inputs])
         specs = self._specs.get(key)
         if specs is None:

@@ -21,7 +21,7 @@ _DIFFERENTIABLE = frozenset(
 class Spec:
     """Shape and dtype. Two equal ones are the same object, so they compare and hash by identity."""
 
-    __slots__ = ("differentiable", "dtype", "shape", "wide")
+    __slots__ = ("alone", "differentiable", "dtype", "shape", "wide")
 
     shape: Shape
     dtype: DType
@@ -30,7 +30,11 @@ class Spec:
     differentiable: bool
     """Whether the dtype is a floating one; gradients stop at all others."""
 
+    alone: tuple[Spec, ...]
+    """The tuple of just this, the specs of a function with one output."""
+
     def __init__(self, shape: Shape, dtype: DType) -> None:
+        self.alone = (self,)
         self.shape = shape
         self.dtype = dtype
         self.wide = dtype.itemsize == 8

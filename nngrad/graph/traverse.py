@@ -65,11 +65,10 @@ def path_between(
 
     Returns:
         The functions on some way, lowest rank first; the ids of the Variables on some way, `inputs`
-        included; and all functions that `outputs` depend on. A Variable with `need_grad` set to False
-        is passed only if it is one of `inputs` itself.
+        included; and all functions that `outputs` depend on. No way leads through a Variable with
+        `need_grad` set to False, though it may end there.
     """
     active = {id(x) for x in inputs}
-    wanted = frozenset(active)
     path = []
     functions = functions_of(outputs)
     for f in functions:
@@ -81,6 +80,6 @@ def path_between(
         path.append(f)
         for ref in f._outputs:
             y = ref()
-            if y is not None and (not stops or y._need_grad is not False or id(y) in wanted):
+            if y is not None and (not stops or y._need_grad is not False):
                 active.add(id(y))
     return path, active, functions

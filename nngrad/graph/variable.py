@@ -273,8 +273,7 @@ class Variable:
     def __iter__(self) -> Iterator[Variable]:
         return iter([self[i] for i in range(len(self))])
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""

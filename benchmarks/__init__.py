@@ -1,0 +1,1 @@
+"""Benchmarks: nngrad beside its peers, in one process, as ratios. Run `python -m benchmarks`."""

@@ -1,0 +1,61 @@
+"""Timing of contenders in turn, so that what disturbs the machine disturbs all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+Contender = Callable[[], Any]
+
+
+class Row(NamedTuple):
+    """One line of the table of results."""
+
+    what: str
+    ours: str
+    peer: str
+    ratio: float
+    goal: float | None
+    """The ratio that is wanted at most; None where the line is there for information."""
+
+
+def medians(contenders: dict[str, Contender], rounds: int, calls: int) -> dict[str, float]:
+    """Seconds per call of each contender: the median over `rounds` of the mean of `calls` calls.
+
+    Each result is waited for at the end of its round. The order is reversed in every other round.
+    """
+    for contender in contenders.values():
+        for _ in range(3):
+            wait_for(contender())
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for i in range(rounds):
+        names = list(contenders)[:: 1 if i % 2 == 0 else -1]
+        for name in names:
+            contender = contenders[name]
+            start = time.perf_counter()
+            for _ in range(calls):
+                result = contender()
+            wait_for(result)
+            times[name].append((time.perf_counter() - start) / calls)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def wait_for(result: Any) -> None:
+    """Wait for what JAX still computes."""
+    jax.block_until_ready(result)
+
+
+def shown(seconds: float) -> str:
+    """A time for the table."""
+    if seconds < 1e-3:
+        return f"{seconds * 1e6:.1f} µs"
+    return f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def row(what: str, times: dict[str, float], ours: str, peer: str, goal: float | None = None) -> Row:
+    """The line that compares two contenders."""
+    return Row(what, f"{ours}: {shown(times[ours])}", f"{peer}: {shown(times[peer])}", times[ours] / times[peer], goal)
