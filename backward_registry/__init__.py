@@ -173,12 +173,13 @@ def missing(op: Op, path: str) -> MissingRule:
     """The error for an op without a rule: it says where the gradient met it, and what to write."""
     inputs = "xs" if op.variadic else ", ".join(op.input_names)
     unpack = f"{inputs} = f.inputs" if op.variadic else f"({inputs},) = f.inputs"
-    home = op.module.replace("nngrad.functions.", "backward_registry/") + ".py"
+    home = op.module.replace("nngrad.functions.", "backward_registry.").replace(".", "/") + ".py"
+    gys = "*gys" if op.several else "gy"
     return MissingRule(
         f"{op.name} has no backward rule; the gradient came to it along {path}.\n"
         f"Write one in {home}:\n\n"
         f"    @backward(F.{op.name})\n"
-        f"    def {op.name}_backward(f, gy):\n"
+        f"    def {op.name}_backward(f, {gys}):\n"
         f'        """the formula"""\n'
         f"        {unpack}\n"
         f"        return ...  # one gradient for each of {inputs}; None where it is zero\n"

@@ -56,7 +56,7 @@ class Grad:
                     arrived.setdefault(id(y), []).append(end)
             for f in reversed(path):
                 outs = f.outputs
-                gys = [total(arrived, y) for y in outs]
+                gys = [None if y._need_grad is False else total(arrived, y) for y in outs]
                 if any([gy is not None for gy in gys]):
                     emission.origin = f
                     for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs), strict=True):
@@ -105,8 +105,6 @@ def total(arrived: Gradients, x: Variable) -> Variable | None:
 
 def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
     """`gx` in the shape and dtype of `x`: a broadcasting op's gradient is summed over the axes it repeated."""
-    if gx.__class__ is not Variable:
-        raise TypeError(f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__}; use F")
     if gx.shape != x.shape:
         if not f.op.broadcasts or gx.shape != f.specs[0].shape:
             raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for an input of shape {x.shape}")
