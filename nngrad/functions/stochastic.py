@@ -1,3 +1,123 @@
-"""Random functions: what is drawn is drawn once per forward and shared by every gradient."""
+"""Random functions: what is drawn is drawn once per forward and shared by every gradient.
+
+Each is made of an op that is a deterministic function of a key, and a leaf whose value, the key, is
+drawn anew at every `forward()`. With `seed=-1` the keys come from the stream that `nngrad.seed` starts;
+any other seed gives the call a stream of its own.
+"""
 
 from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Variable, composite, op
+from ..graph.arguments import DTypeName, Shape
+from ..graph.spec import FLOAT32, spec_of
+from ..graph.variable import drawn_leaf
+from ..random import key_source
+from . import elementwise
+
+_KEY = spec_of((2,), np.dtype(np.uint32))
+_INT32 = np.iinfo(np.int32)
+_FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+def key_leaf(seed: int, function: str) -> Variable:
+    """A leaf with a key that is drawn anew at every `forward()`."""
+    if seed < -1:
+        raise ValueError(f"{function}: seed must be -1, for the stream that nngrad.seed starts, or more; got {seed}")
+    return drawn_leaf(_KEY, key_source(seed), f"{function}/key")
+
+
+def typed_key(key: Any) -> Any:
+    """JAX's key for the raw data `uint32[2]`."""
+    if key.shape != (2,) or key.dtype != jnp.uint32:
+        raise TypeError(f"key must be uint32[2], the data of a threefry key, got {key.dtype}{list(key.shape)}")
+    return jax.random.wrap_key_data(key, impl="threefry2x32")
+
+
+# ---------------------------------------------------------------- functions of a key
+# Samples are drawn in 32 bits whatever they are returned as, so that one key gives the same values in every
+# setting of JAX's x64 switch.
+
+
+@op
+def bernoulli(key, /, p: float = 0.5, shape: Shape = (), dtype: DTypeName = FLOAT32):
+    """1 with probability `p`, else 0: an array of `shape` and `dtype` that follows from `key` (uint32[2])."""
+    if not 0 <= p <= 1:
+        raise ValueError(f"p must be from 0 to 1, got {p}")
+    hit = lax.lt(jax.random.uniform(typed_key(key), shape, jnp.float32), lax.full(shape, p, jnp.float32))
+    return lax.convert_element_type(hit, dtype)
+
+
+@op
+def uniform(key, /, low: float = 0, high: float = 1, shape: Shape = ()):
+    """float32 samples, uniform in [low, high), that follow from `key` (uint32[2])."""
+    if not low <= high or not max(abs(low), abs(high), high - low) <= _FLOAT32_MAX:
+        raise ValueError(f"low must not be above high, and both finite in float32, got low={low}, high={high}")
+    y = jax.random.uniform(typed_key(key), shape, jnp.float32)
+    y = y * np.float32(high - low) + np.float32(low)
+    # Rounding may reach `high`, which is not among the values.
+    last = np.nextafter(np.float32(high), np.float32(low))
+    return lax.clamp(np.float32(low), y, last)
+
+
+@op
+def normal(key, /, mu: float = 0, sigma: float = 1, shape: Shape = ()):
+    """float32 samples, normal with mean `mu` and standard deviation `sigma`, that follow from `key` (uint32[2])."""
+    if not sigma >= 0 or not max(abs(mu), sigma) <= _FLOAT32_MAX:
+        raise ValueError(f"sigma must not be negative, and both finite in float32, got mu={mu}, sigma={sigma}")
+    return jax.random.normal(typed_key(key), shape, jnp.float32) * np.float32(sigma) + np.float32(mu)
+
+
+@op
+def integers(key, /, low: int = 0, high: int = 1, shape: Shape = ()):
+    """int32 samples, uniform in [low, high), that follow from `key` (uint32[2])."""
+    if not _INT32.min <= low < high <= _INT32.max:
+        raise ValueError(f"low must be below high, and both fit int32, got low={low}, high={high}")
+    return jax.random.randint(typed_key(key), shape, np.int32(low), np.int32(high), jnp.int32)
+
+
+# ---------------------------------------------------------------- functions that draw their key
+
+
+@composite
+def dropout(x, /, p: float = 0.5, seed: int = -1):
+    """`x * mask / (1 - p)`, with a mask that is 0 with probability `p` and 1 otherwise.
+
+    The mask is drawn once per `forward()`; `x`'s gradients of every order share it.
+
+    Args:
+        x: Any shape; floating.
+        p: Probability of an element to be dropped: 0 <= p < 1.
+        seed: -1, or the seed of a stream of masks of its own.
+    """
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout: p, the probability of dropping an element, must be 0 <= p < 1, got {p}")
+    key = key_leaf(seed, "dropout")
+    if p == 0:
+        return elementwise.identity(x)
+    dtype = x.dtype if x.spec.differentiable else FLOAT32
+    return x * bernoulli(key, p=1 - p, shape=x.shape, dtype=dtype) * (1 / (1 - p))
+
+
+@composite
+def rand(low: float = 0, high: float = 1, shape: Shape = (), seed: int = -1):
+    """float32 samples, uniform in [low, high), drawn anew at every `forward()`."""
+    return uniform(key_leaf(seed, "rand"), low=low, high=high, shape=shape)
+
+
+@composite
+def randn(mu: float = 0, sigma: float = 1, shape: Shape = (), seed: int = -1):
+    """float32 samples, normal with mean `mu` and standard deviation `sigma`, drawn anew at every `forward()`."""
+    return normal(key_leaf(seed, "randn"), mu=mu, sigma=sigma, shape=shape)
+
+
+@composite
+def randint(low: int = 0, high: int = 1, shape: Shape = (), seed: int = -1):
+    """int32 samples, uniform in [low, high), drawn anew at every `forward()`."""
+    return integers(key_leaf(seed, "randint"), low=low, high=high, shape=shape)
