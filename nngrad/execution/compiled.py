@@ -31,21 +31,29 @@ class BoundedCache:
         self._hits = self._misses = 0
         self.capacity = capacity
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What is kept under `key`; made by `make` when there is nothing."""
+    def find(self, key: Hashable) -> Any:
+        """What is kept under `key`, or None."""
         with self._lock:
             entry = self._entries.get(key)
-            if entry is not None:
+            if entry is None:
+                self._misses += 1
+            else:
                 self._entries.move_to_end(key)
                 self._hits += 1
-                return entry
-            self._misses += 1
-        entry = make()
+            return entry
+
+    def keep(self, key: Hashable, entry: Any) -> Any:
+        """Keep `entry`, unless another thread was faster; returns what is kept."""
         with self._lock:
             entry = self._entries.setdefault(key, entry)
             while len(self._entries) > self.capacity:
                 self._entries.popitem(last=False)
-        return entry
+            return entry
+
+    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        """What is kept under `key`; made by `make` when there is nothing."""
+        entry = self.find(key)
+        return self.keep(key, make()) if entry is None else entry
 
     def info(self) -> CacheInfo:
         """Hits, misses, size and capacity."""

@@ -20,7 +20,7 @@ class Plan:
     It is kept on the function at the root and does not refer to that one, so there is no cycle.
     """
 
-    __slots__ = ("drawn", "executable", "functions", "leaf_ids", "leaves", "program", "updated")
+    __slots__ = ("drawn", "executable", "functions", "fused", "leaf_ids", "leaves", "program", "updated")
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
         roots = {y.parent for y in outputs}
@@ -32,6 +32,7 @@ class Plan:
         self.drawn = any(x._source is not None for x in linear.leaves)
         self.functions = [f for f in linear.functions if f not in roots]
         self.executable = executable_of(linear.program)
+        self.fused: dict[Any, Any] = {}
 
 
 class Snapshot:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from backward_registry import registry
 
@@ -24,12 +25,13 @@ Wanted = tuple[int, ...]
 class Fused(NamedTuple):
     """Forward and gradient of a structure as one executable.
 
-    Its arguments are the arrays of the forward graph's leaves, the seed if there is one, and `constants`;
-    its results the output, the leaves that the forward updates, and the gradients.
+    Its arguments are the arrays of the forward graph's leaves, of the seed if there is one, and of
+    `others`; its results the output, the leaves that the forward updates, and the gradients.
     """
 
     executable: Callable[..., tuple[Any, ...]]
-    constants: tuple[Any, ...]
+    others: list[Variable]
+    """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
 
 
 _fused = BoundedCache(512)
@@ -54,7 +56,7 @@ def backward(
         snapshot = take_snapshot([output], anew=not output.is_computed)
     plan = plan_of([output])
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
-    if not wanted:
+    if not wanted or output._need_grad is False:
         return
     if function_pre_hook is not None or function_post_hook is not None:
         gradients = _interpreted(output, plan, wanted, seed, snapshot, function_pre_hook, function_post_hook)
@@ -69,6 +71,8 @@ def _seed_array(output: Variable, grad: Any) -> Any:
         return output.grad.raw()
     if isinstance(grad, int | float) and grad == 1 and not isinstance(grad, bool):
         return None
+    if isinstance(grad, int | float | np.integer | np.floating) and not isinstance(grad, bool):
+        return np.full(output.shape, grad, output.dtype)
     seed = seed_of(output, grad, "grad")
     return None if seed is None else seed.data.raw()
 
@@ -82,12 +86,18 @@ def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:
 
 def _compiled(output: Variable, plan: Plan, wanted: Wanted, seed: Any, snapshot: Snapshot) -> list[Any]:
     """The gradients, from one executable that computes the forward as well."""
-    key = (plan.program, wanted, _stops(output, plan), seed is not None, registry.version, building.simplify)
-    fused: Fused = _fused.get(key, lambda: _fuse(output, plan, wanted, seed is not None))
+    key = (wanted, _stops(output, plan), seed is not None, registry.version, building.simplify)
+    fused: Fused | None = plan.fused.get(key)
+    if fused is None:
+        plan.fused.clear()
+        shared = _fused.find((plan.program, key))
+        fused = plan.fused[key] = shared or _fuse(output, plan, wanted, seed is not None)
+        if shared is None and not fused.others:
+            _fused.keep((plan.program, key), fused)
     arrays = _arrays(plan, snapshot)
     if seed is not None:
         arrays = (*arrays, seed)
-    results = fused.executable(*arrays, *fused.constants)
+    results = fused.executable(*arrays, *[x.cell.raw() for x in fused.others])
     count = 1 + len(plan.updated)
     promise = snapshot.promise
     if promise is not None and not promise.kept and snapshot.leaf_ids is plan.leaf_ids:
@@ -122,7 +132,7 @@ def _fuse(output: Variable, plan: Plan, wanted: Wanted, seeded: bool) -> Fused:
     results = linear.program.outputs
     places = [0, *[order[id(x)] for x in plan.updated], *range(1, 1 + len(gradients))]
     program = linear.program._replace(outputs=tuple([results[i] for i in places]))
-    return Fused(executable_of(program), tuple([x.cell.raw() for x in linear.leaves[len(first) :]]))
+    return Fused(executable_of(program), linear.leaves[len(first) :])
 
 
 def _interpreted(
@@ -133,7 +143,8 @@ def _interpreted(
     leaves = snapshot.by_leaf()
     if leaf is not None:
         leaves[id(leaf)] = seed
-    return interpret(gradients, leaves, before, after, hooked=lambda f: f.order > 0)
+    own = {*plan.functions, output.parent}
+    return interpret(gradients, leaves, before, after, hooked=lambda f: f not in own)
 
 
 @jax.jit

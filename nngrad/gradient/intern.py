@@ -22,7 +22,7 @@ class Emission:
         self.origin: Function | None = None
         """The function whose rule is running."""
         self._table: dict[tuple[Any, ...], Function] = {
-            (f.op, f.arguments, f.inputs): f for f in known if not f.effects
+            (f.op, f.arguments, f.inputs): f for f in known if _shareable(f)
         }
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
@@ -43,6 +43,17 @@ class Emission:
         y = create(op, inputs, arguments, (), self.origin, 1)
         self._table[key] = y[0].parent if op.several else y.parent
         return y
+
+
+def _shareable(f: Function) -> bool:
+    """Whether a user's function may serve as an emitted one: it has no effects, and no gradient stops at it."""
+    if f.effects:
+        return False
+    for ref in f._outputs:
+        y = ref()
+        if y is not None and y._need_grad is False:
+            return False
+    return True
 
 
 class PlainEmission:
