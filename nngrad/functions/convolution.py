@@ -1,3 +1,348 @@
-"""Convolutions of one to three spatial axes, and their adjoints."""
+"""Convolutions: one trilinear form seen from its three sides, and what is made of it."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Variable, composite, op
+from ..graph.arguments import Ints, Shape
+from .arithmetic import add2, floating
+from .array import reshape
+
+# ---------------------------------------------------------------- sizes and their checks
+
+
+def repeated(value: tuple[int, ...] | None, name: str, count: int, default: int, lowest: int) -> tuple[int, ...]:
+    """`value` with one entry for each of `count` spatial axes; a single entry stands for all."""
+    if value is None:
+        return (default,) * count
+    if len(value) == 1:
+        value = value * count
+    if len(value) != count:
+        raise ValueError(f"{name} has {len(value)} entries for {count} spatial axes; give one each, or one for all")
+    if min(value) < lowest:
+        raise ValueError(f"{name} must be at least {lowest}, got {value}")
+    return value
+
+
+def check_convolution(
+    x: tuple[int, ...],
+    weight: tuple[int, ...],
+    pad: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    group: int,
+    channel_last: bool,
+) -> None:
+    """Raise a ValueError that names the argument if a convolution cannot have these shapes and sizes."""
+    count = len(x) - 2
+    if not 1 <= count <= 3:
+        raise ValueError(f"x of shape {x} has {count} spatial axes beside batch and channels; there may be 1 to 3")
+    if len(weight) != count + 2:
+        raise ValueError(f"weight of shape {weight} must have {count + 2} axes for {count} spatial axes")
+    for name, value, lowest in (("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)):
+        if len(value) != count:
+            raise ValueError(f"{name} has {len(value)} entries for {count} spatial axes")
+        repeated(value, name, count, lowest, lowest)
+    channels, taken = (x[-1], weight[-1]) if channel_last else (x[1], weight[1])
+    if group < 1 or weight[0] % group:
+        raise ValueError(f"group {group} does not divide the {weight[0]} output channels of weight")
+    if taken * group != channels:
+        raise ValueError(
+            f"weight of shape {weight} takes {taken} input channels in each of group={group} groups, "
+            f"but x of shape {x} has {channels} (channel_last={channel_last})"
+        )
+    sizes, kernel = (x[1:-1], weight[1:-1]) if channel_last else (x[2:], weight[2:])
+    for i, (n, k, p, d) in enumerate(zip(sizes, kernel, pad, dilation, strict=True)):
+        if k < 1:
+            raise ValueError(f"weight of shape {weight} has an empty kernel")
+        if d * (k - 1) + 1 > n + 2 * p:
+            raise ValueError(
+                f"weight's kernel spans {d * (k - 1) + 1} on spatial axis {i}, more than the {n + 2 * p} of the padded x"
+            )
+
+
+def _layout(count: int, channel_last: bool) -> lax.ConvDimensionNumbers:
+    """Where batch, channel and spatial axes are: x and y alike, and weight as (out, in, *kernel)."""
+    axes = (0, count + 1, *range(1, count + 1)) if channel_last else tuple(range(count + 2))
+    return lax.ConvDimensionNumbers(axes, axes, axes)
+
+
+def _common(x: Any, weight: Any) -> tuple[Any, Any]:
+    """Both in one floating dtype."""
+    x, weight = floating(x), floating(weight)
+    if x.dtype != weight.dtype:
+        dtype = jnp.promote_types(x.dtype, weight.dtype)
+        x, weight = lax.convert_element_type(x, dtype), lax.convert_element_type(weight, dtype)
+    return x, weight
+
+
+# ---------------------------------------------------------------- the three sides
+
+
+@op(type_name="Convolution", linear=True)
+def convolve(x, weight, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool):
+    """Cross-correlation of `x` with `weight`, with one entry of `pad`, `stride` and `dilation` for each of 1 to 3
+    spatial axes: what `convolution` is made of.
+
+    Channels first: x (N, C, *sizes), weight (out, C/group, *kernel), result (N, out, *sizes). Channels last:
+    x (N, *sizes, C), weight (out, *kernel, C/group), result (N, *sizes, out).
+    """
+    check_convolution(x.shape, weight.shape, pad, stride, dilation, group, channel_last)
+    x, weight = _common(x, weight)
+    return lax.conv_general_dilated(
+        x,
+        weight,
+        stride,
+        [(p, p) for p in pad],
+        rhs_dilation=dilation,
+        dimension_numbers=_layout(len(pad), channel_last),
+        feature_group_count=group,
+    )
+
+
+# Both transposes are those of the undilated product. Differentiating them once more comes back to the product itself,
+# where nested transposition inside XLA's vocabulary would pile one dilation on another, several times slower.
+
+
+@op(type_name="Deconvolution", linear=True)
+def convolve_data_grad(
+    y, weight, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
+):
+    """The transpose of `convolve` in its first input: from its result's shape back to `shape`."""
+    y, weight = _common(y, weight)
+    x = jax.ShapeDtypeStruct(shape, y.dtype)
+
+    def product(x: Any) -> Any:
+        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
+
+    _check_result(y, jax.eval_shape(product, x))
+    return jax.linear_transpose(product, x)(y)[0]
+
+
+@op(type_name="ConvolutionFilterGrad", linear=True)
+def convolve_filter_grad(
+    y, x, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
+):
+    """The transpose of `convolve` in its second input: the weights, of `shape`, that `y` and `x` pull at."""
+    y, x = _common(y, x)
+    weight = jax.ShapeDtypeStruct(shape, y.dtype)
+
+    def product(weight: Any) -> Any:
+        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
+
+    _check_result(y, jax.eval_shape(product, weight))
+    return jax.linear_transpose(product, weight)(y)[0]
+
+
+def _check_result(y: Any, expected: Any) -> None:
+    if y.shape != expected.shape:
+        raise ValueError(f"y of shape {y.shape} is not of the shape {expected.shape} that the convolution has")
+
+
+# ---------------------------------------------------------------- what is made of them
+
+
+@composite
+def convolution(
+    x,
+    weight,
+    bias=None,
+    /,
+    base_axis: int = 1,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+):
+    """Strided, dilated, grouped cross-correlation over 1 to 3 spatial axes, plus a bias per output channel.
+
+    Args:
+        x: (*batch, C, *sizes), or (*batch, *sizes, C) if `channel_last`.
+        weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
+        bias: (out,).
+        base_axis: Number of batch axes.
+        pad: Zeros put at both ends of each spatial axis; 0 by default. A single entry, here and below, stands for
+            all axes.
+        stride: Steps of the kernel; 1 by default.
+        dilation: Distances between the kernel's elements; 1 by default.
+        group: Number of groups that the channels are divided into, each convolved by itself.
+        channel_last: Whether the channel axis is the last one.
+
+    Returns:
+        (*batch, out, *sizes), or (*batch, *sizes, out): sizes (n + 2 pad - dilation (kernel - 1) - 1) // stride + 1.
+    """
+    x, batch, count = _with_one_batch_axis("convolution", x, base_axis)
+    pad, stride, dilation = _steps("convolution", count, pad, stride, dilation)
+    y = convolve(x, weight, pad=pad, stride=stride, dilation=dilation, group=group, channel_last=channel_last)
+    return _finished("convolution", y, bias, batch, channel_last)
+
+
+@composite
+def deconvolution(
+    x,
+    weight,
+    bias=None,
+    /,
+    base_axis: int = 1,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    output_padding: Ints | None = None,
+):
+    """Transposed convolution: the transpose of the convolution with the same weight and steps, plus a bias.
+
+    Args:
+        x: (*batch, C, *sizes), or (*batch, *sizes, C) if `channel_last`.
+        weight: (C, out/group, *kernel), or (C, *kernel, out/group) if `channel_last`.
+        bias: (out,).
+        base_axis, pad, stride, dilation, group, channel_last: Those of the convolution from the result to x.
+        output_padding: By how much each spatial axis of the result is longer than it must be, smaller than its
+            stride (a strided convolution takes several sizes to one); 0 by default.
+
+    Returns:
+        (*batch, out, *sizes), or (*batch, *sizes, out): sizes
+        stride (n - 1) + dilation (kernel - 1) + 1 - 2 pad + output_padding.
+    """
+    x, batch, count = _with_one_batch_axis("deconvolution", x, base_axis)
+    pad, stride, dilation = _steps("deconvolution", count, pad, stride, dilation)
+    extra = _entries("deconvolution", "output_padding", output_padding, count, 0, 0)
+    if any(e >= s for e, s in zip(extra, stride, strict=True)):
+        raise ValueError(f"deconvolution: output_padding {extra} must be smaller than stride {stride}")
+    if weight.ndim != count + 2:
+        raise ValueError(f"deconvolution: weight of shape {weight.shape} must have {count + 2} axes")
+    channels, sizes = (x.shape[-1], x.shape[1:-1]) if channel_last else (x.shape[1], x.shape[2:])
+    if weight.shape[0] != channels:
+        raise ValueError(f"deconvolution: weight of shape {weight.shape} is for {weight.shape[0]} channels, not {channels}")
+    out, kernel = (
+        (weight.shape[-1] * group, weight.shape[1:-1]) if channel_last else (weight.shape[1] * group, weight.shape[2:])
+    )
+    wide = tuple(
+        s * (n - 1) + d * (k - 1) + 1 - 2 * p + e
+        for n, k, p, s, d, e in zip(sizes, kernel, pad, stride, dilation, extra, strict=True)
+    )
+    if min(wide) < 1:
+        raise ValueError(f"deconvolution: pad {pad} leaves nothing: the result would have spatial sizes {wide}")
+    shape = (x.shape[0], *wide, out) if channel_last else (x.shape[0], out, *wide)
+    y = convolve_data_grad(
+        x, weight, shape=shape, pad=pad, stride=stride, dilation=dilation, group=group, channel_last=channel_last
+    )
+    return _finished("deconvolution", y, bias, batch, channel_last)
+
+
+@composite
+def depthwise_convolution(
+    x,
+    weight,
+    bias=None,
+    /,
+    base_axis: int = 1,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    multiplier: int = 1,
+):
+    """Convolution of each channel by itself, with `multiplier` filters for each.
+
+    Args:
+        x: (*batch, C, *sizes).
+        weight: (C * multiplier, *kernel); the filters of a channel are neighbours.
+        bias: (C * multiplier,).
+        base_axis, pad, stride, dilation: As for `convolution`.
+        multiplier: Number of filters for each channel.
+
+    Returns:
+        (*batch, C * multiplier, *sizes), sizes as for `convolution`.
+    """
+    x, batch, count = _with_one_batch_axis("depthwise_convolution", x, base_axis)
+    pad, stride, dilation = _steps("depthwise_convolution", count, pad, stride, dilation)
+    channels = x.shape[1]
+    if multiplier < 1 or weight.ndim != count + 1 or weight.shape[0] != channels * multiplier:
+        raise ValueError(
+            f"depthwise_convolution: weight of shape {weight.shape} must be (channels * multiplier, *kernel), "
+            f"with {channels} channels, multiplier={multiplier} and {count} spatial axes"
+        )
+    weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
+    y = convolve(x, weight, pad=pad, stride=stride, dilation=dilation, group=channels, channel_last=False)
+    return _finished("depthwise_convolution", y, bias, batch, False)
+
+
+@composite
+def depthwise_deconvolution(
+    x,
+    weight,
+    bias=None,
+    /,
+    base_axis: int = 1,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    divisor: int = 1,
+):
+    """The transpose of `depthwise_convolution`: each result channel is the sum over `divisor` neighbouring ones.
+
+    Args:
+        x: (*batch, C, *sizes).
+        weight: (C, *kernel).
+        bias: (C // divisor,).
+        base_axis, pad, stride, dilation: As for `deconvolution`.
+        divisor: Number of input channels for each output channel.
+
+    Returns:
+        (*batch, C // divisor, *sizes), sizes as for `deconvolution`.
+    """
+    if divisor < 1 or weight.ndim < 1 or weight.shape[0] % divisor:
+        raise ValueError(f"depthwise_deconvolution: divisor {divisor} does not divide weight of shape {weight.shape}")
+    weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
+    group = weight.shape[0] // divisor
+    return deconvolution(
+        x, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group
+    )
+
+
+def _with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variable, tuple[int, ...], int]:
+    """`x` with its batch axes made one, those axes' sizes, and the number of spatial axes."""
+    if not 0 <= base_axis < x.ndim:
+        raise ValueError(f"{name}: base_axis {base_axis} is out of range for x of shape {x.shape}")
+    batch, count = x.shape[:base_axis], x.ndim - base_axis - 1
+    if not 1 <= count <= 3:
+        raise ValueError(
+            f"{name}: x of shape {x.shape} has {count} spatial axes after base_axis={base_axis} and the channels; "
+            "there may be 1 to 3"
+        )
+    if base_axis != 1:
+        x = reshape(x, shape=(math.prod(batch), *x.shape[base_axis:]))
+    return x, batch, count
+
+
+def _steps(name: str, count: int, pad: Any, stride: Any, dilation: Any) -> tuple[tuple[int, ...], ...]:
+    return (
+        _entries(name, "pad", pad, count, 0, 0),
+        _entries(name, "stride", stride, count, 1, 1),
+        _entries(name, "dilation", dilation, count, 1, 1),
+    )
+
+
+def _entries(name: str, argument: str, value: Any, count: int, default: int, lowest: int) -> tuple[int, ...]:
+    try:
+        return repeated(value, argument, count, default, lowest)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None
+
+
+def _finished(name: str, y: Variable, bias: Variable | None, batch: tuple[int, ...], channel_last: bool) -> Variable:
+    """`y` plus the bias, with its batch axes as they were."""
+    if bias is not None:
+        out = y.shape[-1] if channel_last else y.shape[1]
+        if bias.shape != (out,):
+            raise ValueError(f"{name}: bias must have shape {(out,)}, one number per output channel, got {bias.shape}")
+        y = add2(y, bias if channel_last else reshape(bias, shape=(out, *(1,) * (y.ndim - 2))))
+    return y if len(batch) == 1 else reshape(y, shape=(*batch, *y.shape[1:]))
