@@ -2,16 +2,30 @@
 
 import nngrad.functions as F
 
-from . import backward
+from . import backward, non_differentiable
+
+
+def kept_shape(f):
+    """The shape of `f`'s result with `keepdims`."""
+    shape = f.inputs[0].shape
+    axes = F.reduction.axes_of(f.args["axis"], len(shape))
+    return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
 def spread(f, gy):
-    """`gy`, a reduction's gradient, over the axes that `f` reduced: the shape of `f`'s input."""
-    (x,) = f.inputs
-    shape = x.shape
-    axes = F.reduction.axes_of(f.args["axis"], len(shape))
-    kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
-    return F.broadcast(F.reshape(gy, shape=kept), shape=shape)
+    """`gy`, a reduction's result or its gradient, over the axes that `f` reduced: the shape of `f`'s input."""
+    return F.broadcast(F.reshape(gy, shape=kept_shape(f)), shape=f.inputs[0].shape)
+
+
+def divided(gy, y):
+    """`gy / y`, and 0 where `y` is 0; there the derivatives of it are 0 too."""
+    zero = F.equal_scalar(y, val=0)
+    nothing = F.constant(val=0, shape=y.shape, dtype=y.dtype)
+    one = F.constant(val=1, shape=y.shape, dtype=y.dtype)
+    return F.where(zero, nothing, gy / F.where(zero, one, y))
+
+
+# ---------------------------------------------------------------- sums and means
 
 
 @backward(F.sum)
@@ -23,4 +37,134 @@ def sum_backward(f, gy):
 @backward(F.mean)
 def mean_backward(f, gy):
     """dy/dx = 1/n for each of the n elements of a mean"""
-    return spread(f, gy) * (gy.size / f.inputs[0].size)
+    (x,) = f.inputs
+    return spread(f, gy) * (gy.size / x.size) if x.size else None
+
+
+def deviation(f):
+    """x - mean(x)"""
+    (x,) = f.inputs
+    return x - F.broadcast(F.mean(x, axis=f.args["axis"], keepdims=True), shape=x.shape)
+
+
+@backward(F.var)
+def var_backward(f, gy):
+    """dy/dx = 2/n (x - mean(x))"""
+    (x,) = f.inputs
+    return spread(f, gy) * deviation(f) * (2 * gy.size / x.size) if x.size else None
+
+
+@backward(F.std)
+def std_backward(f, gy):
+    """dy/dx = (x - mean(x)) / (n y), and 0 where y is 0"""
+    (x,), (y,) = f.inputs, f.outputs
+    return spread(f, divided(gy, y)) * deviation(f) * (gy.size / x.size) if x.size else None
+
+
+# ---------------------------------------------------------------- extrema
+
+
+def extremum_backward(f, gy):
+    """dy/dx = 1/m at each of the m elements that are equal to y, 0 elsewhere"""
+    (x,), (y,) = f.inputs, f.outputs
+    here = F.equal(x, spread(f, y))
+    ties = F.sum(here, axis=f.args["axis"], keepdims=f.args["keepdims"])
+    return spread(f, gy / ties) * here
+
+
+backward(F.amax)(extremum_backward)
+backward(F.amin)(extremum_backward)
+non_differentiable(F.argmax, F.argmin)
+
+
+# ---------------------------------------------------------------- products, norms
+
+
+@backward(F.prod)
+def prod_backward(f, gy):
+    """dy/dx = the product of the other elements: those before times those after, so that nothing is divided"""
+    (x,) = f.inputs
+    axes = F.reduction.axes_of(f.args["axis"], x.ndim)
+    if len(axes) == 0:
+        return gy
+    # The reduced axes, flattened, come last.
+    order = tuple(i for i in range(x.ndim) if i not in axes) + axes
+    back = tuple(order.index(i) for i in range(x.ndim))
+    turned = F.transpose(x, axes=order)
+    flat = F.reshape(turned, shape=(*turned.shape[: x.ndim - len(axes)], F.reduction.count(x, axes)))
+    before = F.cumprod(flat, axis=-1, exclusive=True)
+    after = F.cumprod(flat, axis=-1, exclusive=True, reverse=True)
+    return spread(f, gy) * F.transpose(F.reshape(before * after, shape=turned.shape), axes=back)
+
+
+def sign(x):
+    """1, -1, or 0 at 0; no gradient passes."""
+    return F.greater_scalar(x, val=0) - F.less_scalar(x, val=0)
+
+
+@backward(F.norm)
+def norm_backward(f, gy):
+    """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0"""
+    (x,), (y,) = f.inputs, f.outputs
+    p = 2.0 if f.args["p"] is None else f.args["p"]
+    if p == 1:
+        return spread(f, gy) * sign(x)
+    if p == 2:
+        return spread(f, divided(gy, y)) * x
+    if p.is_integer():
+        # A whole power needs no absolute value, and so is smooth at 0 where the norm is.
+        power = divided(x, spread(f, y)) ** (p - 1)
+        return spread(f, gy) * (power if p % 2 == 0 else power * sign(x))
+    # A broken power of 0 has infinite derivatives; the sign takes that element out.
+    size = F.where(F.equal_scalar(x, val=0), F.constant(val=1, shape=x.shape, dtype=x.dtype), F.abs(x))
+    zero = F.equal_scalar(y, val=0)
+    safe = F.where(zero, F.constant(val=1, shape=y.shape, dtype=y.dtype), y)
+    return spread(f, gy) * (size / spread(f, safe)) ** (p - 1) * sign(x)
+
+
+@backward(F.logsumexp)
+def logsumexp_backward(f, gy):
+    """dy/dx = exp(x - y), the softmax"""
+    (x,), (y,) = f.inputs, f.outputs
+    return spread(f, gy) * F.exp(x - spread(f, y))
+
+
+# ---------------------------------------------------------------- scans
+
+
+def scan_axis(f):
+    """The axis that `f` runs along, and the step back against its direction."""
+    axis = f.args["axis"]
+    return (0 if axis is None else axis), (1 if f.args["reverse"] else -1)
+
+
+@backward(F.cumsum)
+def cumsum_backward(f, gy):
+    """The running sum of the gradient from the other end"""
+    return F.cumsum(gy, **(f.args | {"reverse": not f.args["reverse"]}))
+
+
+@backward(F.cumprod)
+def cumprod_backward(f, gy):
+    """dL/dx[k] = (product before k) s[k], where s[k] = gy[k] + x[k+1] s[k+1] collects what comes after"""
+    (x,) = f.inputs
+    axis, back = scan_axis(f)
+    reverse = f.args["reverse"]
+    before = F.cumprod(x, axis=axis, exclusive=True, reverse=reverse)
+    arriving = F.displace(gy, axis=axis, by=back) if f.args["exclusive"] else gy
+    return before * F.recurrence(F.displace(x, axis=axis, by=back), arriving, axis=axis, reverse=not reverse)
+
+
+@backward(F.recurrence)
+def recurrence_backward(f, gy):
+    """dL/db[k] = w[k] = gy[k] + a[k+1] w[k+1], dL/da[k] = w[k] y[k-1]"""
+    (a, _), (y,) = f.inputs, f.outputs
+    axis, back = scan_axis(f)
+    w = F.recurrence(F.displace(a, axis=axis, by=back), gy, axis=axis, reverse=not f.args["reverse"])
+    return w * F.displace(y, axis=axis, by=-back), w
+
+
+@backward(F.displace)
+def displace_backward(f, gy):
+    """The gradient moved back"""
+    return F.displace(gy, axis=f.args["axis"], by=-f.args["by"])

@@ -2,24 +2,291 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import op
-from ..graph.arguments import Axes, axes_of
+from ..graph import composite, op
+from ..graph.arguments import Axes, axes_of, axis_of
+from .arithmetic import floating
+
+
+def total(x: Any, axes: tuple[int, ...]) -> Any:
+    """Sum over `axes`; 16-bit floats are added up as float32, where neither range nor precision runs out."""
+    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize == 2:
+        return lax.convert_element_type(lax.reduce_sum(lax.convert_element_type(x, jnp.float32), axes), x.dtype)
+    return lax.reduce_sum(lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x, axes)
+
+
+def average(x: Any, axes: tuple[int, ...]) -> Any:
+    """Mean over `axes`; 16-bit floats are averaged as float32."""
+    dtype = x.dtype
+    if dtype.itemsize == 2:
+        x = lax.convert_element_type(x, jnp.float32)
+    y = lax.reduce_sum(x, axes)
+    y = lax.div(y, lax.full_like(y, count(x, axes)))
+    return lax.convert_element_type(y, dtype)
+
+
+def count(x: Any, axes: tuple[int, ...]) -> int:
+    """Number of elements that one result of a reduction over `axes` is made of."""
+    n = 1
+    for a in axes:
+        n *= x.shape[a]
+    return n
+
+
+def kept(y: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """`y` with axes of size 1 where it was reduced, if `keepdims`."""
+    return lax.expand_dims(y, axes) if keepdims else y
+
+
+def spread(y: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    """`y`, reduced over `axes`, in the shape of `x`."""
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    return lax.broadcast_in_dim(y, x.shape, rest)
+
+
+# ---------------------------------------------------------------- sums and means
 
 
 @op(linear=True)
 def sum(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Sum over `axis` (one or several; None for all)."""
     axes = axes_of(axis, x.ndim)
-    if x.dtype == bool:
-        x = lax.convert_element_type(x, jnp.int32)
-    y = lax.reduce_sum(x, axes)
-    return lax.expand_dims(y, axes) if keepdims else y
+    return kept(total(x, axes), axes, keepdims)
 
 
 @op(linear=True)
 def mean(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Arithmetic mean over `axis` (one or several; None for all)."""
-    return jnp.mean(x, axis=axes_of(axis, x.ndim), keepdims=keepdims)
+    """Arithmetic mean over `axis` (one or several; None for all); that of integers is float32."""
+    axes = axes_of(axis, x.ndim)
+    return kept(average(floating(x), axes), axes, keepdims)
+
+
+@composite
+def reduce_sum(x, /):
+    """Sum of all elements."""
+    return sum(x)
+
+
+@composite
+def reduce_mean(x, /):
+    """Mean of all elements."""
+    return mean(x)
+
+
+@op
+def var(x, /, axis: Axes | None = None, keepdims: bool = False):
+    """Variance over `axis` (one or several; None for all): the mean squared deviation from the mean."""
+    axes = axes_of(axis, x.ndim)
+    return kept(_variance(floating(x), axes), axes, keepdims)
+
+
+@op
+def std(x, /, axis: Axes | None = None, keepdims: bool = False):
+    """Standard deviation over `axis` (one or several; None for all): the root of `var`."""
+    axes = axes_of(axis, x.ndim)
+    return kept(lax.sqrt(_variance(floating(x), axes)), axes, keepdims)
+
+
+def _variance(x: Any, axes: tuple[int, ...]) -> Any:
+    # Deviations are taken from the first element and then from their mean. That loses less when the mean
+    # is large, and makes the variance of equal numbers exactly 0.
+    if count(x, axes):
+        first = lax.slice(x, (0,) * x.ndim, tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
+        x = lax.sub(x, lax.broadcast_in_dim(first, x.shape, tuple(range(x.ndim))))
+    x = lax.sub(x, spread(average(x, axes), x, axes))
+    return average(lax.mul(x, x), axes)
+
+
+# ---------------------------------------------------------------- extrema
+
+
+@op(type_name="Max")
+def amax(x, /, axis: Axes | None = None, keepdims: bool = False):
+    """Maximum over `axis` (one or several; None for all); NaN wins. Equal maxima share the gradient."""
+    axes = axes_of(axis, x.ndim)
+    _need_elements(x, axes)
+    return kept(lax.reduce_max(x, axes), axes, keepdims)
+
+
+@op(type_name="Min")
+def amin(x, /, axis: Axes | None = None, keepdims: bool = False):
+    """Minimum over `axis` (one or several; None for all); NaN wins. Equal minima share the gradient."""
+    axes = axes_of(axis, x.ndim)
+    _need_elements(x, axes)
+    return kept(lax.reduce_min(x, axes), axes, keepdims)
+
+
+@op
+def argmax(x, /, axis: Axes | None = None, keepdims: bool = False):
+    """Index of the first maximum over `axis`, as int32; over several axes, the index in their flattened order."""
+    return _arg_extremum(lax.argmax, x, axis, keepdims)
+
+
+@op
+def argmin(x, /, axis: Axes | None = None, keepdims: bool = False):
+    """Index of the first minimum over `axis`, as int32; over several axes, the index in their flattened order."""
+    return _arg_extremum(lax.argmin, x, axis, keepdims)
+
+
+@composite
+def max(
+    x, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
+):
+    """Maximum over `axis` (one or several; None for all).
+
+    Args:
+        with_index: Also return the index of the first maximum, as `argmax` does.
+        only_index: Return the index alone.
+    """
+    if only_index:
+        return argmax(x, axis, keepdims)
+    y = amax(x, axis, keepdims)
+    return (y, argmax(x, axis, keepdims)) if with_index else y
+
+
+@composite
+def min(
+    x, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
+):
+    """Minimum over `axis` (one or several; None for all).
+
+    Args:
+        with_index: Also return the index of the first minimum, as `argmin` does.
+        only_index: Return the index alone.
+    """
+    if only_index:
+        return argmin(x, axis, keepdims)
+    y = amin(x, axis, keepdims)
+    return (y, argmin(x, axis, keepdims)) if with_index else y
+
+
+def _arg_extremum(search: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+    axes = axes_of(axis, x.ndim)
+    _need_elements(x, axes)
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    flat = lax.reshape(lax.transpose(x, rest + axes), (*[x.shape[i] for i in rest], count(x, axes)))
+    return kept(search(flat, len(rest), jnp.int32), axes, keepdims)
+
+
+def _need_elements(x: Any, axes: tuple[int, ...]) -> None:
+    if count(x, axes) == 0:
+        raise ValueError(f"there is no extremum of no elements: axes {axes} of shape {x.shape}")
+
+
+# ---------------------------------------------------------------- products, norms
+
+
+@op
+def prod(x, /, axis: Axes | None = None, keepdims: bool = False):
+    """Product over `axis` (one or several; None for all). Its gradient is exact where elements are 0."""
+    axes = axes_of(axis, x.ndim)
+    return kept(lax.reduce_prod(lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x, axes), axes, keepdims)
+
+
+@op
+def norm(x, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False):
+    """`(sum |x|^p)^(1/p)` over `axis` (one or several; None for all), with 1 <= p; None stands for 2.
+
+    Its gradient at the zero vector, where there is none, is 0: the smallest subgradient.
+    """
+    p = 2.0 if p is None else p
+    if not 1 <= p < float("inf"):
+        raise ValueError(f"p must be a finite number of at least 1, got {p}")
+    axes = axes_of(axis, x.ndim)
+    x = floating(x)
+    dtype = x.dtype
+    x = lax.abs(lax.convert_element_type(x, jnp.float32) if dtype.itemsize == 2 else x)
+    if p == 1:
+        y = lax.reduce_sum(x, axes)
+    elif p == 2:
+        y = lax.sqrt(lax.reduce_sum(lax.mul(x, x), axes))
+    else:
+        powers = lax.integer_pow(x, int(p)) if p.is_integer() and p <= 64 else lax.pow(x, lax.full_like(x, p))
+        y = lax.reduce_sum(powers, axes)
+        y = lax.pow(y, lax.full_like(y, 1 / p))
+    return kept(lax.convert_element_type(y, dtype), axes, keepdims)
+
+
+@op
+def logsumexp(x, /, axis: Axes | None = None, keepdims: bool = False):
+    """`log(sum(exp(x)))` over `axis` (one or several; None for all), without overflow."""
+    axes = axes_of(axis, x.ndim)
+    x = floating(x)
+    top = lax.reduce_max(x, axes)
+    top = lax.select(lax.is_finite(top), top, lax.full_like(top, 0))
+    y = lax.log(total(lax.exp(lax.sub(x, spread(top, x, axes))), axes))
+    return kept(lax.add(y, top), axes, keepdims)
+
+
+# ---------------------------------------------------------------- scans
+
+
+@op(linear=True)
+def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
+    """Running sum along `axis` (None for the first).
+
+    Args:
+        exclusive: Leave each element itself out of its sum.
+        reverse: Run from the end.
+    """
+    a = _scan_axis(x, axis)
+    dtype = x.dtype
+    if dtype == bool:
+        x = lax.convert_element_type(x, jnp.int32)
+    half = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize == 2
+    y = lax.cumsum(lax.convert_element_type(x, jnp.float32) if half else x, a, reverse=reverse)
+    y = lax.convert_element_type(y, dtype) if half else y
+    return moved(y, a, -1 if reverse else 1) if exclusive else y
+
+
+@op
+def cumprod(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
+    """Running product along `axis` (None for the first). Its gradient is exact where elements are 0.
+
+    Args:
+        exclusive: Leave each element itself out of its product.
+        reverse: Run from the end.
+    """
+    a = _scan_axis(x, axis)
+    if x.dtype == bool:
+        x = lax.convert_element_type(x, jnp.int32)
+    y = lax.cumprod(x, a, reverse=reverse)
+    return moved(y, a, -1 if reverse else 1, fill=1) if exclusive else y
+
+
+@op
+def recurrence(a, b, /, axis: int = 0, reverse: bool = False):
+    """`y` with `y[k] = a[k] y[k - 1] + b[k]` along `axis`, from `y[-1] = 0`; `reverse` runs from the end.
+
+    A running product's gradient is one of these, and so is its own. It takes O(log n) steps: the maps
+    `y -> a y + b` compose associatively (Blelloch, "Prefix sums and their applications", 1990).
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have the same shape")
+    n = _scan_axis(b, axis)
+
+    def compose(first: Any, second: Any) -> Any:
+        return lax.mul(second[0], first[0]), lax.add(lax.mul(second[0], first[1]), second[1])
+
+    return lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
+
+
+@op(linear=True)
+def displace(x, /, axis: int = 0, by: int = 1):
+    """The elements of `x` moved `by` places along `axis`; zeros move in, and what moves out is lost."""
+    return moved(x, _scan_axis(x, axis), by)
+
+
+def moved(x: Any, axis: int, by: int, fill: int = 0) -> Any:
+    """`x` moved `by` places along `axis`, with `fill` in the places that fall free."""
+    n = x.shape[axis]
+    by = by if -n < by < n else (n if by > 0 else -n)
+    return lax.pad(x, x.dtype.type(fill), [(by, -by, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)])
+
+
+def _scan_axis(x: Any, axis: int | None) -> int:
+    return axis_of(0 if axis is None else axis, x.ndim)
