@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from ..graph import Function, NdArray, Variable
+from ..graph import Function, NdArray, Variable, functions_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
@@ -20,11 +20,19 @@ class Plan:
     It is kept on the function at the root and does not refer to that one, so there is no cycle.
     """
 
-    __slots__ = ("drawn", "executable", "functions", "fused", "leaf_ids", "leaves", "program", "updated")
+    __slots__ = ("drawn", "executable", "functions", "fused", "kept", "leaf_ids", "leaves", "program", "updated")
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
         roots = {y.parent for y in outputs}
-        linear = linearize(outputs, device=device_of(outputs))
+        self.kept = [
+            y
+            for f in functions_of(outputs)
+            if f not in roots
+            for ref in f._outputs
+            for y in [ref()]
+            if y is not None and y.persistent
+        ]
+        linear = linearize([*outputs, *self.kept], device=device_of(outputs))
         self.program: Program = linear.program
         self.leaves = linear.leaves
         self.updated = linear.updated
@@ -101,20 +109,22 @@ def leaf_arrays(plan: Plan, draw: bool) -> tuple[Any, ...]:
     return tuple([x.cell.raw() for x in plan.leaves])
 
 
-def take_snapshot(outputs: Sequence[Variable], anew: bool = True) -> Snapshot:
+def take_snapshot(outputs: Sequence[Variable], anew: bool = True, read: Sequence[Variable] = ()) -> Snapshot:
     """Freeze the leaves' values for `outputs`, and promise the values of the outputs and of updated leaves.
 
-    With `anew` set to False the outputs have been computed already (by `auto_forward`): keys are not
-    drawn again, and nothing is promised.
+    With `anew` set to False it is no `forward()`, but one has been before or a value is merely read: keys
+    that were drawn are not drawn again, leaves are not updated, and only the values of `read` are promised.
     """
     plan = plan_of(outputs)
-    cells = [y.cell for y in outputs] + [leaf.cell for leaf in plan.updated] if anew else []
+    cells = [y.cell for y in outputs] + [leaf.cell for leaf in plan.updated] if anew else [y.cell for y in read]
     snapshot = Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=anew), cells))
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
         if y.parent is not None:
             y.parent.snapshot = snapshot
+        y._at = snapshot
+    for y in plan.kept:
         y._at = snapshot
     return snapshot
 
@@ -145,7 +155,7 @@ def evaluate(variable: Variable) -> None:
     assert f is not None
     snapshot: Snapshot | None = f.snapshot
     if snapshot is None:
-        take_snapshot([variable])
+        take_snapshot([variable], anew=False, read=[variable])
         return
     plan = plan_of([variable])
     arrays = snapshot.by_leaf()

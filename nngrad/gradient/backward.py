@@ -26,7 +26,7 @@ class Fused(NamedTuple):
     """Forward and gradient of a structure as one executable.
 
     Its arguments are the arrays of the forward graph's leaves, of the seed if there is one, and of
-    `others`; its results the output, the leaves that the forward updates, and the gradients.
+    `others`; its results the output, the persistent Variables, the leaves that the forward updates, and the gradients.
     """
 
     executable: Callable[..., tuple[Any, ...]]
@@ -98,7 +98,7 @@ def _compiled(output: Variable, plan: Plan, wanted: Wanted, seed: Any, snapshot:
     if seed is not None:
         arrays = (*arrays, seed)
     results = fused.executable(*arrays, *[x.cell.raw() for x in fused.others])
-    count = 1 + len(plan.updated)
+    count = 1 + len(plan.kept) + len(plan.updated)
     promise = snapshot.promise
     if promise is not None and not promise.kept and snapshot.leaf_ids is plan.leaf_ids:
         promise.keep(results[:count])
@@ -127,11 +127,13 @@ def _gradient_graph(
 def _fuse(output: Variable, plan: Plan, wanted: Wanted, seeded: bool) -> Fused:
     gradients, seed = _gradient_graph(output, plan, wanted, seeded)
     first = plan.leaves if seed is None else [*plan.leaves, seed]
-    linear = linearize([output, *gradients], first=first, device=plan.program.device)
-    order = {id(x): 1 + len(gradients) + i for i, x in enumerate(linear.updated)}
+    linear = linearize([output, *plan.kept, *gradients], first=first, device=plan.program.device)
     results = linear.program.outputs
-    places = [0, *[order[id(x)] for x in plan.updated], *range(1, 1 + len(gradients))]
-    program = linear.program._replace(outputs=tuple([results[i] for i in places]))
+    values, rest = results[: 1 + len(plan.kept)], results[1 + len(plan.kept) :]
+    updates = {id(x): number for x, number in zip(linear.updated, rest[len(gradients) :], strict=True)}
+    program = linear.program._replace(
+        outputs=(*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
+    )
     return Fused(executable_of(program), linear.leaves[len(first) :])
 
 
