@@ -44,6 +44,7 @@ for _family in FAMILIES:
     for _name, _value in vars(_family).items():
         if isinstance(_value, Op | Composite) and _value.module == _family.__name__:
             globals()[_name] = _value
+del _family, _name, _value  # `_value` is a function too, and would be listed
 
 operators.install()
 
