@@ -1,0 +1,254 @@
+"""The `nngrad` command: demo, ops, doctor."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+import nngrad.functions as F
+from backward_registry import registry
+
+from .graph import Composite, Op
+from .installation import install_command, missing, requirements, version_of
+
+DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
+PIPED_WIDTH = 160
+"""Columns of a table that is not printed to a terminal."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command with `arguments` (those of the process by default); returns the exit code."""
+    given = parser().parse_args(arguments)
+    try:
+        code: int = given.run(given)
+    except KeyboardInterrupt:
+        print("nngrad: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader has gone, `nngrad ops | head`: nothing is left to say
+        return 0
+    return code
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    top = argparse.ArgumentParser(prog="nngrad", description=DESCRIPTION)
+    top.add_argument("--version", action="version", version=f"nngrad {version_of('nngrad') or '(not installed)'}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    demo = commands.add_parser(
+        "demo", help="train a small GAN with a gradient penalty, and draw what it makes",
+        description="Train a WGAN-GP on scikit-learn's 8x8 digits and write pictures of the digits that it draws and "
+        "of the training curves. Takes about a minute on two CPU cores; needs matplotlib and scikit-learn.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    demo.add_argument("--steps", type=_positive, default=6000, metavar="N", help="steps of the generator")
+    demo.add_argument("--output", type=Path, default=Path("nngrad-demo"), metavar="DIR", help="folder for the pictures")
+    demo.add_argument("--seed", type=_natural, default=0, metavar="S", help="seed of all that is random")
+    demo.add_argument(
+        "--device", choices=("cpu", "cuda"), default=argparse.SUPPRESS,
+        help="where to run (default: a GPU where JAX sees one)",
+    )
+    demo.set_defaults(run=run_demo)
+
+    ops = commands.add_parser(
+        "ops", help="list the functions and what is known of their backward rules",
+        description="List every function of nngrad.functions: its name, nnabla's name for its type, where its gradient "
+        "comes from, whether that is the true derivative, and the file with the rule.",
+    )
+    ops.add_argument("--family", choices=families(), metavar="F", help=f"only this family: {', '.join(families())}")
+    ops.set_defaults(run=run_ops)
+
+    doctor = commands.add_parser(
+        "doctor", help="show versions, devices and what is missing",
+        description="Show versions and devices, try a small gradient on each device, and say what is missing and "
+        "which command installs it. The exit code is 1 if something that nngrad cannot do without is broken.",
+    )
+    doctor.set_defaults(run=run_doctor)
+    return top
+
+
+def _natural(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPED_WIDTH)
+
+
+# ---------------------------------------------------------------- demo
+
+
+def run_demo(given: argparse.Namespace) -> int:
+    """`nngrad demo`."""
+    lacking = missing("demo")
+    if lacking:
+        names = " and ".join(r.wanted for r in lacking)
+        print(f"nngrad demo needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n",
+              file=sys.stderr)
+        return 1
+    from .demo.run import run
+
+    try:
+        run(given.steps, given.output, given.seed, getattr(given, "device", None), _console())
+    except (OSError, ValueError) as error:
+        print(f"nngrad demo: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+# ---------------------------------------------------------------- ops
+
+
+class Entry(NamedTuple):
+    """A function of F, as `nngrad ops` shows it."""
+
+    name: str
+    type_name: str
+    kind: str
+    exact: str
+    file: str
+
+
+def families() -> list[str]:
+    """The files of `nngrad/functions`, in their order."""
+    return [family.__name__.rpartition(".")[2] for family in F.FAMILIES]
+
+
+def entries(family: str) -> list[Entry]:
+    """The functions of a family, by name."""
+    module = f"{F.__name__}.{family}"
+    found = [getattr(F, name) for name in F.names()]
+    return [entry_of(function) for function in found if function.module == module]
+
+
+def entry_of(function: Op | Composite) -> Entry:
+    """What is known of a function."""
+    if isinstance(function, Composite):
+        return Entry(function.name, "", "composite", "yes", _file_of(function.module))
+    rule = registry.find(function)
+    if rule is None:
+        return Entry(function.name, function.type_name, "no rule", "", "")
+    exact = "" if rule.kind == "non-differentiable" else "yes" if rule.exact else "no"
+    return Entry(function.name, function.type_name, rule.kind, exact, _file_of(rule.module))
+
+
+def _file_of(module: str) -> str:
+    return module.replace(".", "/") + ".py"
+
+
+def run_ops(given: argparse.Namespace) -> int:
+    """`nngrad ops`."""
+    console = _console()
+    count = 0
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("function", "type", "gradient", "exact", "file"):
+        table.add_column(title, no_wrap=True)
+    for family in [given.family] if given.family else families():
+        table.add_section()
+        for entry in entries(family):
+            table.add_row(*entry)
+            count += 1
+    console.print(table)
+    console.print(f"{count} functions", highlight=False)
+    return 0
+
+
+# ---------------------------------------------------------------- doctor
+
+
+def run_doctor(given: argparse.Namespace) -> int:  # noqa: ARG001
+    """`nngrad doctor`."""
+    console = _console()
+    needed = requirements()
+    broken = [r for r in needed if not r.extra and not r.satisfied]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("package", "installed", "wanted", "for"):
+        table.add_column(title)
+    table.add_row("python", platform.python_version(), ">=3.11", "")
+    table.add_row("nngrad", version_of("nngrad") or "[red]not installed[/]", "", "")
+    table.add_row("jaxlib", version_of("jaxlib") or "[red]missing[/]", "", "")
+    for r in needed:
+        shown = r.installed or "missing"
+        colour = "red" if r in broken else "yellow"
+        table.add_row(r.name, shown if r.satisfied else f"[{colour}]{shown}[/]", f">={r.minimum}" if r.minimum else "",
+                      f"\\[{r.extra}]" if r.extra else "")
+    console.print(table)
+    console.print()
+    failed = _show_devices(console)
+    if broken:
+        console.print(f"[red]Broken[/]: nngrad cannot do without {', '.join(r.wanted for r in broken)}. Run\n"
+                      f"    {install_command(broken)}", highlight=False, soft_wrap=True)
+    for extra in dict.fromkeys(r.extra for r in needed if r.extra):
+        lacking = missing(extra)
+        if lacking:
+            console.print(f"For the extra \\[{extra}] run\n    {install_command(lacking)}", highlight=False, soft_wrap=True)
+    if not needed:
+        console.print("[red]Broken[/]: nngrad is not installed, only found on the path. In its folder run\n"
+                      f"    {sys.executable} -m pip install -e .", highlight=False, soft_wrap=True)
+    healthy = not broken and not failed and bool(needed)
+    console.print("All that is required is there." if healthy else "Something that is required is broken.")
+    return 0 if healthy else 1
+
+
+def _show_devices(console: Console) -> bool:
+    """List the devices, with a gradient tried on each; returns whether one failed."""
+    import jax
+
+    failed = False
+    for device in _devices():
+        trouble = _trouble(device)
+        failed = failed or bool(trouble)
+        state = f"[red]fails: {trouble}[/]" if trouble else "works"
+        console.print(f"device {device} ({device.device_kind}): {state}", highlight=False)
+    if all(device.platform == "cpu" for device in _devices()):
+        console.print("JAX sees no GPU; where there is one by NVIDIA: "
+                      f"{sys.executable} -m pip install 'jax\\[cuda12]'", highlight=False, soft_wrap=True)
+    x64 = "on" if jax.config.jax_enable_x64 else "off (nngrad switches it on for graphs with 64-bit values)"
+    console.print(f"x64 of JAX: {x64}", highlight=False)
+    return failed
+
+
+def _devices() -> list:  # type: ignore[type-arg]
+    import jax
+
+    devices = list(jax.devices())
+    cpus = jax.devices("cpu") if devices[0].platform != "cpu" else []
+    return devices + list(cpus)
+
+
+def _trouble(device) -> str:  # type: ignore[no-untyped-def]
+    """What goes wrong with the second derivative of x^3 on a device; empty if nothing does."""
+    import nngrad as nn
+
+    try:
+        with nn.context_scope(nn.Context(device.platform, device_id=device.id)):
+            x = nn.Variable.from_numpy_array(2.0, need_grad=True)
+            (dx,) = nn.grad([x**3], [x])
+            (ddx,) = nn.grad([dx], [x])
+            value = float(ddx.d)
+    except Exception as error:
+        return str(error).split("\n")[0]
+    return "" if abs(value - 12.0) < 1e-3 else f"the second derivative of x^3 at 2 came out as {value}, not 12"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The `nngrad` command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nngrad.functions as F
+from nngrad import cli, installation
+from nngrad.graph import Composite, Op
+from nngrad.installation import Requirement, parsed, release_of
+
+
+def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, expected in (("--version", "nngrad "), ("--help", "commands:")):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main([option])
+        assert stopped.value.code == 0
+        assert expected in capsys.readouterr().out
+
+
+def test_help_names_each_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    text = capsys.readouterr().out
+    assert all(f"\n    {command} " in text for command in ("demo", "ops", "doctor"))
+
+
+@pytest.mark.parametrize("wrong", [[], ["fly"], ["demo", "--steps", "0"], ["demo", "--seed", "-1"], ["ops", "--family", "x"]])
+def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(wrong)
+    assert stopped.value.code == 2
+    assert "usage: nngrad" in capsys.readouterr().err
+
+
+def test_as_a_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "nngrad.cli", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("nngrad ")
+
+
+# ---------------------------------------------------------------- ops
+
+
+def test_ops_lists_every_function(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ops"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    listed = [line.split()[0] for line in lines[1:-1] if line.strip()]
+    assert sorted(listed) == F.names()
+    assert lines[-1] == f"{len(listed)} functions"
+
+
+def test_ops_of_a_family() -> None:
+    shown = {entry.name: entry for entry in cli.entries("convolution")}
+    assert shown["convolution"] == ("convolution", "Convolution", "bilinear", "yes", "backward_registry/convolution.py")
+    kinds = {entry.kind for family in cli.families() for entry in cli.entries(family)}
+    assert kinds <= {"rule", "bilinear", "adjoint pair", "non-differentiable", "composite", "no rule"}
+
+
+def test_files_that_ops_names_are_there() -> None:
+    root = Path(__file__).parents[1]
+    for family in cli.families():
+        for entry in cli.entries(family):
+            assert not entry.file or (root / entry.file).is_file(), entry
+
+
+def test_families_cover_every_function() -> None:
+    functions = [f for f in vars(F).values() if isinstance(f, Op | Composite)]
+    assert {f.name for f in functions} == {e.name for family in cli.families() for e in cli.entries(family)}
+
+
+# ---------------------------------------------------------------- doctor
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor"]) == 0
+    text = capsys.readouterr().out
+    for expected in ("python", "jax", "jaxlib", "numpy", "optax", "safetensors", "device", "works", "x64"):
+        assert expected in text
+
+
+def test_doctor_when_something_required_is_missing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    needed = [Requirement("optax", "0.2.4", "", None), Requirement("rich", "13", "", "15.0")]
+    monkeypatch.setattr(cli, "requirements", lambda: needed)
+    assert cli.main(["doctor"]) == 1
+    assert "pip install 'optax>=0.2.4'" in capsys.readouterr().out
+
+
+def test_doctor_when_an_extra_is_missing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    needed = [Requirement("rich", "13", "", "15.0"), Requirement("matplotlib", "3.8", "demo", None)]
+    monkeypatch.setattr(cli, "requirements", lambda: needed)
+    monkeypatch.setattr(installation, "requirements", lambda: needed)
+    assert cli.main(["doctor"]) == 0
+    assert "pip install 'matplotlib>=3.8'" in capsys.readouterr().out
+
+
+def test_requirements_are_read() -> None:
+    assert parsed("rich>=13")[:3] == ("rich", "13", "")
+    assert parsed('scikit-learn>=1.4; extra == "demo"')[:3] == ("scikit-learn", "1.4", "demo")
+    assert parsed("nngrad[demo]; extra == 'test'")[:3] == ("nngrad", "", "test")
+    assert release_of("0.10.2") > release_of("0.8") > release_of("0.7.9")
+    assert not Requirement("jax", "0.8", "", "0.7.2").satisfied
+
+
+# ---------------------------------------------------------------- demo
+
+
+def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    pytest.importorskip("matplotlib")
+    folder = tmp_path / "made" / "here"
+    assert cli.main(["demo", "--steps", "20", "--output", str(folder), "--device", "cpu"]) == 0
+    text = capsys.readouterr().out
+    for name in ("digits.png", "curves.png"):
+        assert str(folder / name) in text
+        assert (folder / name).read_bytes().startswith(b"\x89PNG")
+    assert "mean gradient norm" in text
+
+
+def test_demo_is_reproducible() -> None:
+    pytest.importorskip("sklearn")
+    from nngrad.demo.gan import Gan, digits
+
+    first, second = ([r for r in Gan(digits(), seed=3).train(12, lambda record: None, every=4)] for _ in range(2))
+    assert [r.step for r in first] == [4, 8, 12]
+    assert first == second
+
+
+def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(cli, "missing", lambda extra: [Requirement("scikit-learn", "1.4", extra, None)])
+    assert cli.main(["demo"]) == 1
+    said = capsys.readouterr().err
+    assert "scikit-learn>=1.4" in said
+    assert "-m pip install" in said
+
+
+def test_demo_where_nothing_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("sklearn")
+    (tmp_path / "file").write_text("")
+    assert cli.main(["demo", "--steps", "1", "--output", str(tmp_path / "file")]) == 1
+    assert "nngrad demo: " in capsys.readouterr().err
