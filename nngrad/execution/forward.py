@@ -116,15 +116,15 @@ def take_snapshot(outputs: Sequence[Variable], anew: bool = True, read: Sequence
     that were drawn are not drawn again, leaves are not updated, and only the values of `read` are promised.
     """
     plan = plan_of(outputs)
-    cells = [y.cell for y in outputs] + [leaf.cell for leaf in plan.updated] if anew else [y.cell for y in read]
-    snapshot = Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=anew), cells))
+    promised = (*outputs, *plan.kept, *plan.updated) if anew else read
+    snapshot = Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=anew), [x.cell for x in promised]))
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
         if y.parent is not None:
             y.parent.snapshot = snapshot
         y._at = snapshot
-    for y in plan.kept:
+    for y in plan.kept if anew else ():
         y._at = snapshot
     return snapshot
 
