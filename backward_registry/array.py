@@ -2,9 +2,13 @@
 
 import nngrad.functions as F
 
-from . import backward, non_differentiable
+from . import adjoint_pair, backward, non_differentiable
 
-non_differentiable(F.constant)
+# ---------------------------------------------------------------- creation
+
+non_differentiable(F.constant, F.arange, F.linspace, F.one_hot)
+
+# ---------------------------------------------------------------- dtype and shape
 
 
 @backward(F.cast)
@@ -21,7 +25,98 @@ def reshape_backward(f, gy):
     return F.reshape(gy, shape=x.shape)
 
 
+@backward(F.transpose)
+def transpose_backward(f, gy):
+    """The gradient with its axes put back"""
+    axes = f.args["axes"]
+    if axes is None:
+        return F.transpose(gy)
+    order = [a % gy.ndim for a in axes]
+    return F.transpose(gy, axes=tuple(order.index(i) for i in range(gy.ndim)))
+
+
 @backward(F.broadcast)
 def broadcast_backward(f, gy):
     """The gradient summed over the axes that were repeated"""
     return F.sum_to(gy, shape=f.inputs[0].shape)
+
+
+# ---------------------------------------------------------------- joining and parting
+
+
+@backward(F.concatenate)
+def concatenate_backward(f, gy):
+    """The part of the gradient that each input became"""
+    axis = f.args["axis"] % gy.ndim
+    gxs, start = [], 0
+    for x in f.inputs:
+        n = x.shape[axis]
+        gxs.append(F.take_slices(gy, key=tuple((start, n, 1) if i == axis else (0, m, 1) for i, m in enumerate(gy.shape))))
+        start += n
+    return gxs
+
+
+adjoint_pair(F.split, F.stack)
+
+# ---------------------------------------------------------------- slices
+
+
+@backward(F.take_slices)
+def take_slices_backward(f, gy):
+    """The gradient put where the slices came from"""
+    return F.put_slices(gy, key=f.args["key"], shape=f.inputs[0].shape)
+
+
+@backward(F.put_slices)
+def put_slices_backward(f, gx):
+    """The gradient taken from where the slices went"""
+    return F.take_slices(gx, key=f.args["key"])
+
+
+@backward(F.flip)
+def flip_backward(f, gy):
+    """The gradient flipped back"""
+    return F.flip(gy, axes=f.args["axes"])
+
+
+# ---------------------------------------------------------------- points
+
+
+@backward(F.take_points)
+def take_points_backward(f, gy):
+    """The gradient added up at the points"""
+    x, indices = f.inputs
+    return F.put_points(gy, indices, axes=f.args["axes"], shape=x.shape, at=f.args["at"]), None
+
+
+@backward(F.put_points)
+def put_points_backward(f, gx):
+    """The gradient at the points; what was left out has none"""
+    return F.take_points(gx, f.inputs[1], axes=f.args["axes"], at=f.args["at"]), None
+
+
+# ---------------------------------------------------------------- margins
+
+
+@backward(F.pad)
+def pad_backward(f, gy):
+    """Each element's gradient summed over the places that it was copied to"""
+    (x,) = f.inputs
+    return F.pad_transpose(gy, shape=x.shape, pad_width=f.args["pad_width"], mode=f.args["mode"])
+
+
+@backward(F.pad_transpose)
+def pad_transpose_backward(f, gx):
+    """The gradient copied to the margins, which are 0 in constant mode"""
+    return F.pad(gx, pad_width=f.args["pad_width"], mode=f.args["mode"])
+
+
+# ---------------------------------------------------------------- diagonals
+
+adjoint_pair(F.matrix_diag, F.matrix_diag_part)
+
+
+@backward(F.trilu)
+def trilu_backward(f, gy):
+    """The same triangle of the gradient"""
+    return F.trilu(gy, **f.args)
