@@ -1,8 +1,14 @@
-"""Backward rules of products."""
+"""Backward rules of products and of functions of matrices."""
 
 import nngrad.functions as F
 
 from . import backward
+
+
+def transposed(x):
+    """Each matrix in the last two axes, transposed."""
+    n = x.ndim
+    return F.transpose(x, axes=(*range(n - 2), n - 1, n - 2))
 
 
 @backward(F.batch_matmul)
@@ -11,5 +17,99 @@ def batch_matmul_backward(f, gy):
     a, b = f.inputs
     ta, tb = f.arguments
     ga = F.batch_matmul(b, gy, tb, True) if ta else F.batch_matmul(gy, b, False, not tb)
+    if b.ndim == 2 and a.ndim > 2 and not ta:
+        # One matrix for a whole batch: the sum over the batch is part of the product.
+        a, gy = F.reshape(a, shape=(-1, a.shape[-1])), F.reshape(gy, shape=(-1, gy.shape[-1]))
     gb = F.batch_matmul(gy, a, True, ta) if tb else F.batch_matmul(a, gy, not ta, False)
+    a, b = f.inputs
     return F.sum_to(ga, shape=a.shape), F.sum_to(gb, shape=b.shape)
+
+
+@backward(F.contraction)
+def contraction_backward(f, gy):
+    """y = sum of products: the gradient of an operand is the same sum with gy in the operand's place. An index that
+    only this operand has is one along which the gradient repeats itself."""
+    terms, output = f.args["terms"], f.args["output"]
+    grads = []
+    for place, (x, term) in enumerate(zip(f.inputs, terms, strict=True)):
+        others = [i for i in range(len(terms)) if i != place]
+        operands, given = [gy, *(f.inputs[i] for i in others)], (output, *(terms[i] for i in others))
+        present = {i for t in given for i in t}
+        once = tuple(dict.fromkeys(term))
+        kept = tuple(i for i in once if i in present)
+        gx = F.contraction(*operands, terms=given, output=kept if kept != once else term)
+        if kept != once:
+            sizes = dict(zip(term, x.shape, strict=True))
+            gx = F.reshape(gx, shape=tuple(sizes[i] if i in kept else 1 for i in once))
+            gx = F.broadcast(gx, shape=tuple(sizes[i] for i in once))
+            if once != term:
+                gx = F.contraction(gx, terms=(once,), output=term)
+        grads.append(gx)
+    return grads
+
+
+@backward(F.embed)
+def embed_backward(f, gy):
+    """The gradient's rows, added where they were taken"""
+    x0, w = f.inputs
+    return None, F.embed_filter_grad(gy, x0, shape=w.shape)
+
+
+@backward(F.embed_filter_grad)
+def embed_filter_grad_backward(f, gw):
+    """The gradient's rows, taken where they were added"""
+    gy, x0 = f.inputs
+    return F.embed(x0, gw), None
+
+
+@backward(F.batch_inv)
+def batch_inv_backward(f, gy):
+    """y = inv(x): gx = -y' gy y'"""
+    (y,) = f.outputs
+    return -F.batch_matmul(F.batch_matmul(y, gy, True, False), y, False, True)
+
+
+def per_matrix(number, x):
+    """`number`, one for each matrix of `x`, with the axes of `x`."""
+    return F.broadcast(F.reshape(number, shape=(*x.shape[:-2], 1, 1)), shape=x.shape)
+
+
+@backward(F.batch_det)
+def batch_det_backward(f, gy):
+    """y = det(x): gx = gy cofactors(x)"""
+    (x,) = f.inputs
+    return per_matrix(gy, x) * F.batch_cofactor(x)
+
+
+@backward(F.batch_cofactor)
+def batch_cofactor_backward(f, gy):
+    """y = det(x) inv(x)': gx = (<gy, y> y - y gy' y) / det(x)"""
+    (x,), (y,) = f.inputs, f.outputs
+    both = F.sum(gy * y, axis=(-2, -1))
+    gx = per_matrix(both, x) * y - F.batch_matmul(F.batch_matmul(y, gy, False, True), y)
+    return gx / per_matrix(F.batch_det(x), x)
+
+
+@backward(F.batch_logdet)
+def batch_logdet_backward(f, gy):
+    """y = log |det(x)|: gx = gy inv(x)'"""
+    (x,) = f.inputs
+    return per_matrix(gy, x) * transposed(F.batch_inv(x))
+
+
+@backward(F.batch_cholesky)
+def batch_cholesky_backward(f, gy):
+    """x = L L': gx is the symmetric part of inv(L)' P inv(L), P the lower half of L' gL (Murray 2016, eq. 8)"""
+    (y,) = f.outputs
+    if f.args["upper"]:
+        y, gy = transposed(y), transposed(gy)
+    inverse = F.batch_inv(y)
+    p = F.half_lower(F.batch_matmul(y, gy, True, False))
+    gx = F.batch_matmul(F.batch_matmul(inverse, p, True, False), inverse)
+    return 0.5 * (gx + transposed(gx))
+
+
+@backward(F.half_lower)
+def half_lower_backward(f, gy):
+    """It is its own transpose"""
+    return F.half_lower(gy)

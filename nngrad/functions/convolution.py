@@ -63,7 +63,7 @@ def check_convolution(
             raise ValueError(f"weight of shape {weight} has an empty kernel")
         if d * (k - 1) + 1 > n + 2 * p:
             raise ValueError(
-                f"weight's kernel spans {d * (k - 1) + 1} on spatial axis {i}, more than the {n + 2 * p} of the padded x"
+                f"weight's kernel spans {d * (k - 1) + 1} on spatial axis {i}, more than the {n + 2 * p} of padded x"
             )
 
 
@@ -221,7 +221,7 @@ def deconvolution(
         raise ValueError(f"deconvolution: weight of shape {weight.shape} must have {count + 2} axes")
     channels, sizes = (x.shape[-1], x.shape[1:-1]) if channel_last else (x.shape[1], x.shape[2:])
     if weight.shape[0] != channels:
-        raise ValueError(f"deconvolution: weight of shape {weight.shape} is for {weight.shape[0]} channels, not {channels}")
+        raise ValueError(f"deconvolution: weight of shape {weight.shape} must begin with x's {channels} channels")
     out, kernel = (
         (weight.shape[-1] * group, weight.shape[1:-1]) if channel_last else (weight.shape[1] * group, weight.shape[2:])
     )

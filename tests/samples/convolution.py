@@ -60,8 +60,8 @@ SAMPLES: list[Sample] = [
            ref=lambda x, w, b: deconv(x, w, (0,), (2,), (1,), (1,)) + b[:, None]),
     sample("deconvolution", real(1, 4, 2, 3), real(4, 1, 3, 2), note="groups", group=2, pad=(1, 0), stride=(2, 1),
            dilation=(1, 2), ref=lambda x, w: deconv(x, w, (1, 0), (2, 1), (1, 2), (0, 0), group=2)),
-    sample("deconvolution", real(1, 2, 3, 2), real(2, 2, 2, 3), real(3), note="channel_last", channel_last=True, stride=(2, 2),
-           ref=lambda x, w, b: jnp.moveaxis(
+    sample("deconvolution", real(1, 2, 3, 2), real(2, 2, 2, 3), real(3), note="channel_last", channel_last=True,
+           stride=(2, 2), ref=lambda x, w, b: jnp.moveaxis(
                deconv(jnp.moveaxis(x, -1, 1), jnp.moveaxis(w, -1, 1), (0, 0), (2, 2), (1, 1), (0, 0)), 1, -1) + b),
     sample("depthwise_convolution", real(1, 2, 4, 3), real(4, 2, 2), real(4), multiplier=2, pad=(1, 0),
            ref=lambda x, w, b: conv(x, w[:, None], (1, 0), (1, 1), (1, 1), group=2) + b[:, None, None]),
