@@ -10,7 +10,18 @@ import numpy as np
 import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
-from ..graph import Function, NdArray, Variable, as_variable, building, create, leaves_of, path_between
+from ..graph import (
+    Function,
+    NdArray,
+    Variable,
+    as_variable,
+    building,
+    create,
+    functions_of,
+    leaves_of,
+    path_between,
+    rooms,
+)
 from ..graph.building import collector_paused
 from ..graph.variable import leaf_of
 from .canonical import grad_end as GradEndFunction
@@ -175,9 +186,6 @@ def grad(
     for y, persistent in zip(outputs, persistent_outputs, strict=False):
         y.persistent = bool(persistent)
     gradients = distinct(bound_gradients(outputs, inputs, seeds), [*outputs, *inputs], bind_grad_output)
-    if bind_grad_output:
-        for x, gx in zip(inputs, gradients, strict=True):
-            gx.data = x.grad
     return gradients
 
 
