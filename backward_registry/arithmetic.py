@@ -1,8 +1,13 @@
 """Backward rules of sums, products, powers and extrema. `Grad` sums over broadcast axes."""
 
+import math
+
 import nngrad.functions as F
 
 from . import backward
+from .indexing import zeros_like
+
+# ---------------------------------------------------------------- two Variables
 
 
 @backward(F.add2)
@@ -24,10 +29,72 @@ def mul2_backward(f, gy):
     return gy * x1, gy * x0
 
 
+@backward(F.div2)
+def div2_backward(f, gy):
+    """dy/dx0 = 1/x1, dy/dx1 = -y/x1"""
+    _, x1 = f.inputs
+    (y,) = f.outputs
+    gx0 = gy / x1
+    return gx0, -gx0 * y
+
+
+@backward(F.pow2)
+def pow2_backward(f, gy):
+    """dy/dx0 = x1 x0^(x1 - 1), and 0 where both are 0, since x^0 = 1; dy/dx1 = y log x0, and 0 where x0 is 0"""
+    x0, x1 = f.inputs
+    (y,) = f.outputs
+    # Only at (0, 0) is the exponent replaced: elsewhere x1 x0^(x1 - 1) must keep its derivative in x1.
+    origin = F.logical_and(F.equal_scalar(x0, val=0.0), F.equal_scalar(x1, val=0.0))
+    exponent = F.where(origin, F.constant(val=1, shape=x1.shape, dtype=y.dtype), x1 - 1.0)
+    base = F.where(F.equal_scalar(x0, val=0.0), F.constant(val=1, shape=x0.shape, dtype=y.dtype), x0)
+    return gy * (x1 * F.pow2(x0, exponent)), gy * (y * F.log(base))
+
+
+@backward(F.maximum2)
+def maximum2_backward(f, gy):
+    """dy/dx = 1 for the larger, 1/2 each where they are equal"""
+    x0, x1 = f.inputs
+    return shared(gy, F.greater(x0, x1), F.equal(x0, x1)), shared(gy, F.less(x0, x1), F.equal(x0, x1))
+
+
+@backward(F.minimum2)
+def minimum2_backward(f, gy):
+    """dy/dx = 1 for the smaller, 1/2 each where they are equal"""
+    x0, x1 = f.inputs
+    return shared(gy, F.less(x0, x1), F.equal(x0, x1)), shared(gy, F.greater(x0, x1), F.equal(x0, x1))
+
+
+def shared(gy, wins, ties):
+    """`gy` where an extremum's operand wins, half of it where it ties, else 0. It is selected and not
+    multiplied, so that an infinite gradient leaves no NaN on the operand that was not taken."""
+    return F.where(wins, gy, F.where(ties, 0.5 * gy, zeros_like(gy)))
+
+
+# ---------------------------------------------------------------- any number of Variables
+
+
 @backward(F.add_n)
 def add_n_backward(f, gy):
     """dy/dxi = 1"""
     return [gy] * len(f.inputs)
+
+
+@backward(F.mul_n)
+def mul_n_backward(f, gy):
+    """dy/dxi = the product of the others: of all before it and all after it, without division"""
+    xs = f.inputs
+    before, gxs = gy, [gy]
+    for x in xs[:-1]:
+        before = before * x
+        gxs.append(before)
+    after = xs[-1]
+    for i in range(len(xs) - 2, -1, -1):
+        gxs[i] = gxs[i] * after
+        after = after * xs[i] if i else after
+    return gxs
+
+
+# ---------------------------------------------------------------- a Variable and a number
 
 
 @backward(F.add_scalar)
@@ -42,15 +109,46 @@ def mul_scalar_backward(f, gy):
     return gy * f.args["val"]
 
 
-@backward(F.r_sub_scalar)
-def r_sub_scalar_backward(f, gy):
-    """dy/dx = -1"""
-    return -gy
-
-
 @backward(F.pow_scalar)
 def pow_scalar_backward(f, gy):
     """dy/dx = val x^(val - 1), and 0 where val is 0"""
     (x,) = f.inputs
     val = f.args["val"]
     return None if val == 0 else gy * (val * x ** (val - 1))
+
+
+@backward(F.r_sub_scalar)
+def r_sub_scalar_backward(f, gy):
+    """dy/dx = -1"""
+    return -gy
+
+
+@backward(F.r_div_scalar)
+def r_div_scalar_backward(f, gy):
+    """dy/dx = -val x^-2"""
+    (x,) = f.inputs
+    return gy * (-f.args["val"] * x**-2)
+
+
+@backward(F.r_pow_scalar)
+def r_pow_scalar_backward(f, gy):
+    """dy/dx = y log val, and 0 where val is 0"""
+    (y,) = f.outputs
+    val = f.args["val"]
+    if val == 0:
+        return None
+    return gy * (y * (math.log(val) if val > 0 else math.nan))
+
+
+@backward(F.maximum_scalar)
+def maximum_scalar_backward(f, gy):
+    """dy/dx = 1 where x > val, 1/2 where they are equal"""
+    (x,), val = f.inputs, f.args["val"]
+    return shared(gy, F.greater_scalar(x, val=val), F.equal_scalar(x, val=val))
+
+
+@backward(F.minimum_scalar)
+def minimum_scalar_backward(f, gy):
+    """dy/dx = 1 where x < val, 1/2 where they are equal"""
+    (x,), val = f.inputs, f.args["val"]
+    return shared(gy, F.less_scalar(x, val=val), F.equal_scalar(x, val=val))

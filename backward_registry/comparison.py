@@ -17,4 +17,11 @@ non_differentiable(
     F.greater_scalar,
     F.greater_equal,
     F.greater_equal_scalar,
+    F.logical_and,
+    F.logical_and_scalar,
+    F.logical_or,
+    F.logical_or_scalar,
+    F.logical_xor,
+    F.logical_xor_scalar,
+    F.logical_not,
 )

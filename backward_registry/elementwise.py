@@ -1,8 +1,76 @@
 """Backward rules of elementwise functions of one Variable."""
 
+import math
+
 import nngrad.functions as F
 
 from . import backward
+
+# ---------------------------------------------------------------- sign and rounding
+
+
+@backward(F.abs)
+def abs_backward(f, gy):
+    """dy/dx = 1 for positive x, -1 for negative x, 0 at 0"""
+    (x,) = f.inputs
+    return gy * (F.greater_scalar(x, val=0.0) - F.less_scalar(x, val=0.0))
+
+
+def straight_through(f, gy):
+    """The gradient passes as if y were x."""
+    return gy
+
+
+for _op in (F.sign, F.floor, F.ceil, F.round):
+    backward(_op, exact=False)(straight_through)
+
+
+# ---------------------------------------------------------------- powers and exponentials
+
+
+@backward(F.square)
+def square_backward(f, gy):
+    """dy/dx = 2x"""
+    (x,) = f.inputs
+    return gy * (2 * x)
+
+
+@backward(F.reciprocal)
+def reciprocal_backward(f, gy):
+    """dy/dx = -y^2"""
+    (y,) = f.outputs
+    return -gy * (y * y)
+
+
+@backward(F.sqrt)
+def sqrt_backward(f, gy):
+    """dy/dx = 1 / (2y)"""
+    (y,) = f.outputs
+    return 0.5 * gy / y
+
+
+@backward(F.exp)
+def exp_backward(f, gy):
+    """dy/dx = y"""
+    (y,) = f.outputs
+    return gy * y
+
+
+@backward(F.log)
+def log_backward(f, gy):
+    """dy/dx = 1/x"""
+    (x,) = f.inputs
+    return gy / x
+
+
+@backward(F.erf)
+def erf_backward(f, gy):
+    """dy/dx = 2/sqrt(pi) exp(-x^2)"""
+    (x,) = f.inputs
+    return gy * (2 / math.sqrt(math.pi) * F.exp(-(x * x)))
+
+
+# ---------------------------------------------------------------- trigonometry
 
 
 @backward(F.sin)
@@ -19,11 +87,95 @@ def cos_backward(f, gy):
     return gy * -F.sin(x)
 
 
-@backward(F.exp)
-def exp_backward(f, gy):
-    """dy/dx = y"""
+@backward(F.tan)
+def tan_backward(f, gy):
+    """dy/dx = 1 + y^2"""
     (y,) = f.outputs
-    return gy * y
+    return gy * (1 + y * y)
+
+
+@backward(F.asin)
+def asin_backward(f, gy):
+    """dy/dx = 1 / sqrt(1 - x^2)"""
+    (x,) = f.inputs
+    return gy / F.sqrt((1 - x) * (1 + x))
+
+
+@backward(F.acos)
+def acos_backward(f, gy):
+    """dy/dx = -1 / sqrt(1 - x^2)"""
+    (x,) = f.inputs
+    return -gy / F.sqrt((1 - x) * (1 + x))
+
+
+@backward(F.atan)
+def atan_backward(f, gy):
+    """dy/dx = 1 / (1 + x^2)"""
+    (x,) = f.inputs
+    return gy / (1 + x * x)
+
+
+@backward(F.atan2)
+def atan2_backward(f, gy):
+    """dy/dx0 = x1 / (x0^2 + x1^2), dy/dx1 = -x0 / (x0^2 + x1^2)"""
+    x0, x1 = f.inputs
+    g = gy / (x0 * x0 + x1 * x1)
+    return g * x1, -g * x0
+
+
+@backward(F.sinc)
+def sinc_backward(f, gy):
+    """dy/dx is the first derivative of the family"""
+    (x,) = f.inputs
+    return gy * F.sinc_derivative(x, order=1)
+
+
+@backward(F.sinc_derivative)
+def sinc_derivative_backward(f, gy):
+    """dy/dx is the next derivative of the family"""
+    (x,) = f.inputs
+    return gy * F.sinc_derivative(x, order=f.args["order"] + 1)
+
+
+# ---------------------------------------------------------------- hyperbolic functions
+
+
+@backward(F.sinh)
+def sinh_backward(f, gy):
+    """dy/dx = cosh x"""
+    (x,) = f.inputs
+    return gy * F.cosh(x)
+
+
+@backward(F.cosh)
+def cosh_backward(f, gy):
+    """dy/dx = sinh x"""
+    (x,) = f.inputs
+    return gy * F.sinh(x)
+
+
+@backward(F.asinh)
+def asinh_backward(f, gy):
+    """dy/dx = 1 / sqrt(x^2 + 1)"""
+    (x,) = f.inputs
+    return gy / F.sqrt(1 + x * x)
+
+
+@backward(F.acosh)
+def acosh_backward(f, gy):
+    """dy/dx = 1 / sqrt(x^2 - 1)"""
+    (x,) = f.inputs
+    return gy / F.sqrt((x - 1) * (x + 1))
+
+
+@backward(F.atanh)
+def atanh_backward(f, gy):
+    """dy/dx = 1 / (1 - x^2)"""
+    (x,) = f.inputs
+    return gy / ((1 - x) * (1 + x))
+
+
+# ---------------------------------------------------------------- nothing
 
 
 @backward(F.identity)

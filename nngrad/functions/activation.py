@@ -1,14 +1,221 @@
-"""Activation functions."""
+"""Activation functions. Integers are taken as float32, but for `relu` and `relu6`, which keep them."""
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import jax.numpy as jnp
 from jax import lax
 
-from ..graph import op
-from .arithmetic import floating
+from ..graph import Variable, composite, op
+from ..graph.arguments import Ignored, axis_of
+from . import array
+from .arithmetic import broadcast_scalar, floating, mul_scalar
+
+GELU_SCALE = math.sqrt(2 / math.pi)
+GELU_CUBIC = 0.044715
+"""`gelu(x) = x/2 (1 + tanh(GELU_SCALE (x + GELU_CUBIC x^3)))`."""
+
+
+# ---------------------------------------------------------------- piecewise linear
+
+
+@op(type_name="ReLU", elementwise=True)
+def relu(x, /, inplace: Ignored = False):
+    """`max(x, 0)`; its derivative at 0 is 0."""
+    return lax.max(*broadcast_scalar(x, 0.0))
+
+
+@op(type_name="LeakyReLU", elementwise=True)
+def leaky_relu(x, /, alpha: float = 0.1, inplace: Ignored = False):
+    """`x` where it is positive, else `alpha * x`; its derivative at 0 is `alpha`."""
+    x = floating(x)
+    return lax.select(_positive(x), x, x * alpha)
+
+
+@op(type_name="PReLU")
+def prelu(x0, x1, /, base_axis: int = 1):
+    """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1.
+
+    `x1` has one element, or one for each channel of `x0` along `base_axis`.
+    """
+    dtype = jnp.promote_types(floating(x0).dtype, floating(x1).dtype)
+    x0, x1 = lax.convert_element_type(x0, dtype), lax.convert_element_type(x1, dtype)
+    slope = jnp.broadcast_to(jnp.reshape(x1, slope_shape(x0, x1, base_axis)), x0.shape)
+    return lax.select(lax.ge(x0, lax.full_like(x0, 0)), x0, slope * x0)
+
+
+def slope_shape(x0: Any, x1: Any, base_axis: int) -> tuple[int, ...]:
+    """The shape in which `prelu`'s slopes `x1` broadcast against `x0`."""
+    if not x1.shape or x1.shape == (1,):
+        return (1,) * len(x0.shape)
+    axis = axis_of(base_axis, len(x0.shape), "base_axis")
+    if x1.shape != (x0.shape[axis],):
+        raise ValueError(
+            f"x1 of shape {x1.shape} must have one element, or the {x0.shape[axis]} of x0 along base_axis {base_axis}"
+        )
+    return tuple(n if i == axis else 1 for i, n in enumerate(x0.shape))
+
+
+@op(type_name="ReLU6", elementwise=True)
+def relu6(x, /):
+    """`min(max(x, 0), 6)`; its derivative at 0 and 6 is 0."""
+    x, six = broadcast_scalar(x, 6.0)
+    return lax.min(lax.max(x, lax.full_like(x, 0)), six)
+
+
+@op(elementwise=True)
+def hard_sigmoid(x, /):
+    """`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0."""
+    x = floating(x)
+    return lax.min(lax.max(x * 0.2 + 0.5, lax.full_like(x, 0)), lax.full_like(x, 1))
+
+
+@op(elementwise=True)
+def hard_tanh(x, /):
+    """`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1."""
+    x = floating(x)
+    return lax.min(lax.max(x, lax.full_like(x, -1)), lax.full_like(x, 1))
+
+
+@composite
+def crelu(x, /, axis: int = 1):
+    """`relu(x)` and `relu(-x)`, concatenated along `axis`."""
+    return _both_signs(relu, x, axis, "crelu")
+
+
+def _both_signs(function: Any, x: Variable, axis: int, name: str) -> Variable:
+    """`function` of `x` and of `-x`, concatenated along `axis`."""
+    try:
+        axis = axis_of(axis, x.ndim)
+    except ValueError as error:
+        raise ValueError(f"{name}(x: {x.spec!r}, axis={axis}): {error}") from None
+    y: Variable = array.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
+    return y
+
+
+# ---------------------------------------------------------------- exponential below 0
+
+
+@op(type_name="ELU", elementwise=True)
+def elu(x, /, alpha: float = 1.0):
+    """`x` where it is not negative, else `alpha * (exp(x) - 1)`; its derivative at 0 is 1."""
+    x = floating(x)
+    zeros = lax.full_like(x, 0)
+    return lax.select(lax.ge(x, zeros), x, lax.expm1(lax.min(x, zeros)) * alpha)
+
+
+@op(type_name="SELU", elementwise=True)
+def selu(x, /, scale: float = 1.05070098735548, alpha: float = 1.673263242354377):
+    """`scale * x` where it is positive, else `scale * alpha * (exp(x) - 1)`; its derivative at 0 is
+    `scale * alpha`."""
+    x = floating(x)
+    zeros = lax.full_like(x, 0)
+    return lax.select(lax.gt(x, zeros), x * scale, lax.expm1(lax.min(x, zeros)) * (scale * alpha))
+
+
+@composite
+def celu(x, /, alpha: float = 1.0, axis: int = 1):
+    """Concatenated ELU: `elu(x)` and `elu(-x)` along `axis`."""
+    return _both_signs(lambda z: elu(z, alpha=alpha), x, axis, "celu")
+
+
+# ---------------------------------------------------------------- sigmoids
+
+
+@op(elementwise=True)
+def sigmoid(x, /):
+    """`1 / (1 + exp(-x))`."""
+    return lax.logistic(floating(x))
+
+
+@op(elementwise=True)
+def log_sigmoid(x, /):
+    """`log(sigmoid(x))`, computed without overflow."""
+    return -_softplus(-floating(x))
+
+
+@op(type_name="SoftPlus", elementwise=True)
+def softplus(x, /, beta: float = 1.0):
+    """`log(1 + exp(beta * x)) / beta`, computed without overflow."""
+    if beta == 0:
+        raise ValueError("beta must not be 0")
+    x = floating(x)
+    return _softplus(x) if beta == 1 else _softplus(x * beta) / beta
 
 
 @op(elementwise=True)
 def tanh(x, /):
     """Hyperbolic tangent."""
     return lax.tanh(floating(x))
+
+
+@op(elementwise=True)
+def tanh_shrink(x, /):
+    """`x - tanh(x)`."""
+    x = floating(x)
+    return x - lax.tanh(x)
+
+
+@op(type_name="SoftSign", elementwise=True)
+def softsign(x, /):
+    """`x / (1 + |x|)`."""
+    x = floating(x)
+    return x / (1 + lax.abs(x))
+
+
+@op(elementwise=True)
+def swish(x, /):
+    """`x * sigmoid(x)`."""
+    x = floating(x)
+    return x * lax.logistic(x)
+
+
+@op(type_name="GELU", elementwise=True)
+def gelu(x, /):
+    """The Gaussian error linear unit in its tanh form (Hendrycks and Gimpel, 2016):
+    `x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`."""
+    x = floating(x)
+    return 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
+
+
+@op(elementwise=True)
+def mish(x, /):
+    """`x * tanh(softplus(x))`."""
+    x = floating(x)
+    return x * lax.tanh(_softplus(x))
+
+
+def _positive(x: Any) -> Any:
+    return lax.gt(x, lax.full_like(x, 0))
+
+
+def _softplus(x: Any) -> Any:
+    """log(1 + exp(x)): the exponential is taken of what is not positive."""
+    return lax.max(x, lax.full_like(x, 0)) + lax.log1p(lax.exp(-lax.abs(x)))
+
+
+# ---------------------------------------------------------------- along an axis
+
+
+@op
+def softmax(x, /, axis: int | None = None):
+    """`exp(x)` divided by its sum along `axis` (None: the last)."""
+    shifted, axes = _shifted(x, axis)
+    e = lax.exp(shifted)
+    return e / lax.expand_dims(lax.reduce_sum(e, axes), axes)
+
+
+@op
+def log_softmax(x, /, axis: int | None = None):
+    """`log(softmax(x))` along `axis` (None: the last), computed without overflow."""
+    shifted, axes = _shifted(x, axis)
+    return shifted - lax.expand_dims(lax.log(lax.reduce_sum(lax.exp(shifted), axes)), axes)
+
+
+def _shifted(x: Any, axis: int | None) -> tuple[Any, tuple[int]]:
+    """`x` less its maximum along `axis`, and the axis, not negative, in a tuple."""
+    axes = (axis_of(-1 if axis is None else axis, x.ndim),)
+    x = floating(x)
+    return x - lax.expand_dims(lax.reduce_max(x, axes), axes), axes

@@ -32,9 +32,9 @@ def floating(x: Any) -> Any:
 
 
 def matched(x: Any, val: float) -> tuple[Any, Any]:
-    """`x`, and `val` in its dtype; an integer `x` becomes float32 if `val` is not a whole number."""
+    """`x`, and `val` in its dtype; an integer `x` becomes float32 if its dtype does not hold `val`."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
-        if val.is_integer() and x.dtype != bool:
+        if x.dtype != bool and val.is_integer() and jnp.iinfo(x.dtype).min <= val <= jnp.iinfo(x.dtype).max:
             return x, x.dtype.type(int(val))
         x = lax.convert_element_type(x, jnp.float32)
     return x, x.dtype.type(val)
@@ -55,13 +55,13 @@ def sub2(x0, x1, /, inplace: Ignored = False):
     return lax.sub(*broadcast_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True, linear=True)
 def mul2(x0, x1, /, inplace: Ignored = False):
     """`x0 * x1`, broadcast together."""
     return lax.mul(*broadcast_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True, linear=True)
 def div2(x0, x1, /, inplace: Ignored = False):
     """`x0 / x1`, broadcast together; integers are divided as float32."""
     x0, x1 = broadcast_pair(x0, x1)
@@ -106,44 +106,44 @@ def mul_n(*x):
 
 
 @op(elementwise=True)
-def add_scalar(x, /, val: float = 1, inplace: Ignored = False):
+def add_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x + val`."""
     return lax.add(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, linear=True)
-def mul_scalar(x, /, val: float = 1, inplace: Ignored = False):
+def mul_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x * val`."""
     return lax.mul(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True)
-def pow_scalar(x, /, val: float = 1, inplace: Ignored = False):
+def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x ** val`; a whole `val` up to 64 is computed by multiplication, so negative `x` are fine."""
     if val.is_integer() and abs(val) <= 64:
-        return lax.integer_pow(floating(x) if val < 0 else x, int(val))
+        return lax.integer_pow(floating(x) if val < 0 or x.dtype == bool else x, int(val))
     x = floating(x)
     if val == 0.5:
         return lax.sqrt(x)
-    return lax.pow(x, jnp.full(x.shape, val, x.dtype))
+    return lax.pow(x, lax.full_like(x, val))
 
 
 @op(elementwise=True)
-def r_sub_scalar(x, /, val: float = 1):
+def r_sub_scalar(x, /, val: float = 1.0):
     """`val - x`."""
     x, val = broadcast_scalar(x, val)
     return lax.sub(val, x)
 
 
 @op(elementwise=True)
-def r_div_scalar(x, /, val: float = 1):
+def r_div_scalar(x, /, val: float = 1.0):
     """`val / x`; integers are divided as float32."""
     x, val = broadcast_scalar(floating(x), val)
     return lax.div(val, x)
 
 
 @op(elementwise=True)
-def r_pow_scalar(x, /, val: float = 1):
+def r_pow_scalar(x, /, val: float = 1.0):
     """`val ** x`; integers are raised as float32."""
     x, val = broadcast_scalar(floating(x), val)
     return lax.pow(val, x)

@@ -1,4 +1,5 @@
-"""Comparisons and logic: 1 where a statement holds, 0 elsewhere, in the floating dtype of the inputs."""
+"""Comparisons and logic: 1 where a statement holds, 0 elsewhere, in the floating dtype of the inputs
+(float32 for integers)."""
 
 from __future__ import annotations
 
@@ -17,19 +18,31 @@ def _as_number(truth: Any, like: Any) -> Any:
     return lax.convert_element_type(truth, dtype)
 
 
+def _truth(x: Any) -> Any:
+    """True where `x` is not 0."""
+    return x if x.dtype == bool else lax.ne(x, lax.full_like(x, 0))
+
+
+# ---------------------------------------------------------------- comparisons
+
+
 def _comparison(name: str, type_name: str, symbol: str, compare: Callable[..., Any]) -> tuple[Op, Op]:
-    """The op `x0 symbol x1` and the op `x symbol val`."""
+    """The op `x0 symbol x1` and the op `x0 symbol val`."""
 
     def both(x0, x1, /):
-        return _as_number(compare(*broadcast_pair(x0, x1)), broadcast_pair(x0, x1)[0])
+        x0, x1 = broadcast_pair(x0, x1)
+        return _as_number(compare(x0, x1), x0)
 
-    def scalar(x0, /, val: float = 1):
+    def scalar(x0, /, val: float = 1.0):
         return _as_number(compare(*broadcast_scalar(x0, val)), x0)
 
     both.__name__, scalar.__name__ = name, f"{name}_scalar"
     both.__doc__ = f"1 where `x0 {symbol} x1`, else 0; broadcast together."
     scalar.__doc__ = f"1 where `x0 {symbol} val`, else 0."
-    return op(type_name=type_name, elementwise=True, broadcasts=True)(both), op(type_name=f"{type_name}Scalar", elementwise=True)(scalar)
+    return (
+        op(type_name=type_name, elementwise=True, broadcasts=True)(both),
+        op(type_name=f"{type_name}Scalar", elementwise=True)(scalar),
+    )
 
 
 equal, equal_scalar = _comparison("equal", "Equal", "==", lax.eq)
@@ -38,3 +51,37 @@ less, less_scalar = _comparison("less", "Less", "<", lax.lt)
 less_equal, less_equal_scalar = _comparison("less_equal", "LessEqual", "<=", lax.le)
 greater, greater_scalar = _comparison("greater", "Greater", ">", lax.gt)
 greater_equal, greater_equal_scalar = _comparison("greater_equal", "GreaterEqual", ">=", lax.ge)
+
+
+# ---------------------------------------------------------------- logic: a number is true if it is not 0
+
+
+def _connective(name: str, type_name: str, word: str, connect: Callable[..., Any]) -> tuple[Op, Op]:
+    """The op `x0 word x1` and the op `x0 word val`."""
+
+    def both(x0, x1, /):
+        x0, x1 = broadcast_pair(x0, x1)
+        return _as_number(connect(_truth(x0), _truth(x1)), x0)
+
+    def scalar(x0, /, val: bool):
+        truth = _truth(x0)
+        return _as_number(connect(truth, lax.full_like(truth, val)), x0)
+
+    both.__name__, scalar.__name__ = name, f"{name}_scalar"
+    both.__doc__ = f"1 where `x0 != 0 {word} x1 != 0`, else 0; broadcast together."
+    scalar.__doc__ = f"1 where `x0 != 0 {word} val`, else 0."
+    return (
+        op(type_name=type_name, elementwise=True, broadcasts=True)(both),
+        op(type_name=f"{type_name}Scalar", elementwise=True)(scalar),
+    )
+
+
+logical_and, logical_and_scalar = _connective("logical_and", "LogicalAnd", "and", lax.bitwise_and)
+logical_or, logical_or_scalar = _connective("logical_or", "LogicalOr", "or", lax.bitwise_or)
+logical_xor, logical_xor_scalar = _connective("logical_xor", "LogicalXor", "xor", lax.bitwise_xor)
+
+
+@op(elementwise=True)
+def logical_not(x0, /):
+    """1 where `x0 == 0`, else 0."""
+    return _as_number(lax.bitwise_not(_truth(x0)), x0)

@@ -1,11 +1,67 @@
 """Samples of sums, products, powers and extrema."""
 
 import jax.numpy as jnp
+import numpy as np
 
-from . import real, sample
+from . import fixed, integers, positive, real, sample
 
 SAMPLES = [
+    # two Variables
     sample("add2", real(2, 3), real(2, 3), ref=jnp.add),
     sample("add2", real(2, 3), real(1, 3), ref=jnp.add, note="broadcast"),
+    sample("add2", real(3), real(2, 1), ref=jnp.add, note="both broadcast"),
+    sample("add2", real(2, 3), integers(-3, 4, 3), ref=jnp.add, note="with int"),
+    sample("sub2", real(2, 3), real(2, 3), ref=jnp.subtract),
+    sample("sub2", real(2, 1), real(3), ref=jnp.subtract, note="both broadcast"),
+    sample("mul2", real(2, 3), real(2, 3), ref=jnp.multiply),
+    sample("mul2", real(2, 1), real(3), ref=jnp.multiply, note="both broadcast"),
+    sample("mul2", real(3), integers(-3, 4, 3), ref=jnp.multiply, note="with int"),
+    sample("div2", real(2, 3), positive(2, 3), ref=jnp.divide),
+    sample("div2", real(2, 1), positive(3), ref=jnp.divide, note="both broadcast"),
+    sample("div2", real(3), integers(1, 4, 3), ref=jnp.divide, note="by int"),
+    sample("div2", integers(1, 4, 3), positive(3), ref=jnp.divide, note="int by"),
+    sample("pow2", positive(2, 3), real(2, 3), ref=jnp.power),
+    sample("pow2", positive(2, 1), real(3), ref=jnp.power, note="both broadcast"),
+    sample("pow2", positive(3), real(3, 3), ref=jnp.power, note="base broadcast to its own length"),
+    sample("pow2", real(4), fixed(0, 1, 2, 3, dtype=np.int32), note="int exponent",
+           ref=lambda x, _: jnp.stack([jnp.ones(()), x[1], x[2] ** 2, x[3] ** 3])),
+    sample("pow2", integers(1, 4, 3), real(3), note="int base",
+           ref=lambda n, x: jnp.exp(x * jnp.log(n.astype(x.dtype)))),
+    sample("pow2", positive(2), fixed(0.0, 0.0), ref=lambda x, z: jnp.exp(z * jnp.log(x)), note="exponent 0"),
+    sample("maximum2", real(2, 3), real(2, 3), ref=jnp.maximum),
+    sample("maximum2", real(2, 1), real(3), ref=jnp.maximum, note="both broadcast"),
+    sample("minimum2", real(2, 3), real(2, 3), ref=jnp.minimum),
+    sample("minimum2", real(2, 1), real(3), ref=jnp.minimum, note="both broadcast"),
+    # any number of Variables
+    sample("add_n", real(2, 3), ref=lambda a: a, note="one"),
+    sample("add_n", real(2, 3), real(2, 3), real(2, 3), ref=lambda a, b, c: a + b + c),
+    sample("add_n", real(3), real(2, 1), real(), ref=lambda a, b, c: a + b + c, note="broadcast"),
+    sample("mul_n", real(2, 3), ref=lambda a: a, note="one"),
+    sample("mul_n", real(3), real(3), ref=lambda a, b: a * b, note="two"),
+    sample("mul_n", real(2), real(2), real(2), real(2), ref=lambda a, b, c, d: a * b * c * d, note="four"),
+    sample("mul_n", real(3), real(2, 1), real(), ref=lambda a, b, c: a * b * c, note="broadcast"),
+    sample("mul_n", fixed(0.0, 0.0, 1.5), fixed(2.0, 0.0, 0.0), fixed(3.0, 1.0, 0.0),
+           ref=lambda a, b, c: a * b * c, note="zeros"),
+    # a Variable and a number
+    sample("add_scalar", real(2, 3), val=0.7, ref=lambda x: x + 0.7),
+    sample("add_scalar", real(3), ref=lambda x: x + 1, note="default"),
+    sample("mul_scalar", real(2, 3), val=-0.7, ref=lambda x: x * -0.7),
+    sample("mul_scalar", real(3), ref=lambda x: x, note="default"),
+    sample("pow_scalar", real(3), val=0.0, ref=jnp.ones_like),
+    sample("pow_scalar", real(3), ref=lambda x: x, note="default"),
+    sample("pow_scalar", real(3), val=2.0, ref=lambda x: x * x),
     sample("pow_scalar", real(2, 3), val=3.0, ref=lambda x: x**3),
+    sample("pow_scalar", real(3), val=-2.0, ref=lambda x: 1 / (x * x)),
+    sample("pow_scalar", positive(3), val=0.5, ref=jnp.sqrt),
+    sample("pow_scalar", positive(3), val=-1.3, ref=lambda x: jnp.exp(-1.3 * jnp.log(x))),
+    sample("r_sub_scalar", real(2, 3), val=0.7, ref=lambda x: 0.7 - x),
+    sample("r_sub_scalar", real(3), ref=lambda x: 1 - x, note="default"),
+    sample("r_div_scalar", real(2, 3), val=0.7, ref=lambda x: 0.7 / x),
+    sample("r_div_scalar", real(3), ref=lambda x: 1 / x, note="default"),
+    sample("r_pow_scalar", real(2, 3), val=0.7, ref=lambda x: jnp.exp(x * jnp.log(0.7))),
+    sample("r_pow_scalar", real(3), ref=jnp.ones_like, note="default"),
+    sample("maximum_scalar", real(2, 3), val=0.3, ref=lambda x: jnp.maximum(x, 0.3)),
+    sample("maximum_scalar", real(3), ref=lambda x: jnp.maximum(x, 1.0), note="default"),
+    sample("minimum_scalar", real(2, 3), val=0.3, ref=lambda x: jnp.minimum(x, 0.3)),
+    sample("minimum_scalar", real(3), ref=lambda x: jnp.minimum(x, 1.0), note="default"),
 ]
