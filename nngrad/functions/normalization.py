@@ -1,3 +1,276 @@
-"""Batch, layer, instance and group normalisation."""
+"""Batch, layer, instance and group normalisation.
+
+All are made of means and products, so their gradients need no rules. Statistics of 16-bit arrays are
+computed in float32. The variance is the mean of the squared deviations, which does not cancel.
+"""
 
 from __future__ import annotations
+
+import math
+
+from ..graph import Variable, composite
+from ..graph.arguments import Axes, axes_of
+from ..graph.spec import FLOAT32
+from . import array, control, reduction
+
+Dims = tuple[int, ...]
+Normalised = Variable | tuple[Variable, Variable, Variable]
+
+
+def accurate(x: Variable) -> Variable:
+    """`x` in a dtype that statistics can be computed in: float32 where it is narrower or not floating."""
+    return x if x.spec.differentiable and x.dtype.itemsize > 2 else array.cast(x, FLOAT32)
+
+
+def moments(x: Variable, axes: Dims) -> tuple[Variable, Variable, Variable]:
+    """Mean over `axes`, deviations from it, and their mean square; the axes stay, with size 1."""
+    average = reduction.mean(x, axis=axes, keepdims=True)
+    deviation = x - average
+    return average, deviation, reduction.mean(deviation * deviation, axis=axes, keepdims=True)
+
+
+def kept_shape(shape: Dims, axes: Dims) -> Dims:
+    """`shape` with size 1 for all but `axes`."""
+    return tuple(n if i in axes else 1 for i, n in enumerate(shape))
+
+
+def fitted(p: Variable, shape: Dims, full: Dims, where: str) -> Variable:
+    """The parameter `p` in `shape`, which it may differ from by axes of size 1; it may also be larger than
+    `shape` along axes where it has the size of the input (`full`)."""
+    if p.shape == shape:
+        return p
+    if [n for n in p.shape if n != 1] == [n for n in shape if n != 1]:
+        return array.reshape(p, shape=shape)
+    if len(p.shape) == len(full) and all(n in (1, m) for n, m in zip(p.shape, full, strict=True)):
+        return p
+    raise ValueError(f"{where} of shape {p.shape} does not fit an input of shape {full}; give it the shape {shape}")
+
+
+def scaled(
+    x: Variable, deviation: Variable, variance: Variable, eps: float, beta: Variable | None, gamma: Variable | None
+) -> Variable:
+    """`gamma * deviation / sqrt(variance + eps) + beta` in the dtype of `x`."""
+    factor = (variance + eps) ** -0.5
+    if gamma is not None and gamma.shape == factor.shape:
+        y = deviation * (factor * gamma)
+    else:
+        y = deviation * factor
+        if gamma is not None:
+            y = y * gamma
+    if beta is not None:
+        y = y + beta
+    return array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
+
+
+def checked(function: str, x: Variable, axes: int | Dims, name: str) -> Dims:
+    """The axes of `x` that `axes` names; messages start with the name of the function."""
+    try:
+        return axes_of(axes, x.ndim, name)
+    except ValueError as error:
+        raise ValueError(f"{function}: {error}") from None
+
+
+def checked_eps(function: str, eps: float) -> None:
+    """Raise ValueError where `eps` is negative or NaN."""
+    if not eps >= 0:
+        raise ValueError(f"{function}: eps must not be negative, got {eps}")
+
+
+@composite
+def batch_normalization(
+    x,
+    beta=None,
+    gamma=None,
+    mean=None,
+    variance=None,
+    /,
+    axes: Axes = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+) -> Normalised:
+    """`gamma * (x - m) / sqrt(v + eps) + beta`, with statistics per index of `axes` (Ioffe and Szegedy, 2015).
+
+    With `batch_stat`, m and v are the mean and the (biased) variance of `x` over all other axes, gradients
+    flow through them, and each `forward()` updates the running statistics where they are given as leaves:
+
+        mean     <- decay_rate * mean     + (1 - decay_rate) * m
+        variance <- decay_rate * variance + (1 - decay_rate) * v * n / (n - 1)
+
+    with n the number of elements that a statistic is made of (the last factor is 1 where n is 1). Without
+    it, m and v are `mean` and `variance`, and nothing is updated.
+
+    Args:
+        x: Any shape; floating.
+        beta, gamma: Offset and scale, of the shape of `x` with size 1 for all but `axes`; None for 0 and 1.
+        mean, variance: Running statistics, of that shape too; None to keep none.
+        axes: Axes that have statistics of their own: the channels.
+        decay_rate: How much of the running statistics stays.
+        eps: Added to the variance.
+        batch_stat: Whether to use the statistics of `x`.
+        output_stat: Whether to return (y, m, v), all differentiable, in place of y.
+    """
+    name = "batch_normalization"
+    kept = checked(name, x, axes, "axes")
+    checked_eps(name, eps)
+    shape = kept_shape(x.shape, kept)
+    beta, gamma = (
+        p if p is None else fitted(p, shape, x.shape, f"{name}: {n}") for p, n in ((beta, "beta"), (gamma, "gamma"))
+    )
+    running = [(mean, "mean"), (variance, "variance")]
+    for leaf, n in running:
+        if leaf is None:
+            if not batch_stat:
+                raise ValueError(f"{name}: batch_stat=False needs mean and variance, but {n} is None")
+        elif [k for k in leaf.shape if k != 1] != [k for k in shape if k != 1]:
+            raise ValueError(f"{name}: {n} of shape {leaf.shape} does not fit; give it the shape {shape}")
+    wide = accurate(x)
+    if not batch_stat:
+        m, v = (array.reshape(p, shape=shape) if p.shape != shape else p for p, _ in running)
+        y = scaled(x, wide - m, v, eps, beta, gamma)
+        return (y, m, v) if output_stat else y
+    reduced = tuple(i for i in range(x.ndim) if i not in kept)
+    m, deviation, v = moments(wide, reduced)
+    y = scaled(x, deviation, v, eps, beta, gamma)
+    count = math.prod(x.shape[i] for i in reduced)
+    updates = {}
+    for (leaf, _), new in zip(running, (m, v * (count / (count - 1)) if count > 1 else v), strict=True):
+        if leaf is not None and leaf.parent is None:
+            if new.shape != leaf.shape:
+                new = array.reshape(new, shape=leaf.shape)
+            updates[leaf] = leaf * decay_rate + new * (1 - decay_rate)
+    if updates:
+        y = control.with_updates(y, updates)
+    return (y, m, v) if output_stat else y
+
+
+@composite
+def layer_normalization(
+    x, beta=None, gamma=None, /, batch_axis: Axes = 0, eps: float = 1e-5, output_stat: bool = False
+) -> Normalised:
+    """`x` standardised over all axes but `batch_axis`, times `gamma`, plus `beta` (Ba, Kiros and Hinton, 2016).
+
+    Args:
+        x: Any shape; floating.
+        beta, gamma: Offset and scale, of the shape of `x` with size 1 at `batch_axis`, or of a shape with
+            sizes 1 in place of others; None for 0 and 1.
+        batch_axis: Axis or axes that have statistics of their own.
+        eps: Added to the variance.
+        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y; the
+            statistics have size 1 at the axes that they are taken over.
+    """
+    name = "layer_normalization"
+    batch = checked(name, x, batch_axis, "batch_axis")
+    rest = tuple(i for i in range(x.ndim) if i not in batch)
+    return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, rest))
+
+
+@composite
+def instance_normalization(
+    x,
+    beta=None,
+    gamma=None,
+    /,
+    channel_axis: int = 1,
+    batch_axis: Axes = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+) -> Normalised:
+    """`x` standardised per batch item and channel, times `gamma`, plus `beta` (Ulyanov, Vedaldi and Lempitsky, 2016).
+
+    Args:
+        x: Any shape; floating.
+        beta, gamma: Offset and scale, of the shape of `x` with size 1 for all but `channel_axis`, or one
+            for each batch item; None for 0 and 1.
+        channel_axis: Axis of the channels.
+        batch_axis: Axis or axes of the batch.
+        eps: Added to the variance.
+        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y; the
+            statistics have size 1 at the axes that they are taken over.
+    """
+    name = "instance_normalization"
+    batch, channel = _batch_and_channel(name, x, batch_axis, channel_axis)
+    rest = tuple(i for i in range(x.ndim) if i not in (*batch, channel))
+    return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, (channel,)))
+
+
+@composite
+def group_normalization(
+    x,
+    beta=None,
+    gamma=None,
+    /,
+    num_groups: int | None = None,
+    channel_axis: int = 1,
+    batch_axis: Axes = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+) -> Normalised:
+    """`x` standardised per batch item and group of channels, times `gamma`, plus `beta` (Wu and He, 2018).
+
+    Args:
+        x: Any shape; floating.
+        beta, gamma: Offset and scale, of the shape of `x` with size 1 for all but `channel_axis`, or one
+            for each batch item; None for 0 and 1.
+        num_groups: Number of groups; it divides the number of channels.
+        channel_axis: Axis of the channels.
+        batch_axis: Axis or axes of the batch.
+        eps: Added to the variance.
+        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y. The
+            statistics have one axis more than `x`: the channel axis has `num_groups`, and it and all
+            axes that they are taken over are followed by, or have, size 1.
+    """
+    name = "group_normalization"
+    batch, channel = _batch_and_channel(name, x, batch_axis, channel_axis)
+    checked_eps(name, eps)
+    if num_groups is None:
+        raise TypeError(f"{name}: num_groups is missing")
+    channels = x.shape[channel]
+    if num_groups < 1 or channels % num_groups:
+        raise ValueError(f"{name}: num_groups {num_groups} does not divide {channels} channels")
+    shape = kept_shape(x.shape, (channel,))
+    beta, gamma = (
+        p if p is None else fitted(p, shape, x.shape, f"{name}: {n}") for p, n in ((beta, "beta"), (gamma, "gamma"))
+    )
+    grouped = (*x.shape[:channel], num_groups, channels // num_groups, *x.shape[channel + 1 :])
+    own = {channel, *[i + (i > channel) for i in batch]}
+    rest = tuple(i for i in range(len(grouped)) if i not in own)
+    mean, deviation, variance = moments(array.reshape(accurate(x), shape=grouped), rest)
+    y = array.reshape(deviation * (variance + eps) ** -0.5, shape=x.shape)
+    if gamma is not None:
+        y = y * gamma
+    if beta is not None:
+        y = y + beta
+    if x.spec.differentiable and y.dtype != x.dtype:
+        y = array.cast(y, x.dtype)
+    return (y, mean, variance) if output_stat else y
+
+
+def _batch_and_channel(function: str, x: Variable, batch_axis: int | Dims, channel_axis: int) -> tuple[Dims, int]:
+    (channel,) = checked(function, x, channel_axis, "channel_axis")
+    batch = checked(function, x, batch_axis, "batch_axis")
+    if channel in batch:
+        raise ValueError(f"{function}: axis {channel} is both channel_axis and batch_axis")
+    return batch, channel
+
+
+def _standardised(
+    function: str,
+    x: Variable,
+    beta: Variable | None,
+    gamma: Variable | None,
+    eps: float,
+    output_stat: bool,
+    axes: Dims,
+    shape: Dims,
+) -> Normalised:
+    """`x` standardised over `axes`; `beta` and `gamma` have `shape`."""
+    checked_eps(function, eps)
+    beta, gamma = (
+        p if p is None else fitted(p, shape, x.shape, f"{function}: {n}")
+        for p, n in ((beta, "beta"), (gamma, "gamma"))
+    )
+    mean, deviation, variance = moments(accurate(x), axes)
+    y = scaled(x, deviation, variance, eps, beta, gamma)
+    return (y, mean, variance) if output_stat else y
