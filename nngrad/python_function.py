@@ -85,10 +85,14 @@ class PythonFunction:
         return out
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
+        return type(self) is type(other) and self._state() == other._state()  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
-        return hash((type(self), *sorted(vars(self).items())))
+        return hash((type(self), self._state()))
+
+    def _state(self) -> frozenset[tuple[str, type, Any]]:
+        # The types are in it because 1, 1.0 and True are equal but make different functions.
+        return frozenset((name, type(value), value) for name, value in vars(self).items())
 
     def __repr__(self) -> str:
         attributes = ", ".join(f"{k}={v!r}" for k, v in vars(self).items())

@@ -6,8 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
-from ..graph import Variable
+from ..graph import NdArray, Variable
+from ..graph.spec import wide_types
 from .compiled import executable_of
 from .forward import device_of
 from .lower import linearize, lower
@@ -20,7 +23,8 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
 
     It is pure, so `jax.jit`, `jax.vmap`, `jax.grad` and shardings apply to it. Leaves that are not among
     `inputs` (parameters, say) are frozen at their present values. Effects (running statistics) are left
-    out.
+    out. A graph in float64 is computed in float64 when the function is called by itself; under JAX's own
+    transformations, JAX's setting of x64 holds.
 
     Args:
         outputs: A Variable, or several; the function returns one array, or a list.
@@ -33,16 +37,22 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
     linear = linearize(listed, first=given, effects=False)
     others = linear.leaves[len(given) :]
     keys = [x for x in others if x._source is not None]
-    frozen = {id(x): x.cell.array for x in others if x._source is None}
+    frozen = {id(x): x.cell.raw() for x in others if x._source is None}
+    wide = linear.program.wide
     run = lower(linear.program)
     single = isinstance(outputs, Variable)
 
     def function(*arrays: Any, key: Any = None) -> Any:
-        _check(arrays, given)
+        arrays = _checked(arrays, given)
         if keys and key is None:
             raise ValueError("key: the graph has random functions; pass key=jax.random.key(...)")
+        # Under jit, vmap or grad it is JAX's own setting that says whether there are 64-bit types.
+        with wide_types(wide and not any(isinstance(a, jax.core.Tracer) for a in arrays)):
+            return compute(arrays, key)
+
+    def compute(arrays: Sequence[Any], key: Any) -> Any:
         drawn = dict(zip(map(id, keys), jax.random.split(key, len(keys)), strict=True)) if keys else {}
-        rest = [frozen[id(x)] if id(x) in frozen else jax.random.key_data(drawn[id(x)]) for x in others]
+        rest = [_canonical(frozen[id(x)]) if id(x) in frozen else jax.random.key_data(drawn[id(x)]) for x in others]
         results = run(*arrays, *rest)
         return results[0] if single else list(results)
 
@@ -69,7 +79,7 @@ class CompiledFunction:
         self._single = isinstance(outputs, Variable)
 
     def __call__(self, *arrays: Any) -> Any:
-        _check(arrays, self._given)
+        arrays = _checked(arrays, self._given)
         rest = []
         for x in self._rest:
             if x._source is not None:
@@ -100,11 +110,30 @@ def _listed(variables: Any, name: str) -> list[Variable]:
     return list(listed)
 
 
-def _check(arrays: Sequence[Any], given: Sequence[Variable]) -> None:
+def _canonical(value: Any) -> Any:
+    """`value` as JAX's present setting of x64 has it. A NumPy array is copied, since JAX knows its constants
+    by identity and would take one that it met in float32 for one in float32 ever after."""
+    dtype = jax.dtypes.canonicalize_dtype(value.dtype)
+    return jnp.asarray(value.astype(dtype)) if isinstance(value, np.ndarray) or value.dtype != dtype else value
+
+
+def _checked(arrays: Sequence[Any], given: Sequence[Variable]) -> list[Any]:
+    """`arrays` in the dtypes of `given`, whose shapes they must have."""
     if len(arrays) != len(given):
         raise TypeError(f"{len(arrays)} arrays given for {len(given)} inputs")
-    for i, (array, x) in enumerate(zip(arrays, given, strict=True)):
-        shape = array.shape if hasattr(array, "shape") else jax.numpy.shape(array)
-        if shape != x.spec.shape:
-            raise ValueError(f"array {i} has shape {tuple(shape)}; input {x.name or i} has {x.spec.shape}")
+    return [_fitted(array, x, i) for i, (array, x) in enumerate(zip(arrays, given, strict=True))]
 
+
+def _fitted(array: Any, x: Variable, i: int) -> Any:
+    if isinstance(array, Variable | NdArray):
+        array = (array.data if isinstance(array, Variable) else array).raw()
+    elif not hasattr(array, "dtype"):
+        array = np.asarray(array, x.dtype)
+    if array.shape != x.spec.shape:
+        raise ValueError(f"array {i} has shape {tuple(array.shape)}; input {x.name or i} has {x.spec.shape}")
+    if array.dtype == x.dtype:
+        return array
+    if isinstance(array, jax.core.Tracer):
+        return array.astype(jax.dtypes.canonicalize_dtype(x.dtype))
+    with wide_types(x.spec.wide):
+        return array.astype(x.dtype)
