@@ -58,7 +58,7 @@ def embed_backward(f, gy):
 @backward(F.embed_filter_grad)
 def embed_filter_grad_backward(f, gw):
     """The gradient's rows, taken where they were added"""
-    gy, x0 = f.inputs
+    _, x0 = f.inputs
     return F.embed(x0, gw), None
 
 
