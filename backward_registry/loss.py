@@ -1,1 +1,64 @@
 """Backward rules of losses."""
+
+import jax.numpy as jnp
+
+import nngrad.functions as F
+
+from . import backward, non_differentiable
+
+non_differentiable(F.class_mask)
+
+
+@backward(F.softmax_cross_entropy)
+def softmax_cross_entropy_backward(f, gy):
+    """dy/dx = softmax(x) - mask, with the mask 1 at the label; 0 where the label is negative"""
+    x, target = f.inputs
+    axis = F.loss.last_or(f.args["axis"], x.ndim)
+    mask = F.class_mask(target, classes=x.shape[axis], axis=axis, dtype=gy.dtype)
+    counted = F.sum(mask, axis=axis, keepdims=True)
+    return gy * (F.softmax(x, axis=axis) * counted - mask), None
+
+
+@backward(F.sigmoid_cross_entropy)
+def sigmoid_cross_entropy_backward(f, gy):
+    """dy/dx = sigmoid(x) - target, dy/dtarget = -x"""
+    x, target = f.inputs
+    return gy * (F.sigmoid(x) - target), (gy * -x if target.spec.differentiable else None)
+
+
+@backward(F.binary_cross_entropy)
+def binary_cross_entropy_backward(f, gy):
+    """dy/dx = (1 - target) / (1 - x) - target / x, dy/dtarget = log(1 - x) - log(x)"""
+    x, target = f.inputs
+    tiny = float(jnp.finfo(gy.dtype).tiny)
+    left, right = F.maximum_scalar(x, val=tiny), F.maximum_scalar(1 - x, val=tiny)
+    gx = gy * ((1 - target) / right - target / left)
+    return gx, (gy * (F.log(right) - F.log(left)) if target.spec.differentiable else None)
+
+
+@backward(F.squared_error)
+def squared_error_backward(f, gy):
+    """dy/dx0 = 2 (x0 - x1), dy/dx1 = -dy/dx0"""
+    x0, x1 = f.inputs
+    g = gy * (2 * (x0 - x1))
+    return g, -g
+
+
+@backward(F.absolute_error)
+def absolute_error_backward(f, gy):
+    """dy/dx0 = sign(x0 - x1), dy/dx1 = -dy/dx0
+
+    The sign is made of comparisons, since `F.sign` has a surrogate gradient.
+    """
+    x0, x1 = f.inputs
+    g = gy * (F.greater(x0, x1) - F.less(x0, x1))
+    return g, -g
+
+
+@backward(F.huber_loss)
+def huber_loss_backward(f, gy):
+    """dy/dx0 = 2 (x0 - x1), not beyond -2 delta and 2 delta; dy/dx1 = -dy/dx0"""
+    x0, x1 = f.inputs
+    delta = f.args["delta"]
+    g = gy * (2 * F.minimum_scalar(F.maximum_scalar(x0 - x1, val=-delta), val=delta))
+    return g, -g

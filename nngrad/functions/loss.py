@@ -1,3 +1,175 @@
 """Losses."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import composite, op
+from ..graph.arguments import DTypeName, axis_of
+from ..graph.spec import FLOAT32
+from . import array, elementwise, reduction
+from .arithmetic import broadcast_pair, floating
+
+# ---------------------------------------------------------------- classes
+
+
+def last_or(axis: int | None, ndim: int) -> int:
+    """The axis that `axis` names, not negative; None names the last one."""
+    if not ndim:
+        raise ValueError("x must have an axis of classes, but it is a scalar")
+    return ndim - 1 if axis is None else axis_of(axis, ndim)
+
+
+def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
+    """Where a class is the label, along `axis`; which labels are negative; which fit no class."""
+    if target.dtype == bool or (not jnp.issubdtype(target.dtype, jnp.floating) and target.dtype.itemsize < 4):
+        target = lax.convert_element_type(target, jnp.int32)
+    elif target.dtype.itemsize < 4:
+        target = lax.convert_element_type(target, jnp.float32)
+    shape = (*target.shape[:axis], classes, *target.shape[axis + 1 :])
+    # Labels are compared in their own dtype: 2.5, NaN and what is too large are equal to no class.
+    hit = lax.eq(lax.broadcasted_iota(target.dtype, shape, axis), jnp.broadcast_to(target, shape))
+    negative = lax.lt(target, lax.full_like(target, 0))
+    found = lax.expand_dims(lax.reduce_or(hit, (axis,)), (axis,))
+    return hit, negative, lax.bitwise_not(lax.bitwise_or(negative, found))
+
+
+@op
+def class_mask(target, /, classes: int, axis: int, dtype: DTypeName = FLOAT32):
+    """1 for the class that is the label, else 0, along `axis`, where `target` has size 1.
+
+    A negative label gives zeros; one that is no class, NaN.
+    """
+    axis = axis_of(axis, target.ndim)
+    if target.shape[axis] != 1 or classes < 0:
+        raise ValueError(f"target must have size 1 at axis {axis}, and classes not be negative")
+    hit, _, stray = hits(target, classes, axis)
+    mask = lax.convert_element_type(hit, dtype)
+    return lax.select(jnp.broadcast_to(stray, mask.shape), lax.full_like(mask, jnp.nan), mask)
+
+
+@op
+def softmax_cross_entropy(x, target, /, axis: int | None = None):
+    """`-log(softmax(x))` of the class that `target` names, along `axis`.
+
+    Args:
+        x: Scores; any shape, floating. Any axis but `axis` is a batch axis, of any size.
+        target: Labels, of the shape of `x` with size 1 at `axis`: whole numbers of any dtype. A negative
+            label gives 0 and no gradient (so long as the scores are finite), and one that is no class NaN.
+        axis: The axis of the classes; None stands for the last.
+
+    Returns:
+        The loss of each sample, of the shape of `target` and the dtype of `x`.
+    """
+    axis = last_or(axis, x.ndim)
+    shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    if target.shape != shape:
+        raise ValueError(f"target must have the shape of x with size 1 at axis {axis}, {shape}, not {target.shape}")
+    if not x.shape[axis]:
+        raise ValueError(f"x must have a class along axis {axis}")
+    x = floating(x)
+    # Sums of many 16-bit numbers would lose what the loss is made of.
+    wide = x if x.dtype.itemsize > 2 else lax.convert_element_type(x, jnp.float32)
+    hit, negative, stray = hits(target, x.shape[axis], axis)
+    top = lax.stop_gradient(lax.expand_dims(lax.reduce_max(wide, (axis,)), (axis,)))
+    top = lax.select(lax.is_finite(top), top, lax.full_like(top, 0))
+    total = lax.reduce_sum(lax.exp(lax.sub(wide, jnp.broadcast_to(top, wide.shape))), (axis,))
+    named = lax.reduce_sum(lax.select(hit, wide, lax.full_like(wide, 0)), (axis,))
+    y = lax.sub(lax.add(lax.log(lax.expand_dims(total, (axis,))), top), lax.expand_dims(named, (axis,)))
+    y = lax.select(negative, lax.full_like(y, 0), y)
+    y = lax.select(stray, lax.full_like(y, jnp.nan), y)
+    return lax.convert_element_type(y, x.dtype)
+
+
+# ---------------------------------------------------------------- probabilities
+
+
+@op(elementwise=True, broadcasts=True)
+def sigmoid_cross_entropy(x, target, /):
+    """`-target log(s) - (1 - target) log(1 - s)` with `s = sigmoid(x)`, elementwise, broadcast together.
+
+    Computed as `max(x, 0) - x target + log(1 + exp(-|x|))`, which neither overflows nor cancels.
+    """
+    x, target = broadcast_pair(x, target)
+    x, target = floating(x), floating(target)
+    return lax.add(lax.sub(lax.max(x, lax.full_like(x, 0)), lax.mul(x, target)), lax.log1p(lax.exp(-lax.abs(x))))
+
+
+@op(elementwise=True, broadcasts=True)
+def binary_cross_entropy(x, target, /):
+    """`-target log(x) - (1 - target) log(1 - x)`, elementwise, broadcast together.
+
+    A probability that is 0 or 1 counts as the smallest normal number of its dtype away from it, so that
+    the loss stays finite; one outside [0, 1] gives NaN.
+    """
+    x, target = broadcast_pair(x, target)
+    x, target = floating(x), floating(target)
+    least = lax.full_like(x, math.log(jnp.finfo(x.dtype).tiny))
+    ones = lax.full_like(x, 1)
+    first = lax.mul(target, lax.max(lax.log(x), least))
+    return -lax.add(first, lax.mul(lax.sub(ones, target), lax.max(lax.log1p(-x), least)))
+
+
+# ---------------------------------------------------------------- differences
+
+
+def difference(x0: Any, x1: Any) -> Any:
+    """`x0 - x1`, broadcast together; integers as float32."""
+    x0, x1 = broadcast_pair(x0, x1)
+    return lax.sub(floating(x0), floating(x1))
+
+
+@op(elementwise=True, broadcasts=True)
+def squared_error(x0, x1, /):
+    """`(x0 - x1)^2`, elementwise, broadcast together."""
+    return lax.integer_pow(difference(x0, x1), 2)
+
+
+@op(elementwise=True, broadcasts=True)
+def absolute_error(x0, x1, /):
+    """`|x0 - x1|`, elementwise, broadcast together."""
+    return lax.abs(difference(x0, x1))
+
+
+@op(broadcasts=True)
+def huber_loss(x0, x1, /, delta: float = 1.0):
+    """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice
+    the usual form). Elementwise, broadcast together."""
+    if not delta > 0:
+        raise ValueError(f"delta must be positive, got {delta}")
+    size = lax.abs(difference(x0, x1))
+    near = lax.min(size, lax.full_like(size, delta))
+    # One product for both: near = |d| gives d^2, near = delta the line.
+    return lax.mul(near, lax.sub(lax.mul(size, lax.full_like(size, 2)), near))
+
+
+# ---------------------------------------------------------------- distributions
+
+
+@composite
+def kl_multinomial(p, q, /, base_axis: int = 1):
+    """Kullback-Leibler divergence of multinomial distributions, `sum p (log(p + 1e-8) - log(q + 1e-8))`.
+
+    Args:
+        p, q: Probabilities, of one shape.
+        base_axis: The first axis that is summed over.
+
+    Returns:
+        The divergences: the shape of `p` before `base_axis`, and an axis of size 1.
+    """
+    if p.shape != q.shape:
+        raise ValueError(f"kl_multinomial: p of shape {p.shape} and q of shape {q.shape} must have one shape")
+    try:
+        base = axis_of(base_axis, p.ndim, "base_axis")
+    except ValueError as error:
+        raise ValueError(f"kl_multinomial: {error}") from None
+    dtype = p.dtype if p.spec.differentiable else FLOAT32
+    # 1e-8 is nothing in 16 bits.
+    wide = [x if x.spec.differentiable and x.dtype.itemsize > 2 else array.cast(x, FLOAT32) for x in (p, q)]
+    terms = wide[0] * (elementwise.log(wide[0] + 1e-8) - elementwise.log(wide[1] + 1e-8))
+    y = array.reshape(reduction.sum(terms, axis=tuple(range(base, p.ndim))), shape=(*p.shape[:base], 1))
+    return y if y.dtype == dtype else array.cast(y, dtype)
