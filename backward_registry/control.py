@@ -2,10 +2,23 @@
 
 import nngrad.functions as F
 
-from . import backward
+from . import backward, non_differentiable
+
+
+@backward(F.sink, exact=False)
+def sink_backward(f, gy):
+    """Ones, whatever arrives"""
+    del gy
+    if not f.args["one_input_grad"]:
+        return [None] * len(f.inputs)
+    return [F.constant(val=1, shape=x.shape, dtype=x.dtype) for x in f.inputs]
+
+
+non_differentiable(F.unlink)
 
 
 @backward(F.update)
 def update_backward(f, *gys):
-    """dy_i/dx_i = 1"""
+    """dy[i]/dx[i] = 1"""
+    del f
     return gys

@@ -2,7 +2,7 @@
 
 import nngrad.functions as F
 
-from . import backward
+from . import backward, non_differentiable
 
 
 def zeros_like(x):
@@ -20,3 +20,22 @@ def where_backward(f, gy):
     condition = f.inputs[0]
     zeros = zeros_like(gy)
     return None, F.where(condition, gy, zeros), F.where(condition, zeros, gy)
+
+
+# ---------------------------------------------------------------- points
+
+non_differentiable(F.grid_points, F.latest_points)
+
+# ---------------------------------------------------------------- sorting
+
+
+@backward(F.sort_values)
+def sort_values_backward(f, gy):
+    """The gradient put back where each element came from"""
+    (x,) = f.inputs
+    axis = f.args["axis"] % x.ndim
+    points, axes = F.indexing.along(F.argsort(x, axis=axis, reverse=f.args["reverse"]), axis)
+    return F.put_points(gy, points, axes=axes, shape=x.shape)
+
+
+non_differentiable(F.argsort)

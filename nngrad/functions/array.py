@@ -260,7 +260,7 @@ def flip(x, /, axes: Axes | None = None):
 # ---------------------------------------------------------------- points
 
 
-@op(linear=True)
+@op(type_name="GatherNd", linear=True)
 def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
     """The slices of `x` at given points.
 
@@ -275,7 +275,7 @@ def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
     numbers, window_shape = _point_axes(x.shape, indices, axes, at)
     dimensions = lax.GatherDimensionNumbers(offset_dims=numbers, collapsed_slice_dims=tuple(sorted(axes)),
                                             start_index_map=axes)
-    fill = None if math.isnan(outside) else outside
+    fill = None if math.isnan(outside) else x.dtype.type(outside)
     return lax.gather(x, _wrapped(indices, [x.shape[a] for a in axes]), dimensions, window_shape,
                       mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=fill)
 

@@ -4,8 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import jax.numpy as jnp
+from jax import lax
+
 from ..graph import Variable, apply, op
 from . import array
+
+
+@op
+def sink(*x, one_input_grad: bool = True):
+    """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together.
+
+    Args:
+        one_input_grad: Whether the gradient at each of `x` is ones, whatever arrives at the sink; else none is.
+    """
+    del x, one_input_grad
+    return lax.full((), 0, jnp.float32)
+
+
+@op(elementwise=True)
+def unlink(x, /):
+    """`x` unchanged; no gradient passes."""
+    return x
 
 
 @op(several=True)

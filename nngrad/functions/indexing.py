@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import op
+from ..graph import Variable, as_variable, composite, op
+from ..graph.arguments import Ints, Shape, Static, axis_of
+from . import array, control, elementwise
 
 # ---------------------------------------------------------------- masks
 
@@ -38,3 +43,235 @@ def _common_shape(a: tuple[int, ...], b: tuple[int, ...], names: str) -> tuple[i
     except ValueError:
         raise ValueError(f"{names} of shapes {a} and {b} do not broadcast") from None
     return shape
+
+
+# ---------------------------------------------------------------- points
+
+
+@op
+def grid_points(indices, /, axes: Ints = ()):
+    """Where to look: for each element of `indices` its own positions along `axes`, and then the element.
+
+    Returns:
+        int32 `(*indices.shape, k + 1)` for `k` axes: points for `take_points` and `put_points`.
+    """
+    for a in axes:
+        axis_of(a, indices.ndim, "axes:")
+    own = [lax.broadcasted_iota(jnp.int32, indices.shape, a % indices.ndim) for a in axes]
+    parts = [*own, lax.convert_element_type(indices, jnp.int32)]
+    return lax.concatenate([lax.expand_dims(part, (indices.ndim,)) for part in parts], indices.ndim)
+
+
+@op
+def latest_points(indices, /, shape: Shape):
+    """Which of several values that are put at the same point stays: true for the last one at each point.
+
+    Args:
+        indices: Whole numbers `(*points, k)`: an index into each of the `k` sizes; negative ones count from
+            the end. At points out of range it is false.
+        shape: The sizes.
+
+    Returns:
+        bool `(*points,)`.
+    """
+    points = indices.shape[:-1]
+    turn = lax.reshape(lax.iota(jnp.int32, math.prod(points)), points)
+    places = array._wrapped(indices, shape)
+    k = tuple(range(len(shape)))
+    put = lax.ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=k, scatter_dims_to_operand_dims=k)
+    last = lax.scatter_max(lax.full(shape, -1, jnp.int32), places, turn, put, mode=lax.GatherScatterMode.FILL_OR_DROP)
+    take = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=k, start_index_map=k)
+    mode = lax.GatherScatterMode.FILL_OR_DROP
+    return lax.eq(lax.gather(last, places, take, (1,) * len(shape), mode=mode, fill_value=-1), turn)
+
+
+@composite
+def gather(x, Indices, /, axis: int | None = None, batch_dims: int | None = None):  # noqa: N803
+    """The slices of `x` at `Indices` along an axis.
+
+    Args:
+        x: Any array.
+        Indices: Whole numbers, of any shape; negative ones count from the end, and out of range there is NaN.
+        axis: The axis; by default the first after the batch axes.
+        batch_dims: How many leading axes `x` and `Indices` have in common.
+
+    Returns:
+        `(*x.shape[:axis], *Indices.shape[batch_dims:], *x.shape[axis + 1:])`.
+    """
+    batch = batch_dims or 0
+    if not 0 <= batch <= (Indices.ndim if Indices.ndim < x.ndim else x.ndim - 1):
+        raise ValueError(f"gather: batch_dims {batch} does not fit x {x.shape} and Indices {Indices.shape}")
+    axis = batch if axis is None else axis_of(axis, x.ndim)
+    if axis < batch or x.shape[:batch] != Indices.shape[:batch]:
+        raise ValueError(f"gather: the {batch} batch axes of x {x.shape} and Indices {Indices.shape} must agree "
+                         f"and come before axis {axis}")
+    lead = tuple(range(batch))
+    points = grid_points(Indices, axes=lead)
+    if not batch:
+        return array.take_points(x, points, axes=(axis,), at=axis, outside=math.nan)
+    y = array.take_points(x, points, axes=(*lead, axis), outside=math.nan)
+    if axis == batch:
+        return y
+    # The points are together; those axes of x that lie between the batch and the axis go back there.
+    between = tuple(range(Indices.ndim, Indices.ndim + axis - batch))
+    return array.transpose(y, axes=(*lead, *between, *range(batch, Indices.ndim), *range(between[-1] + 1, y.ndim)))
+
+
+@composite
+def gather_nd(data, indices, /):
+    """The slices of `data` at the points `indices[:, i, j, ...]`.
+
+    Args:
+        data: Any array.
+        indices: Whole numbers `(k, *points)`: an index into each of the first `k` axes; negative ones count
+            from the end, and out of range there is NaN.
+
+    Returns:
+        `(*points, *data.shape[k:])`.
+    """
+    points, axes = _points_last(indices, data.ndim, "gather_nd")
+    return array.take_points(data, points, axes=axes, outside=math.nan)
+
+
+@composite
+def scatter_nd(data, indices, /, shape: Shape | None = None, out: Static | None = None, add: bool = False):
+    """An array with the slices `data` at the points `indices[:, i, j, ...]`.
+
+    Args:
+        data: `(*points, *shape[k:])`.
+        indices: Whole numbers `(k, *points)`: an index into each of the first `k` axes; negative ones count
+            from the end, and what is out of range is left out.
+        shape: The result's shape, with zeros at all other places; or else
+        out: a Variable that has what is at all other places. If it is a leaf, `forward()` writes the result to it.
+        add: Whether the slices are added to what is there. Else they replace it, and the last one at a point stays.
+    """
+    base = None if out is None else as_variable(out, "out", "scatter_nd")
+    if base is None and shape is None:
+        raise ValueError("scatter_nd: give shape or out")
+    if base is not None and shape not in (None, base.shape):
+        raise ValueError(f"scatter_nd: shape {shape} is not the shape {base.shape} of out")
+    shape = base.shape if base is not None else shape
+    points, axes = _points_last(indices, len(shape), "scatter_nd")
+    if add:
+        y = array.put_points(data, points, axes=axes, shape=shape)
+        if base is None:
+            return y
+        y = base + y
+    else:
+        last = latest_points(points, shape=shape[: len(axes)])
+        y = array.put_points(where(last, data, _zeros_like(data)), points, axes=axes, shape=shape)
+        if base is None:
+            return y
+        written = array.put_points(array.cast(last, "int32"), points, axes=axes, shape=shape[: len(axes)])
+        y = where(written, y, base)
+    return control.with_updates(y, {base: y}) if base.parent is None else y
+
+
+@composite
+def scatter_add(x0, indices, x1, /, axis: int | None = None):
+    """`x0` with the elements of `x1` added at `indices` along an axis (None for the first):
+    `y[indices[i, j], j] += x1[i, j]` for axis 0 of a matrix.
+
+    `x1` and, but for the axis, `x0` may be larger than `indices`; what lies beyond is left as it is.
+    """
+    if not x0.ndim == indices.ndim == x1.ndim:
+        raise ValueError(f"scatter_add: x0 {x0.shape}, indices {indices.shape} and x1 {x1.shape} must have as many axes")
+    axis = axis_of(0 if axis is None else axis, x0.ndim)
+    for i, n in enumerate(indices.shape):
+        if n > x1.shape[i] or (i != axis and n > x0.shape[i]):
+            raise ValueError(f"scatter_add: indices {indices.shape} must not be larger than x1 {x1.shape} and, "
+                             f"but for axis {axis}, than x0 {x0.shape}")
+    if x1.shape != indices.shape:
+        x1 = array.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
+    points, axes = along(indices, axis)
+    return x0 + array.put_points(x1, points, axes=axes, shape=x0.shape)
+
+
+def along(indices: Variable, axis: int) -> tuple[Variable, tuple[int, ...]]:
+    """The points that `indices` names along `axis`, each in its own row, and the axes that they index."""
+    others = tuple(i for i in range(indices.ndim) if i != axis)
+    return grid_points(indices, axes=others), (*others, axis)
+
+
+def _points_last(indices: Variable, ndim: int, name: str) -> tuple[Variable, tuple[int, ...]]:
+    """Points that come along the first axis, along the last one; and the axes that they index."""
+    if indices.ndim == 0 or indices.shape[0] > ndim:
+        raise ValueError(f"{name}: indices {indices.shape} must hold one index for each of at most {ndim} axes first")
+    return array.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
+
+
+def _zeros_like(x: Variable) -> Variable:
+    zeros: Variable = array.constant(val=0, shape=x.shape, dtype=x.dtype)
+    return zeros
+
+
+# ---------------------------------------------------------------- sorting
+
+
+@op(type_name="Sort")
+def sort_values(x, /, axis: int = -1, reverse: bool = False):
+    """The elements in ascending order along `axis`; in descending order if `reverse`. NaN counts as largest."""
+    return _sorted(x, axis, reverse)[0]
+
+
+@op
+def argsort(x, /, axis: int = -1, reverse: bool = False):
+    """The indices, as int32, that bring `x` into ascending order along `axis`; into descending order if
+    `reverse`. Equal elements keep their order."""
+    return _sorted(x, axis, reverse)[1]
+
+
+def _sorted(x: Any, axis: int, reverse: bool) -> Any:
+    """Sorted values and their indices: one sort for both, so that XLA merges the two ops."""
+    a = axis_of(axis, x.ndim)
+    index = lax.broadcasted_iota(jnp.int32, x.shape, a)
+    if not reverse:
+        return lax.sort((x, index), dimension=a, num_keys=1)
+    # Reversed twice, so that equal elements keep their order.
+    return [lax.rev(y, (a,)) for y in lax.sort((lax.rev(x, (a,)), lax.rev(index, (a,))), dimension=a, num_keys=1)]
+
+
+@composite
+def sort(x, /, axis: int = -1, reverse: bool = False, with_index: bool = False, only_index: bool = False):
+    """The elements in ascending order along `axis`; in descending order if `reverse`.
+
+    Args:
+        with_index: Also return the indices of the elements, as `argsort` does.
+        only_index: Return the indices alone.
+    """
+    if only_index:
+        return argsort(x, axis, reverse)
+    y = sort_values(x, axis, reverse)
+    return (y, argsort(x, axis, reverse)) if with_index else y
+
+
+@composite
+def top_k_data(
+    x, /, k: int, abs: bool = False, reduce: bool = True, base_axis: int = 1, largest: bool = True,
+    with_index: bool = False,
+):
+    """The `k` largest elements of each sample.
+
+    Args:
+        x: `(*batch, *sample)`, where the sample begins at `base_axis`.
+        k: How many.
+        abs: Compare by magnitude.
+        reduce: Return `(*batch, k)`, largest first. Else return the shape of `x` with 0 at all other elements.
+        base_axis: Number of batch axes.
+        largest: False for the smallest.
+        with_index: Also return the elements' indices `(*batch, k)` in the flattened sample.
+    """
+    base = base_axis + x.ndim if base_axis < 0 else base_axis
+    if not 0 <= base <= x.ndim:
+        raise ValueError(f"top_k_data: base_axis {base_axis} is out of range for an array of {x.ndim} axes")
+    batch, size = x.shape[:base], math.prod(x.shape[base:])
+    if not 1 <= k <= size:
+        raise ValueError(f"top_k_data: k must be between 1 and the {size} elements of a sample, got {k}")
+    flat = array.reshape(x, shape=(*batch, size))
+    order = argsort(elementwise.abs(flat) if abs else flat, reverse=largest)
+    index = array.take_slices(order, key=(*[(0, n, 1) for n in batch], (0, k, 1)))
+    points, axes = along(index, base)
+    y = array.take_points(flat, points, axes=axes)
+    if not reduce:
+        y = array.reshape(array.put_points(y, points, axes=axes, shape=flat.shape), shape=x.shape)
+    return (y, index) if with_index else y

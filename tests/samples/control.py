@@ -1,5 +1,13 @@
 """Samples of the family `control`."""
 
-from . import Sample
+import jax
+import jax.numpy as jnp
 
-SAMPLES: list[Sample] = []
+from . import Sample, real, sample
+
+SAMPLES: list[Sample] = [
+    sample("sink", real(2, 3), real(4), ref=lambda *_: jnp.zeros((), jnp.float32), surrogate=True),
+    sample("sink", real(2), ref=lambda *_: jnp.zeros((), jnp.float32), surrogate=True, one_input_grad=False),
+    sample("unlink", real(2, 3), ref=jax.lax.stop_gradient, numeric=False),
+    sample("update", real(2, 3), real(4), ref=lambda *x: x),
+]
