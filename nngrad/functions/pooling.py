@@ -65,7 +65,7 @@ def windows(
     first = len(shape) - count - channel_last
     if first < 0:
         raise ValueError(
-            f"kernel {kernel} is for {count} spatial axes{' and a channel axis' * channel_last}, but x has shape {shape}"
+            f"kernel {kernel} is for {count} spatial axes{' and channels' * channel_last}, but x has shape {shape}"
         )
     axes = []
     for i, (k, s, p) in enumerate(zip(kernel, steps, pads, strict=True)):

@@ -1,0 +1,178 @@
+"""Convolutions against sums written out element by element, and the messages for wrong arguments."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+import nngrad as nn
+import nngrad.functions as F
+
+
+def direct(x: Any, w: Any, pad: Any, stride: Any, dilation: Any, group: int) -> Any:
+    """Channels first, by the definition: one product at a time."""
+    (batch, channels, *sizes), (out, taken, *kernel) = x.shape, w.shape
+    spatial = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, p, s, d in zip(sizes, kernel, pad, stride, dilation, strict=True)
+    ]
+    y = np.zeros((batch, out, *spatial))
+    for o in range(out):
+        first = o // (out // group) * (channels // group)
+        for at in itertools.product(*map(range, spatial)):
+            for k in itertools.product(*map(range, kernel)):
+                place = [a * s + b * d - p for a, b, s, d, p in zip(at, k, stride, dilation, pad, strict=True)]
+                if all(0 <= i < n for i, n in zip(place, sizes, strict=True)):
+                    part = x[(slice(None), slice(first, first + taken), *place)]
+                    y[(slice(None), o, *at)] += part @ w[(o, slice(None), *k)]
+    return y
+
+
+@st.composite
+def cases(draw: Any) -> dict[str, Any]:
+    """Shapes and arguments that fit together."""
+    count = draw(st.integers(1, 3))
+
+    def some(low: int, high: int) -> tuple[int, ...]:
+        return tuple(draw(st.lists(st.integers(low, high), min_size=count, max_size=count)))
+
+    kernel, pad, stride, dilation = some(1, 3), some(0, 2), some(1, 3), some(1, 2)
+    sizes = tuple(
+        max(1, d * (k - 1) + 1 - 2 * p) + draw(st.integers(0, 2))
+        for k, p, d in zip(kernel, pad, dilation, strict=True)
+    )
+    group = draw(st.integers(1, 2))
+    return {
+        "group": group, "pad": pad, "stride": stride, "dilation": dilation, "sizes": sizes, "kernel": kernel,
+        "taken": draw(st.integers(1, 2)), "out": group * draw(st.integers(1, 2)), "batch": draw(st.integers(1, 2)),
+        "last": draw(st.booleans()), "seed": draw(st.integers(0, 1000)),
+    }
+
+
+def arrays(c: dict[str, Any]) -> tuple[Any, Any]:
+    """x and weight, channels first."""
+    rng = np.random.default_rng(c["seed"])
+    x = rng.standard_normal((c["batch"], c["group"] * c["taken"], *c["sizes"]))
+    return x.astype(np.float32), rng.standard_normal((c["out"], c["taken"], *c["kernel"])).astype(np.float32)
+
+
+def moved(a: Any, last: bool) -> Any:
+    return np.moveaxis(a, 1, -1) if last else a
+
+
+def steps(c: dict[str, Any]) -> dict[str, Any]:
+    return {name: c[name] for name in ("pad", "stride", "dilation", "group")}
+
+
+@settings(max_examples=30, deadline=None)
+@given(cases())
+def test_convolution_is_the_sum_it_says(c: dict[str, Any]) -> None:
+    x, w = arrays(c)
+    y = F.convolution(moved(x, c["last"]), moved(w, c["last"]), **steps(c), channel_last=c["last"])
+    expected = moved(direct(x, w, **steps(c)), c["last"])
+    assert y.shape == expected.shape
+    np.testing.assert_allclose(y.d, expected, atol=1e-4)
+
+
+@settings(max_examples=20, deadline=None)
+@given(cases())
+def test_deconvolution_is_the_transpose(c: dict[str, Any]) -> None:
+    """<convolution(x), y> = <x, deconvolution(y)>, for the x whose size output_padding names."""
+    x, w = arrays(c)
+    rest = [
+        (n + 2 * p - d * (k - 1) - 1) % s
+        for n, k, p, s, d in zip(*(c[name] for name in ("sizes", "kernel", "pad", "stride", "dilation")), strict=True)
+    ]
+    forward = direct(x, w, **steps(c))
+    y = np.random.default_rng(1).standard_normal(forward.shape).astype(np.float32)
+    last = c["last"]
+    back = F.deconvolution(moved(y, last), moved(w, last), **steps(c), channel_last=last, output_padding=rest)
+    assert back.shape == moved(x, last).shape
+    np.testing.assert_allclose(np.sum(forward * y), np.sum(moved(x, last) * back.d), rtol=1e-3, atol=1e-3)
+
+
+def test_a_single_entry_stands_for_all_axes() -> None:
+    x, w = nn.Variable((2, 1, 6, 6)), nn.Variable((1, 1, 2, 2))
+    assert F.convolution(x, w, pad=1, stride=2, dilation=2).shape == (2, 1, 3, 3)
+
+
+def test_leading_axes() -> None:
+    w = nn.Variable((5, 2, 3))
+    assert F.convolution(nn.Variable((3, 4, 2, 6)), w, base_axis=2).shape == (3, 4, 5, 4)
+    assert F.convolution(nn.Variable((2, 6)), w, base_axis=0).shape == (5, 4)
+    assert F.convolution(nn.Variable((0, 2, 6)), w).shape == (0, 5, 4)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes_are_kept(dtype: str) -> None:
+    x, w = (nn.Variable(s, need_grad=True, dtype=dtype) for s in ((1, 2, 4, 4), (2, 2, 2, 2)))
+    x.d, w.d = np.ones(x.shape), np.ones(w.shape)
+    y = F.convolution(x, w, stride=2)
+    gx, gw = nn.grad([y], [x, w])
+    assert y.dtype == gx.dtype == gw.dtype == x.dtype
+    assert np.all(y.d == 8) and np.all(gx.d == 2) and np.all(gw.d == 4)
+
+
+@pytest.mark.parametrize("argument, shapes, given", [
+    ("pad", ((1, 2, 5, 5), (2, 2, 3, 3)), {"pad": (1, 1, 1)}),
+    ("pad", ((1, 2, 5, 5), (2, 2, 3, 3)), {"pad": -1}),
+    ("stride", ((1, 2, 5, 5), (2, 2, 3, 3)), {"stride": 0}),
+    ("stride", ((1, 2, 5, 5), (2, 2, 3, 3)), {"stride": (1, 2, 3)}),
+    ("dilation", ((1, 2, 5, 5), (2, 2, 3, 3)), {"dilation": (1, 0)}),
+    ("group", ((1, 4, 5, 5), (3, 2, 3, 3)), {"group": 2}),
+    ("group", ((1, 4, 5, 5), (2, 2, 3, 3)), {"group": 0}),
+    ("weight", ((1, 3, 5, 5), (2, 2, 3, 3)), {}),
+    ("weight", ((1, 2, 5, 5), (2, 2, 3)), {}),
+    ("weight", ((1, 2, 5, 5), (2, 2, 6, 3)), {}),
+    ("weight", ((1, 2, 5, 5), (2, 2, 3, 3)), {"dilation": 3}),
+    ("weight", ((1, 2, 5, 5), (2, 2, 0, 3)), {}),
+    ("channel_last", ((1, 2, 5, 5), (2, 2, 3, 3)), {"channel_last": True}),
+    ("base_axis", ((1, 2, 5, 5), (2, 2, 3, 3)), {"base_axis": 4}),
+    ("base_axis", ((1, 2, 5, 5), (2, 2, 3, 3)), {"base_axis": 3}),
+    ("bias", ((1, 2, 5, 5), (2, 2, 3, 3), (3,)), {}),
+    ("bias", ((1, 2, 5, 5), (2, 2, 3, 3), (1,)), {}),
+])
+def test_wrong_arguments_are_named(argument: str, shapes: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=argument):
+        F.convolution(*map(nn.Variable, shapes), **given)
+
+
+@pytest.mark.parametrize("argument, shapes, given", [
+    ("output_padding", ((1, 2, 4), (2, 3, 3)), {"output_padding": 1}),
+    ("output_padding", ((1, 2, 4), (2, 3, 3)), {"output_padding": (0, 0), "stride": 2}),
+    ("pad", ((1, 2, 2), (2, 3, 2)), {"pad": 2}),
+    ("weight", ((1, 2, 4), (3, 3, 3)), {}),
+    ("weight", ((1, 2, 4), (2, 3)), {}),
+    ("group", ((1, 2, 4), (2, 3, 3)), {"group": 3}),
+    ("bias", ((1, 2, 4), (2, 3, 3), (2,)), {}),
+])
+def test_wrong_arguments_of_deconvolution_are_named(argument: str, shapes: Any, given: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=argument):
+        F.deconvolution(*map(nn.Variable, shapes), **given)
+
+
+@pytest.mark.parametrize("name", ["depthwise_convolution", "depthwise_deconvolution"])
+def test_wrong_weights_of_depthwise_convolutions_are_named(name: str) -> None:
+    with pytest.raises(ValueError, match="weight"):
+        getattr(F, name)(nn.Variable((1, 2, 4)), nn.Variable((3, 2)))
+
+
+def test_gradients_of_any_order_are_made_of_the_three_sides() -> None:
+    x, w = nn.Variable((1, 2, 6), need_grad=True), nn.Variable((3, 2, 3), need_grad=True)
+    y = F.convolution(x, w, stride=2)
+    kinds = set()
+    outputs = [y * y]
+    for _ in range(3):
+        outputs = nn.grad(outputs, [x, w])
+        stack = list(outputs)
+        while stack:
+            f = stack.pop().parent
+            if f is not None:
+                kinds.add(f.info.type_name)
+                stack.extend(f.inputs)
+    assert {k for k in kinds if "onvolution" in k} == {"Convolution", "Deconvolution", "ConvolutionFilterGrad"}
