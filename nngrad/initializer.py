@@ -1,0 +1,193 @@
+"""Initial values of parameters: functions of a shape."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .graph import Variable
+from .random import next_key
+
+Array = np.ndarray[Any, Any]
+Rng = np.random.Generator | np.random.RandomState
+Shape = Sequence[int]
+
+
+def host_generator() -> np.random.Generator:
+    """A NumPy generator that follows from `nn.seed` and from what has been drawn since."""
+    return np.random.default_rng(next_key())
+
+
+class BaseInitializer:
+    """A function of a shape that gives an array of it. A plain function will do in its place."""
+
+    def __call__(self, shape: Shape) -> Array:
+        """The initial value of a parameter of `shape`."""
+        raise NotImplementedError(f"{type(self).__name__} has no __call__")
+
+
+class RandomInitializer(BaseInitializer):
+    """An initializer that draws random numbers.
+
+    Args:
+        rng: A NumPy Generator or RandomState; by default `nn.seed` decides.
+    """
+
+    def __init__(self, rng: Rng | None = None) -> None:
+        if rng is not None and not hasattr(rng, "standard_normal"):
+            raise TypeError(f"rng: expected a numpy Generator or RandomState, got {rng!r}")
+        self._rng = rng
+
+    @property
+    def rng(self) -> Rng:
+        """Where numbers are drawn from."""
+        return host_generator() if self._rng is None else self._rng
+
+
+class ConstantInitializer(BaseInitializer):
+    """`value` everywhere."""
+
+    def __init__(self, value: float = 0) -> None:
+        self.value = value
+
+    def __call__(self, shape: Shape) -> Array:
+        return np.full(tuple(shape), self.value, np.float32)
+
+    def __repr__(self) -> str:
+        return f"ConstantInitializer({self.value})"
+
+
+class NormalInitializer(RandomInitializer):
+    """Normal numbers with mean 0 and standard deviation `sigma`."""
+
+    def __init__(self, sigma: float = 1.0, rng: Rng | None = None) -> None:
+        super().__init__(rng)
+        self.sigma = sigma
+
+    def __call__(self, shape: Shape) -> Array:
+        return self.rng.standard_normal(tuple(shape)) * self.sigma
+
+    def __repr__(self) -> str:
+        return f"NormalInitializer({self.sigma})"
+
+
+class UniformInitializer(RandomInitializer):
+    """Numbers spread evenly over `lim`, a pair (low, high)."""
+
+    def __init__(self, lim: tuple[float, float] = (-1, 1), rng: Rng | None = None) -> None:
+        super().__init__(rng)
+        self.lim = lim
+
+    def __call__(self, shape: Shape) -> Array:
+        low, high = self.lim
+        return self.rng.uniform(low, high, tuple(shape))
+
+    def __repr__(self) -> str:
+        return f"UniformInitializer({self.lim!r})"
+
+
+class UniformIntInitializer(RandomInitializer):
+    """Whole numbers spread evenly over `lim`, a pair (low, high) of which `high` is left out."""
+
+    def __init__(self, lim: tuple[int, int] = (0, 10), rng: Rng | None = None) -> None:
+        super().__init__(rng)
+        self.lim = lim
+
+    def __call__(self, shape: Shape) -> Array:
+        rng = self.rng
+        draw = rng.integers if isinstance(rng, np.random.Generator) else rng.randint
+        result: Array = np.asarray(draw(*self.lim, size=tuple(shape)))
+        return result
+
+    def __repr__(self) -> str:
+        return f"UniformIntInitializer({self.lim!r})"
+
+
+class RangeInitializer(BaseInitializer):
+    """`start`, `start + step`, ... along the last axis; the same in every row."""
+
+    def __init__(self, start: float = 0, step: float = 1) -> None:
+        self.start = start
+        self.step = step
+
+    def __call__(self, shape: Shape) -> Array:
+        shape = tuple(shape)
+        row = self.start + self.step * np.arange(shape[-1] if shape else 1)
+        return np.broadcast_to(row if shape else row[0], shape)
+
+    def __repr__(self) -> str:
+        return f"RangeInitializer({self.start}, {self.step})"
+
+
+class OrthogonalInitializer(RandomInitializer):
+    """`gain` times a random matrix with orthonormal rows or columns, whichever are fewer.
+
+    The axes after the first count as one. Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear
+    dynamics of learning in deep linear neural networks", ICLR 2014.
+    """
+
+    def __init__(self, gain: float = 1.0, rng: Rng | None = None) -> None:
+        super().__init__(rng)
+        self.gain = gain
+
+    def __call__(self, shape: Shape) -> Array:
+        shape = tuple(shape)
+        if len(shape) < 2:
+            raise ValueError(f"OrthogonalInitializer: the shape must have two axes or more, got {shape}")
+        rows, columns = shape[0], math.prod(shape[1:])
+        drawn = self.rng.standard_normal((max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(drawn)
+        q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # makes the distribution uniform over such matrices
+        return (q if rows >= columns else q.T).reshape(shape) * self.gain
+
+    def __repr__(self) -> str:
+        return f"OrthogonalInitializer({self.gain})"
+
+
+class WeightNormalizationScaleInitializer(BaseInitializer):
+    """The norm of each slice of `w` along the axis `dim`: the scale with which weight normalization of `w`
+    gives `w` itself."""
+
+    def __init__(self, w: Variable, dim: int = 0, eps: float = 1e-12) -> None:
+        self.w = w
+        self.dim = dim
+        self.eps = eps
+
+    def __call__(self, shape: Shape) -> Array:
+        slices = np.moveaxis(np.asarray(self.w.d, np.float64), self.dim, 0)
+        norms = np.sqrt(np.sum(slices.reshape(slices.shape[0], -1) ** 2, axis=1) + self.eps)
+        return norms.reshape(tuple(shape))
+
+    def __repr__(self) -> str:
+        return f"WeightNormalizationScaleInitializer({self.w!r}, {self.dim}, {self.eps})"
+
+
+def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:  # noqa: ARG001
+    """Standard deviation that keeps the variance of activations through rectifiers: sqrt(2 / (K inmaps)).
+
+    He, Zhang, Ren and Sun, "Delving deep into rectifiers", ICCV 2015. K is the size of `kernel`.
+    """
+    return math.sqrt(2.0 / (math.prod(kernel) * inmaps))
+
+
+def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:  # noqa: ARG001
+    """Standard deviation that keeps the variance of gradients through rectifiers: sqrt(2 / (K outmaps))."""
+    return math.sqrt(2.0 / (math.prod(kernel) * outmaps))
+
+
+def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:
+    """Standard deviation between what activations and gradients want: sqrt(2 / (K (inmaps + outmaps))).
+
+    Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks",
+    AISTATS 2010. K is the size of `kernel`.
+    """
+    return math.sqrt(2.0 / (math.prod(kernel) * (inmaps + outmaps)))
+
+
+def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> tuple[float, float]:
+    """Limits of a uniform distribution of Glorot's variance: -+sqrt(6 / (K (inmaps + outmaps)))."""
+    limit = math.sqrt(6.0 / (math.prod(kernel) * (inmaps + outmaps)))
+    return -limit, limit

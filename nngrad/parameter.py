@@ -1,0 +1,356 @@
+"""Parameters by name: a tree of scopes that is the process's, and the scope that each thread is in."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ContextDecorator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from .graph import NdArray, Variable
+from .storage import read_arrays, write_arrays
+
+Scope = OrderedDict[str, Any]
+"""Parameters and further scopes by name."""
+Initializer = Callable[[tuple[int, ...]], Any]
+
+_root: Scope = OrderedDict()
+_lock = threading.RLock()
+
+
+class _Current(threading.local):
+    scope: Scope = _root
+
+
+_current = _Current()
+
+
+# ---------------------------------------------------------------- scopes
+
+
+class ParameterScope(ContextDecorator):
+    """The `with` block of `parameter_scope`; it may also decorate a function."""
+
+    def __init__(self, name: str, scope: Scope | None) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"parameter_scope: name must be a str, got {name!r}")
+        if scope is not None and not isinstance(scope, dict):
+            raise TypeError(f"parameter_scope: scope must be a scope as `with parameter_scope(...) as scope` gives it, "
+                            f"got {type(scope).__name__}")
+        self._name = name
+        self._scope = scope
+        self._before: list[Scope] = []
+
+    def __enter__(self) -> Scope:
+        before = _current.scope
+        scope = before if self._scope is None else self._scope
+        inner = scope.get(self._name)
+        if inner.__class__ is not OrderedDict:
+            inner = _descend(scope, _parts(self._name))
+        self._before.append(before)
+        _current.scope = inner
+        return inner
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _current.scope = self._before.pop()
+
+    def _recreate_cm(self) -> ParameterScope:
+        return ParameterScope(self._name, self._scope)
+
+
+def parameter_scope(name: str, scope: Scope | None = None) -> ParameterScope:
+    """Enter a scope, within a `with` block or a decorated function: parameters made in it carry its name in front.
+
+    Args:
+        name: Name of the scope below the present one; 'a/b' enters two, and '' stays where it is.
+        scope: Where to start in place of the present scope; what another `with parameter_scope(...) as
+            scope` gave, or an empty `OrderedDict` for parameters that the registry does not hold.
+
+    Raises:
+        ValueError: A parameter has that name.
+    """
+    return ParameterScope(name, scope)
+
+
+def get_current_parameter_scope() -> Scope:
+    """The scope that this thread is in."""
+    return _current.scope
+
+
+def _parts(name: str) -> list[str]:
+    return [part for part in name.split("/") if part]
+
+
+def _descend(scope: Scope, names: list[str]) -> Scope:
+    """The scope at `names` below `scope`, made where it is missing."""
+    with _lock:
+        for i, name in enumerate(names):
+            inner = scope.get(name)
+            if inner is None:
+                inner = scope[name] = OrderedDict()
+            elif isinstance(inner, Variable):
+                raise ValueError(f"{'/'.join(names[: i + 1])!r} is a parameter, so it cannot be a scope as well")
+            scope = inner
+    return scope
+
+
+def _find(scope: Scope, names: list[str]) -> Any:
+    """What is at `names` below `scope`: a parameter, a scope, or None."""
+    found: Any = scope
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+# ---------------------------------------------------------------- parameters
+
+
+def get_parameter(key: str) -> Variable | None:
+    """The parameter at `key` below the present scope; None if there is none."""
+    found = _current.scope.get(key)
+    if found is None:
+        found = _find(_current.scope, _parts(key))
+    return found if isinstance(found, Variable) else None
+
+
+def set_parameter(key: str, param: Variable) -> None:
+    """Put `param` at `key` below the present scope, in place of one that is there.
+
+    Raises:
+        TypeError: `param` is not a Variable.
+        ValueError: `key` is empty or names a scope, or a parameter is where a scope should be.
+    """
+    if not isinstance(param, Variable):
+        raise TypeError(f"set_parameter: {key!r} must be a Variable, got {type(param).__name__}")
+    *path, name = _parts(key) or [""]
+    if not name:
+        raise ValueError("set_parameter: key is empty")
+    with _lock:
+        scope = _descend(_current.scope, path)
+        if isinstance(scope.get(name), dict):
+            raise ValueError(f"set_parameter: {key!r} is a scope with parameters of its own")
+        scope[name] = param
+
+
+def pop_parameter(key: str) -> Variable | None:
+    """Take the parameter at `key` out and return it; None if there is none."""
+    *path, name = _parts(key) or [""]
+    with _lock:
+        scope = _find(_current.scope, path)
+        if isinstance(scope, dict) and isinstance(scope.get(name), Variable):
+            found: Variable = scope.pop(name)
+            return found
+    return None
+
+
+def clear_parameters() -> None:
+    """Forget all parameters and scopes below the present scope."""
+    with _lock:
+        _current.scope.clear()
+
+
+def get_parameters(
+    params: OrderedDict[str, Variable] | None = None, path: str = "", grad_only: bool = True
+) -> OrderedDict[str, Variable]:
+    """The parameters below the present scope, by name, in the order in which they were made.
+
+    They are the very Variables that parametric functions use.
+
+    Args:
+        params: Where given, they are added to it.
+        path: Put in front of the names.
+        grad_only: Leave out those whose `need_grad` is False.
+    """
+    found = OrderedDict() if params is None else params
+    with _lock:
+        for name, param in _walk(_current.scope, path):
+            if not grad_only or param.need_grad:
+                found[name] = param
+    return found
+
+
+def _walk(scope: Scope, path: str) -> Iterator[tuple[str, Variable]]:
+    for key, value in scope.items():
+        name = f"{path}/{key}" if path else key
+        if isinstance(value, Variable):
+            yield name, value
+        else:
+            yield from _walk(value, name)
+
+
+def get_parameter_or_create(
+    name: str,
+    shape: tuple[int, ...] | list[int] | None = None,
+    initializer: Initializer | np.ndarray[Any, Any] | None = None,
+    need_grad: bool = True,
+    as_need_grad: bool | None = None,
+    dtype: object = "float32",
+) -> Variable:
+    """The parameter at `name` below the present scope, made if there is none.
+
+    Args:
+        name: Its name; 'a/b' is the parameter b in the scope a.
+        shape: Its shape; may be left out for an array as `initializer`, or if the parameter is there.
+        initializer: Called with the shape if the parameter is made; or an array; None for zeros.
+        need_grad: What its `need_grad` is, and becomes if it is another.
+        as_need_grad: Where it differs from `need_grad`, the result is not the parameter itself but a
+            Variable that shares its data, with that `need_grad`: how `fix_parameters` fixes them.
+        dtype: Its dtype if it is made.
+
+    Raises:
+        ValueError: The parameter has another shape, or the initializer gave one.
+    """
+    param = _current.scope.get(name)
+    if param.__class__ is not Variable:
+        param = _found_or_made(name, shape, initializer, need_grad, dtype)
+    elif shape is not None and param.spec.shape != shape:
+        _check_shape(name, param, shape)
+    if param._need_grad is not need_grad:
+        param.need_grad = need_grad
+    if as_need_grad is None or as_need_grad is need_grad or bool(as_need_grad) == param.need_grad:
+        result: Variable = param
+        return result
+    return param.get_unlinked_variable(need_grad=as_need_grad)
+
+
+def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
+    with _lock:
+        param = get_parameter(name)
+        if param is None:
+            param = _made(name, shape, initializer, need_grad, dtype)
+            set_parameter(name, param)
+        elif shape is not None:
+            _check_shape(name, param, shape)
+        return param
+
+
+def _made(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
+    is_array = hasattr(initializer, "shape") and not callable(initializer)
+    if shape is None:
+        if not is_array:
+            raise ValueError(f"parameter {name!r} is not there yet: give its shape, or an array as initializer")
+        shape = initializer.shape
+    param = Variable(shape, need_grad, name, dtype)
+    if initializer is None:
+        return param
+    if not is_array and not callable(initializer):
+        raise TypeError(f"parameter {name!r}: initializer must be a function of the shape, or an array, "
+                        f"got {initializer!r}")
+    value = initializer if is_array else initializer(param.shape)
+    if tuple(np.shape(value)) != param.shape:
+        raise ValueError(f"parameter {name!r} has shape {param.shape}, but its initial value has {np.shape(value)}")
+    param.d = value
+    return param
+
+
+def _check_shape(name: str, param: Variable, shape: Any) -> None:
+    wanted = Variable(shape).shape
+    if param.shape != wanted:
+        raise ValueError(
+            f"parameter {name!r} is there with shape {param.shape}, but {wanted} is asked for; use another scope, "
+            "or nn.clear_parameters() to start anew"
+        )
+
+
+# ---------------------------------------------------------------- files
+
+
+def save_parameters(
+    path: str | Path, params: Mapping[str, Variable] | None = None, extension: str | None = None
+) -> None:
+    """Write parameters to a safetensors file, with their dtypes and `need_grad`.
+
+    The file is replaced as a whole or, if writing is interrupted, left as it was.
+
+    Args:
+        path: Its name, which ends in '.safetensors' unless `extension` says what it is.
+        params: What to write; by default all below the present scope, those with `need_grad` False too.
+        extension: '.safetensors', for a `path` that ends in something else.
+
+    Raises:
+        ValueError: The extension is not '.safetensors'.
+        OSError: The file cannot be written; the message names it.
+    """
+    _check_extension(path, extension)
+    chosen = get_parameters(grad_only=False) if params is None else params
+    for name, param in chosen.items():
+        if not isinstance(param, Variable):
+            raise TypeError(f"params[{name!r}]: expected a Variable, got {type(param).__name__}")
+    arrays = {name: np.asarray(param.data.raw()) for name, param in chosen.items()}
+    write_arrays(path, arrays, {"need_grad": {name: bool(param.need_grad) for name, param in chosen.items()}})
+
+
+def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:
+    """Read parameters from a safetensors file into the present scope.
+
+    Parameters that are there keep their Variables and dtypes and take over the values; missing ones are
+    made. Nothing is changed if anything does not fit.
+
+    Args:
+        path: A file of `save_parameters`, or any other safetensors file.
+        extension: '.safetensors', for a `path` that ends in something else.
+
+    Returns:
+        The parameters that were read, by name.
+
+    Raises:
+        ValueError: The file is damaged, or a parameter is there with another shape or another kind of
+            dtype; the message names the file and the parameter.
+        OSError: The file cannot be read.
+    """
+    _check_extension(path, extension)
+    arrays, facts = read_arrays(path)
+    flags = facts.get("need_grad", {})
+    order = [name for name in flags if name in arrays] + [name for name in arrays if name not in flags]
+    loaded: OrderedDict[str, Variable] = OrderedDict()
+    with _lock:
+        cells = {name: _fitting_cell(name, arrays[name], path) for name in order}
+        _check_no_scope_is_parameter(order, path)
+        for name in order:
+            param = get_parameter(name)
+            if param is None:
+                param = Variable(arrays[name].shape, name=name, dtype=arrays[name].dtype)
+                param.need_grad = param.spec.differentiable
+                set_parameter(name, param)
+            param.cell.put(cells[name].raw())
+            if name in flags:
+                param.need_grad = bool(flags[name])
+            loaded[name] = param
+    return loaded
+
+
+def _fitting_cell(name: str, array: np.ndarray[Any, Any], path: str | Path) -> NdArray:
+    """`array` in the dtype of the parameter `name`, or its own if there is none."""
+    param = get_parameter(name)
+    if not _parts(name) or isinstance(_find(_current.scope, _parts(name)), dict):
+        raise ValueError(f"{path}: {name!r} is a parameter in the file, but the name of a scope here")
+    cell = NdArray.from_numpy_array(array)
+    if param is None:
+        return cell
+    if param.shape != array.shape:
+        raise ValueError(f"{path}: parameter {name!r} has shape {array.shape} in the file, but {param.shape} here")
+    if cell.spec.differentiable != param.spec.differentiable:
+        raise ValueError(f"{path}: parameter {name!r} is {array.dtype.name} in the file, but {param.dtype.name} here")
+    return cell if cell.dtype == param.dtype else cell.cast(param.dtype)
+
+
+def _check_no_scope_is_parameter(names: list[str], path: str | Path) -> None:
+    known = {tuple(_parts(name)) for name in names}
+    for parts in known:
+        for i in range(1, len(parts)):
+            if parts[:i] in known or isinstance(_find(_current.scope, list(parts[:i])), Variable):
+                raise ValueError(f"{path}: {'/'.join(parts)!r} needs {'/'.join(parts[:i])!r} as a scope, "
+                                 "but that is a parameter")
+
+
+def _check_extension(path: str | Path, extension: str | None) -> None:
+    given = extension if extension is not None else Path(path).suffix
+    if given != ".safetensors":
+        raise ValueError(f"{path}: extension {given!r} is not supported; parameters are kept in '.safetensors' files")

@@ -1,0 +1,637 @@
+"""S: solvers, which move parameters along their gradients. They are optax's transformations under nnabla's names."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from .graph import Variable
+from .graph.spec import wide_types
+from .storage import read_arrays, write_arrays
+
+Arrays = tuple[Any, ...]
+Transformation = optax.GradientTransformation
+
+
+class Solver:
+    """Moves parameters along their gradients.
+
+    A subclass says how in `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())`
+    once, and then `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step;
+    `nn.train_step` does the same as one executable.
+
+    Args:
+        lr: The learning rate. Changing it later compiles nothing anew.
+    """
+
+    def __init__(self, lr: float) -> None:
+        self._params: OrderedDict[str, Variable] = OrderedDict()
+        self._variables: tuple[Variable, ...] = ()
+        self._state: Any = None  # the state's arrays in a flat sequence: passing that on is faster than a tree
+        self._structure: Any = None
+        self._wide = False
+        self._initial_lr = _number(lr, "lr")
+        self._set_rate(self._initial_lr)
+        self._step = jax.jit(self._flat_update, donate_argnums=2)
+
+    def transformation(self, lr: Any) -> Transformation:
+        """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
+        raise NotImplementedError(f"{type(self).__name__} has no transformation")
+
+    @staticmethod
+    def from_optax(tx: Transformation | Callable[[Any], Transformation], lr: float | None = None) -> Solver:
+        """A solver made of any optax transformation.
+
+        Args:
+            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`.
+            lr: The learning rate, where `tx` is such a function. Without it the learning rate is
+                the transformation's own affair, and `set_learning_rate` raises.
+        """
+        return _FromOptax(tx, lr)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} solver, lr {self._lr:g}, {len(self._params)} parameters>"
+
+    # ---------------------------------------------------------------- parameters
+
+    def set_parameters(
+        self, param_dict: Mapping[str, Variable], reset: bool = True, retain_state: bool = False
+    ) -> None:
+        """Set what is trained.
+
+        Args:
+            param_dict: Parameters by name, such as `nn.get_parameters()`.
+            reset: Forget the parameters set before; else these are added to them.
+            retain_state: Keep the state of parameters that were there under the same name.
+        """
+        given = dict(param_dict)
+        for name, p in given.items():
+            if not isinstance(p, Variable):
+                raise TypeError(f"set_parameters: {name!r} must be a Variable, got {type(p).__name__}")
+            if not p.spec.differentiable:
+                raise TypeError(f"set_parameters: {name!r} is {p.dtype.name}; only floating dtypes can be trained")
+        params = OrderedDict(given) if reset else OrderedDict({**self._params, **given})
+        kept = [n for n in self._params if n in params and (retain_state or n not in given)]
+        self._replace(params, kept)
+
+    def get_parameters(self) -> OrderedDict[str, Variable]:
+        """The parameters by name."""
+        return self._params.copy()
+
+    def remove_parameters(self, keys: Iterable[str]) -> None:
+        """Train those named in `keys` no more, and forget their state."""
+        gone = [keys] if isinstance(keys, str) else list(keys)
+        unknown = [key for key in gone if key not in self._params]
+        if unknown:
+            raise KeyError(f"remove_parameters: no parameter {', '.join(map(repr, unknown))}")
+        left = OrderedDict((name, p) for name, p in self._params.items() if name not in gone)
+        self._replace(left, list(left))
+
+    def clear_parameters(self) -> None:
+        """Forget all parameters and their state."""
+        self._replace(OrderedDict(), [])
+
+    def _replace(self, params: OrderedDict[str, Variable], kept: list[str]) -> None:
+        """Train `params` from now on; those named in `kept` keep their state, and then counters go on too."""
+        old = self.get_states() if self._state is not None and kept else {}
+        self._params = params
+        self._variables = tuple(params.values())
+        self._wide = any(p.spec.wide for p in self._variables)
+        self._set_rate(self._lr)  # its dtype follows the parameters'
+        self._state = None
+        if old:
+            states = self.get_states()
+            for key, array in states.items():
+                owner = key.partition(":")[2]
+                before = old.get(key)
+                if before is not None and (not owner or owner in kept) and before.shape == array.shape:
+                    states[key] = before.astype(array.dtype)
+            self.set_states(states)
+
+    # ---------------------------------------------------------------- a step
+
+    def zero_grad(self) -> None:
+        """Set the gradients of all parameters to zero."""
+        for p in self._variables:
+            p.grad.zero()
+
+    def update(self) -> None:
+        """Move each parameter along its gradient."""
+        variables = self._variables
+        if not variables:
+            raise RuntimeError("update: the solver has no parameters; call set_parameters first")
+        params = [p.cell.raw() for p in variables]
+        grads = [p.grad.raw() for p in variables]
+        state = self._flat_state() if self._state is None else self._state
+        if self._wide:
+            with wide_types(True):
+                new, self._state = self._step(params, grads, state, self._rate)
+        else:
+            new, self._state = self._step(params, grads, state, self._rate)
+        for p, array in zip(variables, new, strict=True):
+            p.cell.put(array)
+
+    def _flat_update(self, params: list[Any], grads: list[Any], state: list[Any], lr: Any) -> tuple[Arrays, list[Any]]:
+        tree = jax.tree.unflatten(self._structure, state)
+        new, tree = self.pure_update(tuple(params), tuple(grads), tree, lr)
+        return new, jax.tree.leaves(tree)
+
+    def pure_update(self, params: Arrays, grads: Arrays, state: Any, lr: Any) -> tuple[Arrays, Any]:
+        """One step as a pure function of arrays: the new parameters and the new state.
+
+        Args:
+            params: Arrays of the parameters, in their order.
+            grads: Their gradients.
+            state: The state, as `state` gives it.
+            lr: The learning rate, a number or a traced scalar.
+        """
+        updates, new = self.transformation(lr).update(grads, state, params)
+        return optax.apply_updates(params, updates), jax.tree.map(_like, new, state)
+
+    @property
+    def state(self) -> Any:
+        """The optax state. The next step takes its arrays over: copy what is to last."""
+        arrays = self._flat_state()
+        return jax.tree.unflatten(self._structure, arrays)
+
+    @state.setter
+    def state(self, value: Any) -> None:
+        self._state, self._structure = jax.tree.flatten(value)
+
+    def _flat_state(self) -> Any:
+        if self._state is None:
+            with wide_types(self._wide):
+                init = jax.jit(self.transformation(self._initial_lr).init)
+                self.state = init(tuple([p.cell.raw() for p in self._variables]))
+        return self._state
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Set the learning rate."""
+        lr = _number(learning_rate, "learning_rate")
+        if lr != self._lr:
+            self._set_rate(lr)
+
+    def _set_rate(self, lr: float) -> None:
+        # As an array of JAX it is neither compiled in nor converted at each step.
+        self._lr = lr
+        with wide_types(self._wide):
+            self._rate = jnp.asarray(np.array(lr, np.float64 if self._wide else np.float32))
+
+    def learning_rate(self) -> float:
+        """The learning rate."""
+        return self._lr
+
+    # ---------------------------------------------------------------- gradients
+
+    def weight_decay(self, decay_rate: float) -> None:
+        """Add `decay_rate` times the parameter to each gradient."""
+        self._change_gradients(_decayed, float(decay_rate))
+
+    def clip_grad_by_norm(self, norm: float) -> None:
+        """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself."""
+        self._change_gradients(_clipped, float(norm))
+
+    def scale_grad(self, scale: float) -> None:
+        """Multiply all gradients by `scale`."""
+        self._change_gradients(_scaled, float(scale))
+
+    def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
+        params = tuple([p.cell.raw() for p in self._variables])
+        grads = tuple([p.grad.raw() for p in self._variables])
+        with wide_types(self._wide):
+            changed = function(params, grads, value)
+        for p, grad in zip(self._variables, changed, strict=True):
+            p.grad.put(grad)
+
+    def check_inf_grad(self) -> bool:
+        """Whether some gradient is infinite."""
+        return self._found()[0]
+
+    def check_nan_grad(self) -> bool:
+        """Whether some gradient is not a number."""
+        return self._found()[1]
+
+    def check_inf_or_nan_grad(self) -> bool:
+        """Whether some gradient is infinite or not a number."""
+        return any(self._found())
+
+    def _found(self) -> tuple[bool, bool]:
+        with wide_types(self._wide):
+            inf, nan = _not_finite(tuple([p.grad.raw() for p in self._variables]))
+        return bool(inf), bool(nan)
+
+    # ---------------------------------------------------------------- state
+
+    def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
+        """A copy of the state: arrays by name, as 'mu:conv/W' for a parameter's own and 'count' for what is shared."""
+        names, leaves = self._named_state()
+        return OrderedDict((name, np.array(leaf)) for name, leaf in zip(names, leaves, strict=True))
+
+    def set_states(self, states: Mapping[str, Any]) -> None:
+        """Take over a state that `get_states` of a solver of this kind with these parameters gave.
+
+        Raises:
+            ValueError: Names, shapes or dtypes are others; nothing is changed then.
+        """
+        names, leaves = self._named_state()
+        given = {name: np.asarray(array) for name, array in states.items()}
+        if set(given) != set(names):
+            missing, unknown = sorted(set(names) - set(given)), sorted(set(given) - set(names))
+            raise ValueError(f"set_states: missing {missing}, unknown {unknown}")
+        for name, leaf in zip(names, leaves, strict=True):
+            if given[name].shape != leaf.shape or given[name].dtype != leaf.dtype:
+                raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
+                                 f"got {given[name].dtype.name}{list(given[name].shape)}")
+        with wide_types(self._wide):
+            self._state = [jnp.array(given[name]) for name in names]
+
+    def save_states(self, path: str | Path) -> None:
+        """Write the state to a safetensors file, which is replaced as a whole or not at all."""
+        write_arrays(path, self.get_states(), {"solver": type(self).__name__})
+
+    def load_states(self, path: str | Path) -> None:
+        """Read the state from a file of `save_states`.
+
+        Raises:
+            ValueError: The file is damaged, or of another kind of solver or other parameters.
+            OSError: It cannot be read.
+        """
+        arrays, _ = read_arrays(path)
+        try:
+            self.set_states(arrays)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def _named_state(self) -> tuple[list[str], list[Any]]:
+        state = self.state
+        owners = optax.tree_utils.tree_map_params(
+            self.transformation(self._initial_lr), lambda _, name: name, state, tuple(self._params),
+            transform_non_params=lambda leaf: jax.tree.map(lambda _: None, leaf),
+        )
+        flat, _ = jax.tree_util.tree_flatten_with_path(state)
+        owned = jax.tree.leaves(owners, is_leaf=lambda x: x is None)
+        names = [_name(path, owner) for (path, _), owner in zip(flat, owned, strict=True)]
+        return names, [leaf for _, leaf in flat]
+
+
+def _name(path: tuple[Any, ...], owner: str | None) -> str:
+    """Name of an array in a state: its place, and the parameter that it belongs to."""
+    if owner is None:
+        return jax.tree_util.keystr(path, simple=True, separator=".")
+    return f"{jax.tree_util.keystr(path[:-1], simple=True, separator='.')}:{owner}"
+
+
+def _like(new: Any, old: Any) -> Any:
+    """`new` in the dtype that it had before: a state must not change its type from step to step."""
+    return new.astype(old.dtype) if new.dtype != old.dtype else new
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a number, got {value!r}") from None
+
+
+@jax.jit
+def _decayed(params: Arrays, grads: Arrays, rate: Any) -> Arrays:
+    return tuple([g + rate * p for p, g in zip(params, grads, strict=True)])
+
+
+@jax.jit
+def _scaled(params: Arrays, grads: Arrays, scale: Any) -> Arrays:  # noqa: ARG001
+    return tuple([scale * g for g in grads])
+
+
+@jax.jit
+def _clipped(params: Arrays, grads: Arrays, norm: Any) -> Arrays:  # noqa: ARG001
+    def clip(g: Any) -> Any:
+        length = jnp.sqrt(jnp.sum(jnp.square(g.astype(jnp.promote_types(g.dtype, jnp.float32)))))
+        return jnp.where(length > norm, (g * (norm / length)).astype(g.dtype), g)
+
+    return tuple([clip(g) for g in grads])
+
+
+@jax.jit
+def _not_finite(grads: Arrays) -> tuple[Any, Any]:
+    none = jnp.zeros((), bool)
+    return sum([jnp.isinf(g).any() for g in grads], none), sum([jnp.isnan(g).any() for g in grads], none)
+
+
+class _FromOptax(Solver):
+    def __init__(self, tx: Any, lr: float | None) -> None:
+        super().__init__(float("nan") if lr is None else lr)
+        if isinstance(tx, Transformation):
+            if lr is not None:
+                raise TypeError("lr: a transformation has its own; give lr with a function such as optax.adam")
+        elif not callable(tx) or lr is None:
+            raise TypeError(f"expected an optax GradientTransformation, or a function such as optax.adam with lr, "
+                            f"got {tx!r} and lr={lr!r}")
+        self._tx = tx
+        self._own_rate = lr is None
+
+    def transformation(self, lr: Any) -> Transformation:
+        return self._tx if self._own_rate else self._tx(lr)
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        if self._own_rate:
+            raise ValueError("the learning rate is the transformation's own; "
+                             "make the solver as Solver.from_optax(optax.adam, lr=...) to set it")
+        super().set_learning_rate(learning_rate)
+
+
+# ---------------------------------------------------------------- the solvers
+
+
+class Sgd(Solver):
+    """w <- w - lr g"""
+
+    def __init__(self, lr: float = 1e-3) -> None:
+        super().__init__(lr)
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.scale(-lr)
+
+
+class Momentum(Solver):
+    """v <- momentum v + lr g;  w <- w - v"""
+
+    def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
+        super().__init__(lr)
+        self.momentum = momentum
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.chain(optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
+
+
+class Nesterov(Solver):
+    """v <- momentum v + lr g;  w <- w - (momentum v + lr g)"""
+
+    def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
+        super().__init__(lr)
+        self.momentum = momentum
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.chain(optax.scale(lr), optax.trace(self.momentum, nesterov=True), optax.scale(-1.0))
+
+
+class SgdW(Solver):
+    """v <- momentum v + lr g;  w <- w - v - (lr / first lr) wd w
+
+    Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+    """
+
+    def __init__(self, lr: float = 1e-3, momentum: float = 0.9, wd: float = 1e-4) -> None:
+        super().__init__(lr)
+        self.momentum = momentum
+        self.wd = wd
+
+    def transformation(self, lr: Any) -> Transformation:
+        decay = optax.add_decayed_weights(self.wd / self._initial_lr * lr)
+        return optax.chain(optax.scale(lr), optax.trace(self.momentum), decay, optax.scale(-1.0))
+
+
+class Adam(Solver):
+    """m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;  w <- w - alpha m' / (sqrt(v') + eps)
+
+    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t. Kingma and Ba, "Adam", ICLR 2015.
+    """
+
+    def __init__(self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+        super().__init__(alpha)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), optax.scale(-lr))
+
+
+class AdamW(Adam):
+    """Adam, and w <- w - (alpha / first alpha) wd w
+
+    Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019. The decay follows changes of
+    the learning rate, but it is not multiplied by it: optax's `weight_decay` is `wd / alpha`.
+    """
+
+    def __init__(
+        self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, wd: float = 1e-4
+    ) -> None:
+        super().__init__(alpha, beta1, beta2, eps)
+        self.wd = wd
+
+    def transformation(self, lr: Any) -> Transformation:
+        decay = optax.add_decayed_weights(self.wd / self._initial_lr)
+        return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), decay, optax.scale(-lr))
+
+
+class Adamax(Adam):
+    """m as in Adam;  v <- max(beta2 v, |g| + eps);  w <- w - alpha m / ((1 - beta1^t) v)"""
+
+    def __init__(self, alpha: float = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+        super().__init__(alpha, beta1, beta2, eps)
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.chain(optax.scale_by_adamax(self.beta1, self.beta2, self.eps), optax.scale(-lr))
+
+
+class AdaBelief(Adam):
+    """m as in Adam;  s <- beta2 s + (1 - beta2) (g - m)^2 + eps;  w <- w - alpha m' / (sqrt(s') + eps)
+
+    Zhuang et al., "AdaBelief optimizer", NeurIPS 2020.
+    """
+
+    def transformation(self, lr: Any) -> Transformation:
+        belief = optax.scale_by_belief(self.beta1, self.beta2, self.eps, eps_root=self.eps)
+        return optax.chain(belief, optax.scale(-lr))
+
+
+class AMSGRAD(Adam):
+    """m, v as in Adam;  u <- max(u, v);  w <- w - alpha m / (sqrt(u) + eps)
+
+    With `bias_correction` alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t). Reddi, Kale and Kumar,
+    "On the convergence of Adam and beyond", ICLR 2018.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        bias_correction: bool = False,
+    ) -> None:
+        super().__init__(alpha, beta1, beta2, eps)
+        self.bias_correction = bias_correction
+
+    def transformation(self, lr: Any) -> Transformation:
+        scale = _scale_by_amsgrad(self.beta1, self.beta2, self.eps, self.bias_correction)
+        return optax.chain(scale, optax.scale(-lr))
+
+
+class Lion(Solver):
+    """w <- w - lr sign(beta1 m + (1 - beta1) g);  m <- beta2 m + (1 - beta2) g
+
+    Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
+    """
+
+    def __init__(self, lr: float = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
+        super().__init__(lr)
+        self.beta1 = beta1
+        self.beta2 = beta2
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.chain(optax.scale_by_lion(self.beta1, self.beta2), optax.scale(-lr))
+
+
+class Adagrad(Solver):
+    """v <- v + g^2;  w <- w - lr g / (sqrt(v) + eps)
+
+    Duchi, Hazan and Singer, "Adaptive subgradient methods", JMLR 2011.
+    """
+
+    def __init__(self, lr: float = 1e-2, eps: float = 1e-8) -> None:
+        super().__init__(lr)
+        self.eps = eps
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.chain(_scale_by_root_of_sum(self.eps), optax.scale(-lr))
+
+
+class Adadelta(Solver):
+    """v <- decay v + (1 - decay) g^2;  d = sqrt((x + eps) / (v + eps)) g;  x <- decay x + (1 - decay) d^2;
+    w <- w - lr d
+
+    Zeiler, "ADADELTA", 2012, arXiv:1212.5701.
+    """
+
+    def __init__(self, lr: float = 1.0, decay: float = 0.95, eps: float = 1e-6) -> None:
+        super().__init__(lr)
+        self.decay = decay
+        self.eps = eps
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.chain(optax.scale_by_adadelta(self.decay, self.eps), optax.scale(-lr))
+
+
+class RMSprop(Solver):
+    """v <- decay v + (1 - decay) g^2;  w <- w - lr g / (sqrt(v) + eps)"""
+
+    def __init__(self, lr: float = 1e-3, decay: float = 0.9, eps: float = 1e-8) -> None:
+        super().__init__(lr)
+        self.decay = decay
+        self.eps = eps
+
+    def transformation(self, lr: Any) -> Transformation:
+        return optax.chain(optax.scale_by_rms(self.decay, self.eps, eps_in_sqrt=False), optax.scale(-lr))
+
+
+class RMSpropGraves(Solver):
+    """v <- decay v + (1 - decay) g^2;  m <- decay m + (1 - decay) g;
+    d <- momentum d + lr g / sqrt(v - m^2 + eps);  w <- w - d
+
+    Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850.
+    """
+
+    def __init__(self, lr: float = 1e-4, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4) -> None:
+        super().__init__(lr)
+        self.decay = decay
+        self.momentum = momentum
+        self.eps = eps
+
+    def transformation(self, lr: Any) -> Transformation:
+        scale = optax.scale_by_stddev(self.decay, self.eps)
+        return optax.chain(scale, optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
+
+
+class Lars(Solver):
+    """v <- momentum v + lr coefficient |w| / (|g| + eps) g;  w <- w - v
+
+    The norms are those of one parameter. You, Gitman and Ginsburg, "Large batch training of convolutional
+    networks", 2017, arXiv:1708.03888.
+    """
+
+    def __init__(
+        self, lr: float = 1e-3, momentum: float = 0.9, coefficient: float = 1e-3, eps: float = 1e-6
+    ) -> None:
+        super().__init__(lr)
+        self.momentum = momentum
+        self.coefficient = coefficient
+        self.eps = eps
+
+    def transformation(self, lr: Any) -> Transformation:
+        ratio = optax.scale_by_trust_ratio(trust_coefficient=self.coefficient, eps=self.eps)
+        return optax.chain(ratio, optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
+
+
+class Lamb(Solver):
+    """r = m' / (sqrt(v') + eps) as in Adam;  w <- w - eta |w| / |r| r
+
+    The norms are those of one parameter. You et al., "Large batch optimization for deep learning", ICLR 2020.
+    """
+
+    def __init__(self, eta: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6) -> None:
+        super().__init__(eta)
+        self.beta1 = beta1
+        self.beta2 = beta2
+        self.eps = eps
+
+    def transformation(self, lr: Any) -> Transformation:
+        adam = optax.scale_by_adam(self.beta1, self.beta2, self.eps)
+        return optax.chain(adam, optax.scale_by_trust_ratio(), optax.scale(-lr))
+
+
+# ---------------------------------------------------------------- what optax has otherwise
+
+
+class _Sum(NamedTuple):
+    total: Any
+
+
+def _scale_by_root_of_sum(eps: float) -> Transformation:
+    """Adagrad with `eps` outside the root, where optax has it inside."""
+
+    def update(grads: Any, state: _Sum, params: Any = None) -> tuple[Any, _Sum]:  # noqa: ARG001
+        total = jax.tree.map(lambda v, g: v + g * g, state.total, grads)
+        return jax.tree.map(lambda g, v: g / (jnp.sqrt(v) + eps), grads, total), _Sum(total)
+
+    return Transformation(lambda params: _Sum(optax.tree.zeros_like(params)), update)
+
+
+class _Amsgrad(NamedTuple):
+    count: Any
+    mu: Any
+    nu: Any
+    nu_max: Any
+
+
+def _scale_by_amsgrad(b1: float, b2: float, eps: float, bias_correction: bool) -> Transformation:
+    """AMSGRAD without a correction of the averages, where optax always corrects them."""
+
+    def init(params: Any) -> _Amsgrad:
+        mu, nu, nu_max = (optax.tree.zeros_like(params) for _ in range(3))
+        return _Amsgrad(jnp.zeros([], jnp.int32), mu, nu, nu_max)
+
+    def update(grads: Any, state: _Amsgrad, params: Any = None) -> tuple[Any, _Amsgrad]:  # noqa: ARG001
+        count = state.count + 1
+        mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
+        nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
+        nu_max = jax.tree.map(jnp.maximum, state.nu_max, nu)
+
+        def step(m: Any, v: Any) -> Any:
+            d = m / (jnp.sqrt(v) + eps)
+            if bias_correction:
+                t = count.astype(d.dtype)
+                d = d * (jnp.sqrt(1 - b2**t) / (1 - b1**t))
+            return d
+
+        return jax.tree.map(step, mu, nu_max), _Amsgrad(count, mu, nu, nu_max)
+
+    return Transformation(init, update)

@@ -1,0 +1,251 @@
+"""Training steps: forward, gradient and update of a graph as one executable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from sys import getrefcount
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .execution.compiled import on_device
+from .execution.forward import device_of
+from .execution.lower import linearize, lower
+from .gradient.grad import Grad
+from .graph import NdArray, Spec, Variable, building, leaves_of
+from .graph.spec import wide_types
+from .solvers import Arrays, Solver
+
+
+class TrainStep:
+    """A training step of a fixed graph. Made by `train_step`.
+
+    Calling it with the inputs' arrays moves the parameters by one step and returns the loss before it, as
+    a `jax.Array`.
+    """
+
+    __slots__ = (
+        "_executable",
+        "_gradients",
+        "_input_specs",
+        "_live",
+        "_params_end",
+        "_places",
+        "_program",
+        "_solver",
+        "_updated",
+        "_variables",
+    )
+
+    def __init__(
+        self, loss: Variable, parameters: dict[str, Variable], solver: Solver, inputs: list[Variable]
+    ) -> None:
+        if [*solver.get_parameters()] != [*parameters] or any(
+            p is not q for p, q in zip(solver.get_parameters().values(), parameters.values(), strict=True)
+        ):
+            solver.set_parameters(parameters, retain_state=True)
+        self._solver = solver
+        self._variables = solver._variables
+        self._input_specs = [x.spec for x in inputs]
+
+        owners = {id(p.cell): i for i, p in enumerate(self._variables)}
+        targets = self._targets(loss, owners)
+        with building.having("auto_forward", False), building.having("no_grad", False):
+            gradients = Grad()([loss], [x for x, _ in targets], [None]) if targets else []
+        device = device_of([loss])
+        linear = linearize([loss, *gradients], first=[*[x for x, _ in targets], *inputs], device=device)
+        self._gradients = [[1 + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]
+        self._updated = linear.updated
+        for x in self._updated:
+            if id(x.cell) in owners:
+                name = list(parameters)[owners[id(x.cell)]]
+                raise ValueError(f"parameters: {name!r} is written by the graph itself (a running statistic, say), "
+                                 "so it cannot be trained")
+        self._program = lower(linear.program)
+
+        numbers = {id(x): j for j, x in enumerate(inputs)}
+        self._live: list[Variable] = []
+        self._places: list[tuple[int, int]] = []
+        for x in linear.leaves:
+            if id(x) in numbers:
+                self._places.append((1, numbers[id(x)]))
+            elif id(x.cell) in owners:
+                self._places.append((0, owners[id(x.cell)]))
+            else:
+                self._places.append((2, len(self._live)))
+                self._live.append(x)
+        self._params_end = 1 + len(parameters)
+        wide = linear.program.wide or any(p.spec.wide for p in self._variables)
+        self._executable = on_device(device, wide, jax.jit(self._run, donate_argnums=(0, 1)))
+
+    def _targets(self, loss: Variable, owners: dict[int, int]) -> list[tuple[Variable, int]]:
+        """The leaves through which the loss depends on parameters, each with the number of its parameter.
+
+        A parameter may be there as Variables that share its data (`fix_parameters`); those without
+        `need_grad` stand for constants.
+        """
+        own = {id(p) for p in self._variables}
+        return [
+            (x, owners[id(x.cell)])
+            for x in leaves_of([loss])
+            if id(x) in own or (id(x.cell) in owners and x._need_grad)
+        ]
+
+    def __call__(self, *arrays: Any) -> jax.Array:
+        solver, variables = self._solver, self._variables
+        if solver._variables is not variables:
+            raise RuntimeError("the solver was given other parameters after this training step was made")
+        cells = [p._data for p in variables]
+        params = [
+            cell._array if getrefcount(cell._array) <= _ALONE and cell._pending is None else array_of_own(cell)
+            for cell in cells
+        ]
+        live = self._live and live_arrays(self._live)
+        state = solver._flat_state() if solver._state is None else solver._state
+        results = self._executable(params, state, solver._rate, arrays, live)
+        loss: jax.Array = results[0]
+        end = self._params_end
+        for cell, array in zip(cells, results[1:end], strict=True):
+            cell._array = array
+            cell._pending = None
+        if self._updated:
+            stop = end + len(self._updated)
+            for x, array in zip(self._updated, results[end:stop], strict=True):
+                x.cell.put(array)
+            end = stop
+        solver._state = results[end:]
+        return loss
+
+    def _run(self, params: list[Any], state: list[Any], lr: Any, arrays: Arrays, live: list[Any]) -> tuple[Any, ...]:
+        """The loss, the new parameters, what the graph updates, and the new state."""
+        sources = (params, fitting(arrays, self._input_specs), live)
+        results = self._program(*[sources[k][i] for k, i in self._places])
+        grads = [
+            sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
+            for numbers, p in zip(self._gradients, params, strict=True)
+        ]
+        tree = jax.tree.unflatten(self._solver._structure, state)
+        new, tree = self._solver.pure_update(tuple(params), tuple(grads), tree, lr)
+        updates = results[1 + sum(map(len, self._gradients)) :]
+        return (results[0], *new, *updates, *jax.tree.leaves(tree))
+
+    def __repr__(self) -> str:
+        return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"
+
+
+def train_step(
+    loss: Variable,
+    parameters: Mapping[str, Variable] | Iterable[Variable],
+    optimizer: Solver | optax.GradientTransformation,
+    inputs: Variable | Iterable[Variable] = (),
+) -> TrainStep:
+    """Forward, gradient and update of the graph of `loss` as one executable, for a training loop.
+
+    The graph is differentiated once, here. At each call of the result parameters and all other leaves are
+    read from their cells, so values that were set in between count; random functions draw anew, and
+    running statistics are updated. Parameters and state are updated in place, in memory that the step before
+    used; an array that something else still refers to is copied first.
+
+        step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t])
+        for images, labels in batches:
+            value = step(images, labels)
+
+    Args:
+        loss: A floating Variable of shape ().
+        parameters: Variables to train, by name or in a list: leaves of floating dtypes.
+        optimizer: A solver, which gets these parameters and may have a state for them already; or an
+            optax transformation.
+        inputs: Variables whose arrays are given at each call, of their shapes.
+
+    Raises:
+        TypeError: Something is of the wrong kind.
+        ValueError: The loss is not a scalar; a parameter is not a leaf, occurs twice, is an input, or is
+            updated by the graph itself.
+    """
+    if not isinstance(loss, Variable):
+        raise TypeError(f"loss: expected a Variable, got {type(loss).__name__}")
+    if loss.shape != ():
+        raise ValueError(f"loss: must be a scalar, of shape (), got shape {loss.shape}; take its sum or mean")
+    if not loss.spec.differentiable:
+        raise TypeError(f"loss: is {loss.dtype.name}; only floating dtypes can be differentiated")
+    named = _named(parameters)
+    listed = [inputs] if isinstance(inputs, Variable) else list(inputs)
+    for i, x in enumerate(listed):
+        if not isinstance(x, Variable):
+            raise TypeError(f"inputs[{i}]: expected a Variable, got {type(x).__name__}")
+    _check_distinct(named, listed)
+    solver = optimizer if isinstance(optimizer, Solver) else Solver.from_optax(optimizer)
+    return TrainStep(loss, named, solver, listed)
+
+
+def _named(parameters: Any) -> dict[str, Variable]:
+    if isinstance(parameters, Variable):
+        parameters = [parameters]
+    named = dict(parameters) if isinstance(parameters, Mapping) else {str(i): p for i, p in enumerate(parameters)}
+    if not named:
+        raise ValueError("parameters: there are none")
+    for name, p in named.items():
+        if not isinstance(p, Variable):
+            raise TypeError(f"parameters: {name!r} must be a Variable, got {type(p).__name__}")
+        if p.parent is not None:
+            raise ValueError(f"parameters: {name!r} is an output of {p.parent.op.name}; only leaves can be trained")
+    return named
+
+
+def _check_distinct(parameters: dict[str, Variable], inputs: list[Variable]) -> None:
+    seen: dict[int, str] = {}
+    for name, p in parameters.items():
+        other = seen.setdefault(id(p.cell), name)
+        if other != name:
+            raise ValueError(f"parameters: {name!r} and {other!r} are the same, or share their data")
+    for i, x in enumerate(inputs):
+        if x.parent is None and id(x.cell) in seen:
+            raise ValueError(f"inputs[{i}]: is the parameter {seen[id(x.cell)]!r}, or shares its data")
+    if len({id(x) for x in inputs}) != len(inputs):
+        raise ValueError("inputs: the same Variable is given twice")
+
+
+def fitting(arrays: Arrays, specs: list[Spec]) -> list[Any]:
+    """`arrays` in the dtypes of `specs`, checked against their shapes. It runs only while JAX traces."""
+    if len(arrays) != len(specs):
+        raise TypeError(f"{len(arrays)} arrays given for {len(specs)} inputs")
+    fitted = []
+    for i, (array, spec) in enumerate(zip(arrays, specs, strict=True)):
+        if not hasattr(array, "shape"):
+            raise TypeError(f"input {i}: expected an array of {spec}, got {type(array).__name__}")
+        if array.shape != spec.shape:
+            raise ValueError(f"input {i}: expected shape {spec.shape}, got {array.shape}")
+        if jnp.issubdtype(array.dtype, jnp.floating) and not spec.differentiable:
+            raise TypeError(f"input {i}: expected {spec.dtype.name}, got {array.dtype.name}")
+        fitted.append(array if array.dtype == spec.dtype else array.astype(spec.dtype))
+    return fitted
+
+
+def live_arrays(leaves: list[Variable]) -> list[Any]:
+    """The leaves' present arrays; keys of random functions are drawn anew."""
+    for x in leaves:
+        if x._source is not None:
+            x.cell.put(x._source())
+    return [x.cell.raw() for x in leaves]
+
+
+def array_of_own(cell: NdArray) -> Any:
+    """The array in `cell`, fit to be donated: a copy if something else (a snapshot, another cell, the user)
+    refers to it, since a donated array is gone."""
+    cell.raw()
+    if not isinstance(cell._array, jax.Array) or getrefcount(cell._array) <= _ALONE:
+        return cell._array
+    with wide_types(cell.spec.wide):
+        return cell._array.copy()
+
+
+def _references_to_held_array() -> int:
+    """How many references to an array that only a cell holds Python counts in `getrefcount(cell._array)`."""
+    cell = NdArray(())
+    cell.raw()
+    return getrefcount(cell._array)
+
+
+_ALONE = _references_to_held_array()
