@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Op, Variable, apply, as_variable
+from ..graph.arguments import as_float
 from . import arithmetic as A
 from . import array, comparison, elementwise, linear
 
@@ -23,7 +24,7 @@ def _binary(symbol: str, both: Op, with_number: Callable[[Variable, float], Vari
         if isinstance(other, _NUMBERS):
             if not x.spec.differentiable and isinstance(other, float | np.floating):
                 x = array.cast(x, np.float32)
-            return with_number(x, float(other))
+            return with_number(x, as_float(other))
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
         return apply(both, (x, as_variable(other, "other", symbol)))
@@ -38,7 +39,7 @@ def _reflected(symbol: str, both: Op, with_number: Callable[[Variable, float], V
         if isinstance(other, _NUMBERS):
             if not x.spec.differentiable and isinstance(other, float | np.floating):
                 x = array.cast(x, np.float32)
-            return with_number(x, float(other))
+            return with_number(x, as_float(other))
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
         return apply(both, (as_variable(other, "other", symbol), x))

@@ -253,7 +253,9 @@ def _settled(value: Any) -> Any:
     """`value` in the form in which a cell keeps it: nobody else can write to it."""
     if not isinstance(value, np.ndarray):
         return value
+    value = value.copy()
     if value.nbytes > _SMALL:
+        # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
         with wide_types(value.dtype.itemsize == 8):
-            return jnp.array(value)
-    return value.copy()
+            return jnp.asarray(value)
+    return value

@@ -1,0 +1,756 @@
+"""forward(), backward(), executables, contexts, and graphs as JAX functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.functions.control import with_updates
+from nngrad.gradient.grad import Grad
+from nngrad.graph import Variable
+
+
+def leaf(*values: Any, need_grad: bool = True, dtype: Any = np.float32) -> Variable:
+    """A leaf with these values."""
+    return Variable.from_numpy_array(np.array(values, dtype), need_grad=need_grad)
+
+
+@pytest.fixture
+def emissions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Grows by one with each gradient that is emitted."""
+    calls: list[int] = []
+    original = Grad.__call__
+
+    def counted(self: Grad, *args: Any) -> list[Variable]:
+        calls.append(1)
+        return original(self, *args)
+
+    monkeypatch.setattr(Grad, "__call__", counted)
+    return calls
+
+
+@pytest.fixture
+def small_cache() -> Iterator[Any]:
+    """The cache of executables, whose capacity is restored after the test."""
+    capacity = nn.executables.info().capacity
+    yield nn.executables
+    nn.executables.resize(capacity)
+
+
+# ---------------------------------------------------------------- forward
+
+
+def test_reading_computes_what_was_never_computed() -> None:
+    x = leaf(1.0, 2.0)
+    y = F.exp(x) * x
+    np.testing.assert_allclose(y.d, np.exp(x.d) * x.d, rtol=1e-6)
+
+
+def test_a_computed_value_stays_until_the_next_forward() -> None:
+    x = leaf(1.0)
+    y = x * 3
+    assert y.d == 3
+    x.d = 2.0
+    assert y.d == 3
+    y.forward()
+    assert y.d == 6
+
+
+def test_forward_freezes_the_leaves() -> None:
+    x = leaf(1.0)
+    h = x * 3
+    y = h + 1
+    y.forward()
+    x.d = 10.0
+    assert y.d == 4
+    assert h.d == 3
+    y.forward()
+    assert (y.d, h.d) == (31, 30)
+
+
+def test_forward_freezes_a_leaf_that_is_filled_or_swapped_or_written_in_part() -> None:
+    x = leaf(1.0, 2.0)
+    y = x * 3
+    for change in (
+        lambda: x.data.fill(7.0),
+        lambda: x.data.zero(),
+        lambda: x.data.__setitem__(0, 9.0),
+        lambda: x.data.copy_from(nn.NdArray.from_numpy_array([5.0, 5.0])),
+        lambda: setattr(x, "data", nn.NdArray.from_numpy_array([4.0, 4.0])),
+    ):
+        x.d = [1.0, 2.0]
+        y.forward()
+        change()
+        assert y.d.tolist() == [3, 6]
+
+
+def test_a_numpy_array_that_was_given_may_change_afterwards() -> None:
+    for size in (2, 1 << 15):
+        array = np.ones(size, np.float32)
+        x = Variable.from_numpy_array(array)
+        y = x * 2
+        y.forward()
+        array[:] = 5
+        assert y.d[0] == 2 and x.d[0] == 1
+        x.d = array
+        array[:] = 7
+        assert x.d[0] == 5
+
+
+def test_intermediates_come_from_the_same_snapshot() -> None:
+    x = leaf(0.5)
+    a = F.exp(x)
+    b = F.sin(a)
+    c = a * b
+    c.forward()
+    x.d = 3.0
+    assert b.d == pytest.approx(np.sin(np.exp(0.5)), rel=1e-5)
+    assert a.d == pytest.approx(np.exp(0.5), rel=1e-5)
+    assert c.d == pytest.approx(np.exp(0.5) * np.sin(np.exp(0.5)), rel=1e-5)
+
+
+def test_a_forward_further_down_covers_what_is_above() -> None:
+    x = leaf(1.0)
+    h = x * 2
+    h.forward()
+    assert h.d == 2
+    y = h * 5
+    x.d = 3.0
+    y.forward()
+    assert (h.d, y.d) == (6, 30)
+
+
+def test_forward_of_a_leaf_is_nothing() -> None:
+    x = leaf(1.0)
+    x.forward()
+    assert x.d == 1
+
+
+def test_assigning_to_an_output() -> None:
+    x = leaf(1.0)
+    y = x * 2
+    y.d = 100.0
+    assert y.d == 100
+    y.forward()
+    assert y.d == 2
+
+
+def test_forward_all_shares_a_snapshot_and_an_executable() -> None:
+    x = leaf(0.5)
+    h = F.exp(x)
+    y, z = h * 2, h * 3
+    before = nn.executables.info()
+    nn.forward_all([y, z, x])
+    x.d = 9.0
+    assert y.d * 3 == z.d * 2 == pytest.approx(6 * np.exp(0.5), rel=1e-5)
+    after = nn.executables.info()
+    assert after.hits + after.misses == before.hits + before.misses + 1
+    with pytest.raises(TypeError, match=r"variables\[1\]"):
+        nn.forward_all([y, 3.0])  # type: ignore[list-item]
+
+
+def test_nnablas_clear_options_are_accepted() -> None:
+    x = leaf(1.0)
+    y = x * 2
+    y.forward(clear_buffer=True)
+    y.forward(clear_no_need_grad=True)
+    y.backward(clear_buffer=True)
+    nn.forward_all([y], clear_buffer=True)
+    assert (y.d, x.g) == (2, 2)
+
+
+# ---------------------------------------------------------------- backward
+
+
+def test_forward_and_backward_are_one_executable() -> None:
+    x, w = leaf(0.5, 0.25), leaf(2.0, 3.0)
+    y = F.sum(F.tanh(x * w) * 1.0625)
+    nn.executables.clear()
+    y.forward()
+    before = nn.executables.info()
+    y.backward()
+    assert nn.executables.info().misses == before.misses + 1
+    used = nn.executables.info()
+    t = np.tanh(x.d * w.d)
+    np.testing.assert_allclose(y.d, 1.0625 * np.sum(t), rtol=1e-6)
+    np.testing.assert_allclose(w.g, 1.0625 * (1 - t * t) * x.d, rtol=1e-5)
+    assert nn.executables.info() == used
+
+
+def test_backward_keeps_the_promise_of_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nngrad.execution.forward import Promise
+
+    x = leaf(0.5)
+    y = F.exp(x) * 1.03125
+    y.forward()
+    monkeypatch.setattr(Promise, "resolve", lambda self: pytest.fail("the forward ran by itself"))
+    y.backward()
+    assert y.d == pytest.approx(1.03125 * np.exp(0.5), rel=1e-6)
+
+
+def test_a_rebuilt_graph_is_neither_emitted_nor_compiled_again(emissions: list[int]) -> None:
+    w = leaf(0.5, 0.25)
+
+    def step(data: Any) -> float:
+        x = Variable.from_numpy_array(data)
+        y = F.sum(F.sin(x * w) * 1.125)
+        w.grad.zero()
+        y.forward()
+        y.backward()
+        np.testing.assert_allclose(w.g, 1.125 * np.cos(data * w.d) * data, rtol=1e-5)
+        w.d = w.d - 0.1 * w.g
+        return float(y)
+
+    first = step(np.float32([1.0, 2.0]))
+    misses, emitted = nn.executables.info().misses, len(emissions)
+    rest = [step(np.float32([1.0, 2.0])) for _ in range(5)]
+    assert nn.executables.info().misses == misses
+    assert len(emissions) == emitted == 1
+    assert sorted([first, *rest], reverse=True) == [first, *rest]
+
+
+def test_what_changes_the_gradient_is_not_served_from_the_cache(emissions: list[int]) -> None:
+    x, w = leaf(2.0), leaf(3.0)
+
+    def gradients() -> list[float]:
+        h = F.exp(x * 0.5)
+        h.need_grad = stop
+        y = h * w * x
+        x.grad.zero()
+        w.grad.zero()
+        y.backward()
+        return [x.g.item(), w.g.item()]
+
+    stop: bool | None = None
+    full = gradients()
+    stop = False
+    stopped = gradients()
+    e = np.exp(1.0)
+    assert full == pytest.approx([3 * e + 3 * e, 2 * e], rel=1e-5)
+    assert stopped == pytest.approx([3 * e, 2 * e], rel=1e-5)
+    w.need_grad = False
+    assert gradients() == pytest.approx([3 * e, 0.0], rel=1e-5)
+    assert len(emissions) == 3
+
+
+def test_need_grad_false_on_the_output_itself() -> None:
+    x = leaf(2.0)
+    y = x * x
+    y.backward()
+    assert x.g == 4
+    y.need_grad = False
+    y.backward()
+    assert x.g == 4
+
+
+def test_gradients_accumulate() -> None:
+    x = leaf(2.0)
+    y = x * x
+    for count in (1, 2, 3):
+        y.forward()
+        y.backward()
+        assert x.g == 4 * count
+    x.grad.zero()
+    y.backward()
+    assert x.g == 4
+    x.g = 10.0
+    y.backward()
+    assert x.g == 14
+
+
+def test_backward_uses_the_snapshot_of_forward() -> None:
+    x = leaf(2.0)
+    y = x * x
+    y.forward()
+    x.d = 5.0
+    y.backward()
+    assert x.g == 4
+    assert y.d == 4
+
+
+def test_backward_without_forward() -> None:
+    x = leaf(2.0)
+    y = x * x
+    y.backward()
+    assert (x.g, y.d) == (4, 4)
+
+
+@pytest.mark.parametrize("seed", [
+    3, 3.0, np.float32(3), np.full(2, 3.0), np.full(2, 3, np.int32), jnp.full(2, 3.0),
+    nn.NdArray.from_numpy_array([3.0, 3.0]), Variable.from_numpy_array([3.0, 3.0]), [3.0, 3.0],
+], ids=["int", "float", "float32", "array", "int array", "JAX", "NdArray", "Variable", "list"])
+def test_forms_of_the_seed(seed: Any) -> None:
+    x = leaf(2.0, 4.0)
+    y = x * x
+    y.backward(seed)
+    assert x.g.tolist() == [12, 24]
+
+
+def test_seed_none_takes_the_grad_that_is_there() -> None:
+    x = leaf(2.0, 4.0)
+    y = x * x
+    y.g = [1.0, 10.0]
+    y.backward(None)
+    assert x.g.tolist() == [4, 80]
+
+
+@pytest.mark.parametrize(("seed", "kind"), [
+    (np.ones(3), ValueError), ("one", TypeError), (True, TypeError), (np.ones((2, 1)), ValueError), ({}, TypeError),
+])
+def test_errors_of_the_seed(seed: Any, kind: Any) -> None:
+    y = leaf(2.0, 4.0) * 2
+    with pytest.raises(kind, match="grad"):
+        y.backward(seed)
+
+
+def test_seeds_of_other_values_do_not_compile_again() -> None:
+    x = leaf(2.0)
+    y = x * x * 1.1875
+    y.backward(2.0)
+    misses = nn.executables.info().misses
+    for seed in (3.0, 4.0, np.float32([5.0])):
+        y.backward(seed)
+    assert nn.executables.info().misses == misses
+    assert x.g == pytest.approx(1.1875 * 4 * 14)
+
+
+def test_leaves_that_share_a_grad_cell() -> None:
+    w = leaf(2.0)
+    a, b = w.get_unlinked_variable(), w.get_unlinked_variable()
+    for count in (1, 2):
+        (a * b * b).backward()
+        assert w.g == a.g == b.g == 12 * count
+
+
+def test_backward_of_a_leaf() -> None:
+    x = leaf(2.0, 3.0)
+    x.backward()
+    x.backward(np.array([1.0, 5.0]))
+    assert x.g.tolist() == [2, 6]
+    constant = leaf(2.0, need_grad=False)
+    constant.backward()
+    assert constant.g == 0
+
+
+def test_backward_reaches_only_what_needs_it() -> None:
+    x, w = leaf(2.0, need_grad=False), leaf(3.0)
+    (x * w).backward()
+    assert (x.g, w.g) == (0, 2)
+    y = x * 2
+    y.backward()
+    assert not y.need_grad and x.g == 0
+
+
+def test_backward_of_a_gradient() -> None:
+    x = leaf(0.5)
+    (gx,) = nn.grad(F.sin(x), x)
+    (gx * gx).backward()
+    assert x.g == pytest.approx(-2 * np.sin(0.5) * np.cos(0.5), rel=1e-5)
+
+
+def test_backward_of_an_intermediate_after_forward_of_the_whole() -> None:
+    x = leaf(2.0)
+    h = x * x
+    y = h * 3
+    y.forward()
+    x.d = 7.0
+    h.backward()
+    assert x.g == 4
+
+
+# ---------------------------------------------------------------- effects
+
+
+def test_an_effect_is_applied_once_per_forward() -> None:
+    counter, x = leaf(0.0, need_grad=False), leaf(2.0)
+    y = with_updates(x * 3, {counter: counter + x})
+    y.forward()
+    assert (y.d, counter.d, y.d) == (6, 2, 6)
+    y.forward()
+    y.backward()
+    y.backward()
+    assert (counter.d, x.g) == (4, 6)
+    y.forward()
+    y.forward()
+    assert counter.d == 8
+    assert counter.d == 8
+
+
+def test_a_compiled_function_applies_effects_and_reads_live_leaves() -> None:
+    counter, w, x = leaf(0.0, need_grad=False), leaf(2.0), leaf(0.0)
+    y = with_updates(x * w, {counter: counter + x})
+    run = nn.compile(y, [x])
+    assert run(np.float32([3.0])) == 6
+    w.d = 10.0
+    assert run([4.0]) == 40
+    assert counter.d == 7
+    assert x.d == 0
+
+
+def test_to_jax_leaves_effects_out() -> None:
+    counter, x = leaf(0.0, need_grad=False), leaf(2.0)
+    run = nn.to_jax(with_updates(x * 3, {counter: counter + x}), [x])
+    assert run(np.float32([3.0])) == 9
+    assert counter.d == 0
+
+
+# ---------------------------------------------------------------- switches
+
+
+def test_auto_forward() -> None:
+    x = leaf(0.5)
+    assert not nn.get_auto_forward()
+    with nn.auto_forward():
+        assert nn.get_auto_forward()
+        y = F.exp(x)
+        z = y * 2
+        x.d = 1.0
+        assert z.d == pytest.approx(2 * np.exp(0.5), rel=1e-6)
+        x.d = 0.5
+        z.backward()
+        (gx,) = nn.grad(z, x)
+    assert not nn.get_auto_forward()
+    assert x.g == gx.d == pytest.approx(2 * np.exp(0.5), rel=1e-6)
+    with nn.auto_forward(), nn.auto_forward(False):
+        y = F.exp(x)
+    x.d = 3.0
+    assert y.d == pytest.approx(np.exp(3.0), rel=1e-6)
+
+
+def test_set_auto_forward() -> None:
+    nn.set_auto_forward(True)
+    try:
+        x = leaf(2.0)
+        y = x * x
+        x.d = 9.0
+        assert y.d == 4
+    finally:
+        nn.set_auto_forward(False)
+
+
+def test_auto_forward_applies_effects() -> None:
+    counter, x = leaf(0.0, need_grad=False), leaf(2.0)
+    with nn.auto_forward():
+        y = with_updates(x * 3, {counter: counter + x})
+    assert (y.d, counter.d) == (6, 2)
+
+
+def test_no_grad() -> None:
+    x = leaf(2.0)
+    with nn.no_grad():
+        h = x * x
+        with nn.no_grad(False):
+            k = x * 3
+    y = h * x + k
+    assert not h.need_grad and k.need_grad
+    y.backward()
+    assert x.g == 4 + 3
+
+
+def test_hooks_are_called_in_rank_order() -> None:
+    x = leaf(0.5)
+    y = F.exp(F.sin(x) * x) + F.cos(x)
+    calls: list[tuple[str, str]] = []
+    ranks: list[int] = []
+
+    def before(f: nn.Function) -> None:
+        calls.append(("before", f.name))
+        ranks.append(f.rank)
+
+    def after(f: nn.Function) -> None:
+        calls.append(("after", f.name))
+        assert f.outputs
+
+    y.forward(function_pre_hook=before, function_post_hook=after)
+    assert ranks == sorted(ranks) and len(ranks) == 5
+    assert sorted(name for when, name in calls if when == "before") == ["add2", "cos", "exp", "mul2", "sin"]
+    assert calls[::2] == [("before", name) for _, name in calls[1::2]]
+    assert y.d == pytest.approx(np.exp(np.sin(0.5) * 0.5) + np.cos(0.5), rel=1e-6)
+
+
+def test_a_post_hook_sees_the_values() -> None:
+    x = leaf(2.0)
+    y = (x * 3) + 1
+    seen: dict[str, float] = {}
+    y.forward(function_post_hook=lambda f: seen.update({f.name: float(f.outputs[0].d[0])}))
+    assert seen == {"mul_scalar": 6, "add_scalar": 7}
+
+
+def test_hooks_of_backward_see_the_gradients_functions_only() -> None:
+    x = leaf(0.5)
+    (gx,) = nn.grad(F.sin(x), x)
+    y = gx * gx
+    own = {id(f) for f in nn.graph.functions_of([y])}
+    seen: list[nn.Function] = []
+    y.backward(function_post_hook=seen.append)
+    assert seen and not [f for f in seen if id(f) in own]
+    assert x.g == pytest.approx(-2 * np.sin(0.5) * np.cos(0.5), rel=1e-5)
+
+
+def test_hooked_forward_applies_effects_once() -> None:
+    counter, x = leaf(0.0, need_grad=False), leaf(2.0)
+    y = with_updates(x * 3, {counter: counter + x})
+    y.forward(function_pre_hook=lambda f: None)
+    assert (y.d, counter.d) == (6, 2)
+
+
+# ---------------------------------------------------------------- JAX
+
+
+def test_to_jax_under_jit_vmap_and_grad() -> None:
+    x, w = leaf(0.5, 0.25), leaf(2.0, 3.0)
+    y = F.sum(F.tanh(x * w))
+    f = nn.to_jax(y, [x, w])
+    a, b = jnp.array([0.1, 0.2]), jnp.array([0.3, 0.4])
+    expected = jnp.sum(jnp.tanh(a * b))
+    np.testing.assert_allclose(f(a, b), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(f)(a, b), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.vmap(f)(jnp.stack([a, a]), jnp.stack([b, b])), [expected] * 2, rtol=1e-6)
+    np.testing.assert_allclose(jax.grad(f)(a, b), (1 - jnp.tanh(a * b) ** 2) * b, rtol=1e-5)
+    np.testing.assert_allclose(f(x, w), y.d, rtol=1e-6)
+    (gx,) = nn.grad(y, x)
+    np.testing.assert_allclose(nn.to_jax(gx, [x, w])(a, b), jax.grad(f)(a, b), rtol=1e-5)
+
+
+def test_to_jax_with_a_sharding() -> None:
+    x = Variable((8, 3))
+    y = F.sum(F.exp(x), axis=1)
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("batch",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("batch"))
+    data = jax.device_put(jnp.ones((8, 3)), sharding)
+    result = jax.jit(nn.to_jax(y, x), in_shardings=sharding, out_shardings=sharding)(data)
+    assert result.sharding.is_equivalent_to(sharding, 1)
+    np.testing.assert_allclose(result, np.full(8, 3 * np.e), rtol=1e-6)
+
+
+def test_to_jax_freezes_other_leaves() -> None:
+    x, w = leaf(1.0), leaf(2.0)
+    f = nn.to_jax([x * w, x], [x])
+    w.d = 100.0
+    product, same = f(np.float32([3.0]))
+    assert (product, same) == (6, 3)
+
+
+def test_intermediates_as_inputs_of_to_jax_and_compile() -> None:
+    x = leaf(1.0)
+    h = F.exp(x)
+    y = h * h + x
+    assert nn.to_jax(y, [h, x])(np.float32([3.0]), np.float32([10.0])) == 19
+    assert nn.compile([y, h], [h])(np.float32([3.0])) == [10, 3]
+    assert x.d == 1
+
+
+@pytest.mark.parametrize("make", [nn.to_jax, nn.compile])
+def test_errors_of_graphs_as_functions(make: Any) -> None:
+    x, w = leaf(1.0, 2.0), leaf(1.0, 2.0)
+    y = x * w
+    with pytest.raises(TypeError, match="inputs"):
+        make(y, [x, 3.0])
+    with pytest.raises(TypeError, match="outputs"):
+        make(None, [x])
+    with pytest.raises(ValueError, match="inputs: the same Variable is given twice"):
+        make(y, [x, x])
+    f = make(y, [x, w])
+    with pytest.raises(TypeError, match="1 arrays given for 2 inputs"):
+        f(np.ones(2))
+    with pytest.raises(ValueError, match=r"array 1 has shape \(3,\)"):
+        f(np.ones(2), np.ones(3))
+
+
+def test_arrays_are_cast_to_the_inputs_dtypes() -> None:
+    x = leaf(1.0, 2.0)
+    for make in (nn.to_jax, nn.compile):
+        f = make(x * 0.5, [x])
+        for given in (np.array([3, 5]), [3, 5], np.array([3.0, 5.0]), x * 1 + 2, nn.NdArray.from_numpy_array([3, 5])):
+            result = f(given)
+            assert result.dtype == np.float32
+        assert f([3, 5]).tolist() == [1.5, 2.5]
+
+
+# ---------------------------------------------------------------- the cache
+
+
+def test_the_cache_is_bounded(small_cache: Any) -> None:
+    small_cache.clear()
+    assert small_cache.info()[:3] == (0, 0, 0)
+    small_cache.resize(3)
+    x = leaf(1.0)
+    for i in range(5):
+        (x * (1.0 + i / 64)).forward()
+    assert small_cache.info() == (0, 5, 3, 3)
+    (x * (1.0 + 4 / 64)).forward()
+    assert small_cache.info().hits == 1
+    y = x * 1.0
+    assert y.d == 1
+    small_cache.resize(1)
+    assert small_cache.info().size == 1
+    for bad in (0, -1, 1.5, None):
+        with pytest.raises(ValueError, match="capacity"):
+            small_cache.resize(bad)
+    small_cache.clear()
+    assert y.d == 1
+    y.forward()
+    assert y.d == 1
+
+
+def test_structures_that_differ_do_not_share() -> None:
+    x = leaf(1.0, 2.0)
+    assert (x * 2).d.tolist() == [2, 4]
+    assert (x * 3).d.tolist() == [3, 6]
+    assert (x - 2 * x).d.tolist() == [-1, -2]
+    assert (2 * x - x).d.tolist() == [1, 2]
+    i = Variable.from_numpy_array(np.array([1, 2], np.int32))
+    assert (i * 2).dtype == np.int32 and (i * 2).d.tolist() == [2, 4]
+    nan, inf = x * float("nan"), x * float("inf")
+    misses = nn.executables.info().misses
+    assert np.isnan(nan.d).all() and np.isinf(inf.d).all()
+    assert np.isnan((x * (float("inf") - float("inf"))).d).all()
+    assert nn.executables.info().misses == misses + 2
+
+
+def test_python_functions_share_executables_by_their_attributes() -> None:
+    class Scale(nn.PythonFunction):
+        def __init__(self, by: Any) -> None:
+            self.by = by
+
+        def forward(self, x: Any) -> Any:
+            return x * self.by
+
+        def backward(self, f: nn.Function, gy: Variable) -> Variable:
+            return gy * self.by
+
+    x = leaf(1.0, 2.0)
+    assert Scale(2)(x).d.tolist() == [2, 4]
+    misses = nn.executables.info().misses
+    assert Scale(2)(x).d.tolist() == [2, 4]
+    assert nn.executables.info().misses == misses
+    assert Scale(3)(x).d.tolist() == [3, 6]
+    assert Scale(2) == Scale(2) != Scale(3) and Scale(2) != Scale(2.0)
+    i = Variable.from_numpy_array(np.array([1, 2], np.int32))
+    assert Scale(2)(i).dtype == np.int32
+    assert Scale(2.0)(i).dtype == np.float32
+    assert "by=2" in repr(Scale(2))
+
+
+def test_errors_of_python_functions() -> None:
+    class Wrong(nn.PythonFunction):
+        outputs = 2
+
+        def forward(self, x: Any) -> Any:
+            return x
+
+    class Bare(nn.PythonFunction):
+        pass
+
+    class OneWay(nn.PythonFunction):
+        def forward(self, x: Any) -> Any:
+            return x
+
+    x = leaf(1.0)
+    with pytest.raises(ValueError, match="outputs = 2"):
+        Wrong()(x)
+    with pytest.raises(NotImplementedError, match="Bare has no forward"):
+        Bare()(x)
+    with pytest.raises(TypeError, match="is a base"):
+        nn.PythonFunction()(x)
+    with pytest.raises(TypeError, match=r"inputs\[1\]"):
+        OneWay()(x, None)
+    with pytest.raises(NotImplementedError, match="OneWay"):
+        nn.grad(OneWay()(x), x)
+
+
+# ---------------------------------------------------------------- contexts
+
+
+def test_contexts() -> None:
+    cpu = nn.Context("cpu")
+    assert cpu == nn.Context(["cpu:float"]) == nn.get_extension_context("cpu", device_id=0)
+    assert hash(cpu) == hash(nn.Context("cpu")) and "cpu" in repr(cpu)
+    with nn.context_scope(cpu):
+        assert nn.get_current_context() == cpu
+        y = leaf(2.0) * 3
+    assert y.parent is not None and y.parent.context == cpu
+    assert y.d == 6
+    assert isinstance(nn.get_current_context(), nn.Context)
+
+
+def test_errors_of_contexts_list_what_there_is() -> None:
+    with pytest.raises(ValueError, match="'cpu', 'cuda'"):
+        nn.Context("abacus")
+    with pytest.raises(ValueError, match=r"no device '99' of backend 'cpu'; JAX has cpu:0"):
+        nn.Context("cpu", device_id=99)
+    with pytest.raises(ValueError, match="JAX has cpu:0"):
+        nn.Context("tpu")
+    with pytest.raises(ValueError, match="type_config"):
+        nn.get_extension_context("cpu", type_config="half")
+    with pytest.raises(TypeError, match="context"):
+        nn.context_scope("cpu")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="context"):
+        nn.set_default_context(None)  # type: ignore[arg-type]
+
+
+# ---------------------------------------------------------------- dtypes
+
+
+def test_float64_without_switching_it_on_for_all() -> None:
+    assert not jax.config.jax_enable_x64
+    x = leaf(1 / 3, dtype=np.float64)
+    y = F.exp(x) * 3 + 1 / 7
+    assert y.dtype == y.d.dtype == np.float64
+    assert y.d == pytest.approx(3 * np.exp(1 / 3) + 1 / 7, rel=1e-15)
+    y.backward()
+    assert x.g.dtype == np.float64 and x.g == pytest.approx(3 * np.exp(1 / 3), rel=1e-15)
+    y.backward(2.0)
+    assert x.g == pytest.approx(9 * np.exp(1 / 3), rel=1e-15)
+    (gx,) = nn.grad(y, x, grad_outputs=[np.full(1, 1 / 3)])
+    assert gx.d == pytest.approx(np.exp(1 / 3), rel=1e-15)
+    with nn.auto_forward():
+        assert F.exp(x).d == pytest.approx(np.exp(1 / 3), rel=1e-15)
+    seen: list[Any] = []
+    y.forward(function_post_hook=seen.append)
+    assert y.d == pytest.approx(3 * np.exp(1 / 3) + 1 / 7, rel=1e-15)
+    f, run = nn.to_jax(y, [x]), nn.compile(y, [x])
+    assert f([1 / 3]).dtype == run([1 / 3]).dtype == np.float64
+    assert np.asarray(f([1 / 3])) == y.d == np.asarray(run([1 / 3]))
+    assert jax.jit(f)(np.array([1 / 3])).dtype == np.float32
+    assert f(np.array([1 / 3])).dtype == np.float64
+    with jax.enable_x64(True):
+        assert jax.jit(f)(np.array([1 / 3])).dtype == np.float64
+    assert not jax.config.jax_enable_x64
+    assert np.asarray(x * jnp.float32(2)).dtype == np.float64
+
+
+def test_a_large_float64_leaf() -> None:
+    x = Variable.from_numpy_array(np.full((100, 100), 1 / 3), need_grad=True)
+    assert x.d.dtype == np.float64 and x.d[0, 0] == 1 / 3
+    y = F.sum(x * x)
+    y.backward()
+    assert x.g[0, 0] == 2 / 3 and y.d == pytest.approx(1e4 / 9, rel=1e-13)
+    x.data[0, 0] = 1 / 7
+    assert x.d[0, 0] == 1 / 7 and x.d[0, 1] == 1 / 3
+    assert nn.to_jax(y, [])() == pytest.approx(1e4 / 9, rel=1e-4)
+
+
+def test_mixed_dtypes() -> None:
+    half, single, double = (leaf(1.5, dtype=t) for t in (np.float16, np.float32, np.float64))
+    integer = Variable.from_numpy_array(np.array([2], np.int32))
+    y = half * single + double * integer - half
+    assert y.dtype == np.float64
+    assert y.d == 1.5 * 1.5 + 3 - 1.5
+    y.backward()
+    assert [x.g.dtype for x in (half, single, double)] == [np.float16, np.float32, np.float64]
+    assert [float(x.g[0]) for x in (half, single, double)] == [0.5, 1.5, 2.0]
+
+
+def test_int64_is_kept() -> None:
+    big = 2**40 + 1
+    x = Variable.from_numpy_array(np.array([big], np.int64))
+    assert (x + x).d.tolist() == [2 * big]
+    assert F.identity(x).d.dtype == np.int64
