@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         "of the training curves. Takes about a minute on two CPU cores; needs matplotlib and scikit-learn.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    demo.add_argument("--steps", type=_positive, default=6000, metavar="N", help="steps of the generator")
+    demo.add_argument("--steps", type=_positive, default=10000, metavar="N", help="steps of the generator")
     demo.add_argument("--output", type=Path, default=Path("nngrad-demo"), metavar="DIR", help="folder for the pictures")
     demo.add_argument("--seed", type=_natural, default=0, metavar="S", help="seed of all that is random")
     demo.add_argument(
@@ -200,7 +200,8 @@ def run_doctor(given: argparse.Namespace) -> int:  # noqa: ARG001
     for extra in dict.fromkeys(r.extra for r in needed if r.extra):
         lacking = missing(extra)
         if lacking:
-            console.print(f"For the extra \\[{extra}] run\n    {install_command(lacking)}", highlight=False, soft_wrap=True)
+            console.print(f"For the extra \\[{extra}] run\n    {install_command(lacking)}", highlight=False,
+                          soft_wrap=True)
     if not needed:
         console.print("[red]Broken[/]: nngrad is not installed, only found on the path. In its folder run\n"
                       f"    {sys.executable} -m pip install -e .", highlight=False, soft_wrap=True)

@@ -56,11 +56,13 @@ def requirements() -> list[Requirement]:
 
 def parsed(line: str) -> Requirement:
     """A line of metadata, such as `rich>=13` or `pytest>=8; extra == "test"`."""
-    matched = re.match(r"\s*([\w.-]+)(?:\[[^]]*\])?\s*(?:>=\s*([\w.]+))?[^;]*(?:;.*extra\s*==\s*['\"]([\w.-]+)['\"])?", line)
-    if matched is None:
+    wanted, _, marker = line.partition(";")
+    name = re.match(r"\s*([\w.-]+)", wanted)
+    if name is None:
         raise ValueError(f"cannot read the requirement {line!r}")
-    name, minimum, extra = matched.groups(default="")
-    return Requirement(name, minimum, extra, version_of(name))
+    minimum = re.search(r">=\s*([\w.]+)", wanted)
+    extra = re.search(r"extra\s*==\s*['\"]([\w.-]+)['\"]", marker)
+    return Requirement(name[1], minimum[1] if minimum else "", extra[1] if extra else "", version_of(name[1]))
 
 
 def missing(extra: str) -> list[Requirement]:

@@ -64,7 +64,8 @@ def penalized(parameters: dict[str, Any], x: Any, labels: Any) -> Any:
 def test_gradient_penalty() -> None:
     names = run("gradient_penalty.py")
     parameters = nn.get_parameters()
-    assert set(parameters) == {f"{layer}/{part}" for layer in ("conv1/conv", "conv2/conv", "pred/affine") for part in "Wb"}
+    layers = "conv1/conv", "conv2/conv", "pred/affine"
+    assert set(parameters) == {f"{layer}/{part}" for layer in layers for part in "Wb"}
     with jax.enable_x64(True):
         arrays = {name: jnp.asarray(p.d, jnp.float64) for name, p in parameters.items()}
         x, labels = (jnp.asarray(names[name].d) for name in "xy")

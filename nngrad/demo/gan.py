@@ -94,28 +94,39 @@ class Gan:
             fake = generator(z)
             judged = critique(real, fake, mix)
             fooled = -F.mean(critic(fake))
-            self._critic_step = nn.train_step(judged.loss, _parameters("critic"), _adam(), inputs=(real, z, mix))
-            self._generator_step = nn.train_step(fooled, _parameters("generator"), _adam(), inputs=(z,))
+            self._solvers = [S.Adam(alpha=RATE, beta1=0.5, beta2=0.9) for _ in range(2)]
+            self._critic_step = nn.train_step(
+                judged.loss, _parameters("critic"), self._solvers[0], inputs=(real, z, mix)
+            )
+            self._generator_step = nn.train_step(fooled, _parameters("generator"), self._solvers[1], inputs=(z,))
             self._measure = nn.compile(list(judged), (real, z, mix))
             many = nn.Variable((100, NOISE))
             self._generate = nn.compile(generator(many), (many,))
 
     def train(self, steps: int, report: Callable[[Record], None], every: int = 10) -> list[Record]:
-        """Take `steps` steps of the generator; what is measured every so often is reported and returned."""
-        records = []
+        """Take `steps` steps of the generator; the learning rate falls to nothing in the second half.
+
+        What is measured before the first step, after each of the first and every so often later is
+        returned; all but the first is reported as it comes.
+        """
+        records = [self._record(0)]
         for step in range(1, steps + 1):
+            for solver in self._solvers:
+                solver.set_learning_rate(RATE * min(1.0, 2.0 * (1.0 - step / (steps + 1))))
             for _ in range(CRITIC_STEPS):
                 self._critic_step(*self._batch())
             self._generator_step(self._noise())
-            if step % every == 0 or step == steps:
-                record = Record(step, *[float(a) for a in self._measure(*self._batch())])
-                records.append(record)
-                report(record)
+            if step < every or step % every == 0 or step == steps:
+                records.append(self._record(step))
+                report(records[-1])
         return records
 
     def samples(self) -> Array:
         """A hundred generated images, of shape (100, 64)."""
         return np.asarray(self._generate(self._noise(100)))
+
+    def _record(self, step: int) -> Record:
+        return Record(step, *[float(a) for a in self._measure(*self._batch())])
 
     def _noise(self, count: int = BATCH) -> Array:
         return self._rng.standard_normal((count, NOISE), dtype=np.float32)
@@ -129,7 +140,3 @@ def _parameters(scope: str) -> dict[str, nn.Variable]:
     with nn.parameter_scope(scope):
         parameters: dict[str, nn.Variable] = nn.get_parameters()
     return parameters
-
-
-def _adam() -> S.Adam:
-    return S.Adam(alpha=RATE, beta1=0.5, beta2=0.9)

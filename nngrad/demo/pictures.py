@@ -25,10 +25,11 @@ def tiled(images: Array, columns: int = 10) -> Array:
 
 def draw_digits(generated: Array, real: Array, path: Path) -> None:
     """Ten by ten generated digits beside ten by ten real ones."""
-    figure = Figure(figsize=(8, 4.3), layout="constrained")
+    figure = Figure(figsize=(8, 4.2), layout="constrained", dpi=110)
+    figure.get_layout_engine().set(wspace=0.06)
     panels = (generated, "generated"), (real, "real")
     for axes, (images, title) in zip(figure.subplots(1, 2), panels, strict=True):
-        axes.imshow(tiled(images), cmap="gray_r", vmin=-1, vmax=1)
+        axes.imshow(tiled(images), cmap="gray_r", vmin=-1, vmax=1, interpolation="nearest")
         axes.set_title(title)
         axes.set_axis_off()
     _save(figure, path)
@@ -37,12 +38,12 @@ def draw_digits(generated: Array, real: Array, path: Path) -> None:
 def draw_curves(records: Sequence[Record], path: Path) -> None:
     """The critic's estimate of the distance and its mean gradient norm, over the steps."""
     steps = [r.step for r in records]
-    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    figure = Figure(figsize=(8, 3.2), layout="constrained", dpi=110)
     left, right = figure.subplots(1, 2)
-    _curve(left, steps, [r.distance for r in records], BLUE, "estimate of the distance")
+    _curve(left, steps, [r.distance for r in records], BLUE, "Wasserstein estimate")
     _curve(left, steps, [r.loss for r in records], ORANGE, "critic's loss")
     left.axhline(0.0, color=GREY, linewidth=0.8)
-    left.set_title("Wasserstein distance of generated from real")
+    left.set_title("distance of generated from real digits")
     left.legend(frameon=False)
     right.axhline(1.0, color=GREY, linewidth=0.8)
     _curve(right, steps, [r.slope for r in records], BLUE, "")
@@ -56,16 +57,16 @@ def _curve(axes: Any, steps: Sequence[int], values: Sequence[float], color: str,
     axes.plot(steps, values, color=color, alpha=0.25, linewidth=0.8)
     axes.plot(steps, running_mean(values), color=color, linewidth=1.6, label=label)
     axes.set_xlabel("steps of the generator")
+    axes.set_xscale("symlog", linthresh=1.0)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def running_mean(values: Sequence[float], share: float = 0.04) -> Array:
-    """The mean over a window around each value that covers a share of all; it is smaller at both ends."""
-    half = max(int(len(values) * share / 2), 0)
+def running_mean(values: Sequence[float]) -> Array:
+    """The mean over a window around each value: a share of what came before it, as suits a logarithmic axis."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     at = np.arange(len(values))
-    low, high = np.maximum(at - half, 0), np.minimum(at + half + 1, len(values))
-    means: Array = (sums[high] - sums[low]) / (high - low)
+    half = np.minimum(at // 8, at[::-1])
+    means: Array = (sums[at + half + 1] - sums[at - half]) / (2 * half + 1)
     return means
 
 

@@ -33,8 +33,8 @@ def run(steps: int, output: Path, seed: int, device: str | None, console: Consol
     with scope:
         where = nn.get_current_context().jax_device
         console.print(
-            f"A generator learns to draw 8x8 digits on [bold]{where.device_kind}[/], {steps} steps, jax {jax.__version__}."
-            "\nIts critic's loss holds the gradient of the critic (WGAN-GP), so each step differentiates a gradient.",
+            f"A generator learns to draw 8x8 digits: {steps} steps on {where.device_kind}, jax {jax.__version__}.\n"
+            "Its critic's loss holds the gradient of the critic (WGAN-GP), so each step differentiates a gradient.",
             highlight=False,
         )
         data = digits()
