@@ -1,8 +1,11 @@
 """nngrad: turns a computation into the graph of its gradients, to any order, on JAX."""
 
-from backward_registry import register, registry, show_registry
+from backward_registry import MissingRule, register, registry, show_registry
 
 from . import functions as functions
+from . import initializer as initializer
+from . import parametric_functions as parametric_functions
+from . import solvers as solvers
 from .context import (
     Context,
     auto_forward,
@@ -17,31 +20,62 @@ from .context import (
 from .execution import compile, executables, forward_all, to_jax
 from .gradient import Grad, GradEndFunction, grad, simplify
 from .graph import Function, NdArray, Variable
+from .parameter import (
+    clear_parameters,
+    get_current_parameter_scope,
+    get_parameter,
+    get_parameter_or_create,
+    get_parameters,
+    load_parameters,
+    parameter_scope,
+    pop_parameter,
+    save_parameters,
+    set_parameter,
+)
 from .python_function import PythonFunction
+from .random import seed
+from .training import train_step
 
 __all__ = [
     "Context",
     "Function",
     "Grad",
     "GradEndFunction",
+    "MissingRule",
     "NdArray",
     "PythonFunction",
     "Variable",
     "auto_forward",
+    "clear_parameters",
     "compile",
     "context_scope",
     "executables",
     "forward_all",
+    "functions",
     "get_auto_forward",
     "get_current_context",
+    "get_current_parameter_scope",
     "get_extension_context",
+    "get_parameter",
+    "get_parameter_or_create",
+    "get_parameters",
     "grad",
+    "initializer",
+    "load_parameters",
     "no_grad",
+    "parameter_scope",
+    "parametric_functions",
+    "pop_parameter",
     "register",
     "registry",
+    "save_parameters",
+    "seed",
     "set_auto_forward",
     "set_default_context",
+    "set_parameter",
     "show_registry",
     "simplify",
+    "solvers",
     "to_jax",
+    "train_step",
 ]
