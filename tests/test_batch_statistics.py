@@ -1,0 +1,251 @@
+"""Batch normalisation: running statistics are updated once per forward, and gradients see the batch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.graph import Variable
+
+SHAPE = (1, 3, 1)
+DATA = np.random.default_rng(0).standard_normal((4, 3, 2)) * 2 + 1
+COUNT = 8
+MEAN = DATA.mean((0, 2)).reshape(SHAPE)
+UNBIASED = DATA.var((0, 2), ddof=1).reshape(SHAPE)
+
+
+class Layer:
+    """A batch normalisation with its leaves."""
+
+    def __init__(self, dtype: Any = np.float64, **options: Any) -> None:
+        self.x = Variable.from_numpy_array(DATA.astype(dtype), need_grad=True)
+        self.beta = Variable.from_numpy_array(np.full(SHAPE, 0.5, dtype), need_grad=True)
+        self.gamma = Variable.from_numpy_array(np.full(SHAPE, 1.5, dtype), need_grad=True)
+        self.mean = Variable.from_numpy_array(np.zeros(SHAPE, dtype))
+        self.variance = Variable.from_numpy_array(np.ones(SHAPE, dtype))
+        self.y = F.batch_normalization(self.x, self.beta, self.gamma, self.mean, self.variance, **options)
+
+    def check(self, updates: int, decay: float = 0.9, rtol: float = 1e-9) -> None:
+        """The running statistics after `updates` updates from zeros and ones."""
+        left = decay**updates
+        np.testing.assert_allclose(self.mean.d, (1 - left) * MEAN, rtol=rtol, atol=1e-12)
+        np.testing.assert_allclose(self.variance.d, left + (1 - left) * UNBIASED, rtol=rtol)
+
+
+# ---------------------------------------------------------------- once per forward
+
+
+READS: dict[str, Callable[[Layer], Any]] = {
+    "nothing": lambda layer: None,
+    "y": lambda layer: layer.y.d,
+    "y twice": lambda layer: (layer.y.d, layer.y.d),
+    "mean": lambda layer: layer.mean.d,
+    "variance, y": lambda layer: (layer.variance.d, layer.y.d),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_one_update_per_forward_whatever_is_read(read: Callable[[Layer], Any]) -> None:
+    layer = Layer()
+    for count in range(1, 4):
+        layer.y.forward()
+        read(layer)
+        if read is not READS["nothing"]:
+            layer.check(count)
+    layer.check(3)
+
+
+def test_a_forward_of_what_comes_later_updates_once() -> None:
+    layer = Layer()
+    loss = F.sum(layer.y * layer.y)
+    loss.forward()
+    layer.check(1)
+    _ = loss.d, layer.y.d, layer.mean.d
+    layer.check(1)
+
+
+def test_forward_and_backward_update_once() -> None:
+    layer = Layer()
+    loss = F.sum(F.tanh(layer.y))
+    for count in range(1, 4):
+        loss.forward()
+        loss.backward()
+        layer.check(count)
+    loss.forward()
+    _ = loss.d
+    loss.backward()
+    loss.backward()
+    layer.check(4)
+
+
+def test_reading_a_gradient_updates_nothing() -> None:
+    layer = Layer()
+    loss = F.sum(F.tanh(layer.y))
+    (gx,) = nn.grad(loss, layer.x)
+    loss.forward()
+    _ = gx.d
+    (late,) = nn.grad(loss, layer.x)
+    _ = late.d
+    layer.check(1)
+    np.testing.assert_allclose(gx.d, late.d, rtol=1e-12)
+
+
+def test_forward_all_with_gradients_updates_once() -> None:
+    layer = Layer()
+    loss = F.sum(F.tanh(layer.y))
+    gradients = nn.grad(loss, [layer.x, layer.gamma])
+    second = nn.grad(F.sum(gradients[0] ** 2), layer.x)
+    nn.forward_all([loss, *gradients, *second])
+    layer.check(1)
+
+
+def test_hooks_do_not_change_the_count() -> None:
+    layer = Layer()
+    layer.y.forward(function_pre_hook=lambda f: None)
+    layer.check(1)
+
+
+def test_auto_forward_updates_once() -> None:
+    with nn.auto_forward():
+        layer = Layer()
+        loss = F.sum(layer.y)
+    layer.check(1)
+    loss.backward()
+    layer.check(1)
+
+
+def test_the_decay_and_float32() -> None:
+    layer = Layer(dtype=np.float32, decay_rate=0.5)
+    layer.y.forward()
+    layer.check(1, decay=0.5, rtol=1e-5)
+
+
+def test_statistics_of_16_bit_batches_are_kept_in_float32() -> None:
+    x = Variable.from_numpy_array((DATA * 300).astype(np.float16))
+    mean, variance = Variable(SHAPE), Variable(SHAPE)
+    y = F.batch_normalization(x, None, None, mean, variance, decay_rate=0.0)
+    y.forward()
+    assert y.dtype == np.float16 and np.isfinite(y.d).all()
+    # The squares overflow float16, the statistics do not.
+    np.testing.assert_allclose(variance.d, UNBIASED * 300**2, rtol=1e-2)
+
+
+def test_one_element_per_channel() -> None:
+    mean, variance = Variable((1, 2)), Variable((1, 2))
+    y = F.batch_normalization(Variable.from_numpy_array(np.float32([[3, 4]])), None, None, mean, variance)
+    y.forward()
+    np.testing.assert_allclose(mean.d, [[0.3, 0.4]], rtol=1e-6)
+    np.testing.assert_array_equal(variance.d, [[0, 0]])
+
+
+def test_inference_uses_and_leaves_the_running_statistics() -> None:
+    layer = Layer(batch_stat=False)
+    layer.mean.d, layer.variance.d = 2.0, 4.0
+    layer.y.forward()
+    np.testing.assert_allclose(layer.y.d, (DATA - 2) / np.sqrt(4 + 1e-5) * 1.5 + 0.5)
+    np.testing.assert_array_equal(layer.mean.d, np.full(SHAPE, 2.0))
+    np.testing.assert_array_equal(layer.variance.d, np.full(SHAPE, 4.0))
+
+
+def test_training_does_not_depend_on_the_running_statistics() -> None:
+    layer = Layer()
+    layer.y.forward()
+    before = layer.y.d.copy()
+    layer.mean.d, layer.variance.d = 7.0, 9.0
+    layer.y.forward()
+    np.testing.assert_array_equal(layer.y.d, before)
+    for gradient in nn.grad(layer.y, [layer.mean, layer.variance]):
+        np.testing.assert_array_equal(gradient.d, np.zeros(SHAPE))
+
+
+def test_only_the_statistic_that_is_given_is_kept() -> None:
+    x, mean = Variable.from_numpy_array(DATA), Variable(SHAPE, dtype=np.float64)
+    F.batch_normalization(x, None, None, mean, None, decay_rate=0.0).forward()
+    np.testing.assert_allclose(mean.d, MEAN)
+
+
+def test_statistics_in_another_layout() -> None:
+    x, mean, variance = Variable.from_numpy_array(DATA), Variable((3,), dtype=np.float64), Variable((3, 1))
+    F.batch_normalization(x, None, None, mean, variance, decay_rate=0.0).forward()
+    np.testing.assert_allclose(mean.d, MEAN.ravel())
+    np.testing.assert_allclose(variance.d.ravel(), UNBIASED.ravel(), rtol=1e-6)
+
+
+def test_a_layer_that_is_used_twice_updates_twice() -> None:
+    layer = Layer()
+    again = F.batch_normalization(layer.x, layer.beta, layer.gamma, layer.mean, layer.variance)
+    F.sum(layer.y + again).forward()
+    layer.check(2)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def reference(x: Any, beta: Any, gamma: Any) -> tuple[Any, Any, Any]:
+    """Batch normalisation with its statistics, in JAX."""
+    m, v = jnp.mean(x, (0, 2), keepdims=True), jnp.var(x, (0, 2), keepdims=True)
+    return (x - m) / jnp.sqrt(v + 1e-5) * gamma + beta, m, v
+
+
+@pytest.mark.parametrize("simplified", [True, False], ids=["simplified", "plain"])
+def test_first_and_second_order_with_statistics(simplified: bool) -> None:
+    layer = Layer(output_stat=True)
+    leaves = [layer.x, layer.beta, layer.gamma]
+
+    def energy(*arrays: Any) -> Any:
+        y, m, v = reference(*arrays)
+        return jnp.sum(y**3) + jnp.sum(m**2) + 3 * jnp.sum(v**2)
+
+    def penalty(*arrays: Any) -> Any:
+        return sum(jnp.sum(g**2) for g in jax.grad(energy, (0, 1, 2))(*arrays))
+
+    with nn.simplify(simplified):
+        y, m, v = layer.y
+        loss = F.sum(y**3) + F.sum(m**2) + 3 * F.sum(v**2)
+        first = nn.grad(loss, leaves)
+        second = nn.grad(sum(F.sum(g**2) for g in first), leaves)
+        nn.forward_all([loss, *first, *second])
+    with jax.enable_x64(True):
+        arrays = [jnp.asarray(x.d) for x in leaves]
+        expected = [*jax.grad(energy, (0, 1, 2))(*arrays), *jax.grad(penalty, (0, 1, 2))(*arrays)]
+        value = energy(*arrays)
+    np.testing.assert_allclose(loss.d, value, rtol=1e-10)
+    for ours, theirs in zip([*first, *second], expected, strict=True):
+        np.testing.assert_allclose(ours.d, theirs, rtol=1e-8, atol=1e-8 * np.abs(theirs).max())
+    layer.check(1)
+
+
+@pytest.mark.parametrize("beta", [True, False])
+@pytest.mark.parametrize("gamma", [True, False])
+@pytest.mark.parametrize("running", [True, False])
+def test_scale_and_offset_may_be_left_out(beta: bool, gamma: bool, running: bool) -> None:
+    layer = Layer()
+    statistics = [layer.mean, layer.variance] if running else [None, None]
+    given = [layer.beta if beta else None, layer.gamma if gamma else None]
+    y = F.batch_normalization(layer.x, *given, *statistics)
+    loss = F.sum(y**3)
+    loss.forward()
+    loss.backward()
+    offset, scale = (0.5 if beta else 0.0), (1.5 if gamma else 1.0)
+    with jax.enable_x64(True):
+        expected = jax.grad(lambda x: jnp.sum(reference(x, offset, scale)[0] ** 3))(jnp.asarray(DATA))
+    np.testing.assert_allclose(layer.x.g, expected, rtol=1e-8, atol=1e-10)
+    assert np.any(layer.beta.g) == beta
+    assert np.any(layer.gamma.g) == gamma
+    layer.check(int(running))
+
+
+def test_a_constant_batch_has_finite_derivatives() -> None:
+    x = Variable.from_numpy_array(np.ones((4, 2), np.float32))
+    y, _, v = F.batch_normalization(x, output_stat=True)
+    (gx,) = nn.grad(F.sum(y**2) + F.sum(v), x)
+    (ggx,) = nn.grad(F.sum(gx**2), x)
+    nn.forward_all([y, gx, ggx])
+    assert np.isfinite(gx.d).all() and np.isfinite(ggx.d).all()
