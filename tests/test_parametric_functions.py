@@ -1,0 +1,204 @@
+"""Parametric functions: names, shapes and initial values of their parameters, and what they compute."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad import Variable
+from nngrad.parameter import clear_parameters, get_parameter, get_parameter_or_create, get_parameters, parameter_scope
+from nngrad.random import seed
+
+SIGNATURES = {
+    "affine": "inp, n_outmaps, base_axis=1, w_init=None, b_init=None, fix_parameters=False, rng=None, with_bias=True, "
+              "apply_w=None, apply_b=None, name=None",
+    "convolution": "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, channel_last=False, "
+                   "w_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, "
+                   "apply_w=None, apply_b=None, name=None",
+    "depthwise_convolution": "inp, kernel, pad=None, stride=None, dilation=None, multiplier=1, w_init=None, "
+                             "b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, name=None",
+    "deconvolution": "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, channel_last=False, "
+                     "output_padding=None, w_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, "
+                     "with_bias=True, apply_w=None, apply_b=None, name=None",
+    "batch_normalization": "inp, axes=(1,), decay_rate=0.9, eps=1e-05, batch_stat=True, output_stat=False, "
+                           "fix_parameters=False, param_init=None, no_scale=False, no_bias=False, name=None",
+    "layer_normalization": "inp, batch_axis=0, eps=1e-05, output_stat=False, fix_parameters=False, param_init=None, "
+                           "no_scale=False, no_bias=False, name=None",
+    "embed": "inp, n_inputs, n_features, initializer=None, fix_parameters=False, apply_w=None, name=None",
+    "prelu": "inp, base_axis=1, shared=True, fix_parameters=False, slope_init=None, name=None",
+}
+
+
+@pytest.fixture(autouse=True)
+def _empty() -> None:
+    clear_parameters()
+    seed(5)
+
+
+def leaf(*shape: int) -> Variable:
+    """A leaf with normal numbers."""
+    return Variable.from_numpy_array(np.random.default_rng(1).standard_normal(shape).astype(np.float32))
+
+
+def shapes() -> dict[str, tuple[int, ...]]:
+    """Shapes of all parameters."""
+    return {name: p.shape for name, p in get_parameters(grad_only=False).items()}
+
+
+@pytest.mark.parametrize("name", SIGNATURES)
+def test_signature(name: str) -> None:
+    parameters = inspect.signature(getattr(PF, name)).parameters.values()
+    assert ", ".join(str(p.replace(annotation=p.empty)) for p in parameters) == SIGNATURES[name]
+
+
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (lambda: PF.affine(leaf(2, 3, 4), 5), {"affine/W": (12, 5), "affine/b": (5,)}),
+        (lambda: PF.affine(leaf(2, 3, 4), (5, 6), base_axis=2, name="fc"),
+         {"fc/affine/W": (4, 5, 6), "fc/affine/b": (5, 6)}),
+        (lambda: PF.affine(leaf(2, 3), 5, with_bias=False), {"affine/W": (3, 5)}),
+        (lambda: PF.convolution(leaf(2, 4, 5, 5), 6, (3, 3), group=2), {"conv/W": (6, 2, 3, 3), "conv/b": (6,)}),
+        (lambda: PF.convolution(leaf(2, 5, 5, 4), 6, (3, 2), channel_last=True),
+         {"conv/W": (6, 3, 2, 4), "conv/b": (6,)}),
+        (lambda: PF.convolution(leaf(2, 4, 7), 6, (3,), pad=(1,), stride=(2,), dilation=(1,), name="conv1"),
+         {"conv1/conv/W": (6, 4, 3), "conv1/conv/b": (6,)}),
+        (lambda: PF.deconvolution(leaf(2, 4, 5, 5), 6, (3, 3), group=2), {"deconv/W": (4, 3, 3, 3), "deconv/b": (6,)}),
+        (lambda: PF.depthwise_convolution(leaf(2, 4, 5, 5), (3, 3), multiplier=2),
+         {"depthwise_conv/W": (8, 3, 3), "depthwise_conv/b": (8,)}),
+        (lambda: PF.batch_normalization(leaf(2, 4, 5)),
+         {f"bn/{n}": (1, 4, 1) for n in ("beta", "gamma", "mean", "var")}),
+        (lambda: PF.batch_normalization(leaf(2, 4, 5), axes=[-1], no_scale=True, no_bias=True),
+         {f"bn/{n}": (1, 1, 5) for n in ("mean", "var")}),
+        (lambda: PF.layer_normalization(leaf(2, 4, 5), batch_axis=[0, 1], no_bias=True),
+         {"layer_normalization/gamma": (1, 1, 5)}),
+        (lambda: PF.embed(Variable.from_numpy_array([[0, 2]]), 3, 4), {"embed/W": (3, 4)}),
+        (lambda: PF.prelu(leaf(2, 4, 5)), {"prelu/slope": ()}),
+        (lambda: PF.prelu(leaf(2, 4, 5), base_axis=2, shared=False), {"prelu/slope": (5,)}),
+    ],
+)
+def test_parameters(build, expected) -> None:
+    first = build()
+    assert shapes() == expected
+    made = get_parameters(grad_only=False)
+    assert all(p.need_grad == (name.split("/")[-1] not in ("mean", "var")) for name, p in made.items())
+    second = build()
+    assert all(made[name] is p for name, p in get_parameters(grad_only=False).items())
+    assert first.shape == second.shape
+    assert np.isfinite(first.d).all()
+
+
+def test_affine_is_what_it_says() -> None:
+    x = leaf(2, 3, 4)
+    y = PF.affine(x, 5, b_init=np.arange(5.0))
+    w, b = get_parameter("affine/W"), get_parameter("affine/b")
+    np.testing.assert_allclose(y.d, x.d.reshape(2, 12) @ w.d + b.d, rtol=1e-5)
+    gw, gb = nn.grad(F.sum(y), [w, b])
+    np.testing.assert_allclose(gw.d, np.repeat(x.d.reshape(2, 12).sum(0)[:, None], 5, 1), rtol=1e-5)
+    np.testing.assert_allclose(gb.d, np.full(5, 2.0))
+
+
+def test_initial_values() -> None:
+    PF.affine(leaf(2, 30), 50)
+    w = get_parameter("affine/W").d
+    limit = (6 / 80) ** 0.5
+    assert 0.95 * limit < np.abs(w).max() <= limit
+    assert not get_parameter("affine/b").d.any()
+    PF.convolution(leaf(2, 10, 5, 5), 20, (3, 3))
+    limit = (6 / (9 * 30)) ** 0.5
+    assert 0.95 * limit < np.abs(get_parameter("conv/W").d).max() <= limit
+    PF.embed(Variable.from_numpy_array([0]), 100, 10)
+    assert 0.98 * 3**0.5 < np.abs(get_parameter("embed/W").d).max() <= 3**0.5
+    PF.prelu(leaf(2, 3))
+    assert get_parameter("prelu/slope").d == 0.25
+    PF.batch_normalization(leaf(2, 3), param_init={"gamma": np.full((1, 3), 2.0), "mean": lambda s: np.full(s, 3.0)})
+    assert [float(get_parameter(f"bn/{n}").d[0, 0]) for n in ("beta", "gamma", "mean", "var")] == [0, 2, 3, 1]
+
+
+def test_seed_and_rng_decide_initial_values() -> None:
+    def weights(**options) -> np.ndarray:
+        clear_parameters()
+        PF.affine(leaf(2, 3), 4, **options)
+        return get_parameter("affine/W").d
+
+    seed(1)
+    first, second = weights(), weights()
+    seed(1)
+    np.testing.assert_array_equal(weights(), first)
+    assert not np.array_equal(first, second)
+    np.testing.assert_array_equal(weights(rng=np.random.RandomState(2)), weights(rng=np.random.RandomState(2)))
+
+
+def test_fixed_parameters_share_data_but_get_no_gradient() -> None:
+    x = leaf(2, 3)
+    y = F.sum(PF.affine(x, 4))
+    fixed = F.sum(PF.affine(x, 4, fix_parameters=True))
+    w = get_parameter("affine/W")
+    assert w.need_grad
+    fixed.forward()
+    fixed.backward()
+    assert w.grad.is_zero
+    y.forward()
+    y.backward()
+    assert w.g.any()
+    w.d = 0.0
+    assert float(fixed.d) != 0
+    fixed.forward()
+    assert float(fixed.d) == 0
+
+
+def test_apply_w_and_apply_b() -> None:
+    x = leaf(2, 3)
+    y = PF.affine(x, 4, b_init=np.ones(4), apply_w=lambda w: w * 0.0, apply_b=lambda b: b * 2.0)
+    np.testing.assert_array_equal(y.d, np.full((2, 4), 2.0))
+    e = PF.embed(Variable.from_numpy_array([0]), 2, 3, apply_w=lambda w: w * 0.0)
+    assert not e.d.any()
+
+
+def test_batch_normalization_updates_running_statistics() -> None:
+    x = leaf(8, 3)
+    y = PF.batch_normalization(x, name="layer")
+    y.forward()
+    np.testing.assert_allclose(y.d, (x.d - x.d.mean(0)) / np.sqrt(x.d.var(0) + 1e-5), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(get_parameter("layer/bn/mean").d[0], 0.1 * x.d.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(get_parameter("layer/bn/var").d[0], 0.9 + 0.1 * x.d.var(0, ddof=1), rtol=1e-5)
+    test = PF.batch_normalization(x, batch_stat=False, name="layer")
+    mean, var = get_parameter("layer/bn/mean").d, get_parameter("layer/bn/var").d
+    np.testing.assert_allclose(test.d, (x.d - mean) / np.sqrt(var + 1e-5), rtol=1e-4, atol=1e-5)
+    y, mean, var = PF.batch_normalization(x, output_stat=True, name="layer")
+    np.testing.assert_allclose(mean.d.ravel(), x.d.mean(0), rtol=1e-4, atol=1e-6)
+
+
+def test_name_as_last_positional_argument() -> None:
+    PF.prelu(leaf(2, 3), 1, True, False, None, "act")
+    assert list(get_parameters()) == ["act/prelu/slope"]
+    with pytest.raises(TypeError):
+        PF.prelu(leaf(2, 3), 1, True, False, None, "act", "more")
+
+
+def test_errors() -> None:
+    with pytest.raises(ValueError, match="3 cannot be split into 2 groups"):
+        PF.convolution(leaf(1, 3, 4), 4, (2,), group=2)
+    with pytest.raises(ValueError, match="base_axis"):
+        PF.affine(leaf(2, 3), 4, base_axis=5)
+    with pytest.raises(ValueError, match="param_init has scale"):
+        PF.batch_normalization(leaf(2, 3), param_init={"scale": 1.0})
+    PF.affine(leaf(2, 3), 4)
+    with pytest.raises(ValueError, match=r"'W' is there with shape \(3, 4\), but \(3, 5\) is asked for"):
+        PF.affine(leaf(2, 3), 5)
+
+
+def test_a_user_s_own() -> None:
+    @PF.parametric_function_api("scale")
+    def scale(x: Variable, factor: float = 1.0) -> Variable:
+        return x * get_parameter_or_create("s", (), PF.ONES) * factor
+
+    with parameter_scope("net"):
+        y = scale(leaf(2), 3.0, name="a")
+    assert list(get_parameters()) == ["net/a/scale/s"]
+    np.testing.assert_allclose(y.d, 3 * leaf(2).d)
