@@ -177,7 +177,10 @@ def axes_of(axis: int | tuple[int, ...] | None, ndim: int, name: str = "axis") -
     if axis is None:
         return tuple(range(ndim))
     given = axis if isinstance(axis, tuple) else (axis,)
-    return tuple(sorted({axis_of(a, ndim, name) for a in given}))
+    axes = {axis_of(a, ndim, name) for a in given}
+    if len(axes) != len(given):
+        raise ValueError(f"{name} {axis} names an axis twice")
+    return tuple(sorted(axes))
 
 
 def axis_of(axis: int, ndim: int, name: str = "axis") -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import jax
 import numpy as np
 
 from .building import rooms
@@ -45,7 +44,9 @@ class Variable:
         "spec",
     )
     __array_priority__ = 1000.0
-    __array_ufunc__ = None  # NumPy leaves `array * variable` to the Variable
+    # NumPy leaves `array * variable` to the Variable. So does JAX, as long as there is no `__jax_array__`, with
+    # which it would compute at once and the gradient would be lost; `jnp.asarray(variable)` works without.
+    __array_ufunc__ = None
 
     spec: Spec
     """Shape and dtype."""
@@ -247,9 +248,6 @@ class Variable:
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self.d, dtype=dtype, copy=copy)
-
-    def __jax_array__(self) -> jax.Array:
-        return self.data.array
 
     def __len__(self) -> int:
         if not self.shape:
