@@ -19,6 +19,15 @@ def softmax_cross_entropy_backward(f, gy):
     return gy * (F.softmax(x, axis=axis) * counted - mask), None
 
 
+@backward(F.categorical_cross_entropy)
+def categorical_cross_entropy_backward(f, gy):
+    """dy/dx = -mask / x, with the mask 1 at the label; 0 where the label is negative"""
+    x, target = f.inputs
+    axis = F.loss.last_or(f.args["axis"], x.ndim)
+    mask = F.class_mask(target, classes=x.shape[axis], axis=axis, dtype=gy.dtype)
+    return gy * -(mask / F.maximum_scalar(x, val=float(jnp.finfo(gy.dtype).tiny))), None
+
+
 @backward(F.sigmoid_cross_entropy)
 def sigmoid_cross_entropy_backward(f, gy):
     """dy/dx = sigmoid(x) - target, dy/dtarget = -x"""
@@ -61,4 +70,13 @@ def huber_loss_backward(f, gy):
     x0, x1 = f.inputs
     delta = f.args["delta"]
     g = gy * (2 * F.minimum_scalar(F.maximum_scalar(x0 - x1, val=-delta), val=delta))
+    return g, -g
+
+
+@backward(F.epsilon_insensitive_loss)
+def epsilon_insensitive_loss_backward(f, gy):
+    """dy/dx0 = sign(x0 - x1) where |x0 - x1| > epsilon, else 0; dy/dx1 = -dy/dx0"""
+    x0, x1 = f.inputs
+    d, epsilon = x0 - x1, f.args["epsilon"]
+    g = gy * (F.greater_scalar(d, val=epsilon) - F.less_scalar(d, val=-epsilon))
     return g, -g

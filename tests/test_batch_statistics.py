@@ -43,7 +43,7 @@ class Layer:
 
 
 READS: dict[str, Callable[[Layer], Any]] = {
-    "nothing": lambda layer: None,
+    "nothing": lambda _: None,
     "y": lambda layer: layer.y.d,
     "y twice": lambda layer: (layer.y.d, layer.y.d),
     "mean": lambda layer: layer.mean.d,
@@ -108,7 +108,7 @@ def test_forward_all_with_gradients_updates_once() -> None:
 
 def test_hooks_do_not_change_the_count() -> None:
     layer = Layer()
-    layer.y.forward(function_pre_hook=lambda f: None)
+    layer.y.forward(function_pre_hook=lambda _: None)
     layer.check(1)
 
 
@@ -249,3 +249,35 @@ def test_a_constant_batch_has_finite_derivatives() -> None:
     (ggx,) = nn.grad(F.sum(gx**2), x)
     nn.forward_all([y, gx, ggx])
     assert np.isfinite(gx.d).all() and np.isfinite(ggx.d).all()
+
+
+# ---------------------------------------------------------------- errors
+
+
+def ones(*shape: int) -> Variable:
+    """A leaf of ones."""
+    return Variable.from_numpy_array(np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize(("call", "error", "message"), [
+    (lambda x: F.batch_normalization(x, axes=(3,)), ValueError, "batch_normalization: axes 3 is out of range"),
+    (lambda x: F.batch_normalization(x, eps=-1), ValueError, "eps"),
+    (lambda x: F.batch_normalization(x, ones(1, 4, 1)), ValueError, "beta"),
+    (lambda x: F.batch_normalization(x, None, ones(3, 3)), ValueError, "gamma"),
+    (lambda x: F.batch_normalization(x, None, None, ones(4, 1, 1)), ValueError, "mean"),
+    (lambda x: F.batch_normalization(x, None, None, None, ones(2)), ValueError, "variance"),
+    (lambda x: F.batch_normalization(x, None, None, ones(1, 3, 1), batch_stat=False), ValueError, "variance is None"),
+    (lambda x: F.fused_batch_normalization(x, nonlinearity="tanh"), ValueError, "nonlinearity"),
+    (lambda x: F.fused_batch_normalization(x, None, None, None, None, ones(1, 3, 1)), ValueError, "z"),
+    (lambda x: F.layer_normalization(x, ones(4, 2)), ValueError, "beta"),
+    (lambda x: F.layer_normalization(x, batch_axis=(0, 5)), ValueError, "batch_axis 5 is out of range"),
+    (lambda x: F.instance_normalization(x, channel_axis=0), ValueError, "channel_axis and batch_axis"),
+    (lambda x: F.group_normalization(x), TypeError, "num_groups"),
+    (lambda x: F.group_normalization(x, num_groups=2), ValueError, "num_groups 2 does not divide 3"),
+    (lambda x: F.group_normalization(x, num_groups=0), ValueError, "num_groups"),
+    (lambda x: F.tensor_normalization(x), TypeError, "axes"),
+    (lambda x: F.weight_normalization(x, ones(2)), ValueError, "g of shape"),
+])
+def test_errors_name_the_argument(call: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(Variable.from_numpy_array(DATA))

@@ -24,6 +24,17 @@ def last_or(axis: int | None, ndim: int) -> int:
     return ndim - 1 if axis is None else axis_of(axis, ndim)
 
 
+def checked_axis(x: Any, target: Any, axis: int | None) -> int:
+    """The axis of the classes; ValueError where the shapes of `x` and `target` do not fit."""
+    axis = last_or(axis, x.ndim)
+    shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    if target.shape != shape:
+        raise ValueError(f"target must have the shape of x with size 1 at axis {axis}, {shape}, not {target.shape}")
+    if not x.shape[axis]:
+        raise ValueError(f"x must have a class along axis {axis}")
+    return axis
+
+
 def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
     """Where a class is the label, along `axis`; which labels are negative; which fit no class."""
     if target.dtype == bool or (not jnp.issubdtype(target.dtype, jnp.floating) and target.dtype.itemsize < 4):
@@ -65,12 +76,7 @@ def softmax_cross_entropy(x, target, /, axis: int | None = None):
     Returns:
         The loss of each sample, of the shape of `target` and the dtype of `x`.
     """
-    axis = last_or(axis, x.ndim)
-    shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    if target.shape != shape:
-        raise ValueError(f"target must have the shape of x with size 1 at axis {axis}, {shape}, not {target.shape}")
-    if not x.shape[axis]:
-        raise ValueError(f"x must have a class along axis {axis}")
+    axis = checked_axis(x, target, axis)
     x = floating(x)
     # Sums of many 16-bit numbers would lose what the loss is made of.
     wide = x if x.dtype.itemsize > 2 else lax.convert_element_type(x, jnp.float32)
@@ -80,9 +86,35 @@ def softmax_cross_entropy(x, target, /, axis: int | None = None):
     total = lax.reduce_sum(lax.exp(lax.sub(wide, jnp.broadcast_to(top, wide.shape))), (axis,))
     named = lax.reduce_sum(lax.select(hit, wide, lax.full_like(wide, 0)), (axis,))
     y = lax.sub(lax.add(lax.log(lax.expand_dims(total, (axis,))), top), lax.expand_dims(named, (axis,)))
+    return lax.convert_element_type(labelled(y, negative, stray), x.dtype)
+
+
+def labelled(y: Any, negative: Any, stray: Any) -> Any:
+    """The loss `y` where the label is a class, 0 where it is negative and NaN where it is neither."""
     y = lax.select(negative, lax.full_like(y, 0), y)
-    y = lax.select(stray, lax.full_like(y, jnp.nan), y)
-    return lax.convert_element_type(y, x.dtype)
+    return lax.select(stray, lax.full_like(y, jnp.nan), y)
+
+
+@op
+def categorical_cross_entropy(x, target, /, axis: int | None = None):
+    """`-log(x)` of the class that `target` names, along `axis`.
+
+    A probability below the smallest normal number of its dtype counts as that number.
+
+    Args:
+        x: Probabilities; any shape, floating.
+        target: Labels, as for `softmax_cross_entropy`.
+        axis: The axis of the classes; None stands for the last.
+
+    Returns:
+        The loss of each sample, of the shape of `target` and the dtype of `x`.
+    """
+    axis = checked_axis(x, target, axis)
+    x = floating(x)
+    hit, negative, stray = hits(target, x.shape[axis], axis)
+    named = lax.reduce_sum(lax.select(hit, x, lax.full_like(x, 0)), (axis,))
+    named = lax.max(named, lax.full_like(named, jnp.finfo(x.dtype).tiny))
+    return labelled(-lax.expand_dims(lax.log(named), (axis,)), negative, stray)
 
 
 # ---------------------------------------------------------------- probabilities
@@ -145,6 +177,15 @@ def huber_loss(x0, x1, /, delta: float = 1.0):
     near = lax.min(size, lax.full_like(size, delta))
     # One product for both: near = |d| gives d^2, near = delta the line.
     return lax.mul(near, lax.sub(lax.mul(size, lax.full_like(size, 2)), near))
+
+
+@op(broadcasts=True)
+def epsilon_insensitive_loss(x0, x1, /, epsilon: float):
+    """`max(|x0 - x1| - epsilon, 0)`, elementwise, broadcast together."""
+    if not epsilon >= 0:
+        raise ValueError(f"epsilon must not be negative, got {epsilon}")
+    size = lax.abs(difference(x0, x1))
+    return lax.max(lax.sub(size, lax.full_like(size, epsilon)), lax.full_like(size, 0))
 
 
 # ---------------------------------------------------------------- distributions

@@ -1,4 +1,4 @@
-"""Batch, layer, instance and group normalisation.
+"""Normalisation by the statistics of batches, layers, instances, groups and weights.
 
 All are made of means and products, so their gradients need no rules. Statistics of 16-bit arrays are
 computed in float32. The variance is the mean of the squared deviations, which does not cancel.
@@ -11,7 +11,7 @@ import math
 from ..graph import Variable, composite
 from ..graph.arguments import Axes, axes_of
 from ..graph.spec import FLOAT32
-from . import array, control, reduction
+from . import activation, array, control, reduction
 
 Dims = tuple[int, ...]
 Normalised = Variable | tuple[Variable, Variable, Variable]
@@ -146,6 +146,60 @@ def batch_normalization(
 
 
 @composite
+def fused_batch_normalization(
+    x,
+    beta=None,
+    gamma=None,
+    mean=None,
+    variance=None,
+    z=None,
+    /,
+    axes: Axes = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    output_stat: bool = False,
+) -> Normalised:
+    """`relu(batch_normalization(x) + z)`; see `batch_normalization` for all but:
+
+    Args:
+        z: What is added before the nonlinearity, of the shape of `x`; None for 0.
+        nonlinearity: "relu", the only one there is.
+    """
+    name = "fused_batch_normalization"
+    if nonlinearity != "relu":
+        raise ValueError(f"{name}: nonlinearity must be 'relu', got {nonlinearity!r}")
+    if z is not None and z.shape != x.shape:
+        raise ValueError(f"{name}: z of shape {z.shape} must have the shape of x, {x.shape}")
+    y, *statistics = batch_normalization.body(x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True)
+    y = activation.relu(y if z is None else y + z)
+    return (y, *statistics) if output_stat else y
+
+
+@composite
+def tensor_normalization(
+    x, beta=None, gamma=None, /, axes: Axes | None = None, eps: float = 1e-5, output_stat: bool = False
+) -> Normalised:
+    """`x` standardised per index of `axes`, times `gamma`, plus `beta`: the form that the others are cases of.
+
+    Args:
+        x: Any shape; floating.
+        beta, gamma: Offset and scale, of the shape of `x` with size 1 for all but `axes`; None for 0 and 1.
+        axes: Axes that have statistics of their own; to be given.
+        eps: Added to the variance.
+        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y; the
+            statistics have size 1 at the axes that they are taken over.
+    """
+    name = "tensor_normalization"
+    if axes is None:
+        raise TypeError(f"{name}: axes is missing")
+    kept = checked(name, x, axes, "axes")
+    rest = tuple(i for i in range(x.ndim) if i not in kept)
+    return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, kept))
+
+
+@composite
 def layer_normalization(
     x, beta=None, gamma=None, /, batch_axis: Axes = 0, eps: float = 1e-5, output_stat: bool = False
 ) -> Normalised:
@@ -247,6 +301,43 @@ def group_normalization(
     return (y, mean, variance) if output_stat else y
 
 
+@composite
+def weight_standardization(w, /, channel_axis: int = 0, eps: float = 1e-5, output_stat: bool = False) -> Normalised:
+    """`w` standardised per output channel (Qiao et al., 2019).
+
+    Args:
+        w: A weight of any shape; floating.
+        channel_axis: Axis of the output channels.
+        eps: Added to the variance.
+        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y.
+    """
+    name = "weight_standardization"
+    (channel,) = checked(name, w, channel_axis, "channel_axis")
+    rest = tuple(i for i in range(w.ndim) if i != channel)
+    return _standardised(name, w, None, None, eps, output_stat, rest, w.shape)
+
+
+@composite
+def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
+    """`g w / sqrt(sum(w^2) + eps)`, summed over all axes but `dim` (Salimans and Kingma, 2016).
+
+    Args:
+        w: A weight of any shape; floating.
+        g: Lengths: as many as `w` has indices along `dim`.
+        dim: Axis of the output channels.
+        eps: Added to the squared length.
+    """
+    name = "weight_normalization"
+    (channel,) = checked(name, w, dim, "dim")
+    checked_eps(name, eps)
+    shape = kept_shape(w.shape, (channel,))
+    if math.prod(g.shape) != w.shape[channel]:
+        raise ValueError(f"{name}: g of shape {g.shape} must have {w.shape[channel]} elements, one for each index of dim")
+    wide = accurate(w)
+    squares = reduction.sum(wide * wide, axis=tuple(i for i in range(w.ndim) if i != channel), keepdims=True)
+    return scaled(w, wide, squares, eps, None, g if g.shape == shape else array.reshape(g, shape=shape))
+
+
 def _batch_and_channel(function: str, x: Variable, batch_axis: int | Dims, channel_axis: int) -> tuple[Dims, int]:
     (channel,) = checked(function, x, channel_axis, "channel_axis")
     batch = checked(function, x, batch_axis, "batch_axis")
@@ -268,8 +359,7 @@ def _standardised(
     """`x` standardised over `axes`; `beta` and `gamma` have `shape`."""
     checked_eps(function, eps)
     beta, gamma = (
-        p if p is None else fitted(p, shape, x.shape, f"{function}: {n}")
-        for p, n in ((beta, "beta"), (gamma, "gamma"))
+        p if p is None else fitted(p, shape, x.shape, f"{function}: {n}") for p, n in ((beta, "beta"), (gamma, "gamma"))
     )
     mean, deviation, variance = moments(accurate(x), axes)
     y = scaled(x, deviation, variance, eps, beta, gamma)

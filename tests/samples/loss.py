@@ -13,6 +13,10 @@ def cross_entropy(x, t, axis=-1):
     return jnp.where(t < 0, 0.0, y)
 
 
+def negative_log(x, t, axis=-1):
+    return jnp.where(t < 0, 0.0, -jnp.log(jnp.take_along_axis(x, jnp.maximum(t, 0), axis)))
+
+
 def binary(x, t):
     return -(t * jnp.log(x) + (1 - t) * jnp.log(1 - x))
 
@@ -42,6 +46,9 @@ SAMPLES = [
     sample("softmax_cross_entropy", real(2, 3), fixed([2.0], [0.0]), ref=cross_entropy, numeric=False,
            note="float labels"),
     sample("softmax_cross_entropy", real(2, 1), fixed([0], [0], dtype=np.uint8), ref=cross_entropy, note="one class"),
+    sample("categorical_cross_entropy", positive(3, 4), fixed([1], [-1], [3], dtype=np.int32), ref=negative_log),
+    sample("categorical_cross_entropy", positive(2, 3, 2), integers(0, 3, 2, 1, 2), axis=1,
+           ref=lambda x, t: negative_log(x, t, 1)),
     sample("sigmoid_cross_entropy", real(2, 3), real(2, 3), ref=lambda x, t: jnp.logaddexp(0, x) - x * t),
     sample("sigmoid_cross_entropy", real(2, 3), integers(0, 2, 2, 1), ref=lambda x, t: jnp.logaddexp(0, x) - x * t),
     sample("binary_cross_entropy", between(0, 1, 2, 3), between(0, 1, 2, 3), ref=binary),
@@ -53,6 +60,8 @@ SAMPLES = [
     sample("absolute_error", real(3, 1), fixed(5.0, -5.0), ref=lambda a, b: jnp.abs(a - b), note="broadcast"),
     sample("huber_loss", real(2, 3), fixed([0.05, 1.5, -2.0], [0.3, 4.0, 0.02]), ref=lambda a, b: huber(a, b, 1.0)),
     sample("huber_loss", fixed(0.3, 4.0), fixed([0.2], [-3.0]), delta=2.0, ref=lambda a, b: huber(a, b, 2.0)),
+    sample("epsilon_insensitive_loss", real(2, 3), fixed([0.05, 1.5, -2.0], [0.3, 4.0, 0.02]), epsilon=0.7,
+           ref=lambda a, b: jnp.maximum(jnp.abs(a - b) - 0.7, 0)),
     sample("kl_multinomial", positive(2, 3), positive(2, 3), ref=lambda p, q: divergence(p, q, 1)),
     sample("kl_multinomial", positive(2, 3, 2), positive(2, 3, 2), base_axis=-2,
            ref=lambda p, q: divergence(p, q, (1, 2))),

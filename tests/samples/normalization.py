@@ -1,5 +1,6 @@
 """Samples of normalisations."""
 
+import jax
 import jax.numpy as jnp
 
 from . import positive, real, sample
@@ -48,4 +49,14 @@ SAMPLES = [
     sample("group_normalization", real(2, 4), num_groups=2, output_stat=True, ref=lambda x: grouped(x, 2)),
     sample("group_normalization", real(3, 4, 2), num_groups=2, channel_axis=1, batch_axis=2,
            ref=lambda x: jnp.moveaxis(grouped(jnp.moveaxis(x, 2, 0).swapaxes(1, 2), 2)[0].swapaxes(1, 2), 0, 2)),
+    sample("fused_batch_normalization", real(2, 3, 2), real(*CHANNELS), real(*CHANNELS), real(*CHANNELS),
+           positive(*CHANNELS), real(2, 3, 2), ref=lambda x, b, g, _m, _v, z: jax.nn.relu(batch(x, b, g) + z)),
+    sample("fused_batch_normalization", real(3, 2), output_stat=True,
+           ref=lambda x: (jax.nn.relu(batch(x, axes=(0,))), *standardised(x, (0,))[1:])),
+    sample("tensor_normalization", real(2, 3, 2), real(2, 1, 2), real(2, 1, 2), axes=(0, -1), output_stat=True,
+           ref=lambda x, b, g: (lambda y, m, v: (y * g + b, m, v))(*standardised(x, (1,)))),
+    sample("weight_standardization", real(2, 3, 2), channel_axis=-2, output_stat=True,
+           ref=lambda w: standardised(w, (0, 2))),
+    sample("weight_normalization", real(2, 3), positive(3), dim=1,
+           ref=lambda w, g: g * w / jnp.linalg.norm(w, axis=0, keepdims=True)),
 ]
