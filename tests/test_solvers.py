@@ -1,0 +1,358 @@
+"""Solvers: what a step does, against formulas written in NumPy; gradients' processing; state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import optax
+import pytest
+
+import nngrad.functions as F
+import nngrad.solvers as S
+from nngrad import Variable
+
+SHAPES = {"W": (2, 3), "b": (3,)}
+
+
+def parameters(dtype: object = "float64", seed: int = 0) -> dict[str, Variable]:
+    """Two parameters with normal numbers."""
+    rng = np.random.default_rng(seed)
+    return {n: Variable.from_numpy_array(rng.standard_normal(s), need_grad=True, dtype=dtype)
+            for n, s in SHAPES.items()}
+
+
+def gradients(step: int) -> dict[str, np.ndarray]:
+    """Gradients for one step."""
+    rng = np.random.default_rng(100 + step)
+    return {n: rng.standard_normal(s) for n, s in SHAPES.items()}
+
+
+def run(solver: S.Solver, params: dict[str, Variable], steps: Iterator[int] | range) -> None:
+    """Some steps."""
+    for step in steps:
+        for n, g in gradients(step).items():
+            params[n].g = g
+        solver.update()
+
+
+# ---------------------------------------------------------------- formulas: (w, g, memory, t, lr) -> new w
+
+
+def sgd(w, g, s, t, lr):
+    return w - lr * g
+
+
+def momentum(w, g, s, t, lr):
+    s["v"] = 0.9 * s.get("v", 0) + lr * g
+    return w - s["v"]
+
+
+def nesterov(w, g, s, t, lr):
+    before = s.get("v", 0)
+    s["v"] = 0.9 * before - lr * g
+    return w - 0.9 * before + 1.9 * s["v"]
+
+
+def sgdw(w, g, s, t, lr):
+    return momentum(w, g, s, t, lr) - lr / 1e-3 * 1e-4 * w
+
+
+def averages(g, s, b1, b2):
+    s["m"] = b1 * s.get("m", 0) + (1 - b1) * g
+    s["v"] = b2 * s.get("v", 0) + (1 - b2) * g * g
+    return s["m"], s["v"]
+
+
+def adam_direction(g, s, t, eps):
+    m, v = averages(g, s, 0.9, 0.999)
+    return m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + eps)
+
+
+def adam(w, g, s, t, lr):
+    return w - lr * adam_direction(g, s, t, 1e-8)
+
+
+def adamw(w, g, s, t, lr):
+    return adam(w, g, s, t, lr) - lr / 1e-3 * 1e-4 * w
+
+
+def adamax(w, g, s, t, lr):
+    s["m"] = 0.9 * s.get("m", 0) + 0.1 * g
+    s["v"] = np.maximum(0.999 * s.get("v", 0), np.abs(g) + 1e-8)
+    return w - lr / (1 - 0.9**t) * s["m"] / s["v"]
+
+
+def adabelief(w, g, s, t, lr):
+    s["m"] = 0.9 * s.get("m", 0) + 0.1 * g
+    s["s"] = 0.999 * s.get("s", 0) + 0.001 * (g - s["m"]) ** 2 + 1e-8
+    return w - lr * s["m"] / (1 - 0.9**t) / (np.sqrt(s["s"] / (1 - 0.999**t)) + 1e-8)
+
+
+def amsgrad(w, g, s, t, lr):
+    m, v = averages(g, s, 0.9, 0.999)
+    s["u"] = np.maximum(s.get("u", 0), v)
+    return w - lr * m / (np.sqrt(s["u"]) + 1e-8)
+
+
+def amsgrad_corrected(w, g, s, t, lr):
+    return amsgrad(w, g, s, t, lr * np.sqrt(1 - 0.999**t) / (1 - 0.9**t))
+
+
+def lion(w, g, s, t, lr):
+    m = s.get("m", 0)
+    s["m"] = 0.99 * m + 0.01 * g
+    return w - lr * np.sign(0.9 * m + 0.1 * g)
+
+
+def adagrad(w, g, s, t, lr):
+    s["v"] = s.get("v", 0) + g * g
+    return w - lr * g / (np.sqrt(s["v"]) + 1e-8)
+
+
+def adadelta(w, g, s, t, lr):
+    s["v"] = 0.95 * s.get("v", 0) + 0.05 * g * g
+    d = np.sqrt((s.get("x", 0) + 1e-6) / (s["v"] + 1e-6)) * g
+    s["x"] = 0.95 * s.get("x", 0) + 0.05 * d * d
+    return w - lr * d
+
+
+def rmsprop(w, g, s, t, lr):
+    s["v"] = 0.9 * s.get("v", 0) + 0.1 * g * g
+    return w - lr * g / (np.sqrt(s["v"]) + 1e-8)
+
+
+def rmsprop_graves(w, g, s, t, lr):
+    m, v = averages(g, s, 0.95, 0.95)
+    s["d"] = 0.9 * s.get("d", 0) + lr * g / np.sqrt(v - m * m + 1e-4)
+    return w - s["d"]
+
+
+def lars(w, g, s, t, lr):
+    ratio = 1e-3 * np.linalg.norm(w) / (np.linalg.norm(g) + 1e-6)
+    return momentum(w, ratio * g, s, t, lr)
+
+
+def lamb(w, g, s, t, lr):
+    r = adam_direction(g, s, t, 1e-6)
+    return w - lr * np.linalg.norm(w) / np.linalg.norm(r) * r
+
+
+FORMULAS = [
+    (S.Sgd, sgd, 1e-3), (S.Momentum, momentum, 1e-3), (S.Nesterov, nesterov, 1e-3), (S.SgdW, sgdw, 1e-3),
+    (S.Adam, adam, 1e-3), (S.AdamW, adamw, 1e-3), (S.Adamax, adamax, 2e-3), (S.AdaBelief, adabelief, 1e-3),
+    (S.AMSGRAD, amsgrad, 1e-3), (lambda: S.AMSGRAD(bias_correction=True), amsgrad_corrected, 1e-3),
+    (S.Lion, lion, 1e-4), (S.Adagrad, adagrad, 1e-2), (S.Adadelta, adadelta, 1.0), (S.RMSprop, rmsprop, 1e-3),
+    (S.RMSpropGraves, rmsprop_graves, 1e-4), (S.Lars, lars, 1e-3), (S.Lamb, lamb, 1e-3),
+]
+
+
+@pytest.mark.parametrize(("make", "formula", "lr"), FORMULAS, ids=[f.__name__ for _, f, _ in FORMULAS])
+def test_formula(make: Callable[[], S.Solver], formula: Callable, lr: float) -> None:
+    params, solver = parameters(), make()
+    assert solver.learning_rate() == lr
+    solver.set_parameters(params)
+    expected, memory = {n: p.d for n, p in params.items()}, {n: {} for n in params}
+    for step in range(1, 5):
+        run(solver, params, range(step, step + 1))
+        expected = {n: formula(expected[n], g, memory[n], step, lr) for n, g in gradients(step).items()}
+        for n, p in params.items():
+            np.testing.assert_allclose(p.d, expected[n], rtol=1e-9, atol=1e-12)
+        lr *= 0.5
+        solver.set_learning_rate(lr)
+
+
+@pytest.mark.parametrize("dtype", ["float16", ml_dtypes.bfloat16, "float32", "float64"])
+def test_dtypes_stay(dtype: object) -> None:
+    params, solver = parameters(dtype), S.Momentum(0.5)
+    solver.set_parameters(params)
+    run(solver, params, range(3))
+    assert all(p.data.raw().dtype == p.dtype == np.dtype(dtype) for p in params.values())
+    assert all(s.dtype == np.dtype(dtype) for s in solver.get_states().values())
+
+
+def test_the_learning_rate_compiles_nothing() -> None:
+    params, solver = parameters("float32"), S.Adam()
+    solver.set_parameters(params)
+    run(solver, params, range(3))
+    traced = solver._step._cache_size()
+    for lr in (0.1, 0.2, 1):
+        solver.set_learning_rate(lr)
+        run(solver, params, range(1))
+    assert solver._step._cache_size() == traced
+    with pytest.raises(TypeError, match="learning_rate: expected a number"):
+        solver.set_learning_rate("fast")
+
+
+def test_a_loop_with_backward_lowers_the_loss() -> None:
+    x = Variable.from_numpy_array(np.random.default_rng(0).standard_normal((8, 2)).astype(np.float32))
+    params = parameters("float32")
+    loss = F.sum((F.tanh(F.batch_matmul(x, params["W"])) + params["b"]) ** 2.0)
+    solver = S.Adam(0.05)
+    solver.set_parameters(params)
+    values = []
+    for _ in range(30):
+        loss.forward()
+        solver.zero_grad()
+        loss.backward()
+        values.append(float(loss.d))
+        solver.update()
+    assert values[-1] < 0.1 * values[0]
+
+
+def test_values_set_by_hand_count() -> None:
+    params, solver = parameters("float32"), S.Sgd(1.0)
+    solver.set_parameters(params)
+    run(solver, params, range(1))
+    params["b"].d = 5.0
+    for p in params.values():
+        p.g = 1.0
+    solver.update()
+    np.testing.assert_array_equal(params["b"].d, [4, 4, 4])
+
+
+def test_arrays_that_others_hold_stay() -> None:
+    params, solver = parameters("float32"), S.Adam()
+    solver.set_parameters(params)
+    run(solver, params, range(2))
+    held = params["W"].data.array
+    state = solver.get_states()
+    copies = {n: a.copy() for n, a in state.items()}
+    run(solver, params, range(2))
+    assert np.isfinite(np.asarray(held)).all()
+    for n, a in copies.items():
+        np.testing.assert_array_equal(state[n], a)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def test_weight_decay_clipping_and_scaling() -> None:
+    params, solver = parameters(), S.Sgd()
+    solver.set_parameters(params)
+    w, b = params["W"], params["b"]
+    w.g, b.g = 2.0, [3.0, 0.0, 4.0]
+    solver.weight_decay(0.5)
+    np.testing.assert_allclose(w.g, 2 + 0.5 * w.d)
+    np.testing.assert_allclose(b.g, np.array([3.0, 0, 4.0]) + 0.5 * b.d)
+    w.g, b.g = 0.1, [3.0, 0.0, 4.0]
+    solver.clip_grad_by_norm(2.0)
+    np.testing.assert_allclose(w.g, np.full((2, 3), 0.1))
+    np.testing.assert_allclose(b.g, [1.2, 0, 1.6])
+    solver.scale_grad(10)
+    np.testing.assert_allclose(b.g, [12, 0, 16])
+    solver.zero_grad()
+    assert not w.g.any() and not b.g.any()
+    solver.clip_grad_by_norm(1.0)
+    assert not w.g.any()
+
+
+def test_clipping_of_half_precision_does_not_overflow() -> None:
+    p = Variable.from_numpy_array(np.zeros(4), need_grad=True, dtype="float16")
+    p.g = 1000.0
+    solver = S.Sgd()
+    solver.set_parameters({"p": p})
+    solver.clip_grad_by_norm(2.0)
+    np.testing.assert_allclose(p.g, np.ones(4), rtol=1e-3)
+
+
+def test_checks_of_gradients() -> None:
+    params, solver = parameters("float32"), S.Sgd()
+    solver.set_parameters(params)
+    solver.zero_grad()
+    assert not solver.check_inf_or_nan_grad()
+    params["b"].g = [0, np.inf, 1]
+    assert (solver.check_inf_grad(), solver.check_nan_grad(), solver.check_inf_or_nan_grad()) == (True, False, True)
+    params["b"].g = [0, np.nan, 1]
+    assert (solver.check_inf_grad(), solver.check_nan_grad(), solver.check_inf_or_nan_grad()) == (False, True, True)
+
+
+# ---------------------------------------------------------------- parameters and state
+
+
+def test_parameters_are_added_and_removed() -> None:
+    params, solver = parameters(), S.Adam()
+    solver.set_parameters({"W": params["W"]})
+    params["W"].g = 1.0
+    solver.update()
+    mu = solver.get_states()["0.mu:W"]
+    solver.set_parameters({"b": params["b"]}, reset=False)
+    assert list(solver.get_parameters()) == ["W", "b"]
+    np.testing.assert_array_equal(solver.get_states()["0.mu:W"], mu)
+    assert not solver.get_states()["0.mu:b"].any() and solver.get_states()["0.count"] == 1
+    solver.set_parameters(params, retain_state=True)
+    np.testing.assert_array_equal(solver.get_states()["0.mu:W"], mu)
+    solver.set_parameters(params)
+    assert not solver.get_states()["0.mu:W"].any() and solver.get_states()["0.count"] == 0
+    run(solver, params, range(1))
+    solver.remove_parameters(["W"])
+    assert list(solver.get_parameters()) == ["b"] and solver.get_states()["0.mu:b"].any()
+    with pytest.raises(KeyError, match="no parameter 'W'"):
+        solver.remove_parameters(["W"])
+    solver.clear_parameters()
+    assert not solver.get_parameters()
+    with pytest.raises(RuntimeError, match="call set_parameters first"):
+        solver.update()
+    with pytest.raises(TypeError, match="'n' is int32"):
+        solver.set_parameters({"n": Variable((1,), dtype="int32")})
+    with pytest.raises(TypeError, match="must be a Variable"):
+        solver.set_parameters({"n": 3})
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", ml_dtypes.bfloat16])
+def test_training_goes_on_from_a_file(tmp_path: Path, dtype: object) -> None:
+    params, solver = parameters(dtype), S.Adam()
+    solver.set_parameters(params)
+    run(solver, params, range(3))
+    solver.save_states(tmp_path / "s.safetensors")
+    others = parameters(dtype)
+    for n, p in params.items():
+        others[n].d = p.d
+    run(solver, params, range(3, 6))
+    again = S.Adam()
+    again.set_parameters(others)
+    again.load_states(tmp_path / "s.safetensors")
+    run(again, others, range(3, 6))
+    for n, p in params.items():
+        np.testing.assert_array_equal(others[n].d, p.d)
+
+
+def test_states_that_do_not_fit(tmp_path: Path) -> None:
+    solver = S.Adam()
+    solver.set_parameters(parameters())
+    solver.save_states(tmp_path / "s.safetensors")
+    other = S.Momentum()
+    other.set_parameters(parameters())
+    with pytest.raises(ValueError, match=r"s\.safetensors: set_states: missing .*1\.trace:W.*unknown .*0\.mu:W"):
+        other.load_states(tmp_path / "s.safetensors")
+    states = solver.get_states()
+    states["0.mu:W"] = np.zeros(7)
+    with pytest.raises(ValueError, match=r"'0\.mu:W' must be float64\[2, 3\], got float64\[7\]"):
+        solver.set_states(states)
+
+
+def test_from_optax() -> None:
+    params, solver = parameters(), S.Solver.from_optax(optax.chain(optax.clip(0.5), optax.sgd(0.1)))
+    solver.set_parameters(params)
+    before = {n: p.d for n, p in params.items()}
+    run(solver, params, range(1))
+    for n, g in gradients(0).items():
+        np.testing.assert_allclose(params[n].d, before[n] - 0.1 * np.clip(g, -0.5, 0.5), rtol=1e-9)
+    with pytest.raises(ValueError, match="transformation's own"):
+        solver.set_learning_rate(0.1)
+
+    ours, theirs = parameters(), parameters()
+    a, b = S.Adam(), S.Solver.from_optax(optax.adam, 1e-3)
+    a.set_parameters(ours)
+    b.set_parameters(theirs)
+    for solver, p in ((a, ours), (b, theirs)):
+        solver.set_learning_rate(0.1)
+        run(solver, p, range(2))
+    np.testing.assert_allclose(ours["W"].d, theirs["W"].d, rtol=1e-12)
+    assert len(b.get_states()) == len(a.get_states())
+    for wrong in (lambda: S.Solver.from_optax(optax.adam), lambda: S.Solver.from_optax(optax.sgd(1.0), 0.1),
+                  lambda: S.Solver.from_optax(3)):
+        with pytest.raises(TypeError):
+            wrong()

@@ -1,0 +1,278 @@
+"""train_step: one executable that does what forward, backward and update do."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+import nngrad.solvers as S
+from nngrad import Variable
+from nngrad.parameter import clear_parameters, get_parameter, get_parameters
+from nngrad.random import seed
+from nngrad.training import train_step
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((8, 3)).astype(np.float32)
+T = RNG.standard_normal((8, 2)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _empty() -> None:
+    clear_parameters()
+    seed(1)
+
+
+def network(x: Variable, t: Variable, **options) -> Variable:
+    """Mean squared error of two layers."""
+    h = F.tanh(PF.affine(x, 4, name="one", **options))
+    return F.mean((PF.affine(h, 2, name="two") - t) ** 2.0)
+
+
+def apart(loss: Variable, solver: S.Solver) -> float:
+    """The same step with forward(), backward() and update()."""
+    loss.forward()
+    solver.zero_grad()
+    loss.backward()
+    solver.update()
+    return float(loss.d)
+
+
+def values() -> dict[str, np.ndarray]:
+    """Copies of all parameters."""
+    return {n: np.array(p.d) for n, p in get_parameters(grad_only=False).items()}
+
+
+@pytest.mark.parametrize("make", [S.Sgd, S.Momentum, S.Adam, S.AdamW, S.Lamb])
+def test_same_as_forward_backward_update(make) -> None:
+    x, t = Variable.from_numpy_array(X), Variable.from_numpy_array(T)
+    loss = network(x, t)
+    start, solver = values(), make(0.01)
+    solver.set_parameters(get_parameters())
+    expected_losses = [apart(loss, solver) for _ in range(4)]
+    expected = values()
+    for n, v in start.items():
+        get_parameter(n).d = v
+    step = train_step(loss, get_parameters(), make(0.01), inputs=[x, t])
+    losses = [step(X, T) for _ in range(4)]
+    assert all(isinstance(v, jax.Array) and v.shape == () for v in losses)
+    np.testing.assert_allclose(losses, expected_losses, rtol=1e-5)
+    for n, v in values().items():
+        np.testing.assert_allclose(v, expected[n], rtol=1e-4, atol=1e-6)
+
+
+def test_against_optax() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    loss = network(x, t)
+    params = {n: jax.numpy.array(v) for n, v in values().items()}
+    tx = optax.adam(0.01)
+    state = tx.init(params)
+
+    def reference(p: dict) -> jax.Array:
+        h = jax.numpy.tanh(X @ p["one/affine/W"] + p["one/affine/b"])
+        return jax.numpy.mean((h @ p["two/affine/W"] + p["two/affine/b"] - T) ** 2)
+
+    step = train_step(loss, get_parameters(), tx, inputs=(x, t))
+    for _ in range(3):
+        value, g = jax.value_and_grad(reference)(params)
+        updates, state = tx.update(g, state, params)
+        params = optax.apply_updates(params, updates)
+        np.testing.assert_allclose(step(X, T), value, rtol=1e-5)
+    for n, v in params.items():
+        np.testing.assert_allclose(get_parameter(n).d, v, rtol=1e-4, atol=1e-6)
+
+
+def test_values_set_between_steps_count() -> None:
+    x = Variable((8, 3))
+    t = Variable.from_numpy_array(T)
+    step = train_step(network(x, t), get_parameters(), S.Sgd(0.0), inputs=x)
+    first = float(step(X))
+    get_parameter("two/affine/b").d = 3.0
+    second = float(step(X))
+    assert second != first
+    t.d = T + 3.0
+    np.testing.assert_allclose(step(X), first, rtol=1e-5)
+    np.testing.assert_array_equal(get_parameter("two/affine/b").d, [3, 3])
+
+
+def test_the_learning_rate_and_the_state_are_the_solver_s() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    solver = S.Momentum(0.1)
+    step = train_step(network(x, t), get_parameters(), solver, inputs=[x, t])
+    step(X, T)
+    trace = solver.get_states()["1.trace:two/affine/b"]
+    assert trace.any()
+    before = values()
+    solver.set_learning_rate(0.0)
+    step(X, T)
+    np.testing.assert_allclose(values()["two/affine/b"], before["two/affine/b"] - 0.9 * trace, rtol=1e-5)
+    train_step(network(x, t), get_parameters(), solver, inputs=[x, t])
+    assert solver.get_states()["1.trace:two/affine/b"].any()
+    step(X, T)
+    solver.set_parameters({"W": get_parameter("one/affine/W")})
+    with pytest.raises(RuntimeError, match="other parameters"):
+        step(X, T)
+
+
+def test_arrays_that_others_hold_are_not_taken() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    loss = network(x, t)
+    w = get_parameter("one/affine/W")
+    target = Variable(w.shape)
+    step = train_step(loss, get_parameters(), S.Adam(0.1), inputs=[x, t])
+    for _ in range(2):
+        step(X, T)
+    held, view, expected = w.data.array, w.d, np.array(w.d)
+    step(X, T)
+    target.data.copy_from(w.data)
+    copied = np.array(w.d)
+    x.d, t.d = X, T
+    loss.forward()
+    promised = float(F.mean((F.tanh(F.affine(x, *map(get_parameter, ("one/affine/W", "one/affine/b")))) * 1.0)).d)
+    step(X, T)
+    np.testing.assert_array_equal(held, expected)
+    np.testing.assert_array_equal(view, expected)
+    np.testing.assert_array_equal(target.d, copied)
+    assert np.isfinite(promised) and np.isfinite(float(loss.d))
+    assert not np.array_equal(w.d, copied)
+
+
+def test_arrays_nobody_holds_are_reused() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    w = Variable.from_numpy_array(np.zeros((3, 2), np.float32), need_grad=True)
+    step = train_step(F.mean((F.affine(x, w) - t) ** 2.0), {"w": w}, S.Sgd(0.1), inputs=[x, t])
+    step(X, T)
+    run, given = step._executable, []
+
+    def spy(params, *others):
+        given[:] = params
+        return run(params, *others)
+
+    step._executable = spy
+    step(X, T)
+    assert given[0].is_deleted()
+    given.clear()
+    held = w.data.array
+    step(X, T)
+    assert not held.is_deleted() and given[0].is_deleted()
+
+
+def test_running_statistics_are_updated() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    loss = F.mean((PF.affine(PF.batch_normalization(x), 2) - t) ** 2.0)
+    step = train_step(loss, get_parameters(), S.Adam(), inputs=[x, t])
+    step(X, T)
+    np.testing.assert_allclose(get_parameter("bn/mean").d[0], 0.1 * X.mean(0), rtol=1e-5)
+    step(X, T)
+    np.testing.assert_allclose(get_parameter("bn/mean").d[0], 0.19 * X.mean(0), rtol=1e-5)
+    with pytest.raises(ValueError, match="'bn/mean' is written by the graph itself"):
+        train_step(loss, get_parameters(grad_only=False), S.Adam(), inputs=[x, t])
+
+
+def test_keys_are_drawn_at_each_step() -> None:
+    x = Variable((8, 3))
+    w = Variable.from_numpy_array(np.ones((3, 2), np.float32), need_grad=True)
+    step = train_step(F.mean(F.affine(F.dropout(x, 0.5), w)), [w], S.Sgd(0.0), inputs=x)
+    assert len({float(step(X)) for _ in range(5)}) == 5
+
+
+def test_fixed_parameters_stay() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    loss = network(x, t, fix_parameters=True)
+    before = values()
+    step = train_step(loss, get_parameters(), S.Sgd(0.1), inputs=[x, t])
+    step(X, T)
+    after = values()
+    np.testing.assert_array_equal(after["one/affine/W"], before["one/affine/W"])
+    assert not np.array_equal(after["two/affine/W"], before["two/affine/W"])
+
+
+def test_variables_that_share_data_add_up() -> None:
+    w = Variable.from_numpy_array(np.array([2.0]), need_grad=True)
+    same = w.get_unlinked_variable(need_grad=True)
+    constant = w.get_unlinked_variable(need_grad=False)
+    step = train_step(F.sum(w * same * constant), [w], S.Sgd(0.25))
+    assert float(step()) == 8
+    assert w.d[0] == 2 - 0.25 * 2 * 4
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_dtypes(dtype: str) -> None:
+    x = Variable((8, 3), dtype=dtype)
+    w = Variable.from_numpy_array(np.full((3, 2), 0.5), need_grad=True, dtype=dtype)
+    loss = F.mean(F.affine(x, w) ** 2.0)
+    step = train_step(loss, [w], S.Adam(0.125), inputs=x)
+    first = step(X)
+    assert first.dtype == x.dtype
+    for _ in range(5):
+        last = step(X)
+    assert w.data.raw().dtype == x.dtype and float(last) < float(first)
+
+
+def test_unreached_parameters_get_zero_gradients() -> None:
+    x = Variable((8, 3))
+    w, other = (Variable.from_numpy_array(np.ones((3, 1), np.float32), need_grad=True) for _ in range(2))
+    step = train_step(F.mean(F.affine(x, w)), {"w": w, "other": other}, S.Momentum(1.0), inputs=x)
+    step(X)
+    np.testing.assert_array_equal(other.d, np.ones((3, 1)))
+    assert not np.array_equal(w.d, np.ones((3, 1)))
+
+
+def test_a_gradient_inside_the_loss() -> None:
+    x = Variable((4, 1))
+    w = Variable.from_numpy_array(np.array([[1.5]]), need_grad=True, dtype="float64")
+    y = F.sum(F.tanh(F.affine(F.cast(x, "float64"), w)))
+    (gw,) = nn.grad(y, w)
+    loss = F.sum(gw**2.0)
+    step = train_step(loss, [w], S.Sgd(0.1), inputs=x)
+    data = np.array([[0.1], [-0.3], [0.7], [1.0]], np.float32)
+
+    def reference(v: jax.Array) -> jax.Array:
+        return jax.grad(lambda u: jax.numpy.sum(jax.numpy.tanh(data * u)))(v) ** 2
+
+    with jax.enable_x64(True):
+        expected = 1.5 - 0.1 * jax.grad(reference)(np.float64(1.5))
+    step(data)
+    np.testing.assert_allclose(w.d, [[expected]], rtol=1e-6)
+
+
+def test_inputs_are_checked() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    step = train_step(network(x, t), get_parameters(), S.Sgd(), inputs=[x, t])
+    step(X.astype(np.float64), (10 * T).astype(np.int64))
+    for arrays, message in [((X,), "1 arrays given for 2"), ((X, T, T), "3 arrays given for 2")]:
+        with pytest.raises(TypeError, match=message):
+            step(*arrays)
+    with pytest.raises(ValueError, match=r"input 1: expected shape \(8, 2\), got \(8, 3\)"):
+        step(X, X)
+    with pytest.raises(TypeError, match="input 0: expected an array of"):
+        step(X.tolist(), T)
+    before = values()
+    step(X, T)
+    assert not np.array_equal(values()["two/affine/b"], before["two/affine/b"])
+
+
+def test_arguments_are_checked() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    loss = network(x, t)
+    w = get_parameter("one/affine/W")
+    for error, message, arguments in [
+        (ValueError, "must be a scalar", (PF.affine(x, 2), [w], S.Sgd())),
+        (TypeError, "loss: expected a Variable", (3.0, [w], S.Sgd())),
+        (TypeError, "only floating dtypes", (Variable((), dtype="int32"), [w], S.Sgd())),
+        (ValueError, "there are none", (loss, [], S.Sgd())),
+        (ValueError, "is an output of", (loss, [loss], S.Sgd())),
+        (TypeError, "must be a Variable", (loss, {"w": 1}, S.Sgd())),
+        (ValueError, "are the same, or share", (loss, [w, w], S.Sgd())),
+        (ValueError, "are the same, or share", (loss, [w, w.get_unlinked_variable()], S.Sgd())),
+        (ValueError, "is the parameter '0'", (loss, [w], S.Sgd(), [w])),
+        (ValueError, "given twice", (loss, [w], S.Sgd(), [x, x])),
+        (TypeError, r"inputs\[0\]: expected a Variable", (loss, [w], S.Sgd(), [3])),
+        (TypeError, "optax", (loss, [w], "adam")),
+    ]:
+        with pytest.raises(error, match=message):
+            train_step(*arguments)
