@@ -199,6 +199,8 @@ def _indices(
         named = [i for i in output if i > 0]
         if len(set(named)) < len(named):
             raise fail("an index occurs twice in the result")
+        if hidden and not dots:
+            raise fail("the result must have '...' for the axes that the operands' stands for")
     else:
         letters = inputs.replace(",", "").replace(".", "")
         output = (*ellipsis, *sorted(ord(c) for c in set(letters) if letters.count(c) == 1))

@@ -1,0 +1,109 @@
+"""Pooling beyond what the sample table says: shapes, dtypes, ties, and the messages for wrong arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+
+POOLINGS = ["max_pooling", "average_pooling", "sum_pooling"]
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_shapes(name: str) -> None:
+    pool = getattr(F, name)
+    x = nn.Variable((2, 3, 7, 5))
+    assert pool(x, (2, 2)).shape == (2, 3, 3, 2)
+    assert pool(x, kernel=(2, 2), ignore_border=False).shape == (2, 3, 4, 3)
+    assert pool(x, kernel=(3, 3), stride=(2, 1), pad=(1, 0)).shape == (2, 3, 4, 3)
+    assert pool(x, kernel=(2, 2), channel_last=True).shape == (2, 1, 3, 5)
+    assert pool(x, kernel=5).shape == (2, 3, 7, 1)
+    assert pool(nn.Variable((7, 5)), kernel=(2, 2)).shape == (3, 2)
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes_are_kept(name: str, dtype: str) -> None:
+    x = nn.Variable((1, 4, 4), need_grad=True, dtype=dtype)
+    x.d = np.arange(16).reshape(1, 4, 4)
+    y = getattr(F, name)(x, kernel=(2, 2))
+    (gx,) = nn.grad([y * y], [x])
+    (ggx,) = nn.grad([gx], [x])
+    assert y.dtype == gx.dtype == ggx.dtype == x.dtype
+    corner = {"max_pooling": 5, "sum_pooling": 10, "average_pooling": 2.5}[name]
+    assert y.d[0, 0, 0] == corner
+    assert gx.d[0, 1, 1] == 2 * corner * (0.25 if name == "average_pooling" else 1)
+
+
+@pytest.mark.parametrize("kernel, stride, pad, ignore_border", [
+    ((2, 2), (2, 2), (0, 0), True), ((3, 3), (1, 2), (1, 1), True), ((2, 3), (2, 2), (0, 1), False),
+])
+def test_one_maximum_of_equals_gets_the_gradient(kernel: Any, stride: Any, pad: Any, ignore_border: bool) -> None:
+    """The first one, so that as much leaves as arrives; and what is taken is what is added, transposed."""
+    x = nn.Variable.from_numpy_array(np.ones((1, 5, 6), np.float32), need_grad=True)
+    arguments = {"kernel": kernel, "stride": stride, "pad": pad, "ignore_border": ignore_border}
+    y = F.max_pooling(x, **arguments)
+    (gx,) = nn.grad([y], [x])
+    assert gx.d.sum() == y.size
+    assert gx.d[0, 0, 0] >= 1
+    g = np.random.default_rng(0).standard_normal(x.shape).astype(np.float32)
+    dy = np.random.default_rng(1).standard_normal(y.shape).astype(np.float32)
+    taken, added = F.max_pooling_select(g, x, **arguments), F.max_pooling_backward(dy, x, **arguments)
+    np.testing.assert_allclose(np.sum(taken.d * dy), np.sum(g * added.d), rtol=1e-4)
+
+
+def test_minus_infinity_is_a_maximum_too() -> None:
+    x = nn.Variable.from_numpy_array(np.full((1, 2, 2), -np.inf, np.float32), need_grad=True)
+    (gx,) = nn.grad([F.max_pooling(x, kernel=(2, 2), pad=(1, 1), stride=(1, 1))], [x])
+    assert gx.d.sum() == 9
+
+
+def test_integers() -> None:
+    x = np.arange(8).reshape(2, 4)
+    np.testing.assert_array_equal(F.max_pooling(x, kernel=2).d, [[1, 3], [5, 7]])
+    np.testing.assert_array_equal(F.sum_pooling(x, kernel=2).d, [[1, 5], [9, 13]])
+    np.testing.assert_array_equal(F.average_pooling(x, kernel=2).d, [[0.5, 2.5], [4.5, 6.5]])
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+@pytest.mark.parametrize("argument, given", [
+    ("kernel", {"kernel": ()}),
+    ("kernel", {"kernel": (2, 0)}),
+    ("kernel", {"kernel": (6, 2)}),
+    ("kernel", {"kernel": (1, 1, 1, 1)}),
+    ("kernel", {"kernel": (1, 1, 1), "channel_last": True}),
+    ("kernel", {"kernel": "no"}),
+    ("stride", {"kernel": (2, 2), "stride": (1, 1, 1)}),
+    ("stride", {"kernel": (2, 2), "stride": 0}),
+    ("pad", {"kernel": (2, 2), "pad": (1, 1, 1)}),
+    ("pad", {"kernel": (2, 2), "pad": -1}),
+])
+def test_wrong_arguments_are_named(name: str, argument: str, given: dict[str, Any]) -> None:
+    with pytest.raises((ValueError, TypeError), match=argument):
+        getattr(F, name)(nn.Variable((2, 5, 5)), **given)
+
+
+@pytest.mark.parametrize("given", [{"pad": 3}, {"pad": 1, "stride": 1, "ignore_border": False}])
+def test_windows_without_elements(given: dict[str, Any]) -> None:
+    x = nn.Variable((2, 5, 5))
+    for call in (F.max_pooling, lambda *a, **k: F.average_pooling(*a, including_pad=False, **k)):
+        with pytest.raises(ValueError, match="pad"):
+            call(x, kernel=(2, 2), **given)
+    assert np.isfinite(F.average_pooling(x, kernel=(2, 2), **given).d).all()
+
+
+def test_wrong_arguments_of_the_others() -> None:
+    with pytest.raises(ValueError, match="x of shape"):
+        F.global_average_pooling(nn.Variable((2, 3)))
+    with pytest.raises(ValueError, match="kernel"):
+        F.unpooling(nn.Variable((2, 3)), kernel=(2, 2, 2))
+    with pytest.raises(ValueError, match="dy"):
+        F.sum_pooling_backward(nn.Variable((2, 3)), shape=(4, 4), kernel=(2, 2))
+    with pytest.raises(ValueError, match="dy"):
+        F.max_pooling_backward(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2))
+    with pytest.raises(ValueError, match="g of"):
+        F.max_pooling_select(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2))
