@@ -50,9 +50,10 @@ def concatenate_backward(f, gy):
     axis = f.args["axis"] % gy.ndim
     gxs, start = [], 0
     for x in f.inputs:
-        n = x.shape[axis]
-        gxs.append(F.take_slices(gy, key=tuple((start, n, 1) if i == axis else (0, m, 1) for i, m in enumerate(gy.shape))))
-        start += n
+        key = [(0, n, 1) for n in x.shape]
+        key[axis] = (start, x.shape[axis], 1)
+        gxs.append(F.take_slices(gy, key=tuple(key)))
+        start += x.shape[axis]
     return gxs
 
 

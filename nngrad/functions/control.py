@@ -39,7 +39,8 @@ def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:
     """`y`, computed so that each `forward()` also puts new values into leaves: running statistics and the like.
 
     The new values are computed from what the leaves held when `forward()` was called, and are written once
-    per `forward()`, however often `y` is read. Gradients pass through to `y` and do not see the writing.
+    per `forward()`, however often `y` is read; reading `y` without `forward()` writes nothing. Gradients pass
+    through to `y` and do not see the writing.
 
     Args:
         y: What is computed.

@@ -152,6 +152,9 @@ def scatter_nd(data, indices, /, shape: Shape | None = None, out: Static | None 
         raise ValueError(f"scatter_nd: shape {shape} is not the shape {base.shape} of out")
     shape = base.shape if base is not None else shape
     points, axes = _points_last(indices, len(shape), "scatter_nd")
+    expected = points.shape[:-1] + shape[len(axes) :]
+    if data.shape != expected:
+        raise ValueError(f"scatter_nd: data {data.shape} must have the shape {expected} of what it replaces")
     if add:
         y = array.put_points(data, points, axes=axes, shape=shape)
         if base is None:
@@ -175,7 +178,8 @@ def scatter_add(x0, indices, x1, /, axis: int | None = None):
     `x1` and, but for the axis, `x0` may be larger than `indices`; what lies beyond is left as it is.
     """
     if not x0.ndim == indices.ndim == x1.ndim:
-        raise ValueError(f"scatter_add: x0 {x0.shape}, indices {indices.shape} and x1 {x1.shape} must have as many axes")
+        shapes = f"x0 {x0.shape}, indices {indices.shape} and x1 {x1.shape}"
+        raise ValueError(f"scatter_add: {shapes} must have as many axes")
     axis = axis_of(0 if axis is None else axis, x0.ndim)
     for i, n in enumerate(indices.shape):
         if n > x1.shape[i] or (i != axis and n > x0.shape[i]):

@@ -234,9 +234,9 @@ def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool
         reverse: Run from the end.
     """
     a = _scan_axis(x, axis)
-    dtype = x.dtype
-    if dtype == bool:
+    if x.dtype == bool:
         x = lax.convert_element_type(x, jnp.int32)
+    dtype = x.dtype
     half = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize == 2
     y = lax.cumsum(lax.convert_element_type(x, jnp.float32) if half else x, a, reverse=reverse)
     y = lax.convert_element_type(y, dtype) if half else y

@@ -1,0 +1,333 @@
+"""`x[key]` against NumPy, iteration, scatters into a Variable, and updates of leaves."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import basic_indices
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.functions.control import with_updates
+from nngrad.graph import Variable
+from tests.oracle import check
+
+SHAPE = (3, 4, 2)
+MASK = np.arange(12).reshape(3, 4) % 3 == 0
+
+
+def variable(array: Any, need_grad: bool = False) -> Variable:
+    x = Variable.from_numpy_array(np.asarray(array))
+    x.need_grad = need_grad
+    return x
+
+
+def counted(shape: tuple[int, ...] = SHAPE) -> Any:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+BASIC = [
+    0, -1, (2, 1), (-3, -4, -2), np.int64(1), np.array(2), ..., (), None, (..., 0), (0, ...), (0, ..., 1),
+    (slice(None),), slice(1, 3), slice(None, None, -1), (slice(2, 0, -1), slice(None, None, 3)), slice(-2, None),
+    slice(5, 9), slice(2, 1), (slice(None), slice(3, None, -2), 1), (None, 0, None, ..., None), (..., None),
+    (slice(0, 100), slice(-100, 2)), (0, slice(None), None), slice(None, None, 7), slice(None, None, -7),
+]
+ADVANCED = [
+    [0, 2], [[0, -1], [1, 1]], np.array([], int), [], (np.array([2, 0]), [1, -1]), ([0, 1], slice(None), [1, 0]),
+    (slice(None), [0, 3]), (slice(None), [0, 3], [1, 0]), (0, [1, 2]), (0, slice(None), [1, 0]), ([1, 2], 0),
+    (..., [1, 0]), ([[0], [2]], [0, 3]), (None, [0, 1], None), (slice(None, None, -1), [1, 2], None),
+    ([0, 2], ..., [0, 1]), ([0, 1], None, [2, 3]), (slice(1, 3), None, [2, 3], 0), ([0], [1], [0]),
+    (np.array([True, False, True]),), [True, False, True], MASK, (MASK, 0), (MASK, [1]), (MASK, slice(None, None, -1)),
+    (0, MASK[0]), (slice(None), MASK[0], None), (MASK[:, 0], [0, 1]), np.zeros((3, 4), bool), np.ones(SHAPE, bool),
+    True, False, (True, 0), (slice(None), True), (0, True, [1, 0]), (0, 1, [0, 0]), (np.array([1], np.uint8),),
+    ([2], ..., [3], [1]), ([0, 2], ..., [0, 1], [1, 0]), (None, [0], ..., [0], [1]),
+]
+
+
+@pytest.mark.parametrize("key", BASIC + ADVANCED, ids=str)
+def test_value_and_gradient_as_numpy(key: Any) -> None:
+    array = counted()
+    x = variable(array)
+    y = x[key]
+    expected = array[key]
+    assert y.shape == expected.shape
+    assert y.dtype == array.dtype
+    np.testing.assert_array_equal(y.d, expected)
+    weights = np.random.default_rng(0).standard_normal(y.shape).astype(np.float32)
+    (gx,) = nn.grad([y], [x], grad_outputs=[weights])
+    placed = np.zeros_like(array)
+    np.add.at(placed, key, weights)
+    np.testing.assert_allclose(gx.d, placed, rtol=1e-6)
+
+
+@pytest.mark.parametrize("key", BASIC[1:20:6] + ADVANCED[1::8], ids=str)
+def test_higher_orders(key: Any) -> None:
+    inputs = [np.random.default_rng(3).uniform(0.5, 1.5, SHAPE)]
+    jax_key = tuple(jnp.asarray(k) if isinstance(k, list) else k for k in (key if isinstance(key, tuple) else (key,)))
+    check(lambda x: x[key] ** 3, lambda x: x[jax_key] ** 3, inputs, 3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_random_basic_keys(data: st.DataObject) -> None:
+    shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=0, max_size=3)))
+    key = data.draw(basic_indices(shape, allow_newaxis=True, max_dims=6))
+    array = counted(shape)
+    x = variable(array)
+    y = x[key]
+    np.testing.assert_array_equal(y.d, array[key])
+    placed = np.zeros_like(array)
+    placed[key] = 1
+    (gx,) = nn.grad([y], [x])
+    np.testing.assert_array_equal(gx.d, placed)
+    (g1,) = nn.grad([y * y * y], [x])
+    (g2,) = nn.grad([g1], [x])
+    np.testing.assert_array_equal(g2.d, 6 * array * placed)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_random_advanced_keys(data: st.DataObject) -> None:
+    entries: list[Any] = []
+    for n in SHAPE:
+        entries.append(data.draw(st.one_of(
+            st.lists(st.integers(-n, n - 1), min_size=2, max_size=2),
+            st.integers(-n, n - 1),
+            st.slices(n),
+            st.just([data.draw(st.integers(0, n - 1))]),
+        )))
+    entries.insert(data.draw(st.integers(0, 3)), None)
+    key = tuple(entries)
+    array = counted()
+    x = variable(array)
+    y = x[key]
+    np.testing.assert_array_equal(y.d, array[key])
+    placed = np.zeros_like(array)
+    np.add.at(placed, key, 1)
+    np.testing.assert_array_equal(nn.grad([y], [x])[0].d, placed)
+
+
+def test_variables_as_indices() -> None:
+    array = counted()
+    x, i, j = variable(array), variable(np.array([2, -1, 0], np.int32)), variable(np.array(1, np.int32))
+    keys = [i, j, (i, j), (j, slice(None), [0, 1])]
+    for key, same in zip(keys, [[2, -1, 0], 1, ([2, -1, 0], 1), (1, slice(None), [0, 1])], strict=True):
+        y = x[key]
+        np.testing.assert_array_equal(y.d, array[same])
+        placed = np.zeros_like(array)
+        np.add.at(placed, same, 1)
+        np.testing.assert_array_equal(nn.grad([y], [x])[0].d, placed)
+    y = x[i]
+    y.forward()
+    i.d = [0, 0, 1]
+    y.forward()
+    np.testing.assert_array_equal(y.d, array[[0, 0, 1]])
+    i.d = [0, 3, -4]
+    y.forward()
+    assert np.isnan(y.d[1:]).all()
+    assert not np.isnan(y.d[0]).any()
+
+
+def test_computed_indices() -> None:
+    array = np.random.default_rng(5).permutation(12).reshape(3, 4).astype(np.float32)
+    x = variable(array)
+    index = F.max(x, axis=1, only_index=True)
+    assert index.dtype == np.int32
+    np.testing.assert_array_equal(x[np.arange(3), index].d, array.max(1))
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (3, "index 3 is out of range for axis 0 of size 3"),
+        (-4, "index -4 is out of range for axis 0"),
+        ((0, 4), "index 4 is out of range for axis 1 of size 4"),
+        ((..., 2), "index 2 is out of range for axis 2"),
+        ([0, 3], "index 3 is out of range for axis 0"),
+        ((slice(None), [0, -5]), "index -5 is out of range for axis 1"),
+        ((0, 0, 0, 0), "too many indices: the array has 3 axes, but 4"),
+        ((..., ...), "only one"),
+        (1.0, "an index must be"),
+        ([0.5], "an index must be"),
+        ("a", "an index must be"),
+        ([[0], [1, 2]], "an index must be"),
+        (slice(0, 1.5), "whole numbers"),
+        (slice(None, None, 0), "zero"),
+        (np.array([True, False]), "a mask of size 2 does not fit axis 0 of size 3"),
+        ((0, MASK), "does not fit axis 1"),
+        (([0, 1], [0, 1, 2]), "do not broadcast"),
+    ],
+    ids=str,
+)
+def test_bad_keys(key: Any, message: str) -> None:
+    x = variable(counted())
+    with pytest.raises(IndexError, match=message):
+        x[key]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises((IndexError, TypeError, ValueError)):
+            counted()[key]
+
+
+def test_variables_that_are_no_indices() -> None:
+    x = variable(counted())
+    with pytest.raises(IndexError, match="of integers"):
+        x[variable(np.zeros(2, np.float32))]
+    with pytest.raises(IndexError, match="bools"):
+        x[variable(np.array([True, False, True]))]
+    with pytest.raises(IndexError, match="too many indices: the array has 0 axes"):
+        variable(np.float32(1.0))[0]
+
+
+def test_iteration() -> None:
+    array = counted((3, 2))
+    x = variable(array)
+    rows = list(x)
+    assert len(rows) == 3
+    for row, expected in zip(rows, array, strict=True):
+        np.testing.assert_array_equal(row.d, expected)
+    a, b, c = x
+    (gx,) = nn.grad([F.sum(a * b) + F.sum(c)], [x])
+    np.testing.assert_array_equal(gx.d, [array[1], array[0], [1, 1]])
+    with pytest.raises(TypeError, match="without axes"):
+        list(variable(np.float32(1.0)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "int32", "bool"])
+def test_dtypes(dtype: str) -> None:
+    array = np.array(jnp.asarray(counted() % 2).astype("float32")).astype(jnp.dtype(dtype))
+    x = variable(array)
+    for key in [0, slice(None, None, -1), (slice(None), [1, 0]), MASK]:
+        y = x[key]
+        assert y.dtype == array.dtype
+        np.testing.assert_array_equal(y.d, array[key])
+        if y.spec.differentiable:
+            assert nn.grad([y], [x])[0].dtype == array.dtype
+
+
+# ---------------------------------------------------------------- scatters
+
+
+def test_scatter_nd_into_a_leaf() -> None:
+    out, data = variable(np.ones(4, np.float32)), variable(np.array([5, 6, 7], np.float32))
+    indices = np.array([[0, 3, 0]])
+    y = F.scatter_nd(data, indices, None, out)
+    g_out, g_data = nn.grad([y], [out, data])
+    np.testing.assert_array_equal(g_out.d, [0, 1, 1, 0])
+    np.testing.assert_array_equal(g_data.d, [0, 1, 1])
+    np.testing.assert_array_equal(out.d, [1, 1, 1, 1])
+    y.forward()
+    np.testing.assert_array_equal(y.d, [7, 1, 1, 6])
+    np.testing.assert_array_equal(out.d, [7, 1, 1, 6])
+    z = F.scatter_nd(data, indices, out=out * 2, add=True)
+    np.testing.assert_array_equal(z.d, [26, 2, 2, 18])
+    np.testing.assert_array_equal(out.d, [7, 1, 1, 6])
+
+
+def test_scatter_nd_leaves_no_nan() -> None:
+    """What was replaced may be infinite: nothing of it remains."""
+    out, data = variable(np.array([np.inf, 1], np.float32)), variable(np.array([2], np.float32))
+    y = F.scatter_nd(data, np.array([[0]]), out=out * 1)
+    np.testing.assert_array_equal(y.d, [2, 1])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: F.scatter_nd(x, np.zeros((1, 3), np.int32)), "shape or out"),
+        (lambda x: F.scatter_nd(x, np.zeros((2, 3), np.int32), (4,)), "at most 1"),
+        (lambda x: F.scatter_nd(x, np.zeros((1, 2), np.int32), (4, 4)), "must have the shape"),
+        (lambda x: F.gather(x, np.zeros(2, np.int32), axis=2), "axis 2"),
+        (lambda x: F.gather(x, np.zeros(2, np.int32), batch_dims=2), "batch_dims"),
+        (lambda x: F.gather_nd(x, np.zeros((3, 1), np.int32)), "at most 2"),
+        (lambda x: F.scatter_add(x, np.zeros((4, 4), np.int32), x), "must not be larger"),
+        (lambda x: F.top_k_data(x, 9), "k must be"),
+        (lambda x: F.sort(x, axis=2), "axis 2"),
+        (lambda x: F.where(np.ones(2), x, x), "do not broadcast"),
+        (lambda x: F.pad(x, (3, 0), mode="reflect"), "too short"),
+        (lambda x: F.pad(x, (1,)), "pad_width"),
+        (lambda x: F.pad(x, (1, 1), mode="wrap"), "mode"),
+        (lambda x: F.one_hot(x, (3,)), "last axis"),
+        (lambda x: F.transpose(x, (0, 0)), "axes"),
+        (lambda x: F.concatenate(x, x[:1], axis=1), r"x\[1\]"),
+        (lambda x: F.stack(x, x[0]), r"x\[1\]"),
+        (lambda x: F.norm(x, p=0.5), "p must be"),
+        (lambda x: F.max(x[:0], axis=0), "no elements"),
+        (lambda x: F.broadcast_to(x, x[0], axis=2), "axis 2"),
+        (lambda x: F.matrix_diag_part(x[:2]), "square"),
+        (lambda x: F.slice(x, (0, 0, 0)), "start"),
+        (lambda x: F.slice(x, step=0), "slice"),
+        (lambda x: F.cumsum(x, axis=-3), "axis -3"),
+        (lambda x: F.take_slices(x, key=(3, (0, 3, 1))), "beyond axis 0"),
+    ],
+)
+def test_bad_arguments(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(variable(counted((3, 3))))
+
+
+# ---------------------------------------------------------------- updates
+
+
+def test_updates_are_applied_once_per_forward() -> None:
+    x, total, count = variable(np.ones((2, 3), np.float32)), variable(np.zeros(3, np.float32)), variable(np.int32(0))
+    y = with_updates(x * 2, {total: total + F.sum(x, axis=0), count: count + 1})
+    np.testing.assert_array_equal(total.d, 0)
+    y.forward()
+    for _ in range(3):
+        np.testing.assert_array_equal(y.d, 2 * np.ones((2, 3)))
+    np.testing.assert_array_equal(total.d, [2, 2, 2])
+    y.forward()
+    y.forward()
+    np.testing.assert_array_equal(total.d, [6, 6, 6])
+    assert int(count) == 3
+
+
+def test_reading_without_forward_updates_nothing() -> None:
+    total = variable(np.zeros((), np.float32))
+    y = with_updates(total * 1, {total: total + 1})
+    assert float(y) == 0
+    assert float(total) == 0
+    y.forward()
+    assert float(total) == 1
+
+
+def test_updates_are_cast_and_checked() -> None:
+    total = variable(np.zeros(2, np.float16))
+    y = with_updates(total, {total: variable(np.ones(2, np.float32))})
+    y.forward()
+    assert total.dtype == np.float16
+    np.testing.assert_array_equal(total.d, [1, 1])
+    with pytest.raises(ValueError, match="shape"):
+        with_updates(total, {total: variable(np.ones(3, np.float32))})
+    with pytest.raises(ValueError, match="only leaves"):
+        with_updates(total, {total * 2: total})
+
+
+def test_gradients_pass_updates() -> None:
+    x, total = variable(np.array([2.0, 3.0], np.float32), need_grad=True), variable(np.zeros(2, np.float32))
+    y = with_updates(x * x * x, {total: total + x})
+    (g1,) = nn.grad([y], [x])
+    (g2,) = nn.grad([g1], [x])
+    np.testing.assert_array_equal(g2.d, [12, 18])
+    np.testing.assert_array_equal(total.d, 0)
+    y.forward()
+    np.testing.assert_array_equal(g1.d, [12, 27])
+    np.testing.assert_array_equal(total.d, [2, 3])
+
+
+def test_sink_and_unlink() -> None:
+    x, y = variable(np.array([2.0, 3.0], np.float32)), variable(np.ones((2, 2), np.float32))
+    s = F.sink(x * 2, F.exp(y))
+    assert s.shape == ()
+    gx, gy = nn.grad([s], [x, y])
+    np.testing.assert_array_equal(gx.d, [2, 2])
+    np.testing.assert_allclose(gy.d, np.exp(y.d), rtol=1e-6)
+    np.testing.assert_array_equal(nn.grad([F.sink(x * 2, one_input_grad=False)], [x])[0].d, 0)
+    np.testing.assert_array_equal(nn.grad([x * F.unlink(x)], [x])[0].d, x.d)
