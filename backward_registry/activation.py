@@ -148,15 +148,17 @@ def gelu_backward(f, gy):
     z = F.minimum_scalar(F.maximum_scalar(x, val=-10.0), val=10.0)
     t = F.tanh(GELU_SCALE * (z + GELU_CUBIC * z**3))
     slope = GELU_SCALE * (1 + 3 * GELU_CUBIC * z**2)
-    return gy * (0.5 * (1 + t) + 0.5 * x * ((1 - t * t) * slope))
+    return gy * (0.5 * (1 + t) + 0.5 * z * ((1 - t * t) * slope))
 
 
 @backward(F.mish)
 def mish_backward(f, gy):
     """dy/dx = t + x (1 - t^2) sigmoid(x) with t = tanh(softplus(x))"""
     (x,) = f.inputs
-    t = F.tanh(F.softplus(x))
-    return gy * (t + x * ((1 - t * t) * F.sigmoid(x)))
+    # From x = 50 on, t is 1 in every dtype: x is cut there, lest a multiple of it overflow and meet 1 - t^2 = 0.
+    z = F.minimum_scalar(x, val=50.0)
+    t = F.tanh(F.softplus(z))
+    return gy * (t + z * ((1 - t * t) * F.sigmoid(z)))
 
 
 # ---------------------------------------------------------------- along an axis

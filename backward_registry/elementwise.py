@@ -156,9 +156,9 @@ def cosh_backward(f, gy):
 
 @backward(F.asinh)
 def asinh_backward(f, gy):
-    """dy/dx = 1 / sqrt(x^2 + 1)"""
-    (x,) = f.inputs
-    return gy / F.sqrt(1 + x * x)
+    """dy/dx = 1 / sqrt(x^2 + 1) = 1 / cosh y, in which nothing overflows"""
+    (y,) = f.outputs
+    return gy / F.cosh(y)
 
 
 @backward(F.acosh)

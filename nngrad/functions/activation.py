@@ -136,7 +136,7 @@ def log_sigmoid(x, /):
     return -_softplus(-floating(x))
 
 
-@op(type_name="SoftPlus", elementwise=True)
+@op(type_name="SoftPlus")
 def softplus(x, /, beta: float = 1.0):
     """`log(1 + exp(beta * x)) / beta`, computed without overflow."""
     if beta == 0:

@@ -5,7 +5,6 @@ Where a function of integers is not an integer, they are taken as float32.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -24,7 +23,7 @@ def _is_floating(x: Any) -> bool:
 
 @op(elementwise=True)
 def abs(x, /):
-    """Absolute value."""
+    """Absolute value; its derivative at 0 is 0."""
     return lax.abs(x) if jnp.issubdtype(x.dtype, jnp.signedinteger) or _is_floating(x) else x
 
 
@@ -145,7 +144,7 @@ def sinc(x, /):
     return _sinc_derivative(floating(x), 0)
 
 
-@op(elementwise=True)
+@op
 def sinc_derivative(x, /, order: int = 1):
     """The derivative of `sin(x) / x` of some order, accurate near 0 too."""
     if order < 0:
@@ -156,33 +155,31 @@ def sinc_derivative(x, /, order: int = 1):
 def _sinc_derivative(x: Any, order: int) -> Any:
     """S_n, the n-th derivative of sin(x) / x.
 
-    Differentiating x S_0 = sin x n times gives x S_n + n S_(n-1) = sin(x + n pi/2). Going up in n that way
-    multiplies errors by n / x, so near 0 the power series is summed:
-
-        S_n = sum over k with 2k >= n of (-1)^k x^(2k - n) / ((2k + 1) (2k - n)!)
+    Differentiating x S_0 = sin x n times gives x S_n + n S_(n-1) = sin(x + n pi/2), which leads from S_0 up and
+    from any S_N down. A step up multiplies errors by n / |x|, a step down by |x| / n. So S_n is reached from
+    below where |x| > n, and else from above (Miller's algorithm), starting so far up that 0 will do for S_N.
     """
     dtype = x.dtype
     if dtype.itemsize == 2:
         x = lax.convert_element_type(x, jnp.float32)
-    limit = 1.0 + order / 2  # Errors grow little on both sides of it: below by cosh(limit), above by n^n / n! or so.
-    small = lax.lt(lax.abs(x), lax.full_like(x, limit))
-    near = lax.select(small, x, lax.full_like(x, 0))
+    small = lax.le(lax.abs(x), lax.full_like(x, order))
     far = lax.select(small, lax.full_like(x, 1), x)
-    odd = order % 2
-    powers = range(odd, odd + 2 * (12 + order), 2)
-    series = lax.full_like(x, 0)
-    squared = lax.mul(near, near)
-    for p in reversed(powers):
-        sign = -1 if (p + order) // 2 % 2 else 1
-        series = series * squared + sign / ((p + order + 1) * math.factorial(p))
-    if odd:
-        series = series * near
-    waves = (lax.sin(far), lax.cos(far))
-    value = waves[0] / far
+    far_waves = _sine_derivatives(far)
+    result = far_waves[0] / far
     for n in range(1, order + 1):
-        wave = waves[n % 2] if n % 4 < 2 else -waves[n % 2]
-        value = (wave - n * value) / far
-    return lax.convert_element_type(lax.select(small, series, value), dtype)
+        result = (far_waves[n % 4] - n * result) / far
+    near = lax.select(small, x, lax.full_like(x, 0))
+    near_waves = _sine_derivatives(near)
+    value = lax.full_like(x, 1 if order == 0 else 0)
+    for n in range(3 * order + 22 if order else 0, order, -1):
+        value = (near_waves[n % 4] - near * value) / n
+    return lax.convert_element_type(lax.select(small, value, result), dtype)
+
+
+def _sine_derivatives(x: Any) -> tuple[Any, Any, Any, Any]:
+    """The sine and its first three derivatives, after which they repeat."""
+    sine, cosine = lax.sin(x), lax.cos(x)
+    return sine, cosine, -sine, -cosine
 
 
 # ---------------------------------------------------------------- hyperbolic functions
