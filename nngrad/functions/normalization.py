@@ -332,7 +332,7 @@ def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
     checked_eps(name, eps)
     shape = kept_shape(w.shape, (channel,))
     if math.prod(g.shape) != w.shape[channel]:
-        raise ValueError(f"{name}: g of shape {g.shape} must have {w.shape[channel]} elements, one for each index of dim")
+        raise ValueError(f"{name}: g of shape {g.shape} must have {w.shape[channel]} elements, as w has along dim")
     wide = accurate(w)
     squares = reduction.sum(wide * wide, axis=tuple(i for i in range(w.ndim) if i != channel), keepdims=True)
     return scaled(w, wide, squares, eps, None, g if g.shape == shape else array.reshape(g, shape=shape))
