@@ -175,7 +175,7 @@ def run_ops(given: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- doctor
 
 
-def run_doctor(given: argparse.Namespace) -> int:  # noqa: ARG001
+def run_doctor(given: argparse.Namespace) -> int:
     """`nngrad doctor`."""
     console = _console()
     needed = requirements()
