@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -147,13 +148,19 @@ def _functions_below(outputs: Sequence[Variable], cut: set[int]) -> list[Functio
 
 def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The program as a pure function: arrays of the leaves in, arrays of the results out."""
-    steps = [(op.bind(arguments), op.several, ins) for op, arguments, ins in program.steps]
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         values = list(arrays)
-        for forward, several, ins in steps:
-            out = forward(*[values[i] for i in ins])
-            if several:
+        truths: dict[int, Callable[[], Any]] = {}
+        for op, arguments, ins in program.steps:
+            inputs = [values[i] for i in ins]
+            if op.truth is not None:
+                # XLA does not see through a number that is made of a bool and compared with 0.
+                truths[len(values)] = functools.partial(op.bind(arguments, op.truth), *inputs)
+            elif op.selects and ins[0] in truths:
+                inputs[0] = truths[ins[0]]()
+            out = op.bind(arguments)(*inputs)
+            if op.several:
                 values.extend(out)
             else:
                 values.append(out)

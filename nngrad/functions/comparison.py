@@ -30,18 +30,23 @@ def _comparison(name: str, type_name: str, symbol: str, compare: Callable[..., A
     """The op `x0 symbol x1` and the op `x0 symbol val`."""
 
     def both(x0, x1, /):
-        x0, x1 = broadcast_pair(x0, x1)
-        return _as_number(compare(x0, x1), x0)
+        return _as_number(truth(x0, x1), broadcast_pair(x0, x1)[0])
 
     def scalar(x0, /, val: float = 1.0):
-        return _as_number(compare(*broadcast_scalar(x0, val)), x0)
+        return _as_number(scalar_truth(x0, val), x0)
+
+    def truth(x0: Any, x1: Any) -> Any:
+        return compare(*broadcast_pair(x0, x1))
+
+    def scalar_truth(x0: Any, val: float) -> Any:
+        return compare(*broadcast_scalar(x0, val))
 
     both.__name__, scalar.__name__ = name, f"{name}_scalar"
     both.__doc__ = f"1 where `x0 {symbol} x1`, else 0; broadcast together."
     scalar.__doc__ = f"1 where `x0 {symbol} val`, else 0."
     return (
-        op(type_name=type_name, elementwise=True, broadcasts=True)(both),
-        op(type_name=f"{type_name}Scalar", elementwise=True)(scalar),
+        op(type_name=type_name, elementwise=True, broadcasts=True, truth=truth)(both),
+        op(type_name=f"{type_name}Scalar", elementwise=True, truth=scalar_truth)(scalar),
     )
 
 

@@ -15,7 +15,7 @@ from . import array, control, elementwise
 # ---------------------------------------------------------------- masks
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True, selects=True)
 def where(condition, x_true, x_false, /):
     """`x_true` where `condition` is not 0, else `x_false`; the two broadcast together.
 

@@ -37,6 +37,10 @@ class Op:
     """Whether it is linear in its first input, the others held fixed."""
     several: bool
     """Whether `forward` returns a tuple of outputs."""
+    truth: Forward | None
+    """For an op whose result is 1 where something holds and 0 elsewhere: the same as bools."""
+    selects: bool
+    """Whether of its first input it matters only where that is 0."""
     input_names: tuple[str, ...]
     argument_names: tuple[str, ...]
     defaults: tuple[Any, ...]
@@ -53,6 +57,8 @@ class Op:
         broadcasts: bool = False,
         linear: bool = False,
         several: bool = False,
+        truth: Forward | None = None,
+        selects: bool = False,
     ) -> None:
         self.forward = forward
         self.name = self.__name__ = forward.__name__
@@ -63,6 +69,8 @@ class Op:
         self.broadcasts = broadcasts
         self.linear = linear
         self.several = several
+        self.truth = truth
+        self.selects = selects
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
         self.__signature__ = signature = inspect.signature(forward, eval_str=True)
         schema = Schema(self.name, signature)
@@ -98,11 +106,12 @@ class Op:
             raise kind(f"{self.name}({', '.join(shown)}): {error}") from error
         return tuple(spec_of(o.shape, o.dtype) for o in (out if self.several else (out,)))
 
-    def bind(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        """`forward` with its static arguments filled in: a function of the input arrays alone."""
+    def bind(self, arguments: tuple[Any, ...], function: Forward | None = None) -> Callable[..., Any]:
+        """`forward`, or `function`, with the static arguments filled in: a function of the input arrays alone."""
+        forward = function or self.forward
         if not arguments:
-            return self.forward
-        forward, named = self.forward, dict(zip(self.argument_names, arguments, strict=True))
+            return forward
+        named = dict(zip(self.argument_names, arguments, strict=True))
         return lambda *arrays: forward(*arrays, **named)
 
     def names_of(self, count: int) -> tuple[str, ...]:
@@ -245,6 +254,8 @@ def op(
     broadcasts: bool = False,
     linear: bool = False,
     several: bool = False,
+    truth: Forward | None = None,
+    selects: bool = False,
 ) -> Callable[[Forward], Op]: ...
 def op(forward: Forward | None = None, /, **traits: Any) -> Any:
     """Make an op of a function on arrays. The signature is the schema.
@@ -261,6 +272,9 @@ def op(forward: Forward | None = None, /, **traits: Any) -> Any:
         broadcasts: Inputs broadcast against each other; `Grad` sums their gradients back.
         linear: Linear in the first input.
         several: `forward` returns a tuple of outputs.
+        truth: For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same
+            as bools; a compiled graph uses it where a `selects` op takes the result as its condition.
+        selects: Of the first input it matters only where that is 0.
     """
     return Op(forward) if forward is not None else lambda function: Op(function, **traits)
 
