@@ -117,6 +117,8 @@ def sum_to(x, /, shape: Shape):
     if x.shape == shape:
         return x
     lead = len(x.shape) - len(shape)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(shape, x.shape[lead:], strict=True)):
+        raise ValueError(f"sum_to: shape {shape} does not broadcast to the shape {x.shape} of x")
     axes = tuple(range(lead)) + tuple(
         lead + i for i, n in enumerate(shape) if n == 1 and x.shape[lead + i] != 1
     )
