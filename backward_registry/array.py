@@ -10,6 +10,8 @@ non_differentiable(F.constant, F.arange, F.linspace, F.one_hot)
 
 # ---------------------------------------------------------------- dtype and shape
 
+non_differentiable(F.shape)
+
 
 @backward(F.cast)
 def cast_backward(f, gy):

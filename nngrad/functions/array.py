@@ -70,7 +70,37 @@ def one_hot(x, /, shape: Shape):
     return lax.convert_element_type(hit, jnp.float32)
 
 
+@composite
+def meshgrid(*x, ij_indexing: bool = False):
+    """Coordinates of a grid from those along each of its axes.
+
+    Args:
+        x: One array `(n_i,)` for each axis.
+        ij_indexing: Whether the grid's axes come in the order of `x`; else the first two are exchanged.
+
+    Returns:
+        For each of `x` an array in the shape of the grid that varies along that axis only.
+    """
+    for i, each in enumerate(x):
+        if each.ndim != 1:
+            raise ValueError(f"meshgrid: x[{i}] of shape {each.shape} must have one axis")
+    order = list(range(len(x)))
+    if not ij_indexing and len(x) > 1:
+        order[:2] = 1, 0
+    grid = tuple(x[i].size for i in order)
+    return tuple(
+        broadcast(reshape(each, shape=tuple(-1 if i == j else 1 for j in order)), shape=grid)
+        for i, each in enumerate(x)
+    )
+
+
 # ---------------------------------------------------------------- dtype and shape
+
+
+@op
+def shape(x, /, start: int | None = None, end: int | None = None):
+    """The sizes of the axes of `x` as int32, or `[start:end]` of them."""
+    return lax.convert_element_type(np.asarray(x.shape[start:end], np.int32), jnp.int32)
 
 
 @op(linear=True)
