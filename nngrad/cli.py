@@ -141,9 +141,9 @@ def entries(family: str) -> list[Entry]:
 
 
 def entry_of(function: Op | Composite) -> Entry:
-    """What is known of a function."""
+    """What is known of a function; whether a composite's gradient is exact is for its parts to say."""
     if isinstance(function, Composite):
-        return Entry(function.name, "", "composite", "yes", _file_of(function.module))
+        return Entry(function.name, "", "composite", "", _file_of(function.module))
     rule = registry.find(function)
     if rule is None:
         return Entry(function.name, function.type_name, "no rule", "", "")

@@ -57,7 +57,8 @@ def test_ops_lists_every_function(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_ops_of_a_family() -> None:
     shown = {entry.name: entry for entry in cli.entries("convolution")}
-    assert shown["convolution"] == ("convolution", "Convolution", "bilinear", "yes", "backward_registry/convolution.py")
+    assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "yes", "backward_registry/convolution.py")
+    assert shown["convolution"] == ("convolution", "", "composite", "", "nngrad/functions/convolution.py")
     kinds = {entry.kind for family in cli.families() for entry in cli.entries(family)}
     assert kinds <= {"rule", "bilinear", "adjoint pair", "non-differentiable", "composite", "no rule"}
 

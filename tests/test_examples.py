@@ -24,7 +24,7 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 def alone() -> Iterator[None]:
     """Each example has parameters and a context of its own, and draws the same every time."""
     np.random.seed(7)
-    nn.random.seed(7)
+    nn.seed(7)
     with nn.parameter_scope("example", scope=OrderedDict()), building.having("context", None):
         yield
 

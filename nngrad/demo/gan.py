@@ -88,7 +88,7 @@ class Gan:
     def __init__(self, data: Array, seed: int = 0) -> None:
         self._data = data
         self._rng = np.random.default_rng(seed)
-        nn.random.seed(seed)
+        nn.seed(seed)
         real, z, mix = nn.Variable((BATCH, PIXELS)), nn.Variable((BATCH, NOISE)), nn.Variable((BATCH, 1))
         with nn.parameter_scope("gan", scope=OrderedDict()):
             fake = generator(z)
