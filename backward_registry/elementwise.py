@@ -37,16 +37,16 @@ def square_backward(f, gy):
 
 @backward(F.reciprocal)
 def reciprocal_backward(f, gy):
-    """dy/dx = -y^2"""
-    (y,) = f.outputs
-    return -gy * (y * y)
+    """dy/dx = -x^-2; powers, unlike products of y, stay single terms at every order"""
+    (x,) = f.inputs
+    return -gy * x**-2
 
 
 @backward(F.sqrt)
 def sqrt_backward(f, gy):
-    """dy/dx = 1 / (2y)"""
-    (y,) = f.outputs
-    return 0.5 * gy / y
+    """dy/dx = x^(-1/2) / 2"""
+    (x,) = f.inputs
+    return gy * (0.5 * x**-0.5)
 
 
 @backward(F.exp)
@@ -60,7 +60,7 @@ def exp_backward(f, gy):
 def log_backward(f, gy):
     """dy/dx = 1/x"""
     (x,) = f.inputs
-    return gy / x
+    return gy * x**-1
 
 
 @backward(F.erf)
@@ -98,14 +98,14 @@ def tan_backward(f, gy):
 def asin_backward(f, gy):
     """dy/dx = 1 / sqrt(1 - x^2)"""
     (x,) = f.inputs
-    return gy / F.sqrt((1 - x) * (1 + x))
+    return gy * ((1 - x) * (1 + x)) ** -0.5
 
 
 @backward(F.acos)
 def acos_backward(f, gy):
     """dy/dx = -1 / sqrt(1 - x^2)"""
     (x,) = f.inputs
-    return -gy / F.sqrt((1 - x) * (1 + x))
+    return -gy * ((1 - x) * (1 + x)) ** -0.5
 
 
 @backward(F.atan)
@@ -165,7 +165,7 @@ def asinh_backward(f, gy):
 def acosh_backward(f, gy):
     """dy/dx = 1 / sqrt(x^2 - 1)"""
     (x,) = f.inputs
-    return gy / F.sqrt((x - 1) * (x + 1))
+    return gy * ((x - 1) * (x + 1)) ** -0.5
 
 
 @backward(F.atanh)

@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..graph import op
@@ -31,13 +32,24 @@ def floating(x: Any) -> Any:
     return x if jnp.issubdtype(x.dtype, jnp.floating) else lax.convert_element_type(x, jnp.float32)
 
 
+def numeric(x: Any) -> Any:
+    """`x` itself, but truth values as float32."""
+    return lax.convert_element_type(x, jnp.float32) if x.dtype == bool else x
+
+
+def number_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
+    """Both arrays in their common shape and dtype, truth values as float32."""
+    return broadcast_pair(numeric(x0), numeric(x1))
+
+
 def matched(x: Any, val: float) -> tuple[Any, Any]:
     """`x`, and `val` in its dtype; an integer `x` becomes float32 if its dtype does not hold `val`."""
     if not jnp.issubdtype(x.dtype, jnp.floating):
         if x.dtype != bool and val.is_integer() and jnp.iinfo(x.dtype).min <= val <= jnp.iinfo(x.dtype).max:
             return x, x.dtype.type(int(val))
         x = lax.convert_element_type(x, jnp.float32)
-    return x, x.dtype.type(val)
+    with np.errstate(over="ignore"):  # what is too large for a small dtype is infinite in it
+        return x, x.dtype.type(val)
 
 
 # ---------------------------------------------------------------- two Variables
@@ -46,19 +58,19 @@ def matched(x: Any, val: float) -> tuple[Any, Any]:
 @op(elementwise=True, broadcasts=True)
 def add2(x0, x1, /, inplace: Ignored = False):
     """`x0 + x1`, broadcast together."""
-    return lax.add(*broadcast_pair(x0, x1))
+    return lax.add(*number_pair(x0, x1))
 
 
 @op(elementwise=True, broadcasts=True)
 def sub2(x0, x1, /, inplace: Ignored = False):
     """`x0 - x1`, broadcast together."""
-    return lax.sub(*broadcast_pair(x0, x1))
+    return lax.sub(*number_pair(x0, x1))
 
 
 @op(elementwise=True, broadcasts=True, linear=True)
 def mul2(x0, x1, /, inplace: Ignored = False):
     """`x0 * x1`, broadcast together."""
-    return lax.mul(*broadcast_pair(x0, x1))
+    return lax.mul(*number_pair(x0, x1))
 
 
 @op(elementwise=True, broadcasts=True, linear=True)
@@ -93,13 +105,13 @@ def minimum2(x0, x1, /):
 @op(type_name="AddN", elementwise=True, broadcasts=True)
 def add_n(*x):
     """Sum of any number of Variables, broadcast together."""
-    return functools.reduce(lambda a, b: lax.add(*broadcast_pair(a, b)), x)
+    return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
 @op(type_name="MulN", elementwise=True, broadcasts=True)
 def mul_n(*x):
     """Product of any number of Variables, broadcast together."""
-    return functools.reduce(lambda a, b: lax.mul(*broadcast_pair(a, b)), x)
+    return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
 
 
 # ---------------------------------------------------------------- a Variable and a number
@@ -119,13 +131,19 @@ def mul_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
 
 @op(elementwise=True)
 def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
-    """`x ** val`; a whole `val` up to 64 is computed by multiplication, so negative `x` are fine."""
-    if val.is_integer() and abs(val) <= 64:
-        return lax.integer_pow(floating(x) if val < 0 or x.dtype == bool else x, int(val))
+    """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root."""
+    if not abs(val) <= 64 or not (2 * val).is_integer():
+        x = floating(x)
+        return lax.pow(x, lax.full_like(x, val))
+    whole = int(val)  # towards zero, so that x ** whole is no larger than the result
+    if val < 0:
+        x = floating(x)
+        power = lax.integer_pow(lax.div(lax.full_like(x, 1), x), -whole)  # a large x ** -whole might overflow
+        return power if whole == val else lax.mul(power, lax.rsqrt(x))
+    if whole == val:
+        return lax.integer_pow(numeric(x), whole)
     x = floating(x)
-    if val == 0.5:
-        return lax.sqrt(x)
-    return lax.pow(x, lax.full_like(x, val))
+    return lax.mul(lax.integer_pow(x, whole), lax.sqrt(x)) if whole else lax.sqrt(x)
 
 
 @op(elementwise=True)

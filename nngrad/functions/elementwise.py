@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import op
-from .arithmetic import broadcast_pair, broadcast_scalar, floating
+from .arithmetic import broadcast_pair, broadcast_scalar, floating, numeric
 
 
 def _is_floating(x: Any) -> bool:
@@ -58,6 +58,7 @@ def round(x, /):
 @op(elementwise=True)
 def square(x, /):
     """`x * x`."""
+    x = numeric(x)
     return lax.mul(x, x)
 
 

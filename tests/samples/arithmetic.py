@@ -53,6 +53,8 @@ SAMPLES = [
     sample("pow_scalar", real(2, 3), val=3.0, ref=lambda x: x**3),
     sample("pow_scalar", real(3), val=-2.0, ref=lambda x: 1 / (x * x)),
     sample("pow_scalar", positive(3), val=0.5, ref=jnp.sqrt),
+    sample("pow_scalar", positive(3), val=-0.5, ref=lambda x: 1 / jnp.sqrt(x)),
+    sample("pow_scalar", positive(3), val=3.5, ref=lambda x: x**3 * jnp.sqrt(x)),
     sample("pow_scalar", positive(3), val=-1.3, ref=lambda x: jnp.exp(-1.3 * jnp.log(x))),
     sample("r_sub_scalar", real(2, 3), val=0.7, ref=lambda x: 0.7 - x),
     sample("r_sub_scalar", real(3), ref=lambda x: 1 - x, note="default"),
