@@ -64,7 +64,7 @@ class Op:
         self.name = self.__name__ = forward.__name__
         self.type_name = type_name or "".join(part.capitalize() for part in self.name.split("_"))
         self.__doc__ = forward.__doc__
-        self.module = forward.__module__
+        self.module = self.__module__ = forward.__module__
         self.elementwise = elementwise
         self.broadcasts = broadcasts
         self.linear = linear
@@ -151,7 +151,7 @@ class Composite:
         self.body = body
         self.name = self.__name__ = body.__name__
         self.__doc__ = body.__doc__
-        self.module = body.__module__
+        self.module = self.__module__ = body.__module__
         self.__signature__ = signature = inspect.signature(body, eval_str=True)
         schema = Schema(self.name, signature)
         values = ", ".join(schema.inputs + [f"{n}={v}" for n, v in zip(schema.arguments, schema.values, strict=True)])

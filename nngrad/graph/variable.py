@@ -273,6 +273,14 @@ class Variable:
 
     __hash__ = object.__hash__
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.parent is not None:
+            raise TypeError(
+                f"a Variable that {self.parent.op.name} computes cannot be pickled or copied without its graph; "
+                "take its array .d or a leaf, get_unlinked_variable()"
+            )
+        return _leaf_again, (self.cell, self._grad, self._need_grad, self.name, self.persistent)
+
     def __repr__(self) -> str:
         name = f" {self.name!r}" if self.name else ""
         if self.parent is None:
@@ -344,6 +352,13 @@ def leaf_of(cell: NdArray, name: str = "") -> Variable:
     x._data = cell
     x._need_grad = False
     x.name = name
+    return x
+
+
+def _leaf_again(cell: NdArray, grad: NdArray | None, need_grad: bool, name: str, persistent: bool) -> Variable:
+    """A leaf from what was pickled of it."""
+    x = leaf_of(cell, name)
+    x._grad, x._need_grad, x.persistent = grad, need_grad, persistent
     return x
 
 
