@@ -119,6 +119,13 @@ def test_embedding_of_what_is_no_row_is_nan(dtype: Any) -> None:
         np.testing.assert_array_equal(nn.grad([y], [w])[0].d, [[0, 0], [1, 1], [0, 0]])
 
 
+def test_embedding_in_more_rows_than_the_dtype_counts() -> None:
+    w = filled(300, 1)
+    y = F.embed(np.array([100, -1], np.int8), w)
+    assert y.d[0, 0] == w.d[100, 0] and np.isnan(y.d[1, 0])
+    assert nn.grad([y], [w])[0].d.sum() == 1
+
+
 def test_embedding_of_integers() -> None:
     np.testing.assert_array_equal(F.embed(np.array([1, 0]), np.array([5, 6])).d, [6, 5])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Variable, composite, op
+from ..graph import Variable, apply, composite, op
 from ..graph.arguments import Ints, Shape
 from .arithmetic import add2, floating
 from .array import reshape
@@ -180,7 +181,7 @@ def convolution(
     """
     x, batch, count = _with_one_batch_axis("convolution", x, base_axis)
     pad, stride, dilation = _steps("convolution", count, pad, stride, dilation)
-    y = convolve(x, weight, pad=pad, stride=stride, dilation=dilation, group=group, channel_last=channel_last)
+    y = apply(convolve, (x, weight), (pad, stride, dilation, group, channel_last))
     return _finished("convolution", y, bias, batch, channel_last)
 
 
@@ -232,9 +233,7 @@ def deconvolution(
     if min(wide) < 1:
         raise ValueError(f"deconvolution: pad {pad} leaves nothing: the result would have spatial sizes {wide}")
     shape = (x.shape[0], *wide, out) if channel_last else (x.shape[0], out, *wide)
-    y = convolve_data_grad(
-        x, weight, shape=shape, pad=pad, stride=stride, dilation=dilation, group=group, channel_last=channel_last
-    )
+    y = apply(convolve_data_grad, (x, weight), (shape, pad, stride, dilation, group, channel_last))
     return _finished("deconvolution", y, bias, batch, channel_last)
 
 
@@ -271,7 +270,7 @@ def depthwise_convolution(
             f"with {channels} channels, multiplier={multiplier} and {count} spatial axes"
         )
     weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
-    y = convolve(x, weight, pad=pad, stride=stride, dilation=dilation, group=channels, channel_last=False)
+    y = apply(convolve, (x, weight), (pad, stride, dilation, channels, False))
     return _finished("depthwise_convolution", y, bias, batch, False)
 
 
@@ -323,6 +322,7 @@ def _with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variab
     return x, batch, count
 
 
+@functools.lru_cache(maxsize=1024)
 def _steps(name: str, count: int, pad: Any, stride: Any, dilation: Any) -> tuple[tuple[int, ...], ...]:
     return (
         _entries(name, "pad", pad, count, 0, 0),

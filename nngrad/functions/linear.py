@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Variable, apply, composite, op
+from ..graph import apply, composite, op
 from ..graph.arguments import Shape, Static
 from .arithmetic import add2, floating, mul2
 from .array import reshape, transpose
+
+Tuples = tuple[tuple[int, ...], ...]
 
 # ---------------------------------------------------------------- products of matrices
 
@@ -139,7 +142,7 @@ def contraction(*x, terms: Static, output: Static):
     y = jnp.einsum(*[part for pair in zip(x, terms, strict=True) for part in pair], once)
     if len(once) == len(output):
         return y
-    sizes = {i: n for i, n in zip(once, y.shape, strict=True)}
+    sizes = dict(zip(once, y.shape, strict=True))
     shape = tuple(sizes[i] for i in output)
     spread = lax.broadcast_in_dim(y, shape, [output.index(i) for i in once])
     kept = jnp.ones(shape, bool)
@@ -157,20 +160,17 @@ def einsum(*x, equation: str):
     Indices are letters; one that is repeated within an operand takes its diagonal; `...` stands for axes that
     are broadcast together; without `->` the result has the indices that occur once, in alphabetical order.
     """
-    terms, output, sizes = _indices(equation, [each.shape for each in x])
-    operands = list(x)
-    for place, each in enumerate(x):
-        kept = tuple(i for i, n in zip(terms[place], each.shape, strict=True) if n == sizes[i])
-        if kept != terms[place]:
-            operands[place] = reshape(each, shape=tuple(sizes[i] for i in kept))
-            terms[place] = kept
-    return contraction(*operands, terms=tuple(terms), output=output)
+    terms, output, shapes = _indices(equation, tuple([each.spec.shape for each in x]))
+    operands = tuple([
+        each if each.spec.shape == shape else reshape(each, shape=shape) for each, shape in zip(x, shapes, strict=True)
+    ])
+    return apply(contraction, operands, (terms, output))
 
 
-def _indices(
-    equation: str, shapes: list[tuple[int, ...]]
-) -> tuple[list[tuple[int, ...]], tuple[int, ...], dict[int, int]]:
-    """The index numbers of each operand and of the result, and the size of each."""
+@functools.lru_cache(maxsize=1024)
+def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tuples]:
+    """The index numbers of each operand and of the result, and each operand's shape without the axes along which it
+    is repeated."""
 
     def fail(why: str) -> ValueError:
         return ValueError(f"einsum: equation {equation!r}: {why}")
@@ -216,10 +216,14 @@ def _indices(
         if i not in sizes:
             raise fail(f"index {chr(i)!r} of the result is in no operand")
     numbers = {i: place for place, i in enumerate(dict.fromkeys(i for term in terms for i in term))}
+    kept = [
+        [(numbers[i], n) for i, n in zip(term, shape, strict=True) if n == sizes[i]]
+        for term, shape in zip(terms, shapes, strict=True)
+    ]
     return (
-        [tuple(numbers[i] for i in term) for term in terms],
+        tuple(tuple(i for i, _ in pairs) for pairs in kept),
         tuple(numbers[i] for i in output),
-        {numbers[i]: n for i, n in sizes.items()},
+        tuple(tuple(n for _, n in pairs) for pairs in kept),
     )
 
 
@@ -228,8 +232,7 @@ def _indices(
 
 def _rows(x0: Any, count: int) -> Any:
     """`x0` as row numbers, in which whatever is not a row of `count` is `count`."""
-    if not jnp.issubdtype(x0.dtype, jnp.integer):
-        x0 = lax.convert_element_type(x0, jnp.int32)
+    x0 = lax.convert_element_type(x0, jnp.int64 if x0.dtype.itemsize == 8 else jnp.int32)
     valid = lax.bitwise_and(lax.ge(x0, lax.full_like(x0, 0)), lax.lt(x0, lax.full_like(x0, count)))
     return jnp.where(valid, x0, count)
 
