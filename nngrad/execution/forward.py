@@ -109,24 +109,27 @@ def leaf_arrays(plan: Plan, draw: bool) -> tuple[Any, ...]:
     return tuple([x.cell.raw() for x in plan.leaves])
 
 
-def take_snapshot(outputs: Sequence[Variable], anew: bool = True, read: Sequence[Variable] = ()) -> Snapshot:
-    """Freeze the leaves' values for `outputs`, and promise the values of the outputs and of updated leaves.
-
-    With `anew` set to False it is no `forward()`, but one has been before or a value is merely read: keys
-    that were drawn are not drawn again, leaves are not updated, and only the values of `read` are promised.
-    """
+def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
+    """Freeze the leaves' values for `outputs`, and promise the values of the outputs, of persistent Variables
+    and of the leaves that are updated."""
     plan = plan_of(outputs)
-    promised = (*outputs, *plan.kept, *plan.updated) if anew else read
-    snapshot = Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=anew), [x.cell for x in promised]))
+    promised = (*outputs, *plan.kept, *plan.updated)
+    snapshot = Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=True), [x.cell for x in promised]))
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
         if y.parent is not None:
             y.parent.snapshot = snapshot
-        y._at = snapshot
-    for y in plan.kept if anew else ():
+    for y in (*outputs, *plan.kept):
         y._at = snapshot
     return snapshot
+
+
+def present(outputs: Sequence[Variable]) -> Snapshot:
+    """The leaves' present values, for what is no `forward()`: keys that were drawn are not drawn again, and
+    nothing is promised."""
+    plan = plan_of(outputs)
+    return Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=False), []))
 
 
 def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None) -> None:
@@ -151,14 +154,10 @@ def _run_with_hooks(outputs: list[Variable], snapshot: Snapshot, before: Hook, a
 def evaluate(variable: Variable) -> None:
     """Compute a Variable that no `forward()` has promised: from the snapshot of the forward that covered
     its function, or from the leaves' present values."""
-    f = variable.parent
-    assert f is not None
-    snapshot: Snapshot | None = f.snapshot
-    if snapshot is None:
-        take_snapshot([variable], anew=False, read=[variable])
-        return
+    assert variable.parent is not None
+    snapshot: Snapshot | None = variable.parent.snapshot
     plan = plan_of([variable])
-    arrays = snapshot.by_leaf()
+    arrays = (present([variable]) if snapshot is None else snapshot).by_leaf()
     results = plan.executable(*[arrays[i] for i in plan.leaf_ids])
     variable.cell.put(results[0])
     variable._at = snapshot

@@ -11,7 +11,7 @@ import numpy as np
 from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executable_of
-from ..execution.forward import Hook, Plan, Snapshot, plan_of, take_snapshot
+from ..execution.forward import Hook, Plan, Snapshot, plan_of, present, take_snapshot
 from ..execution.interpret import interpret
 from ..execution.lower import linearize
 from ..graph import NdArray, Variable, building
@@ -53,7 +53,7 @@ def backward(
         return
     snapshot: Snapshot | None = output.parent.snapshot
     if snapshot is None:
-        snapshot = take_snapshot([output], anew=not output.is_computed)
+        snapshot = present([output]) if output.is_computed else take_snapshot([output])
     plan = plan_of([output])
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     if not wanted or output._need_grad is False:

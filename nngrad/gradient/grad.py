@@ -185,7 +185,16 @@ def grad(
         )
     for y, persistent in zip(outputs, persistent_outputs, strict=False):
         y.persistent = bool(persistent)
-    gradients = distinct(bound_gradients(outputs, inputs, seeds), [*outputs, *inputs], bind_grad_output)
+    with building.having("auto_forward", False):
+        gradients = distinct(bound_gradients(outputs, inputs, seeds), [*outputs, *inputs], bind_grad_output)
+    if bind_grad_output:
+        for x, gx in zip(inputs, gradients, strict=True):
+            gx.data = x.grad
+    if building.auto_forward:
+        # Only now is it known which of the emitted functions are of use.
+        for f in functions_of(gradients):
+            if not all([y.is_computed for y in f.outputs]):
+                rooms.engine.run_function(f)
     return gradients
 
 
