@@ -1,0 +1,145 @@
+"""What holds for all of the code: every op has its rule and its samples, in the places where one looks for them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+import backward_registry
+import nngrad
+import nngrad.functions as F
+from backward_registry import registry
+from nngrad.graph import Composite, Op
+from tests.samples import FAMILIES, all_samples
+
+LIBRARY = Path(nngrad.__file__).parent
+RULES = Path(backward_registry.__file__).parent
+OPS = {name: getattr(F, name) for name in F.names() if isinstance(getattr(F, name), Op)}
+COMPOSITES = {name: getattr(F, name) for name in F.names() if isinstance(getattr(F, name), Composite)}
+SAMPLED = {sample.name for sample in all_samples()}
+
+NO_SAMPLE: dict[str, str] = {}
+"""Functions without a sample, each with the reason."""
+
+LONGEST = 400
+"""Lines of a file: past that it probably has two subjects."""
+
+LONGER: dict[str, int] = {
+    "functions/array.py": 520,  # one family
+    "nngrad/parametric_functions.py": 520,  # one line of code per function, the rest are docstrings
+    "nngrad/solvers.py": 660,  # one class per solver, the rest are docstrings
+}
+"""Files that may be longer than that, each with the reason."""
+
+
+def sources() -> list[Path]:
+    """Every source file of the library."""
+    return sorted([*LIBRARY.rglob("*.py"), *RULES.rglob("*.py")])
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_every_op_has_a_rule_in_the_file_of_its_family(name: str) -> None:
+    op = OPS[name]
+    rule = registry.find(op)
+    assert rule is not None, f"{name} has no backward rule"
+    assert op.module.split(".")[0:2] == ["nngrad", "functions"]
+    assert rule.module == op.module.replace("nngrad.functions", "backward_registry"), rule.module
+    assert registry[name] is registry[op.type_name] is rule
+
+
+@pytest.mark.parametrize("name", sorted([*OPS, *COMPOSITES]))
+def test_every_function_has_a_sample_in_the_table_of_its_family(name: str) -> None:
+    if name in NO_SAMPLE:
+        assert name not in SAMPLED, f"{name} has a sample: take it off the list"
+        return
+    assert name in SAMPLED, f"{name} has no sample"
+    family = getattr(F, name).module.rpartition(".")[2]
+    table = importlib.import_module(f"tests.samples.{family}")
+    assert name in {sample.name for sample in table.SAMPLES}, f"the samples of {name} are not in {family}"
+
+
+@pytest.mark.parametrize("name", sorted([*OPS, *COMPOSITES]))
+def test_every_function_says_what_it_computes(name: str) -> None:
+    assert (getattr(F, name).__doc__ or "").strip(), f"{name} has no docstring"
+
+
+def test_no_sample_is_of_a_function_that_is_gone() -> None:
+    assert SAMPLED <= set(F.names()) and set(NO_SAMPLE) <= set(F.names())
+
+
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_every_op_with_a_derivative_is_checked_to_order_3(name: str) -> None:
+    rule = registry.find(OPS[name])
+    if rule is None or rule.kind == "non-differentiable" or not rule.exact or name in NO_SAMPLE or not OPS[name].input_names:
+        return
+    assert max(sample.orders for sample in all_samples() if sample.name == name) >= 3
+
+
+def test_surrogate_rules_are_known_as_such() -> None:
+    for sample in all_samples():
+        if sample.surrogate and sample.name in OPS:
+            assert not registry[sample.name].exact, sample.id
+
+
+def test_type_names_are_distinct() -> None:
+    seen: dict[str, str] = {}
+    for name, op in OPS.items():
+        assert seen.setdefault(op.type_name, name) == name, f"{name} and {seen[op.type_name]} are both {op.type_name}"
+
+
+def test_families_are_mirrored() -> None:
+    names = set(FAMILIES)
+    assert names == {family.__name__.rpartition(".")[2] for family in F.FAMILIES}
+    for family in names:
+        for folder in (LIBRARY / "functions", RULES, Path(__file__).parent / "samples"):
+            assert (folder / f"{family}.py").exists(), f"{folder}/{family}.py"
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: "/".join(p.parts[-2:]))
+def test_files_are_short(path: Path) -> None:
+    count = len(path.read_text().splitlines())
+    assert count <= LONGER.get("/".join(path.parts[-2:]), LONGEST * 1.05), f"{count} lines"
+
+
+DERIVATIVES = {"vjp", "jvp", "grad", "value_and_grad", "jacfwd", "jacrev", "jacobian", "hessian", "linearize"}
+ALLOWED: set[str] = {"jax_function"}
+"""Functions that may ask JAX for a derivative: those that wrap a user's own JAX function."""
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda p: "/".join(p.parts[-2:]))
+def test_no_derivative_is_left_to_jax(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        for child in ast.iter_child_nodes(node):
+            child.parent = node  # type: ignore[attr-defined]
+
+    def within(node: ast.AST) -> list[str]:
+        names = []
+        while node is not tree:
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                names.append(node.name)
+            node = node.parent  # type: ignore[attr-defined]
+        return names
+
+    for node in ast.walk(tree):
+        asks = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "jax"
+        if asks and node.attr in DERIVATIVES and not any(a in name for name in within(node) for a in ALLOWED):
+            pytest.fail(f"line {node.lineno}: jax.{node.attr}")
+        if isinstance(node, ast.ImportFrom) and node.module == "jax":
+            assert not DERIVATIVES & {alias.name for alias in node.names}, f"line {node.lineno}"
+
+
+FACTS = {"finfo", "iinfo", "issubdtype", "floating", "promote_types"}
+"""What rules may ask JAX for: facts about dtypes."""
+
+
+@pytest.mark.parametrize("path", sorted(RULES.glob("*.py")), ids=lambda p: p.name)
+def test_rules_are_written_in_terms_of_functions(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("jax", "jnp", "lax"):
+            assert node.attr in FACTS, f"line {node.lineno}: {node.value.id}.{node.attr}"
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "jax":
+            pytest.fail(f"line {node.lineno}: imports from {node.module}")
