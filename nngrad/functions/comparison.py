@@ -65,19 +65,23 @@ def _connective(name: str, type_name: str, word: str, connect: Callable[..., Any
     """The op `x0 word x1` and the op `x0 word val`."""
 
     def both(x0, x1, /):
-        x0, x1 = broadcast_pair(x0, x1)
-        return _as_number(connect(_truth(x0), _truth(x1)), x0)
+        return _as_number(truth(x0, x1), broadcast_pair(x0, x1)[0])
 
     def scalar(x0, /, val: bool):
-        truth = _truth(x0)
-        return _as_number(connect(truth, lax.full_like(truth, val)), x0)
+        return _as_number(scalar_truth(x0, val), x0)
+
+    def truth(x0: Any, x1: Any) -> Any:
+        return connect(*broadcast_pair(_truth(x0), _truth(x1)))
+
+    def scalar_truth(x0: Any, val: bool) -> Any:
+        return connect(_truth(x0), lax.full_like(x0, val, dtype=bool))
 
     both.__name__, scalar.__name__ = name, f"{name}_scalar"
     both.__doc__ = f"1 where `x0 != 0 {word} x1 != 0`, else 0; broadcast together."
     scalar.__doc__ = f"1 where `x0 != 0 {word} val`, else 0."
     return (
-        op(type_name=type_name, elementwise=True, broadcasts=True)(both),
-        op(type_name=f"{type_name}Scalar", elementwise=True)(scalar),
+        op(type_name=type_name, elementwise=True, broadcasts=True, truth=truth)(both),
+        op(type_name=f"{type_name}Scalar", elementwise=True, truth=scalar_truth)(scalar),
     )
 
 
@@ -86,7 +90,11 @@ logical_or, logical_or_scalar = _connective("logical_or", "LogicalOr", "or", lax
 logical_xor, logical_xor_scalar = _connective("logical_xor", "LogicalXor", "xor", lax.bitwise_xor)
 
 
-@op(elementwise=True)
+def _not(x0: Any) -> Any:
+    return lax.bitwise_not(_truth(x0))
+
+
+@op(elementwise=True, truth=_not)
 def logical_not(x0, /):
     """1 where `x0 == 0`, else 0."""
-    return _as_number(lax.bitwise_not(_truth(x0)), x0)
+    return _as_number(_not(x0), x0)
