@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import nngrad.functions as F
@@ -196,15 +197,15 @@ def run_doctor(given: argparse.Namespace) -> int:
     failed = _show_devices(console)
     if broken:
         console.print(f"[red]Broken[/]: nngrad cannot do without {', '.join(r.wanted for r in broken)}. Run\n"
-                      f"    {install_command(broken)}", highlight=False, soft_wrap=True)
+                      f"    {escape(install_command(broken))}", highlight=False, soft_wrap=True)
     for extra in dict.fromkeys(r.extra for r in needed if r.extra):
         lacking = missing(extra)
         if lacking:
-            console.print(f"For the extra \\[{extra}] run\n    {install_command(lacking)}", highlight=False,
+            console.print(f"For the extra \\[{extra}] run\n    {escape(install_command(lacking))}", highlight=False,
                           soft_wrap=True)
     if not needed:
         console.print("[red]Broken[/]: nngrad is not installed, only found on the path. In its folder run\n"
-                      f"    {sys.executable} -m pip install -e .", highlight=False, soft_wrap=True)
+                      f"    {escape(sys.executable)} -m pip install -e .", highlight=False, soft_wrap=True)
     healthy = not broken and not failed and bool(needed)
     console.print("All that is required is there." if healthy else "Something that is required is broken.")
     return 0 if healthy else 1
@@ -218,11 +219,11 @@ def _show_devices(console: Console) -> bool:
     for device in _devices():
         trouble = _trouble(device)
         failed = failed or bool(trouble)
-        state = f"[red]fails: {trouble}[/]" if trouble else "works"
+        state = f"[red]fails: {escape(trouble)}[/]" if trouble else "works"
         console.print(f"device {device} ({device.device_kind}): {state}", highlight=False)
     if all(device.platform == "cpu" for device in _devices()):
         console.print("JAX sees no GPU; where there is one by NVIDIA: "
-                      f"{sys.executable} -m pip install 'jax\\[cuda12]'", highlight=False, soft_wrap=True)
+                      f"{escape(sys.executable)} -m pip install 'jax\\[cuda12]'", highlight=False, soft_wrap=True)
     x64 = "on" if jax.config.jax_enable_x64 else "off (nngrad switches it on for graphs with 64-bit values)"
     console.print(f"x64 of JAX: {x64}", highlight=False)
     return failed

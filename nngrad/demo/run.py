@@ -51,7 +51,7 @@ def run(steps: int, output: Path, seed: int, device: str | None, console: Consol
         highlight=False,
     )
     for name in ("digits.png", "curves.png"):
-        console.print(f"  {output / name}", highlight=False, soft_wrap=True)
+        console.print(f"  {output / name}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _train(gan: Gan, steps: int, console: Console) -> list[Record]:
