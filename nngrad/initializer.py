@@ -165,7 +165,7 @@ class WeightNormalizationScaleInitializer(BaseInitializer):
         return f"WeightNormalizationScaleInitializer({self.w!r}, {self.dim}, {self.eps})"
 
 
-def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:  # noqa: ARG001
+def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:
     """Standard deviation that keeps the variance of activations through rectifiers: sqrt(2 / (K inmaps)).
 
     He, Zhang, Ren and Sun, "Delving deep into rectifiers", ICCV 2015. K is the size of `kernel`.
@@ -173,7 +173,7 @@ def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)
     return math.sqrt(2.0 / (math.prod(kernel) * inmaps))
 
 
-def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:  # noqa: ARG001
+def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:
     """Standard deviation that keeps the variance of gradients through rectifiers: sqrt(2 / (K outmaps))."""
     return math.sqrt(2.0 / (math.prod(kernel) * outmaps))
 

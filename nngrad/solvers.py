@@ -34,7 +34,7 @@ class Solver:
     def __init__(self, lr: float) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()
         self._variables: tuple[Variable, ...] = ()
-        self._state: Any = None  # the state's arrays in a flat sequence: passing that on is faster than a tree
+        self._state: Any = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
         self._structure: Any = None
         self._wide = False
         self._initial_lr = _number(lr, "lr")
@@ -130,18 +130,22 @@ class Solver:
         params = [p.cell.raw() for p in variables]
         grads = [p.grad.raw() for p in variables]
         state = self._flat_state() if self._state is None else self._state
-        if self._wide:
-            with wide_types(True):
-                new, self._state = self._step(params, grads, state, self._rate)
-        else:
-            new, self._state = self._step(params, grads, state, self._rate)
-        for p, array in zip(variables, new, strict=True):
-            p.cell.put(array)
+        done: list[tuple[Arrays, Arrays]] = []
+        try:
+            # `map` calls the executable and `extend` keeps what it returns without a Python instruction in between,
+            # so Ctrl-C cannot come where the donated state is gone and the new one not yet kept.
+            with wide_types(self._wide):
+                done.extend(map(self._step, (params,), (grads,), (state,), (self._rate,)))
+        finally:
+            if done:
+                ((new, self._state),) = done
+                for p, array in zip(variables, new, strict=True):
+                    p.cell.put(array)
 
-    def _flat_update(self, params: list[Any], grads: list[Any], state: list[Any], lr: Any) -> tuple[Arrays, list[Any]]:
+    def _flat_update(self, params: list[Any], grads: list[Any], state: Arrays, lr: Any) -> tuple[Arrays, Arrays]:
         tree = jax.tree.unflatten(self._structure, state)
         new, tree = self.pure_update(tuple(params), tuple(grads), tree, lr)
-        return new, jax.tree.leaves(tree)
+        return new, tuple(jax.tree.leaves(tree))
 
     def pure_update(self, params: Arrays, grads: Arrays, state: Any, lr: Any) -> tuple[Arrays, Any]:
         """One step as a pure function of arrays: the new parameters and the new state.
@@ -163,7 +167,8 @@ class Solver:
 
     @state.setter
     def state(self, value: Any) -> None:
-        self._state, self._structure = jax.tree.flatten(value)
+        arrays, self._structure = jax.tree.flatten(value)
+        self._state = tuple(arrays)
 
     def _flat_state(self) -> Any:
         if self._state is None:
@@ -182,7 +187,7 @@ class Solver:
         # As an array of JAX it is neither compiled in nor converted at each step.
         self._lr = lr
         with wide_types(self._wide):
-            self._rate = jnp.asarray(np.array(lr, np.float64 if self._wide else np.float32))
+            self._rate = jax.device_put(np.array(lr, np.float64 if self._wide else np.float32))
 
     def learning_rate(self) -> float:
         """The learning rate."""
@@ -250,7 +255,7 @@ class Solver:
                 raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
                                  f"got {given[name].dtype.name}{list(given[name].shape)}")
         with wide_types(self._wide):
-            self._state = [jnp.array(given[name]) for name in names]
+            self._state = tuple([jnp.array(given[name]) for name in names])
 
     def save_states(self, path: str | Path) -> None:
         """Write the state to a safetensors file, which is replaced as a whole or not at all."""
@@ -306,12 +311,12 @@ def _decayed(params: Arrays, grads: Arrays, rate: Any) -> Arrays:
 
 
 @jax.jit
-def _scaled(params: Arrays, grads: Arrays, scale: Any) -> Arrays:  # noqa: ARG001
+def _scaled(params: Arrays, grads: Arrays, scale: Any) -> Arrays:
     return tuple([scale * g for g in grads])
 
 
 @jax.jit
-def _clipped(params: Arrays, grads: Arrays, norm: Any) -> Arrays:  # noqa: ARG001
+def _clipped(params: Arrays, grads: Arrays, norm: Any) -> Arrays:
     def clip(g: Any) -> Any:
         length = jnp.sqrt(jnp.sum(jnp.square(g.astype(jnp.promote_types(g.dtype, jnp.float32)))))
         return jnp.where(length > norm, (g * (norm / length)).astype(g.dtype), g)
@@ -598,7 +603,7 @@ class _Sum(NamedTuple):
 def _scale_by_root_of_sum(eps: float) -> Transformation:
     """Adagrad with `eps` outside the root, where optax has it inside."""
 
-    def update(grads: Any, state: _Sum, params: Any = None) -> tuple[Any, _Sum]:  # noqa: ARG001
+    def update(grads: Any, state: _Sum, params: Any = None) -> tuple[Any, _Sum]:
         total = jax.tree.map(lambda v, g: v + g * g, state.total, grads)
         return jax.tree.map(lambda g, v: g / (jnp.sqrt(v) + eps), grads, total), _Sum(total)
 
@@ -619,7 +624,7 @@ def _scale_by_amsgrad(b1: float, b2: float, eps: float, bias_correction: bool) -
         mu, nu, nu_max = (optax.tree.zeros_like(params) for _ in range(3))
         return _Amsgrad(jnp.zeros([], jnp.int32), mu, nu, nu_max)
 
-    def update(grads: Any, state: _Amsgrad, params: Any = None) -> tuple[Any, _Amsgrad]:  # noqa: ARG001
+    def update(grads: Any, state: _Amsgrad, params: Any = None) -> tuple[Any, _Amsgrad]:
         count = state.count + 1
         mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
         nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)

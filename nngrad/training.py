@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from sys import getrefcount
 from typing import Any
 
@@ -18,6 +20,8 @@ from .graph import NdArray, Spec, Variable, building, leaves_of
 from .graph.spec import wide_types
 from .solvers import Arrays, Solver
 
+_exhaust = deque(maxlen=0).extend
+
 
 class TrainStep:
     """A training step of a fixed graph. Made by `train_step`.
@@ -27,16 +31,17 @@ class TrainStep:
     """
 
     __slots__ = (
+        "_ends",
         "_executable",
         "_gradients",
         "_input_specs",
         "_live",
-        "_params_end",
         "_places",
         "_program",
         "_solver",
         "_updated",
         "_variables",
+        "_wide",
     )
 
     def __init__(
@@ -76,9 +81,10 @@ class TrainStep:
             else:
                 self._places.append((2, len(self._live)))
                 self._live.append(x)
-        self._params_end = 1 + len(parameters)
-        wide = linear.program.wide or any(p.spec.wide for p in self._variables)
-        self._executable = on_device(device, wide, jax.jit(self._run, donate_argnums=(0, 1)))
+        end = 1 + len(parameters)
+        self._ends = (end, end + len(self._updated))
+        self._wide = linear.program.wide or any(p.spec.wide for p in self._variables)
+        self._executable = on_device(device, False, jax.jit(self._run, donate_argnums=(0, 1)))
 
     def _targets(self, loss: Variable, owners: dict[int, int]) -> list[tuple[Variable, int]]:
         """The leaves through which the loss depends on parameters, each with the number of its parameter.
@@ -104,21 +110,25 @@ class TrainStep:
         ]
         live = self._live and live_arrays(self._live)
         state = solver._flat_state() if solver._state is None else solver._state
-        results = self._executable(params, state, solver._rate, arrays, live)
+        done: list[tuple[Any, ...]] = []
+        try:
+            # `map` calls the executable and `extend` keeps what it returns without a Python instruction in between,
+            # so Ctrl-C cannot come where the donated arrays are gone and the new ones not yet kept.
+            with wide_types(self._wide):
+                done.extend(map(self._executable, (params,), (state,), (solver._rate,), (arrays,), (live,)))
+        finally:
+            if done:
+                (results,) = done
+                end, stop = self._ends
+                _exhaust(map(setattr, cells, repeat("_array"), results[1:end]))
+                solver._state = results[stop:]
+                if end != stop:
+                    for x, array in zip(self._updated, results[end:stop], strict=True):
+                        x.cell.put(array)
         loss: jax.Array = results[0]
-        end = self._params_end
-        for cell, array in zip(cells, results[1:end], strict=True):
-            cell._array = array
-            cell._pending = None
-        if self._updated:
-            stop = end + len(self._updated)
-            for x, array in zip(self._updated, results[end:stop], strict=True):
-                x.cell.put(array)
-            end = stop
-        solver._state = results[end:]
         return loss
 
-    def _run(self, params: list[Any], state: list[Any], lr: Any, arrays: Arrays, live: list[Any]) -> tuple[Any, ...]:
+    def _run(self, params: list[Any], state: Arrays, lr: Any, arrays: Arrays, live: list[Any]) -> tuple[Any, ...]:
         """The loss, the new parameters, what the graph updates, and the new state."""
         sources = (params, fitting(arrays, self._input_specs), live)
         results = self._program(*[sources[k][i] for k, i in self._places])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import signal
+from collections.abc import Callable, Iterator
+
 import jax
 import numpy as np
 import optax
@@ -86,6 +90,23 @@ def test_against_optax() -> None:
         np.testing.assert_allclose(get_parameter(n).d, v, rtol=1e-4, atol=1e-6)
 
 
+def test_it_is_compiled_once() -> None:
+    x, t = Variable((8, 3)), Variable((8, 2))
+    solver = S.Adam()
+    traces = []
+    update = solver.pure_update
+    solver.pure_update = lambda *arrays: (traces.append(1), update(*arrays))[1]
+    step = train_step(network(x, t), get_parameters(), solver, inputs=[x, t])
+    for lr in (0.1, 0.1, 0.2):
+        solver.set_learning_rate(lr)
+        step(X, T)
+        step(jax.numpy.array(X), T)
+        get_parameter("two/affine/b").d = 0.0
+    solver.set_states(solver.get_states())
+    step(X, T)
+    assert len(traces) == 1
+
+
 def test_values_set_between_steps_count() -> None:
     x = Variable((8, 3))
     t = Variable.from_numpy_array(T)
@@ -132,7 +153,7 @@ def test_arrays_that_others_hold_are_not_taken() -> None:
     copied = np.array(w.d)
     x.d, t.d = X, T
     loss.forward()
-    promised = float(F.mean((F.tanh(F.affine(x, *map(get_parameter, ("one/affine/W", "one/affine/b")))) * 1.0)).d)
+    promised = float(F.mean(F.tanh(F.affine(x, *map(get_parameter, ("one/affine/W", "one/affine/b")))) * 1.0).d)
     step(X, T)
     np.testing.assert_array_equal(held, expected)
     np.testing.assert_array_equal(view, expected)
@@ -159,6 +180,51 @@ def test_arrays_nobody_holds_are_reused() -> None:
     held = w.data.array
     step(X, T)
     assert not held.is_deleted() and given[0].is_deleted()
+
+
+@pytest.fixture
+def interrupted() -> Iterator[Callable[[Callable[[], None], float], None]]:
+    """Runs a function again and again until it is interrupted, as by Ctrl-C, after some seconds."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def run(work: Callable[[], None], seconds: float) -> None:
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)  # once more if a callback of Python swallowed it
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                for _ in range(1_000_000):
+                    work()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    gc.disable()
+    yield run
+    gc.enable()
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="this system has no timer signals")
+@pytest.mark.parametrize("fused", [True, False])
+def test_an_interrupt_loses_nothing(fused: bool, interrupted) -> None:
+    w = Variable.from_numpy_array(np.eye(60, dtype=np.float32), need_grad=True)
+    loss, solver = F.mean(F.batch_matmul(w, w)), S.Adam()
+    step = train_step(loss, [w], solver)
+
+    def work() -> None:
+        if fused:
+            step()
+        else:
+            w.g = 0.1
+            solver.update()
+
+    work()
+    work()
+    for i in range(8):
+        interrupted(work, 0.01 + 0.001 * i)
+        work()
+        assert np.isfinite(w.d).all()
 
 
 def test_running_statistics_are_updated() -> None:
