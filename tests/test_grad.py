@@ -491,7 +491,8 @@ def test_register_in_nnablas_protocol(replaced_rule: Any) -> None:
     seen: dict[str, Any] = {}
 
     def rule(grad_outputs: Any, inputs: Any, input_shapes: Any, outputs: Any, output_shapes: Any, val: float) -> Any:
-        seen.update(grad_outputs=grad_outputs, inputs=inputs, outputs=outputs, shapes=(input_shapes, output_shapes), val=val)
+        shapes = input_shapes, output_shapes
+        seen.update(grad_outputs=grad_outputs, inputs=inputs, outputs=outputs, shapes=shapes, val=val)
         return grad_outputs[0] * (100 * val)
 
     x = Variable.from_numpy_array(np.ones((2, 3)), need_grad=True)

@@ -120,7 +120,9 @@ def draw_leaves(recipe: Recipe, dtype: Any = np.float64) -> list[np.ndarray[Any,
     return [rng.uniform(-1, 1, shape).astype(dtype) for shape in recipe.shapes]
 
 
-def jax_gradients(recipe: Recipe, arrays: Sequence[Any], upstream: Callable[[int], float]) -> tuple[list[Any], list[Any]]:
+def jax_gradients(
+    recipe: Recipe, arrays: Sequence[Any], upstream: Callable[[int], float]
+) -> tuple[list[Any], list[Any]]:
     """Gradients of the outputs' sum, and of a sum over squares of those."""
 
     def total(xs: Sequence[Any]) -> Any:
@@ -134,7 +136,9 @@ def jax_gradients(recipe: Recipe, arrays: Sequence[Any], upstream: Callable[[int
         return jax.grad(total)(xs), jax.grad(of_first)(xs)
 
 
-def our_gradients(recipe: Recipe, leaves: list[Variable], upstream: Callable[[int], float]) -> tuple[list[Variable], list[Variable]]:
+def our_gradients(
+    recipe: Recipe, leaves: list[Variable], upstream: Callable[[int], float]
+) -> tuple[list[Variable], list[Variable]]:
     """The same as graphs."""
     outputs = follow(recipe, leaves, ours=True)
     first = nn.grad(outputs, leaves, grad_outputs=[upstream(i) for i in range(len(outputs))])

@@ -67,13 +67,15 @@ def test_every_function_says_what_it_computes(name: str) -> None:
 
 
 def test_no_sample_is_of_a_function_that_is_gone() -> None:
-    assert SAMPLED <= set(F.names()) and set(NO_SAMPLE) <= set(F.names())
+    assert set(F.names()) >= SAMPLED | set(NO_SAMPLE)
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
 def test_every_op_with_a_derivative_is_checked_to_order_3(name: str) -> None:
     rule = registry.find(OPS[name])
-    if rule is None or rule.kind == "non-differentiable" or not rule.exact or name in NO_SAMPLE or not OPS[name].input_names:
+    if rule is None or rule.kind == "non-differentiable" or not rule.exact:
+        return
+    if name in NO_SAMPLE or not OPS[name].input_names:
         return
     assert max(sample.orders for sample in all_samples() if sample.name == name) >= 3
 
@@ -139,7 +141,9 @@ FACTS = {"finfo", "iinfo", "issubdtype", "floating", "promote_types"}
 @pytest.mark.parametrize("path", sorted(RULES.glob("*.py")), ids=lambda p: p.name)
 def test_rules_are_written_in_terms_of_functions(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in ("jax", "jnp", "lax"):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+            continue
+        if node.value.id in ("jax", "jnp", "lax"):
             assert node.attr in FACTS, f"line {node.lineno}: {node.value.id}.{node.attr}"
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "jax":
             pytest.fail(f"line {node.lineno}: imports from {node.module}")

@@ -56,8 +56,9 @@ def as_float(value: Any) -> float:
         getattr(value, "ndim", None) == 0 and hasattr(value, "__float__") and hasattr(value, "dtype")
     ):
         result = float(value)
-        # One object for every NaN, or no two structures with a NaN in them would ever be equal.
-        return math.nan if result != result else result
+        # One object for every NaN, or no two structures with a NaN in them would ever be equal; and no -0.0,
+        # or two that differ in the sign of a zero would be.
+        return math.nan if result != result else result + 0.0
     raise TypeError("a number")
 
 
