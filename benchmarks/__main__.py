@@ -74,7 +74,8 @@ def machine() -> str:
         except importlib.metadata.PackageNotFoundError:
             continue
     device = jax.devices()[0]
-    return f"{device.device_kind} ({device.platform}), {os.cpu_count()} {platform.machine()} cores, " + ", ".join(versions)
+    cores = f"{os.cpu_count()} {platform.machine()} cores"
+    return f"{device.device_kind} ({device.platform}), {cores}, {', '.join(versions)}"
 
 
 if __name__ == "__main__":

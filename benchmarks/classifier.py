@@ -58,7 +58,8 @@ def rebuilt(x: np.ndarray, t: np.ndarray) -> Contender:
 def start() -> list[np.ndarray]:
     """Weights and biases for the peers."""
     rng = np.random.default_rng(0)
-    return [a for m, n in [(64, 128), (128, 10)] for a in (rng.normal(0, m**-0.5, (m, n)).astype("f"), np.zeros(n, "f"))]
+    sizes = [(64, 128), (128, 10)]
+    return [a for m, n in sizes for a in (rng.normal(0, m**-0.5, (m, n)).astype("f"), np.zeros(n, "f"))]
 
 
 def jax_step(x: np.ndarray, t: np.ndarray) -> Contender:

@@ -66,7 +66,9 @@ def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Ar
         return [[np.asarray(a) for a in level] for level in results]
 
 
-def nngrad_graph(f: Callable[..., Any], leaves: list[Variable], directions: list[Arrays], orders: int) -> list[list[Variable]]:
+def nngrad_graph(
+    f: Callable[..., Any], leaves: list[Variable], directions: list[Arrays], orders: int
+) -> list[list[Variable]]:
     """`[f(x), g1, g2, ...]` as graphs of nngrad."""
     floating = [x for x in leaves if is_floating(x)]
     levels = [list(as_tuple(f(*leaves)))]

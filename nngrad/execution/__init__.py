@@ -35,4 +35,4 @@ class _Engine:
     backward: Any
 
 
-rooms.engine = _Engine()
+rooms.engine = _Engine()  # type: ignore[assignment]

@@ -43,12 +43,12 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
     single = isinstance(outputs, Variable)
 
     def function(*arrays: Any, key: Any = None) -> Any:
-        arrays = _checked(arrays, given)
+        checked = _checked(arrays, given)
         if keys and key is None:
             raise ValueError("key: the graph has random functions; pass key=jax.random.key(...)")
         # Under jit, vmap or grad it is JAX's own setting that says whether there are 64-bit types.
-        with wide_types(wide and not any(isinstance(a, jax.core.Tracer) for a in arrays)):
-            return compute(arrays, key)
+        with wide_types(wide and not any(isinstance(a, jax.core.Tracer) for a in checked)):
+            return compute(checked, key)
 
     def compute(arrays: Sequence[Any], key: Any) -> Any:
         drawn = dict(zip(map(id, keys), jax.random.split(key, len(keys)), strict=True)) if keys else {}
@@ -66,7 +66,7 @@ class CompiledFunction:
     effects are applied. Made by `compile`.
     """
 
-    __slots__ = ("_executable", "_given", "_rest", "_single", "_updated", "_count")
+    __slots__ = ("_count", "_executable", "_given", "_rest", "_single", "_updated")
 
     def __init__(self, outputs: Variables, inputs: Variables) -> None:
         listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
@@ -79,19 +79,19 @@ class CompiledFunction:
         self._single = isinstance(outputs, Variable)
 
     def __call__(self, *arrays: Any) -> Any:
-        arrays = _checked(arrays, self._given)
+        given = _checked(arrays, self._given)
         rest = []
         for x in self._rest:
             if x._source is not None:
                 x.cell.put(x._source())
             rest.append(x.cell.raw())
-        results = self._executable(*arrays, *rest)
+        results = self._executable(*given, *rest)
         for leaf, value in zip(self._updated, results[self._count :], strict=True):
             leaf.cell.put(value)
         return results[0] if self._single else list(results[: self._count])
 
 
-def compile(outputs: Variables, inputs: Variables = ()) -> CompiledFunction:  # noqa: A001
+def compile(outputs: Variables, inputs: Variables = ()) -> CompiledFunction:
     """A graph as an executable that is called with arrays, without looking at the graph again.
 
     Args:

@@ -2,9 +2,10 @@
 
 from ..graph import rooms
 from .backward import backward
-from .grad import Grad, GradEndFunction, grad
+from .canonical import grad_end as GradEndFunction
+from .grad import Grad, grad
 from .intern import simplify
 
 __all__ = ["Grad", "GradEndFunction", "grad", "simplify"]
 
-rooms.engine.backward = backward  # type: ignore[method-assign]
+rooms.engine.backward = backward  # type: ignore[assignment, method-assign]

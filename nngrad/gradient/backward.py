@@ -11,8 +11,8 @@ import numpy as np
 from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executable_of
-from ..execution.forward import Hook, Plan, Snapshot, plan_of, present, take_snapshot
-from ..execution.interpret import interpret
+from ..execution.forward import Plan, Snapshot, plan_of, present, take_snapshot
+from ..execution.interpret import Hook, interpret
 from ..execution.lower import linearize
 from ..graph import NdArray, Variable, building
 from ..graph.spec import wide_types

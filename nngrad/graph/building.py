@@ -96,7 +96,7 @@ class _NoEngine:
 class Rooms:
     """The rooms above the graph, as far as the graph calls them."""
 
-    engine: Engine = _NoEngine()  # type: ignore[assignment]
+    engine: Engine = _NoEngine()
 
 
 rooms = Rooms()

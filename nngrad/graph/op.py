@@ -89,10 +89,10 @@ class Op:
             spec = inputs[0].spec
             if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
                 return spec.alone
-        key = (arguments, *[x.spec for x in inputs])
-        specs = self._specs.get(key)
+        given = tuple([x.spec for x in inputs])
+        specs = self._specs.get((arguments, given))
         if specs is None:
-            specs = self._specs[key] = self._trace(key[1:], arguments)
+            specs = self._specs[arguments, given] = self._trace(given, arguments)
         return specs
 
     def _trace(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:

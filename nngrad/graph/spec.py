@@ -60,7 +60,7 @@ class Spec:
 
     def abstract(self) -> jax.ShapeDtypeStruct:
         """The same as a `jax.ShapeDtypeStruct`."""
-        return jax.ShapeDtypeStruct(self.shape, self.dtype)
+        return jax.ShapeDtypeStruct(self.shape, self.dtype)  # type: ignore[no-untyped-call]
 
     def __repr__(self) -> str:
         return f"{self.dtype.name}{list(self.shape)}"
