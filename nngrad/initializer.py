@@ -141,7 +141,8 @@ class OrthogonalInitializer(RandomInitializer):
         drawn = self.rng.standard_normal((max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(drawn)
         q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # makes the distribution uniform over such matrices
-        return (q if rows >= columns else q.T).reshape(shape) * self.gain
+        result: Array = (q if rows >= columns else q.T).reshape(shape) * self.gain
+        return result
 
     def __repr__(self) -> str:
         return f"OrthogonalInitializer({self.gain})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from .graph.spec import wide_types
 from .storage import read_arrays, write_arrays
 
 Arrays = tuple[Any, ...]
-Transformation = optax.GradientTransformation
+Transformation: TypeAlias = optax.GradientTransformation
 
 
 class Solver:

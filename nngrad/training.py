@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import repeat
 from sys import getrefcount
 from typing import Any
@@ -20,7 +20,7 @@ from .graph import NdArray, Spec, Variable, building, leaves_of
 from .graph.spec import wide_types
 from .solvers import Arrays, Solver
 
-_exhaust = deque(maxlen=0).extend
+_exhaust: Callable[[Iterable[Any]], None] = deque(maxlen=0).extend
 
 
 class TrainStep:
@@ -47,9 +47,7 @@ class TrainStep:
     def __init__(
         self, loss: Variable, parameters: dict[str, Variable], solver: Solver, inputs: list[Variable]
     ) -> None:
-        if [*solver.get_parameters()] != [*parameters] or any(
-            p is not q for p, q in zip(solver.get_parameters().values(), parameters.values(), strict=True)
-        ):
+        if [(n, id(p)) for n, p in solver.get_parameters().items()] != [(n, id(p)) for n, p in parameters.items()]:
             solver.set_parameters(parameters, retain_state=True)
         self._solver = solver
         self._variables = solver._variables
@@ -103,7 +101,7 @@ class TrainStep:
         solver, variables = self._solver, self._variables
         if solver._variables is not variables:
             raise RuntimeError("the solver was given other parameters after this training step was made")
-        cells = [p._data for p in variables]
+        cells: list[Any] = [p._data for p in variables]
         params = [
             cell._array if getrefcount(cell._array) <= _ALONE and cell._pending is None else array_of_own(cell)
             for cell in cells
