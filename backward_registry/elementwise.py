@@ -11,9 +11,9 @@ from . import backward
 
 @backward(F.abs)
 def abs_backward(f, gy):
-    """dy/dx = 1 for positive x, -1 for negative x, 0 at 0"""
+    """dy/dx = 1 where x >= 0, else -1"""
     (x,) = f.inputs
-    return gy * (F.greater_scalar(x, val=0.0) - F.less_scalar(x, val=0.0))
+    return F.where(F.greater_equal_scalar(x, val=0.0), gy, -gy)
 
 
 def straight_through(f, gy):

@@ -55,12 +55,9 @@ def squared_error_backward(f, gy):
 
 @backward(F.absolute_error)
 def absolute_error_backward(f, gy):
-    """dy/dx0 = sign(x0 - x1), dy/dx1 = -dy/dx0
-
-    The sign is made of comparisons, since `F.sign` has a surrogate gradient.
-    """
+    """dy/dx0 = 1 where x0 >= x1, else -1; dy/dx1 = -dy/dx0"""
     x0, x1 = f.inputs
-    g = gy * (F.greater(x0, x1) - F.less(x0, x1))
+    g = F.where(F.greater_equal(x0, x1), gy, -gy)
     return g, -g
 
 

@@ -113,7 +113,7 @@ def test_divergence_of_zeros_in_16_bits() -> None:
 def test_derivatives_at_the_kinks() -> None:
     x = leaf([0.0, 1.0, -1.0])
     zeros = np.zeros(3, np.float32)
-    np.testing.assert_array_equal(value_and_gradients(F.absolute_error(x, zeros), x)[1], [0, 1, -1])
+    np.testing.assert_array_equal(value_and_gradients(F.absolute_error(x, zeros), x)[1], [1, 1, -1])
     np.testing.assert_array_equal(value_and_gradients(F.epsilon_insensitive_loss(x, zeros, epsilon=1.0), x)[1], 0)
     np.testing.assert_array_equal(value_and_gradients(F.huber_loss(x, zeros, delta=1.0), x)[1], [0, 2, -2])
 

@@ -60,7 +60,7 @@ ONE: list[tuple[str, dict[str, Any], Sequence[float], Sequence[Sequence[float]]]
     ("maximum_scalar", {"val": 1.0}, [0.0, 1.0, 2.0], [[1, 1, 2], [0, 0.5, 1], [0, 0, 0], [0, 0, 0]]),
     ("minimum_scalar", {"val": 1.0}, [0.0, 1.0, 2.0], [[0, 1, 1], [1, 0.5, 0], [0, 0, 0], [0, 0, 0]]),
     ("square", {}, [0.0, -3.0], [[0, 9], [0, -6], [2, 2], [0, 0]]),
-    ("abs", {}, [0.0, -0.0, -3.0], [[0, 0, 3], [0, 0, -1], [0, 0, 0], [0, 0, 0]]),
+    ("abs", {}, [0.0, -0.0, -3.0], [[0, 0, 3], [1, 1, -1], [0, 0, 0], [0, 0, 0]]),
     ("sqrt", {}, [0.0, 4.0], [[0, 2], [INF, 0.25], [-INF, -1 / 32], [INF, 3 / 256]]),
     ("reciprocal", {}, [-2.0], [[-0.5], [-0.25], [-0.25], [-0.375]]),
     ("exp", {}, [-1000.0, 0.0], [[0, 1]] * 4),
@@ -87,7 +87,7 @@ ONE: list[tuple[str, dict[str, Any], Sequence[float], Sequence[Sequence[float]]]
     ("softplus", {"beta": 2.0}, [-1e5, 0.0, 1e5], [[0, math.log(2) / 2, 1e5], [0, 0.5, 1], [0, 0.5, 0], [0, 0, 0]]),
     ("tanh", {}, [-1e5, 0.0, 1e5], [[-1, 0, 1], [0, 1, 0], [0, 0, 0], [0, -2, 0]]),
     ("tanh_shrink", {}, [-1e5, 0.0, 1e5], [[1 - 1e5, 0, 1e5 - 1], [1, 0, 1], [0, 0, 0], [0, 2, 0]]),
-    ("softsign", {}, [-1.0, 0.0, 1e200], [[-0.5, 0, 1], [0.25, 1, 0], [0.25, 0, 0], [0.375, 0, 0]]),
+    ("softsign", {}, [-1.0, 0.0, 1e200], [[-0.5, 0, 1], [0.25, 1, 0], [0.25, -2, 0], [0.375, 6, 0]]),
     ("swish", {}, [-1e5, 0.0, 1e5], [[0, 0, 1e5], [0, 0.5, 1], [0, 0.5, 0], [0, 0, 0]]),
     ("gelu", {}, [-1e200, 0.0, 1e200], [[0, 0, 1e200], [0, 0.5, 1], [0, 2 * (2 / PI) ** 0.5 / 2, 0], [0, 0, 0]]),
     ("mish", {}, [-1e5, 1e5], [[0, 1e5], [0, 1], [0, 0], [0, 0]]),
@@ -344,7 +344,7 @@ def test_errors(call: Callable[[], Any], message: str) -> None:
 
 
 def test_kinks_are_those_of_jax() -> None:
-    """These choices are JAX's; abs takes 0 at 0, and leaky_relu, prelu, elu and selu nnabla's side."""
+    """These choices are JAX's; leaky_relu, prelu, elu and selu nnabla's side."""
     pairs = [
         (F.relu, jax.nn.relu, 0.0), (F.relu6, jax.nn.relu6, 0.0), (F.relu6, jax.nn.relu6, 6.0),
         (F.hard_tanh, jax.nn.hard_tanh, -1.0), (F.hard_tanh, jax.nn.hard_tanh, 1.0),
