@@ -162,7 +162,7 @@ def run_ops(given: argparse.Namespace) -> int:
     count = 0
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("function", "type", "gradient", "exact", "file"):
-        table.add_column(title, no_wrap=True)
+        table.add_column(title, overflow="fold")
     for family in [given.family] if given.family else families():
         table.add_section()
         for entry in entries(family):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 import nngrad as nn
 
@@ -55,18 +55,14 @@ def run(steps: int, output: Path, seed: int, device: str | None, console: Consol
 
 
 def _train(gan: Gan, steps: int, console: Console) -> list[Record]:
-    columns = (
-        BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
+    # Fits into 80 columns.
+    columns = BarColumn(16), MofNCompleteColumn(), TextColumn("{task.fields[figures]}"), TimeRemainingColumn()
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("train", total=steps, figures="compiling")
 
         def report(r: Record) -> None:
-            progress.update(
-                task, completed=r.step, figures=f"distance {r.distance:5.2f}  critic loss {r.loss:6.2f}  "
-                f"gradient norm {r.slope:4.2f}",
-            )
+            figures = f"distance{r.distance:5.2f}, loss{r.loss:6.2f}, gradient norm{r.slope:5.2f}"
+            progress.update(task, completed=r.step, figures=figures)
 
         return gan.train(steps, report)
 
