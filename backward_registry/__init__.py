@@ -52,7 +52,11 @@ class Registry(Mapping[str, Rule]):
             if op in self._rules and not replace:
                 raise ValueError(f"{op.name} already has a backward rule, in {self._rules[op].module}")
             self._rules[op] = rule
-            self._ops[op.name] = self._ops[op.type_name] = op
+            for name in (op.name, op.type_name):
+                known = self._ops.get(name)
+                # A function of a user's own does not take the name of one of nngrad's.
+                if known is None or not known.module.startswith("nngrad."):
+                    self._ops[name] = op
             self.version += 1
 
     def find(self, op: Op) -> Rule | None:

@@ -87,13 +87,13 @@ def _flawed_square_backward(f: nn.Function, gy: Variable) -> Variable:
 
 
 @op(elementwise=True)
-def square(x, /):
+def tanh_squared(x, /):
     """tanh(x)^2, with a rule that is right, but calls the flawed one."""
     return lax.tanh(x) * lax.tanh(x)
 
 
-@backward(square)
-def _square_backward(f: nn.Function, gy: Variable) -> Variable:
+@backward(tanh_squared)
+def _tanh_squared_backward(f: nn.Function, gy: Variable) -> Variable:
     (x,) = f.inputs
     return gy * (2 * F.tanh(x) * (1 - flawed_square(x)))
 
@@ -105,7 +105,7 @@ def right_once(f: nn.Function, gy: Variable) -> Variable:
 
 def right_twice(f: nn.Function, gy: Variable) -> Variable:
     """1 - y^2 from an op whose own rule is right once."""
-    return gy * (1 - square(f.inputs[0]))
+    return gy * (1 - tanh_squared(f.inputs[0]))
 
 
 def test_the_right_rule_passes() -> None:
