@@ -88,7 +88,10 @@ class PythonFunction:
         return type(self) is type(other) and self._state() == other._state()  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
-        return hash((type(self), self._state()))
+        try:
+            return hash((type(self), self._state()))
+        except TypeError as error:
+            raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
 
     def _state(self) -> frozenset[tuple[str, type, Any]]:
         # The types are in it because 1, 1.0 and True are equal but make different functions.

@@ -641,6 +641,55 @@ def test_python_functions_share_executables_by_their_attributes() -> None:
     assert "by=2" in repr(Scale(2))
 
 
+class Multiples(nn.PythonFunction):
+    """Two outputs, 2 a and 3 a."""
+
+    outputs = 2
+
+    def forward(self, a: Any) -> Any:
+        return a * 2, a * 3
+
+    def backward(self, f: nn.Function, g0: Variable, g1: Variable) -> Any:
+        return g0 * 2 + g1 * 3
+
+
+def test_forward_and_backward_of_several_outputs() -> None:
+    x = leaf(1.0, 2.0)
+    p, q = Multiples()(x)
+    p.forward()
+    p.backward()
+    q.backward()
+    assert (x.g.tolist(), p.d.tolist(), q.d.tolist()) == ([5, 5], [2, 4], [3, 6])
+    x.grad.zero()
+    p.need_grad = False
+    (p * q).backward()
+    assert x.g.tolist() == [6, 12]
+    p.backward()
+    assert x.g.tolist() == [6, 12]
+
+
+def test_loss_scaling_in_float16() -> None:
+    x = leaf(1.0, 2.0, dtype=np.float16)
+    F.sum(x * x).backward(1024.0)
+    assert x.g.dtype == np.float16 and x.g.tolist() == [2048, 4096]
+
+
+def test_a_hook_that_fails_leaves_the_graph_usable() -> None:
+    def fail(f: nn.Function) -> None:
+        raise RuntimeError("hook")
+
+    x = leaf(2.0)
+    y = x * x
+    with pytest.raises(RuntimeError, match="hook"):
+        y.forward(function_pre_hook=fail)
+    assert y.d == 4
+    with pytest.raises(RuntimeError, match="hook"):
+        y.backward(function_pre_hook=fail)
+    assert x.g == 0
+    y.backward()
+    assert x.g == 4
+
+
 def test_errors_of_python_functions() -> None:
     class Wrong(nn.PythonFunction):
         outputs = 2
@@ -666,6 +715,10 @@ def test_errors_of_python_functions() -> None:
         OneWay()(x, None)
     with pytest.raises(NotImplementedError, match="OneWay"):
         nn.grad(OneWay()(x), x)
+    listed = OneWay()
+    listed.weights = [1, 2]  # type: ignore[attr-defined]
+    with pytest.raises(TypeError, match=r"OneWay\(weights=\[1, 2\]\): attributes must be hashable"):
+        listed(x)
 
 
 # ---------------------------------------------------------------- contexts
