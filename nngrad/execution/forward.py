@@ -24,21 +24,17 @@ class Plan:
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
         roots = {y.parent for y in outputs}
+        functions = functions_of(outputs)
+        self.functions = [f for f in functions if f not in roots]
         self.kept = [
-            y
-            for f in functions_of(outputs)
-            if f not in roots
-            for ref in f._outputs
-            for y in [ref()]
-            if y is not None and y.persistent
+            y for f in self.functions for ref in f._outputs for y in [ref()] if y is not None and y.persistent
         ]
-        linear = linearize([*outputs, *self.kept], device=device_of(outputs))
+        linear = linearize([*outputs, *self.kept], device=device_of(outputs), functions=functions)
         self.program: Program = linear.program
         self.leaves = linear.leaves
         self.updated = linear.updated
         self.leaf_ids = tuple([id(x) for x in linear.leaves])
         self.drawn = any(x._source is not None for x in linear.leaves)
-        self.functions = [f for f in linear.functions if f not in roots]
         self.executable = executable_of(linear.program)
         self.fused: dict[Any, Any] = {}
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import Function, Op, Spec, Variable, path_between
+from ..graph import Function, Op, Spec, Variable, functions_of, path_between
 from ..graph.spec import is_wide
 
 Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
@@ -17,7 +17,7 @@ Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
 class Program(NamedTuple):
     """The structure of a graph, without the graph: equal structures are equal programs.
 
-    Values are numbered: first the leaves, then the outputs of the steps, one after the other.
+    Values are numbered: leaf i is i, and output k of the steps, counted through all of them, is ~k.
     """
 
     leaves: tuple[Spec, ...]
@@ -47,52 +47,12 @@ class Linearized(NamedTuple):
     """The leaves whose new values are the program's last results."""
 
 
-class _Steps:
-    """Collects the steps of a program, and numbers its values."""
-
-    def __init__(self, leaves: list[Variable]) -> None:
-        self.leaves = leaves
-        self.steps: list[Step] = []
-        self._numbers = {id(x): i for i, x in enumerate(leaves)}
-        self._first: dict[Function, int] = {}
-        self._count = len(leaves)
-
-    def number(self, x: Variable) -> int:
-        """The number of a Variable."""
-        known = self._numbers.get(id(x))
-        if known is not None:
-            return known
-        assert x.parent is not None
-        return self._first[x.parent] + x.index
-
-    def add(self, f: Function) -> None:
-        """Append the step of a function."""
-        self._first[f] = self._append(f, tuple([self.number(x) for x in f.inputs]))
-
-    def _append(self, f: Function, ins: tuple[int, ...]) -> int:
-        self.steps.append((f.op, f.arguments, ins))
-        first = self._count
-        self._count += len(f.specs)
-        return first
-
-    def again(self, value: Variable, leaf: Variable, number: int) -> int:
-        """Compute `value` a second time with `number` in place of `leaf`, and return its number."""
-        path, _, _ = path_between([value], [leaf], stops=False)
-        others: dict[tuple[Function | None, int], int] = {}
-        for f in path:
-            ins = tuple([
-                number if x is leaf else others.get((x.parent, x.index), self.number(x)) for x in f.inputs
-            ])
-            first = self._append(f, ins)
-            others |= {(f, i): first + i for i in range(len(f.specs))}
-        return others.get((value.parent, value.index), self.number(value))
-
-
 def linearize(
     outputs: Sequence[Variable],
     first: Iterable[Variable] = (),
     device: jax.Device | None = None,
     effects: bool = True,
+    functions: list[Function] | None = None,
 ) -> Linearized:
     """The program that computes `outputs`, and after them the new values of the leaves it updates.
 
@@ -104,59 +64,85 @@ def linearize(
         first: Variables that come first among the leaves; functions above them are left out.
         device: Where it runs.
         effects: Whether it computes the leaves' new values.
+        functions: What `outputs` depend on, lowest rank first, where the caller has it already.
     """
-    leaves = list(first)
-    known = {id(x) for x in leaves}
-    functions = _functions_below(outputs, known)
-    for x in (*outputs, *(x for f in functions for x in f.inputs)):
-        if x.parent is None and id(x) not in known:
-            known.add(id(x))
-            leaves.append(x)
-    steps = _Steps(leaves)
-    for f in functions:
-        steps.add(f)
-    updated: list[Variable] = []
-    newest: dict[int, int] = {}
-    if effects:
+    writer = _Writer(list(first))
+    if functions is None:
+        cut = frozenset(writer.numbers)
+        functions = functions_of(outputs, through=(lambda x: id(x) not in cut) if cut else None)
+    writer.write(functions)
+    results = [writer.number(y) for y in outputs]
+    updates = writer.updates(functions) if effects else {}
+    results += [number for _, number in updates.values()]
+    specs = tuple([x.spec for x in writer.leaves])
+    program = Program(specs, tuple(writer.steps), tuple(results), device)
+    return Linearized(program, writer.leaves, functions, [leaf for leaf, _ in updates.values()])
+
+
+class _Writer:
+    """Writes the steps of a program, and numbers its values."""
+
+    def __init__(self, leaves: list[Variable]) -> None:
+        self.leaves = leaves
+        self.numbers = {id(x): i for i, x in enumerate(leaves)}
+        self.steps: list[Step] = []
+        self._first: dict[Function, int] = {}
+        self._count = 0
+
+    def number(self, x: Variable) -> int:
+        """The number of a Variable; a leaf that is met for the first time gets one."""
+        number = self.numbers.get(id(x))
+        if number is not None:
+            return number
+        f = x.parent
+        if f is not None:
+            return ~(self._first[f] + x.index)
+        number = self.numbers[id(x)] = len(self.leaves)
+        self.leaves.append(x)
+        return number
+
+    def write(self, functions: list[Function]) -> None:
+        """Append the steps of functions."""
+        number, steps, first, count = self.number, self.steps, self._first, self._count
+        for f in functions:
+            steps.append((f.op, f.arguments, tuple([number(x) for x in f.inputs])))
+            first[f] = count
+            count += len(f._outputs)
+        self._count = count
+
+    def updates(self, functions: list[Function]) -> dict[int, tuple[Variable, int]]:
+        """The leaves that `functions` update, each with the number of its last new value, by the leaf's id."""
+        newest: dict[int, tuple[Variable, int]] = {}
         for f in functions:
             for leaf, index in f.effects:
                 value, before = f.inputs[index], newest.get(id(leaf))
-                if before is None:
-                    updated.append(leaf)
-                newest[id(leaf)] = steps.number(value) if before is None else steps.again(value, leaf, before)
-    numbers = [*[steps.number(y) for y in outputs], *newest.values()]
-    program = Program(tuple([x.spec for x in leaves]), tuple(steps.steps), tuple(numbers), device)
-    return Linearized(program, leaves, functions, updated)
+                number = self.number(value) if before is None else self._again(value, leaf, before[1])
+                newest[id(leaf)] = leaf, number
+        return newest
 
-
-def _functions_below(outputs: Sequence[Variable], cut: set[int]) -> list[Function]:
-    """The functions that compute `outputs` from leaves and the Variables in `cut`, lowest rank first."""
-    found: dict[Function, None] = {}
-    stack = []
-    for y in outputs:
-        if y.parent is not None and id(y) not in cut and y.parent not in found:
-            found[y.parent] = None
-            stack.append(y.parent)
-    while stack:
-        for x in stack.pop().inputs:
-            f = x.parent
-            if f is not None and f not in found and id(x) not in cut:
-                found[f] = None
-                stack.append(f)
-    return sorted(found, key=lambda f: f.rank)
+    def _again(self, value: Variable, leaf: Variable, number: int) -> int:
+        """Compute `value` a second time with `number` in place of `leaf`, and return its number."""
+        path, _, _ = path_between([value], [leaf], stops=False)
+        others: dict[tuple[Function | None, int], int] = {}
+        for f in path:
+            ins = tuple([number if x is leaf else others.get((x.parent, x.index), self.number(x)) for x in f.inputs])
+            self.steps.append((f.op, f.arguments, ins))
+            others |= {(f, i): ~(self._count + i) for i in range(len(f.specs))}
+            self._count += len(f.specs)
+        return others.get((value.parent, value.index), self.number(value))
 
 
 def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The program as a pure function: arrays of the leaves in, arrays of the results out."""
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        values = list(arrays)
+        values: list[Any] = []
         truths: dict[int, Callable[[], Any]] = {}
         for op, arguments, ins in program.steps:
-            inputs = [values[i] for i in ins]
+            inputs = [arrays[i] if i >= 0 else values[~i] for i in ins]
             if op.truth is not None:
                 # XLA does not see through a number that is made of a bool and compared with 0.
-                truths[len(values)] = functools.partial(op.bind(arguments, op.truth), *inputs)
+                truths[~len(values)] = functools.partial(op.bind(arguments, op.truth), *inputs)
             elif op.selects and ins[0] in truths:
                 inputs[0] = truths[ins[0]]()
             out = op.bind(arguments)(*inputs)
@@ -164,6 +150,6 @@ def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
                 values.extend(out)
             else:
                 values.append(out)
-        return tuple([values[i] for i in program.outputs])
+        return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
 
     return run
