@@ -153,6 +153,7 @@ def test_numpy_and_jax_take_variables() -> None:
         np.testing.assert_array_equal(np.sqrt(np.asarray(v)), [1, 2])
         np.testing.assert_allclose(jnp.sqrt(jnp.asarray(v)), [1, 2])
     assert jnp.asarray(x).dtype == np.float32
+    assert isinstance(x.__jax_array__(), jax.Array)
     np.testing.assert_array_equal(np.stack([np.array(x), np.array(y)]), [[1, 4], [1, 4]])
 
 

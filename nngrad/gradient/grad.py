@@ -58,7 +58,8 @@ class Grad:
             seeds: Gradient at each output; None for ones.
         """
         path, active, known = path_between(outputs, inputs)
-        emission = Emission(known) if building.simplify else PlainEmission(known)
+        order = 1 + max([f.order for f in path], default=0)
+        emission = (Emission if building.simplify else PlainEmission)(known, order)
         arrived: Gradients = {}
         with building.having("emission", emission), collector_paused():
             for y, seed in zip(outputs, seeds, strict=True):

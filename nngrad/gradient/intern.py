@@ -16,11 +16,16 @@ class Emission:
     The functions of the forward graph are known from the start, so a rule that says `tanh(x)` where
     the user computed it gets the user's own. Functions with effects are not shared, and random ones
     have a key of their own among their inputs, so that no two are alike.
+
+    Args:
+        known: The forward graph's functions.
+        order: Order of differentiation of what is emitted.
     """
 
-    def __init__(self, known: list[Function]) -> None:
+    def __init__(self, known: list[Function], order: int) -> None:
         self.origin: Function | None = None
         """The function whose rule is running."""
+        self._order = order
         self._table: dict[tuple[Any, ...], Function] = {
             (f.op, f.arguments, f.inputs): f for f in known if _shareable(f)
         }
@@ -40,7 +45,7 @@ class Emission:
         f = self._table.get(key)
         if f is not None:
             return f.outputs if op.several else f.outputs[0]
-        y = create(op, inputs, arguments, (), self.origin, 1)
+        y = create(op, inputs, arguments, (), self.origin, self._order)
         self._table[key] = y[0].parent if op.several else y.parent
         return y
 
@@ -59,12 +64,13 @@ def _shareable(f: Function) -> bool:
 class PlainEmission:
     """Makes a new function for whatever is asked: simplification switched off."""
 
-    def __init__(self, known: list[Function]) -> None:
+    def __init__(self, known: list[Function], order: int) -> None:  # noqa: ARG002 (an Emission takes it)
         self.origin: Function | None = None
+        self._order = order
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """`op` applied to `inputs`."""
-        return create(op, inputs, arguments, (), self.origin, 1)
+        return create(op, inputs, arguments, (), self.origin, self._order)
 
 
 @contextmanager

@@ -56,7 +56,8 @@ class Function:
     effects: tuple[tuple[Variable, int], ...]
     """Leaves that `forward()` updates, each with the index of the output that carries the new value."""
     order: int
-    """Order of differentiation: 0 for what the user built, one more for each gradient of it."""
+    """Order of differentiation: 0 for what the user built, and for a gradient one more than the highest order
+    in what it is the gradient of."""
     snapshot: Any
     """The last forward that covered this function (kept by the execution room)."""
     plan: Any
@@ -120,7 +121,7 @@ def create(
         arguments: Its static arguments, checked.
         effects: Leaves that `forward()` updates, each with the index of the output with the new value.
         origin: The function whose backward rule emits this one; it runs where that one does.
-        order: Order of differentiation where there is no origin.
+        order: Order of differentiation: 0 for what users build.
     """
     rank = -1
     for x in inputs:
@@ -133,13 +134,12 @@ def create(
     f.arguments = arguments
     f.rank = rank + 1
     f.effects = effects
+    f.order = order
     f.snapshot = f.plan = None
     if origin is None:
-        f.order = order
         f.context = building.context
         f._origin = None
     else:
-        f.order = origin.order + 1
         f.context = origin.context
         f._origin = weakref.ref(origin)
     f.specs = specs = op.infer(inputs, arguments)

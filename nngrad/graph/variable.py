@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -44,9 +45,7 @@ class Variable:
         "spec",
     )
     __array_priority__ = 1000.0
-    # NumPy leaves `array * variable` to the Variable. So does JAX, as long as there is no `__jax_array__`, with
-    # which it would compute at once and the gradient would be lost; `jnp.asarray(variable)` works without.
-    __array_ufunc__ = None
+    __array_ufunc__ = None  # NumPy leaves `array * variable` to the Variable
 
     spec: Spec
     """Shape and dtype."""
@@ -249,6 +248,13 @@ class Variable:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self.d, dtype=dtype, copy=copy)
 
+    def __jax_array__(self) -> Any:
+        # JAX's operators ask for this as well. An array made here would end the graph without a word, so they
+        # get something that is none, and leave `array * variable` to the Variable.
+        if sys._getframe(1).f_code.co_name.startswith(_JAX_OPERATORS):
+            return self
+        return self.data.array
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a Variable without axes")
@@ -316,6 +322,10 @@ class Variable:
         def __pos__(self) -> Variable: ...
         def __abs__(self) -> Variable: ...
         def __getitem__(self, key: Any) -> Variable: ...
+
+
+_JAX_OPERATORS = ("_operator_", "deferring_binary_op")
+"""What the functions that define a JAX array's operators are called, in new versions of JAX and in old ones."""
 
 
 def _carries_gradient(x: Variable) -> bool:
