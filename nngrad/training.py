@@ -18,7 +18,7 @@ from .execution.lower import linearize, lower
 from .gradient.grad import Grad
 from .graph import NdArray, Spec, Variable, building, leaves_of
 from .graph.spec import wide_types
-from .solvers import Arrays, Solver
+from .solvers.solver import Arrays, Solver
 
 _exhaust: Callable[[Iterable[Any]], None] = deque(maxlen=0).extend
 

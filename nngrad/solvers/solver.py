@@ -1,20 +1,20 @@
-"""S: solvers, which move parameters along their gradients. They are optax's transformations under nnabla's names."""
+"""Solver: what all solvers have in common."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .graph import Variable
-from .graph.spec import wide_types
-from .storage import read_arrays, write_arrays
+from ..graph import Variable
+from ..graph.spec import wide_types
+from ..storage import read_arrays, write_arrays
 
 Arrays = tuple[Any, ...]
 Transformation: TypeAlias = optax.GradientTransformation
@@ -37,7 +37,7 @@ class Solver:
         self._state: Any = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
         self._structure: Any = None
         self._wide = False
-        self._initial_lr = _number(lr, "lr")
+        self._initial_lr = as_number(lr, "lr")
         self._set_rate(self._initial_lr)
         self._step = jax.jit(self._flat_update, donate_argnums=2)
 
@@ -179,7 +179,7 @@ class Solver:
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate."""
-        lr = _number(learning_rate, "learning_rate")
+        lr = as_number(learning_rate, "learning_rate")
         if lr != self._lr:
             self._set_rate(lr)
 
@@ -298,7 +298,8 @@ def _like(new: Any, old: Any) -> Any:
     return new.astype(old.dtype) if new.dtype != old.dtype else new
 
 
-def _number(value: Any, name: str) -> float:
+def as_number(value: Any, name: str) -> float:
+    """`value` as a float; the error names the argument `name`."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -350,293 +351,3 @@ class _FromOptax(Solver):
             raise ValueError("the learning rate is the transformation's own; "
                              "make the solver as Solver.from_optax(optax.adam, lr=...) to set it")
         super().set_learning_rate(learning_rate)
-
-
-# ---------------------------------------------------------------- the solvers
-
-
-class Sgd(Solver):
-    """w <- w - lr g"""
-
-    def __init__(self, lr: float = 1e-3) -> None:
-        super().__init__(lr)
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.scale(-lr)
-
-
-class Momentum(Solver):
-    """v <- momentum v + lr g;  w <- w - v"""
-
-    def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
-        super().__init__(lr)
-        self.momentum = momentum
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
-
-
-class Nesterov(Solver):
-    """v <- momentum v + lr g;  w <- w - (momentum v + lr g)"""
-
-    def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
-        super().__init__(lr)
-        self.momentum = momentum
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(optax.scale(lr), optax.trace(self.momentum, nesterov=True), optax.scale(-1.0))
-
-
-class SgdW(Solver):
-    """v <- momentum v + lr g;  w <- w - v - (lr / first lr) wd w
-
-    Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
-    """
-
-    def __init__(self, lr: float = 1e-3, momentum: float = 0.9, wd: float = 1e-4) -> None:
-        super().__init__(lr)
-        self.momentum = momentum
-        self.wd = wd
-
-    def transformation(self, lr: Any) -> Transformation:
-        decay = optax.add_decayed_weights(self.wd / self._initial_lr * lr)
-        return optax.chain(optax.scale(lr), optax.trace(self.momentum), decay, optax.scale(-1.0))
-
-
-class Adam(Solver):
-    """m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;  w <- w - alpha m' / (sqrt(v') + eps)
-
-    m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t. Kingma and Ba, "Adam", ICLR 2015.
-    """
-
-    def __init__(self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
-        super().__init__(alpha)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), optax.scale(-lr))
-
-
-class AdamW(Adam):
-    """Adam, and w <- w - (alpha / first alpha) wd w
-
-    Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019. The decay follows changes of
-    the learning rate, but it is not multiplied by it: optax's `weight_decay` is `wd / alpha`.
-    """
-
-    def __init__(
-        self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, wd: float = 1e-4
-    ) -> None:
-        super().__init__(alpha, beta1, beta2, eps)
-        self.wd = wd
-
-    def transformation(self, lr: Any) -> Transformation:
-        decay = optax.add_decayed_weights(self.wd / self._initial_lr)
-        return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), decay, optax.scale(-lr))
-
-
-class Adamax(Adam):
-    """m as in Adam;  v <- max(beta2 v, |g| + eps);  w <- w - alpha m / ((1 - beta1^t) v)"""
-
-    def __init__(self, alpha: float = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
-        super().__init__(alpha, beta1, beta2, eps)
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(optax.scale_by_adamax(self.beta1, self.beta2, self.eps), optax.scale(-lr))
-
-
-class AdaBelief(Adam):
-    """m as in Adam;  s <- beta2 s + (1 - beta2) (g - m)^2 + eps;  w <- w - alpha m' / (sqrt(s') + eps)
-
-    Zhuang et al., "AdaBelief optimizer", NeurIPS 2020.
-    """
-
-    def transformation(self, lr: Any) -> Transformation:
-        belief = optax.scale_by_belief(self.beta1, self.beta2, self.eps, eps_root=self.eps)
-        return optax.chain(belief, optax.scale(-lr))
-
-
-class AMSGRAD(Adam):
-    """m, v as in Adam;  u <- max(u, v);  w <- w - alpha m / (sqrt(u) + eps)
-
-    With `bias_correction` alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t). Reddi, Kale and Kumar,
-    "On the convergence of Adam and beyond", ICLR 2018.
-    """
-
-    def __init__(
-        self,
-        alpha: float = 1e-3,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        bias_correction: bool = False,
-    ) -> None:
-        super().__init__(alpha, beta1, beta2, eps)
-        self.bias_correction = bias_correction
-
-    def transformation(self, lr: Any) -> Transformation:
-        scale = _scale_by_amsgrad(self.beta1, self.beta2, self.eps, self.bias_correction)
-        return optax.chain(scale, optax.scale(-lr))
-
-
-class Lion(Solver):
-    """w <- w - lr sign(beta1 m + (1 - beta1) g);  m <- beta2 m + (1 - beta2) g
-
-    Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
-    """
-
-    def __init__(self, lr: float = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
-        super().__init__(lr)
-        self.beta1 = beta1
-        self.beta2 = beta2
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(optax.scale_by_lion(self.beta1, self.beta2), optax.scale(-lr))
-
-
-class Adagrad(Solver):
-    """v <- v + g^2;  w <- w - lr g / (sqrt(v) + eps)
-
-    Duchi, Hazan and Singer, "Adaptive subgradient methods", JMLR 2011.
-    """
-
-    def __init__(self, lr: float = 1e-2, eps: float = 1e-8) -> None:
-        super().__init__(lr)
-        self.eps = eps
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(_scale_by_root_of_sum(self.eps), optax.scale(-lr))
-
-
-class Adadelta(Solver):
-    """v <- decay v + (1 - decay) g^2;  d = sqrt((x + eps) / (v + eps)) g;  x <- decay x + (1 - decay) d^2;
-    w <- w - lr d
-
-    Zeiler, "ADADELTA", 2012, arXiv:1212.5701.
-    """
-
-    def __init__(self, lr: float = 1.0, decay: float = 0.95, eps: float = 1e-6) -> None:
-        super().__init__(lr)
-        self.decay = decay
-        self.eps = eps
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(optax.scale_by_adadelta(self.decay, self.eps), optax.scale(-lr))
-
-
-class RMSprop(Solver):
-    """v <- decay v + (1 - decay) g^2;  w <- w - lr g / (sqrt(v) + eps)"""
-
-    def __init__(self, lr: float = 1e-3, decay: float = 0.9, eps: float = 1e-8) -> None:
-        super().__init__(lr)
-        self.decay = decay
-        self.eps = eps
-
-    def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(optax.scale_by_rms(self.decay, self.eps, eps_in_sqrt=False), optax.scale(-lr))
-
-
-class RMSpropGraves(Solver):
-    """v <- decay v + (1 - decay) g^2;  m <- decay m + (1 - decay) g;
-    d <- momentum d + lr g / sqrt(v - m^2 + eps);  w <- w - d
-
-    Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850.
-    """
-
-    def __init__(self, lr: float = 1e-4, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4) -> None:
-        super().__init__(lr)
-        self.decay = decay
-        self.momentum = momentum
-        self.eps = eps
-
-    def transformation(self, lr: Any) -> Transformation:
-        scale = optax.scale_by_stddev(self.decay, self.eps)
-        return optax.chain(scale, optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
-
-
-class Lars(Solver):
-    """v <- momentum v + lr coefficient |w| / (|g| + eps) g;  w <- w - v
-
-    The norms are those of one parameter. You, Gitman and Ginsburg, "Large batch training of convolutional
-    networks", 2017, arXiv:1708.03888.
-    """
-
-    def __init__(
-        self, lr: float = 1e-3, momentum: float = 0.9, coefficient: float = 1e-3, eps: float = 1e-6
-    ) -> None:
-        super().__init__(lr)
-        self.momentum = momentum
-        self.coefficient = coefficient
-        self.eps = eps
-
-    def transformation(self, lr: Any) -> Transformation:
-        ratio = optax.scale_by_trust_ratio(trust_coefficient=self.coefficient, eps=self.eps)
-        return optax.chain(ratio, optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
-
-
-class Lamb(Solver):
-    """r = m' / (sqrt(v') + eps) as in Adam;  w <- w - eta |w| / |r| r
-
-    The norms are those of one parameter. You et al., "Large batch optimization for deep learning", ICLR 2020.
-    """
-
-    def __init__(self, eta: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6) -> None:
-        super().__init__(eta)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
-
-    def transformation(self, lr: Any) -> Transformation:
-        adam = optax.scale_by_adam(self.beta1, self.beta2, self.eps)
-        return optax.chain(adam, optax.scale_by_trust_ratio(), optax.scale(-lr))
-
-
-# ---------------------------------------------------------------- what optax has otherwise
-
-
-class _Sum(NamedTuple):
-    total: Any
-
-
-def _scale_by_root_of_sum(eps: float) -> Transformation:
-    """Adagrad with `eps` outside the root, where optax has it inside."""
-
-    def update(grads: Any, state: _Sum, params: Any = None) -> tuple[Any, _Sum]:
-        total = jax.tree.map(lambda v, g: v + g * g, state.total, grads)
-        return jax.tree.map(lambda g, v: g / (jnp.sqrt(v) + eps), grads, total), _Sum(total)
-
-    return Transformation(lambda params: _Sum(optax.tree.zeros_like(params)), update)
-
-
-class _Amsgrad(NamedTuple):
-    count: Any
-    mu: Any
-    nu: Any
-    nu_max: Any
-
-
-def _scale_by_amsgrad(b1: float, b2: float, eps: float, bias_correction: bool) -> Transformation:
-    """AMSGRAD without a correction of the averages, where optax always corrects them."""
-
-    def init(params: Any) -> _Amsgrad:
-        mu, nu, nu_max = (optax.tree.zeros_like(params) for _ in range(3))
-        return _Amsgrad(jnp.zeros([], jnp.int32), mu, nu, nu_max)
-
-    def update(grads: Any, state: _Amsgrad, params: Any = None) -> tuple[Any, _Amsgrad]:
-        count = state.count + 1
-        mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
-        nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
-        nu_max = jax.tree.map(jnp.maximum, state.nu_max, nu)
-
-        def step(m: Any, v: Any) -> Any:
-            d = m / (jnp.sqrt(v) + eps)
-            if bias_correction:
-                t = count.astype(d.dtype)
-                d = d * (jnp.sqrt(1 - b2**t) / (1 - b1**t))
-            return d
-
-        return jax.tree.map(step, mu, nu_max), _Amsgrad(count, mu, nu, nu_max)
-
-    return Transformation(init, update)
