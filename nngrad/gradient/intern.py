@@ -64,7 +64,7 @@ def _shareable(f: Function) -> bool:
 class PlainEmission:
     """Makes a new function for whatever is asked: simplification switched off."""
 
-    def __init__(self, known: list[Function], order: int) -> None:  # noqa: ARG002 (an Emission takes it)
+    def __init__(self, known: list[Function], order: int) -> None:
         self.origin: Function | None = None
         self._order = order
 
