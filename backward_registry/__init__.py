@@ -103,14 +103,26 @@ def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunctio
 
 
 def adjoint_pair(a: Op, b: Op) -> None:
-    """`a` and `b` are linear, take the same arguments, and each is the transpose of the other."""
+    """`a` and `b` are linear, and each is the transpose of the other.
+
+    They take the same arguments, but for the `shape` of what `b` returns, which `b` may take beside those of `a`.
+    """
     module = _caller_module()
-    for one, other in ((a, b), (b, a)):
+    shaped = "shape" in b.argument_names and "shape" not in a.argument_names
 
-        def rule(f: Function, *gys: Variable, transpose: Op = other) -> Any:
-            return transpose(*gys, **f.args)
+    def a_rule(f: Function, *gys: Variable) -> Any:
+        return b(*gys, **f.args, shape=f.inputs[0].shape) if shaped else b(*gys, **f.args)
 
-        registry.add(one, Rule(rule, "adjoint pair", True, module))
+    def b_rule(f: Function, *gys: Variable) -> Any:
+        return a(*gys, **(without_shape(f) if shaped else f.args))
+
+    for op, rule in ((a, a_rule), (b, b_rule)):
+        registry.add(op, Rule(rule, "adjoint pair", True, module))
+
+
+def without_shape(f: Function) -> dict[str, Any]:
+    """The arguments of `f` but for `shape`."""
+    return {name: value for name, value in f.args.items() if name != "shape"}
 
 
 def bilinear_family(product: Op, left: Op, right: Op) -> None:
@@ -123,20 +135,17 @@ def bilinear_family(product: Op, left: Op, right: Op) -> None:
     """
     module = _caller_module()
 
-    def static(f: Function) -> dict[str, Any]:
-        return {name: value for name, value in f.args.items() if name != "shape"}
-
     def product_rule(f: Function, gy: Variable) -> Any:
         x, w = f.inputs
-        return left(gy, w, shape=x.shape, **static(f)), right(gy, x, shape=w.shape, **static(f))
+        return left(gy, w, shape=x.shape, **without_shape(f)), right(gy, x, shape=w.shape, **without_shape(f))
 
     def left_rule(f: Function, gx: Variable) -> Any:
         y, w = f.inputs
-        return product(gx, w, **static(f)), right(y, gx, shape=w.shape, **static(f))
+        return product(gx, w, **without_shape(f)), right(y, gx, shape=w.shape, **without_shape(f))
 
     def right_rule(f: Function, gw: Variable) -> Any:
         y, x = f.inputs
-        return product(x, gw, **static(f)), left(y, gw, shape=x.shape, **static(f))
+        return product(x, gw, **without_shape(f)), left(y, gw, shape=x.shape, **without_shape(f))
 
     for op, rule in ((product, product_rule), (left, left_rule), (right, right_rule)):
         registry.add(op, Rule(rule, "bilinear", True, module))

@@ -2,12 +2,12 @@
 
 import nngrad.functions as F
 from nngrad.functions.activation import GELU_CUBIC, GELU_SCALE, slope_shape
+from nngrad.functions.array import zeros_like
 
 from . import backward
-from .indexing import zeros_like
 
 
-def kept(gy, condition):
+def gated(gy, condition):
     """`gy` where the condition holds, else 0. It is selected and not multiplied by a mask, so that an infinite
     gradient leaves no NaN where the activation is flat: sqrt(relu(x)) has the gradient 0 for negative x."""
     return F.where(condition, gy, zeros_like(gy))
@@ -20,7 +20,7 @@ def kept(gy, condition):
 def relu_backward(f, gy):
     """dy/dx = 1 where x > 0, else 0"""
     (x,) = f.inputs
-    return kept(gy, F.greater_scalar(x, val=0.0))
+    return gated(gy, F.greater_scalar(x, val=0.0))
 
 
 @backward(F.leaky_relu)
@@ -45,21 +45,21 @@ def prelu_backward(f, gy):
 def relu6_backward(f, gy):
     """dy/dx = 1 where 0 < x < 6, else 0"""
     (x,) = f.inputs
-    return kept(gy, F.logical_and(F.greater_scalar(x, val=0.0), F.less_scalar(x, val=6.0)))
+    return gated(gy, F.logical_and(F.greater_scalar(x, val=0.0), F.less_scalar(x, val=6.0)))
 
 
 @backward(F.hard_sigmoid)
 def hard_sigmoid_backward(f, gy):
     """dy/dx = 0.2 where 0 < y < 1, else 0"""
     (y,) = f.outputs
-    return kept(0.2 * gy, F.logical_and(F.greater_scalar(y, val=0.0), F.less_scalar(y, val=1.0)))
+    return gated(0.2 * gy, F.logical_and(F.greater_scalar(y, val=0.0), F.less_scalar(y, val=1.0)))
 
 
 @backward(F.hard_tanh)
 def hard_tanh_backward(f, gy):
     """dy/dx = 1 where -1 <= x <= 1, else 0"""
     (x,) = f.inputs
-    return kept(gy, F.logical_and(F.greater_equal_scalar(x, val=-1.0), F.less_equal_scalar(x, val=1.0)))
+    return gated(gy, F.logical_and(F.greater_equal_scalar(x, val=-1.0), F.less_equal_scalar(x, val=1.0)))
 
 
 # ---------------------------------------------------------------- exponential below 0

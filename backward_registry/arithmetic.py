@@ -3,9 +3,9 @@
 import math
 
 import nngrad.functions as F
+from nngrad.functions.array import zeros_like
 
 from . import backward
-from .indexing import zeros_like
 
 # ---------------------------------------------------------------- two Variables
 

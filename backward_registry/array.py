@@ -64,16 +64,7 @@ adjoint_pair(F.split, F.stack)
 # ---------------------------------------------------------------- slices
 
 
-@backward(F.take_slices)
-def take_slices_backward(f, gy):
-    """The gradient put where the slices came from"""
-    return F.put_slices(gy, key=f.args["key"], shape=f.inputs[0].shape)
-
-
-@backward(F.put_slices)
-def put_slices_backward(f, gx):
-    """The gradient taken from where the slices went"""
-    return F.take_slices(gx, key=f.args["key"])
+adjoint_pair(F.take_slices, F.put_slices)
 
 
 @backward(F.flip)

@@ -1,6 +1,7 @@
 """Backward rules of functions that steer gradients and effects."""
 
 import nngrad.functions as F
+from nngrad.functions.array import filled_like
 
 from . import backward, non_differentiable
 
@@ -11,7 +12,7 @@ def sink_backward(f, gy):
     del gy
     if not f.args["one_input_grad"]:
         return [None] * len(f.inputs)
-    return [F.constant(val=1, shape=x.shape, dtype=x.dtype) for x in f.inputs]
+    return [filled_like(x, 1) for x in f.inputs]
 
 
 non_differentiable(F.unlink)

@@ -1,14 +1,10 @@
 """Backward rules of selecting and placing elements."""
 
 import nngrad.functions as F
+from nngrad.functions.array import zeros_like
+from nngrad.functions.indexing import along
 
 from . import backward, non_differentiable
-
-
-def zeros_like(x):
-    """Zeros in the shape and dtype of `x`."""
-    return F.constant(val=0, shape=x.shape, dtype=x.dtype)
-
 
 # ---------------------------------------------------------------- masks
 
@@ -34,7 +30,7 @@ def sort_values_backward(f, gy):
     """The gradient put back where each element came from"""
     (x,) = f.inputs
     axis = f.args["axis"] % x.ndim
-    points, axes = F.indexing.along(F.argsort(x, axis=axis, reverse=f.args["reverse"]), axis)
+    points, axes = along(F.argsort(x, axis=axis, reverse=f.args["reverse"]), axis)
     return F.put_points(gy, points, axes=axes, shape=x.shape)
 
 

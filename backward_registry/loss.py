@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 
 import nngrad.functions as F
+from nngrad.functions.loss import last_or
 
 from . import backward, non_differentiable
 
@@ -13,7 +14,7 @@ non_differentiable(F.class_mask)
 def softmax_cross_entropy_backward(f, gy):
     """dy/dx = softmax(x) - mask, with the mask 1 at the label; 0 where the label is negative"""
     x, target = f.inputs
-    axis = F.loss.last_or(f.args["axis"], x.ndim)
+    axis = last_or(f.args["axis"], x.ndim)
     mask = F.class_mask(target, classes=x.shape[axis], axis=axis, dtype=gy.dtype)
     counted = F.sum(mask, axis=axis, keepdims=True)
     return gy * (F.softmax(x, axis=axis) * counted - mask), None
@@ -23,7 +24,7 @@ def softmax_cross_entropy_backward(f, gy):
 def categorical_cross_entropy_backward(f, gy):
     """dy/dx = -mask / x, with the mask 1 at the label; 0 where the label is negative"""
     x, target = f.inputs
-    axis = F.loss.last_or(f.args["axis"], x.ndim)
+    axis = last_or(f.args["axis"], x.ndim)
     mask = F.class_mask(target, classes=x.shape[axis], axis=axis, dtype=gy.dtype)
     return gy * -(mask / F.maximum_scalar(x, val=float(jnp.finfo(gy.dtype).tiny))), None
 

@@ -1,1 +1,1 @@
-"""Normalisations are composites; what rules their parts need is here."""
+"""Normalisations are composites: their parts have rules, and they need none."""

@@ -2,7 +2,7 @@
 
 import nngrad.functions as F
 
-from . import backward
+from . import adjoint_pair, backward
 
 
 @backward(F.max_pooling)
@@ -26,28 +26,8 @@ def max_pooling_select_backward(f, gy):
     return F.max_pooling_backward(gy, x, **f.args), None
 
 
-@backward(F.sum_pooling)
-def sum_pooling_backward(f, gy):
-    """The gradient of each window for each of its elements"""
-    return F.sum_pooling_backward(gy, shape=f.inputs[0].shape, **f.args)
-
-
-@backward(F.average_pooling)
-def average_pooling_backward(f, gy):
-    """The gradient of each window, divided among its elements"""
-    return F.average_pooling_backward(gy, shape=f.inputs[0].shape, **f.args)
-
-
-@backward(F.sum_pooling_backward)
-def sum_pooling_backward_backward(f, gx):
-    """The gradient, pooled"""
-    return F.sum_pooling(gx, **{name: value for name, value in f.args.items() if name != "shape"})
-
-
-@backward(F.average_pooling_backward)
-def average_pooling_backward_backward(f, gx):
-    """The gradient, pooled"""
-    return F.average_pooling(gx, **{name: value for name, value in f.args.items() if name != "shape"})
+adjoint_pair(F.sum_pooling, F.sum_pooling_backward)
+adjoint_pair(F.average_pooling, F.average_pooling_backward)
 
 
 @backward(F.unpooling)

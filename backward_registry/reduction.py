@@ -1,6 +1,9 @@
 """Backward rules of reductions and scans."""
 
 import nngrad.functions as F
+from nngrad.functions.array import filled_like, zeros_like
+from nngrad.functions.reduction import count
+from nngrad.graph.arguments import axes_of
 
 from . import backward, non_differentiable
 
@@ -8,7 +11,7 @@ from . import backward, non_differentiable
 def kept_shape(f):
     """The shape of `f`'s result with `keepdims`."""
     shape = f.inputs[0].shape
-    axes = F.reduction.axes_of(f.args["axis"], len(shape))
+    axes = axes_of(f.args["axis"], len(shape))
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
@@ -20,9 +23,7 @@ def spread(f, gy):
 def divided(gy, y):
     """`gy / y`, and 0 where `y` is 0; there the derivatives of it are 0 too."""
     zero = F.equal_scalar(y, val=0)
-    nothing = F.constant(val=0, shape=y.shape, dtype=y.dtype)
-    one = F.constant(val=1, shape=y.shape, dtype=y.dtype)
-    return F.where(zero, nothing, gy / F.where(zero, one, y))
+    return F.where(zero, zeros_like(y), gy / F.where(zero, filled_like(y, 1), y))
 
 
 # ---------------------------------------------------------------- sums and means
@@ -84,14 +85,14 @@ non_differentiable(F.argmax, F.argmin)
 def prod_backward(f, gy):
     """dy/dx = the product of the other elements: those before times those after, so that nothing is divided"""
     (x,) = f.inputs
-    axes = F.reduction.axes_of(f.args["axis"], x.ndim)
+    axes = axes_of(f.args["axis"], x.ndim)
     if len(axes) == 0:
         return gy
     # The reduced axes, flattened, come last.
     order = tuple(i for i in range(x.ndim) if i not in axes) + axes
     back = tuple(order.index(i) for i in range(x.ndim))
     turned = F.transpose(x, axes=order)
-    flat = F.reshape(turned, shape=(*turned.shape[: x.ndim - len(axes)], F.reduction.count(x, axes)))
+    flat = F.reshape(turned, shape=(*turned.shape[: x.ndim - len(axes)], count(x, axes)))
     before = F.cumprod(flat, axis=-1, exclusive=True)
     after = F.cumprod(flat, axis=-1, exclusive=True, reverse=True)
     return spread(f, gy) * F.transpose(F.reshape(before * after, shape=turned.shape), axes=back)
@@ -116,9 +117,9 @@ def norm_backward(f, gy):
         power = divided(x, spread(f, y)) ** (p - 1)
         return spread(f, gy) * (power if p % 2 == 0 else power * sign(x))
     # A broken power of 0 has infinite derivatives; the sign takes that element out.
-    size = F.where(F.equal_scalar(x, val=0), F.constant(val=1, shape=x.shape, dtype=x.dtype), F.abs(x))
+    size = F.where(F.equal_scalar(x, val=0), filled_like(x, 1), F.abs(x))
     zero = F.equal_scalar(y, val=0)
-    safe = F.where(zero, F.constant(val=1, shape=y.shape, dtype=y.dtype), y)
+    safe = F.where(zero, filled_like(y, 1), y)
     return spread(f, gy) * (size / spread(f, safe)) ** (p - 1) * sign(x)
 
 

@@ -31,7 +31,7 @@ def relu(x, /, inplace: Ignored = False):
 def leaky_relu(x, /, alpha: float = 0.1, inplace: Ignored = False):
     """`x` where it is positive, else `alpha * x`; its derivative at 0 is `alpha`."""
     x = floating(x)
-    return lax.select(_positive(x), x, x * alpha)
+    return lax.select(lax.gt(x, lax.full_like(x, 0)), x, x * alpha)
 
 
 @op(type_name="PReLU")
@@ -185,10 +185,6 @@ def mish(x, /):
     """`x * tanh(softplus(x))`."""
     x = floating(x)
     return x * lax.tanh(_softplus(x))
-
-
-def _positive(x: Any) -> Any:
-    return lax.gt(x, lax.full_like(x, 0))
 
 
 def _softplus(x: Any) -> Any:

@@ -13,11 +13,35 @@ from ..graph import op
 from ..graph.arguments import Ignored
 
 
+def is_floating(x: Any) -> bool:
+    """Whether the dtype of `x` is a floating one."""
+    return bool(jnp.issubdtype(x.dtype, jnp.floating))
+
+
+def floating(x: Any) -> Any:
+    """`x` itself if its dtype is a floating one, else as float32."""
+    return x if is_floating(x) else lax.convert_element_type(x, jnp.float32)
+
+
+def widened(x: Any) -> Any:
+    """`x` itself, but 16-bit floats as float32, in which sums of many run out of neither range nor precision."""
+    return lax.convert_element_type(x, jnp.float32) if is_floating(x) and x.dtype.itemsize == 2 else x
+
+
+def numeric(x: Any) -> Any:
+    """`x` itself, but truth values as float32."""
+    return lax.convert_element_type(x, jnp.float32) if x.dtype == bool else x
+
+
+def alike(*xs: Any) -> list[Any]:
+    """The arrays in their common dtype."""
+    dtype = functools.reduce(jnp.promote_types, [x.dtype for x in xs])
+    return [lax.convert_element_type(x, dtype) for x in xs]
+
+
 def broadcast_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
     """Both arrays in their common shape and dtype."""
-    if x0.dtype != x1.dtype:
-        dtype = jnp.promote_types(x0.dtype, x1.dtype)
-        x0, x1 = lax.convert_element_type(x0, dtype), lax.convert_element_type(x1, dtype)
+    x0, x1 = alike(x0, x1)
     if x0.shape != x1.shape:
         try:
             shape = jnp.broadcast_shapes(x0.shape, x1.shape)
@@ -27,16 +51,6 @@ def broadcast_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
-def floating(x: Any) -> Any:
-    """`x` itself if its dtype is a floating one, else as float32."""
-    return x if jnp.issubdtype(x.dtype, jnp.floating) else lax.convert_element_type(x, jnp.float32)
-
-
-def numeric(x: Any) -> Any:
-    """`x` itself, but truth values as float32."""
-    return lax.convert_element_type(x, jnp.float32) if x.dtype == bool else x
-
-
 def number_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
     """Both arrays in their common shape and dtype, truth values as float32."""
     return broadcast_pair(numeric(x0), numeric(x1))
@@ -44,12 +58,18 @@ def number_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
 
 def matched(x: Any, val: float) -> tuple[Any, Any]:
     """`x`, and `val` in its dtype; an integer `x` becomes float32 if its dtype does not hold `val`."""
-    if not jnp.issubdtype(x.dtype, jnp.floating):
+    if not is_floating(x):
         if x.dtype != bool and val.is_integer() and jnp.iinfo(x.dtype).min <= val <= jnp.iinfo(x.dtype).max:
             return x, x.dtype.type(int(val))
         x = lax.convert_element_type(x, jnp.float32)
     with np.errstate(over="ignore"):  # what is too large for a small dtype is infinite in it
         return x, x.dtype.type(val)
+
+
+def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
+    """`x`, and `val` as an array of its shape."""
+    x, val = matched(x, val)
+    return x, lax.full_like(x, val)
 
 
 # ---------------------------------------------------------------- two Variables
@@ -102,13 +122,13 @@ def minimum2(x0, x1, /):
 # ---------------------------------------------------------------- any number of Variables
 
 
-@op(type_name="AddN", elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True)
 def add_n(*x):
     """Sum of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
-@op(type_name="MulN", elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True)
 def mul_n(*x):
     """Product of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
@@ -177,9 +197,3 @@ def maximum_scalar(x, /, val: float = 1.0):
 def minimum_scalar(x, /, val: float = 1.0):
     """`min(x, val)`; NaN wins."""
     return lax.min(*broadcast_scalar(x, val))
-
-
-def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
-    """`x`, and `val` as an array of its shape."""
-    x, val = matched(x, val)
-    return x, lax.full_like(x, val)

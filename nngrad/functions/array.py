@@ -7,7 +7,6 @@ import functools
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -16,9 +15,22 @@ from ..graph import Variable, as_variable, composite, op
 from ..graph.arguments import Axes, Dims, DTypeName, Ignored, Ints, Shape, Static, axes_of, axis_of
 from ..graph.spec import FLOAT32
 from . import reduction
+from .arithmetic import alike
 from .keys import Entry, resolve, window
+from .transposition import transposed
 
 # ---------------------------------------------------------------- creation
+
+
+def filled_like(x: Variable, val: float) -> Variable:
+    """A constant of the graph: `val` everywhere, in the shape and dtype of `x`."""
+    y: Variable = constant(val=val, shape=x.shape, dtype=x.dtype)
+    return y
+
+
+def zeros_like(x: Variable) -> Variable:
+    """Zeros in the shape and dtype of `x`."""
+    return filled_like(x, 0)
 
 
 @op
@@ -178,7 +190,7 @@ def concatenate(*x, axis: int = -1):
     for i, other in enumerate(x):
         if _without(other.shape, axis) != _without(x[0].shape, axis) or other.ndim != x[0].ndim:
             raise ValueError(f"x[{i}] of shape {other.shape} does not fit x[0] of shape {x[0].shape} along axis {axis}")
-    return lax.concatenate(_alike(x), axis)
+    return lax.concatenate(alike(*x), axis)
 
 
 @op
@@ -188,7 +200,7 @@ def stack(*x, axis: int = 0):
     for i, other in enumerate(x):
         if other.shape != x[0].shape:
             raise ValueError(f"x[{i}] of shape {other.shape} must have the shape {x[0].shape} of x[0]")
-    return lax.concatenate([lax.expand_dims(a, (axis,)) for a in _alike(x)], axis)
+    return lax.concatenate([lax.expand_dims(a, (axis,)) for a in alike(*x)], axis)
 
 
 @op(several=True)
@@ -202,12 +214,6 @@ def split(x, /, axis: int = 0):
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return shape[:axis] + shape[axis + 1 :]
-
-
-def _alike(xs: Any) -> list[Any]:
-    """The arrays in their common dtype."""
-    dtype = functools.reduce(jnp.promote_types, [x.dtype for x in xs])
-    return [lax.convert_element_type(x, dtype) for x in xs]
 
 
 # ---------------------------------------------------------------- slices
@@ -308,7 +314,7 @@ def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
     dimensions = lax.GatherDimensionNumbers(offset_dims=numbers, collapsed_slice_dims=tuple(sorted(axes)),
                                             start_index_map=axes)
     fill = None if math.isnan(outside) else x.dtype.type(outside)
-    return lax.gather(x, _wrapped(indices, [x.shape[a] for a in axes]), dimensions, window_shape,
+    return lax.gather(x, wrapped(indices, [x.shape[a] for a in axes]), dimensions, window_shape,
                       mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=fill)
 
 
@@ -323,7 +329,7 @@ def put_points(y, indices, /, axes: Ints, shape: Shape, at: int = 0):
         raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what is taken at the indices")
     dimensions = lax.ScatterDimensionNumbers(update_window_dims=numbers, inserted_window_dims=tuple(sorted(axes)),
                                              scatter_dims_to_operand_dims=axes)
-    return lax.scatter_add(lax.full(shape, 0, y.dtype), _wrapped(indices, [shape[a] for a in axes]), y, dimensions,
+    return lax.scatter_add(lax.full(shape, 0, y.dtype), wrapped(indices, [shape[a] for a in axes]), y, dimensions,
                            mode=lax.GatherScatterMode.FILL_OR_DROP)
 
 
@@ -342,7 +348,7 @@ def _point_axes(shape: tuple[int, ...], indices: Any, axes: tuple[int, ...], at:
     return numbers, tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
-def _wrapped(indices: Any, sizes: list[int]) -> Any:
+def wrapped(indices: Any, sizes: list[int]) -> Any:
     """`indices`, along whose last axis the sizes differ, as int32 without negatives."""
     indices = lax.convert_element_type(indices, jnp.int32)
     size = lax.broadcast_in_dim(np.asarray(sizes, np.int32), indices.shape, (indices.ndim - 1,))
@@ -416,10 +422,7 @@ def pad(x, /, pad_width: Ints, mode: str = "constant", constant_value: float = 0
 def pad_transpose(y, /, shape: Shape, pad_width: Ints, mode: str = "constant"):
     """Each element of an array of `shape` gets the sum of the elements of `y` that `pad` copies it to: the
     transpose of `pad`."""
-    _widths(shape, pad_width, mode)
-    x = jax.ShapeDtypeStruct(shape, y.dtype)
-    (result,) = jax.linear_transpose(lambda a: pad.forward(a, pad_width, mode), x)(y)
-    return result
+    return transposed(lambda x: pad.forward(x, pad_width, mode), shape, y, "y")
 
 
 def _widths(shape: tuple[int, ...], pad_width: tuple[int, ...], mode: str) -> list[tuple[int, int]]:

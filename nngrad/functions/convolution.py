@@ -6,29 +6,15 @@ import functools
 import math
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Variable, apply, composite, op
-from ..graph.arguments import Ints, Shape
-from .arithmetic import add2, floating
+from ..graph.arguments import Ints, Shape, per_axis
+from .arithmetic import add2, alike, floating
 from .array import reshape
+from .transposition import transposed
 
 # ---------------------------------------------------------------- sizes and their checks
-
-
-def repeated(value: tuple[int, ...] | None, name: str, count: int, default: int, lowest: int) -> tuple[int, ...]:
-    """`value` with one entry for each of `count` spatial axes; a single entry stands for all."""
-    if value is None:
-        return (default,) * count
-    if len(value) == 1:
-        value = value * count
-    if len(value) != count:
-        raise ValueError(f"{name} has {len(value)} entries for {count} spatial axes; give one each, or one for all")
-    if min(value) < lowest:
-        raise ValueError(f"{name} must be at least {lowest}, got {value}")
-    return value
 
 
 def check_convolution(
@@ -49,7 +35,7 @@ def check_convolution(
     for name, value, lowest in (("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)):
         if len(value) != count:
             raise ValueError(f"{name} has {len(value)} entries for {count} spatial axes")
-        repeated(value, name, count, lowest, lowest)
+        per_axis(value, name, count, lowest, lowest)
     channels, taken = (x[-1], weight[-1]) if channel_last else (x[1], weight[1])
     if group < 1 or weight[0] % group:
         raise ValueError(f"group {group} does not divide the {weight[0]} output channels of weight")
@@ -74,15 +60,6 @@ def _layout(count: int, channel_last: bool) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(axes, axes, axes)
 
 
-def _common(x: Any, weight: Any) -> tuple[Any, Any]:
-    """Both in one floating dtype."""
-    x, weight = floating(x), floating(weight)
-    if x.dtype != weight.dtype:
-        dtype = jnp.promote_types(x.dtype, weight.dtype)
-        x, weight = lax.convert_element_type(x, dtype), lax.convert_element_type(weight, dtype)
-    return x, weight
-
-
 # ---------------------------------------------------------------- the three sides
 
 
@@ -95,7 +72,7 @@ def convolve(x, weight, /, pad: Ints, stride: Ints, dilation: Ints, group: int, 
     x (N, *sizes, C), weight (out, *kernel, C/group), result (N, *sizes, out).
     """
     check_convolution(x.shape, weight.shape, pad, stride, dilation, group, channel_last)
-    x, weight = _common(x, weight)
+    x, weight = alike(floating(x), floating(weight))
     return lax.conv_general_dilated(
         x,
         weight,
@@ -116,14 +93,12 @@ def convolve_data_grad(
     y, weight, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ):
     """The transpose of `convolve` in its first input: from its result's shape back to `shape`."""
-    y, weight = _common(y, weight)
-    x = jax.ShapeDtypeStruct(shape, y.dtype)
+    y, weight = alike(floating(y), floating(weight))
 
     def product(x: Any) -> Any:
         return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
 
-    _check_result(y, jax.eval_shape(product, x))
-    return jax.linear_transpose(product, x)(y)[0]
+    return transposed(product, shape, y, "y")
 
 
 @op(type_name="ConvolutionFilterGrad", linear=True)
@@ -131,19 +106,12 @@ def convolve_filter_grad(
     y, x, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ):
     """The transpose of `convolve` in its second input: the weights, of `shape`, that `y` and `x` pull at."""
-    y, x = _common(y, x)
-    weight = jax.ShapeDtypeStruct(shape, y.dtype)
+    y, x = alike(floating(y), floating(x))
 
     def product(weight: Any) -> Any:
         return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
 
-    _check_result(y, jax.eval_shape(product, weight))
-    return jax.linear_transpose(product, weight)(y)[0]
-
-
-def _check_result(y: Any, expected: Any) -> None:
-    if y.shape != expected.shape:
-        raise ValueError(f"y of shape {y.shape} is not of the shape {expected.shape} that the convolution has")
+    return transposed(product, shape, y, "y")
 
 
 # ---------------------------------------------------------------- what is made of them
@@ -333,7 +301,7 @@ def _steps(name: str, count: int, pad: Any, stride: Any, dilation: Any) -> tuple
 
 def _entries(name: str, argument: str, value: Any, count: int, default: int, lowest: int) -> tuple[int, ...]:
     try:
-        return repeated(value, argument, count, default, lowest)
+        return per_axis(value, argument, count, default, lowest)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
 

@@ -11,20 +11,15 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import op
-from .arithmetic import broadcast_pair, broadcast_scalar, floating, numeric
-
-
-def _is_floating(x: Any) -> bool:
-    return bool(jnp.issubdtype(x.dtype, jnp.floating))
-
+from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating, numeric, widened
 
 # ---------------------------------------------------------------- sign and rounding
 
 
 @op(elementwise=True)
 def abs(x, /):
-    """Absolute value; its derivative at 0 is 0."""
-    return lax.abs(x) if jnp.issubdtype(x.dtype, jnp.signedinteger) or _is_floating(x) else x
+    """Absolute value; its derivative at 0 is 1."""
+    return lax.abs(x) if jnp.issubdtype(x.dtype, jnp.signedinteger) or is_floating(x) else x
 
 
 @op(elementwise=True)
@@ -37,19 +32,19 @@ def sign(x, /, alpha: float = 1.0):
 @op(elementwise=True)
 def floor(x, /):
     """The largest whole number that is not above `x`."""
-    return lax.floor(x) if _is_floating(x) else x
+    return lax.floor(x) if is_floating(x) else x
 
 
 @op(elementwise=True)
 def ceil(x, /):
     """The smallest whole number that is not below `x`."""
-    return lax.ceil(x) if _is_floating(x) else x
+    return lax.ceil(x) if is_floating(x) else x
 
 
 @op(elementwise=True)
 def round(x, /):
     """The nearest whole number; halves go away from zero."""
-    return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO) if _is_floating(x) else x
+    return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO) if is_floating(x) else x
 
 
 # ---------------------------------------------------------------- powers and exponentials
@@ -161,8 +156,7 @@ def _sinc_derivative(x: Any, order: int) -> Any:
     below where |x| > n, and else from above (Miller's algorithm), starting so far up that 0 will do for S_N.
     """
     dtype = x.dtype
-    if dtype.itemsize == 2:
-        x = lax.convert_element_type(x, jnp.float32)
+    x = widened(x)
     small = lax.le(lax.abs(x), lax.full_like(x, order))
     far = lax.select(small, lax.full_like(x, 1), x)
     far_waves = _sine_derivatives(far)

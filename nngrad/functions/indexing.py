@@ -11,6 +11,8 @@ from jax import lax
 from ..graph import Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, axis_of
 from . import array, control, elementwise
+from .arithmetic import alike
+from .comparison import holds
 
 # ---------------------------------------------------------------- masks
 
@@ -22,18 +24,14 @@ def where(condition, x_true, x_false, /):
     The condition either has the shape of the first axes of the result, each of its elements standing for all
     that lies below it, or else broadcasts as in NumPy.
     """
-    if x_true.dtype != x_false.dtype:
-        dtype = jnp.promote_types(x_true.dtype, x_false.dtype)
-        x_true, x_false = lax.convert_element_type(x_true, dtype), lax.convert_element_type(x_false, dtype)
+    x_true, x_false = alike(x_true, x_false)
     shape = _common_shape(x_true.shape, x_false.shape, "x_true and x_false")
     if condition.shape == shape[: condition.ndim]:
         axes = tuple(range(condition.ndim))
     else:
         shape = _common_shape(shape, condition.shape, "condition and the values")
         axes = tuple(range(len(shape) - condition.ndim, len(shape)))
-    if condition.dtype != bool:
-        condition = lax.ne(condition, lax.full_like(condition, 0))
-    condition = lax.broadcast_in_dim(condition, shape, axes)
+    condition = lax.broadcast_in_dim(holds(condition), shape, axes)
     return lax.select(condition, jnp.broadcast_to(x_true, shape), jnp.broadcast_to(x_false, shape))
 
 
@@ -76,7 +74,7 @@ def latest_points(indices, /, shape: Shape):
     """
     points = indices.shape[:-1]
     turn = lax.reshape(lax.iota(jnp.int32, math.prod(points)), points)
-    places = array._wrapped(indices, shape)
+    places = array.wrapped(indices, shape)
     k = tuple(range(len(shape)))
     put = lax.ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=k, scatter_dims_to_operand_dims=k)
     last = lax.scatter_max(lax.full(shape, -1, jnp.int32), places, turn, put, mode=lax.GatherScatterMode.FILL_OR_DROP)
@@ -162,7 +160,7 @@ def scatter_nd(data, indices, /, shape: Shape | None = None, out: Static | None 
         y = base + y
     else:
         last = latest_points(points, shape=shape[: len(axes)])
-        y = array.put_points(where(last, data, _zeros_like(data)), points, axes=axes, shape=shape)
+        y = array.put_points(where(last, data, array.zeros_like(data)), points, axes=axes, shape=shape)
         if base is None:
             return y
         written = array.put_points(array.cast(last, "int32"), points, axes=axes, shape=shape[: len(axes)])
@@ -202,11 +200,6 @@ def _points_last(indices: Variable, ndim: int, name: str) -> tuple[Variable, tup
     if indices.ndim == 0 or indices.shape[0] > ndim:
         raise ValueError(f"{name}: indices {indices.shape} must hold one index for each of at most {ndim} axes first")
     return array.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
-
-
-def _zeros_like(x: Variable) -> Variable:
-    zeros: Variable = array.constant(val=0, shape=x.shape, dtype=x.dtype)
-    return zeros
 
 
 # ---------------------------------------------------------------- sorting

@@ -11,7 +11,7 @@ from jax import lax
 
 from ..graph import apply, composite, op
 from ..graph.arguments import Shape, Static
-from .arithmetic import add2, floating, mul2
+from .arithmetic import add2, alike, floating, mul2, widened
 from .array import reshape, transpose
 
 Tuples = tuple[tuple[int, ...], ...]
@@ -27,9 +27,7 @@ def batch_matmul(a, b, /, transpose_a: bool = False, transpose_b: bool = False):
     """
     if a.ndim < 2 or b.ndim < 2:
         raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have at least 2 axes each")
-    if a.dtype != b.dtype:
-        dtype = jnp.promote_types(a.dtype, b.dtype)
-        a, b = lax.convert_element_type(a, dtype), lax.convert_element_type(b, dtype)
+    a, b = alike(a, b)
     k, l = a.shape[-2 if transpose_a else -1], b.shape[-1 if transpose_b else -2]  # noqa: E741
     if k != l:
         raise ValueError(
@@ -265,8 +263,7 @@ def _square(x: Any) -> Any:
     """`x` in a dtype in which matrices can be factored: float32 at least."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
-    x = floating(x)
-    return lax.convert_element_type(x, jnp.float32) if x.dtype.itemsize < 4 else x
+    return widened(floating(x))
 
 
 @op

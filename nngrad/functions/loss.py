@@ -12,7 +12,8 @@ from ..graph import composite, op
 from ..graph.arguments import DTypeName, axis_of
 from ..graph.spec import FLOAT32
 from . import array, elementwise, reduction
-from .arithmetic import broadcast_pair, floating
+from .arithmetic import broadcast_pair, floating, is_floating, widened
+from .normalization import accurate
 
 # ---------------------------------------------------------------- classes
 
@@ -37,10 +38,10 @@ def checked_axis(x: Any, target: Any, axis: int | None) -> int:
 
 def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
     """Where a class is the label, along `axis`; which labels are negative; which fit no class."""
-    if target.dtype == bool or (not jnp.issubdtype(target.dtype, jnp.floating) and target.dtype.itemsize < 4):
+    if target.dtype == bool or (not is_floating(target) and target.dtype.itemsize < 4):
         target = lax.convert_element_type(target, jnp.int32)
-    elif target.dtype.itemsize < 4:
-        target = lax.convert_element_type(target, jnp.float32)
+    else:
+        target = widened(target)
     shape = (*target.shape[:axis], classes, *target.shape[axis + 1 :])
     # Labels are compared in their own dtype: 2.5, NaN and what is too large are equal to no class.
     hit = lax.eq(lax.broadcasted_iota(target.dtype, shape, axis), jnp.broadcast_to(target, shape))
@@ -78,8 +79,7 @@ def softmax_cross_entropy(x, target, /, axis: int | None = None):
     """
     axis = checked_axis(x, target, axis)
     x = floating(x)
-    # Sums of many 16-bit numbers would lose what the loss is made of.
-    wide = x if x.dtype.itemsize > 2 else lax.convert_element_type(x, jnp.float32)
+    wide = widened(x)
     hit, negative, stray = hits(target, x.shape[axis], axis)
     top = lax.stop_gradient(lax.expand_dims(lax.reduce_max(wide, (axis,)), (axis,)))
     top = lax.select(lax.is_finite(top), top, lax.full_like(top, 0))
@@ -209,8 +209,7 @@ def kl_multinomial(p, q, /, base_axis: int = 1):
     except ValueError as error:
         raise ValueError(f"kl_multinomial: {error}") from None
     dtype = p.dtype if p.spec.differentiable else FLOAT32
-    # 1e-8 is nothing in 16 bits.
-    wide = [x if x.spec.differentiable and x.dtype.itemsize > 2 else array.cast(x, FLOAT32) for x in (p, q)]
-    terms = wide[0] * (elementwise.log(wide[0] + 1e-8) - elementwise.log(wide[1] + 1e-8))
+    p, q = accurate(p), accurate(q)  # 1e-8 is nothing in 16 bits
+    terms = p * (elementwise.log(p + 1e-8) - elementwise.log(q + 1e-8))
     y = array.reshape(reduction.sum(terms, axis=tuple(range(base, p.ndim))), shape=(*p.shape[:base], 1))
     return y if y.dtype == dtype else array.cast(y, dtype)

@@ -13,7 +13,7 @@ from ..graph.arguments import Axes, axes_of
 from ..graph.spec import FLOAT32
 from . import activation, array, control, reduction
 
-Dims = tuple[int, ...]
+Sizes = tuple[int, ...]
 Normalised = Variable | tuple[Variable, Variable, Variable]
 
 
@@ -22,22 +22,22 @@ def accurate(x: Variable) -> Variable:
     return x if x.spec.differentiable and x.dtype.itemsize > 2 else array.cast(x, FLOAT32)
 
 
-def moments(x: Variable, axes: Dims) -> tuple[Variable, Variable, Variable]:
+def moments(x: Variable, axes: Sizes) -> tuple[Variable, Variable, Variable]:
     """Mean over `axes`, deviations from it, and their mean square; the axes stay, with size 1."""
     average = reduction.mean(x, axis=axes, keepdims=True)
     deviation = x - average
     return average, deviation, reduction.mean(deviation * deviation, axis=axes, keepdims=True)
 
 
-def kept_shape(shape: Dims, axes: Dims) -> Dims:
+def kept_shape(shape: Sizes, axes: Sizes) -> Sizes:
     """`shape` with size 1 for all but `axes`."""
     return tuple(n if i in axes else 1 for i, n in enumerate(shape))
 
 
-def fitted(p: Variable, shape: Dims, full: Dims, where: str) -> Variable:
-    """The parameter `p` in `shape`, which it may differ from by axes of size 1; it may also be larger than
-    `shape` along axes where it has the size of the input (`full`)."""
-    if p.shape == shape:
+def fitted(p: Variable | None, shape: Sizes, full: Sizes, where: str) -> Variable | None:
+    """The parameter `p`, if there is one, in `shape`, which it may differ from by axes of size 1; it may also be
+    larger than `shape` along axes where it has the size of the input (`full`)."""
+    if p is None or p.shape == shape:
         return p
     if [n for n in p.shape if n != 1] == [n for n in shape if n != 1]:
         return array.reshape(p, shape=shape)
@@ -52,17 +52,20 @@ def scaled(
     """`gamma * deviation / sqrt(variance + eps) + beta` in the dtype of `x`."""
     factor = (variance + eps) ** -0.5
     if gamma is not None and gamma.shape == factor.shape:
-        y = deviation * (factor * gamma)
-    else:
-        y = deviation * factor
-        if gamma is not None:
-            y = y * gamma
+        factor, gamma = factor * gamma, None
+    return shifted(x, deviation * factor, beta, gamma)
+
+
+def shifted(x: Variable, y: Variable, beta: Variable | None, gamma: Variable | None) -> Variable:
+    """`gamma * y + beta` in the dtype of `x`."""
+    if gamma is not None:
+        y = y * gamma
     if beta is not None:
         y = y + beta
     return array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
 
 
-def checked(function: str, x: Variable, axes: int | Dims, name: str) -> Dims:
+def checked(function: str, x: Variable, axes: int | Sizes, name: str) -> Sizes:
     """The axes of `x` that `axes` names; messages start with the name of the function."""
     try:
         return axes_of(axes, x.ndim, name)
@@ -115,9 +118,7 @@ def batch_normalization(
     kept = checked(name, x, axes, "axes")
     checked_eps(name, eps)
     shape = kept_shape(x.shape, kept)
-    beta, gamma = (
-        p if p is None else fitted(p, shape, x.shape, f"{name}: {n}") for p, n in ((beta, "beta"), (gamma, "gamma"))
-    )
+    beta, gamma = fitted(beta, shape, x.shape, f"{name}: beta"), fitted(gamma, shape, x.shape, f"{name}: gamma")
     running = [(mean, "mean"), (variance, "variance")]
     for leaf, n in running:
         if leaf is None:
@@ -284,20 +285,12 @@ def group_normalization(
     if num_groups < 1 or channels % num_groups:
         raise ValueError(f"{name}: num_groups {num_groups} does not divide {channels} channels")
     shape = kept_shape(x.shape, (channel,))
-    beta, gamma = (
-        p if p is None else fitted(p, shape, x.shape, f"{name}: {n}") for p, n in ((beta, "beta"), (gamma, "gamma"))
-    )
+    beta, gamma = fitted(beta, shape, x.shape, f"{name}: beta"), fitted(gamma, shape, x.shape, f"{name}: gamma")
     grouped = (*x.shape[:channel], num_groups, channels // num_groups, *x.shape[channel + 1 :])
     own = {channel, *[i + (i > channel) for i in batch]}
     rest = tuple(i for i in range(len(grouped)) if i not in own)
     mean, deviation, variance = moments(array.reshape(accurate(x), shape=grouped), rest)
-    y = array.reshape(deviation * (variance + eps) ** -0.5, shape=x.shape)
-    if gamma is not None:
-        y = y * gamma
-    if beta is not None:
-        y = y + beta
-    if x.spec.differentiable and y.dtype != x.dtype:
-        y = array.cast(y, x.dtype)
+    y = shifted(x, array.reshape(deviation * (variance + eps) ** -0.5, shape=x.shape), beta, gamma)
     return (y, mean, variance) if output_stat else y
 
 
@@ -338,7 +331,7 @@ def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
     return scaled(w, wide, squares, eps, None, g if g.shape == shape else array.reshape(g, shape=shape))
 
 
-def _batch_and_channel(function: str, x: Variable, batch_axis: int | Dims, channel_axis: int) -> tuple[Dims, int]:
+def _batch_and_channel(function: str, x: Variable, batch_axis: int | Sizes, channel_axis: int) -> tuple[Sizes, int]:
     (channel,) = checked(function, x, channel_axis, "channel_axis")
     batch = checked(function, x, batch_axis, "batch_axis")
     if channel in batch:
@@ -353,14 +346,12 @@ def _standardised(
     gamma: Variable | None,
     eps: float,
     output_stat: bool,
-    axes: Dims,
-    shape: Dims,
+    axes: Sizes,
+    shape: Sizes,
 ) -> Normalised:
     """`x` standardised over `axes`; `beta` and `gamma` have `shape`."""
     checked_eps(function, eps)
-    beta, gamma = (
-        p if p is None else fitted(p, shape, x.shape, f"{function}: {n}") for p, n in ((beta, "beta"), (gamma, "gamma"))
-    )
+    beta, gamma = fitted(beta, shape, x.shape, f"{function}: beta"), fitted(gamma, shape, x.shape, f"{function}: gamma")
     mean, deviation, variance = moments(accurate(x), axes)
     y = scaled(x, deviation, variance, eps, beta, gamma)
     return (y, mean, variance) if output_stat else y

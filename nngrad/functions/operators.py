@@ -15,34 +15,22 @@ from . import array, comparison, elementwise, linear
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
-def _binary(symbol: str, both: Op, with_number: Callable[[Variable, float], Variable]) -> Callable[..., Any]:
-    """`x symbol other`, for a Variable, an array, a list or a number on the right."""
+def _binary(
+    symbol: str, both: Op, with_number: Callable[[Variable, float], Variable], reflected: bool = False
+) -> Callable[..., Any]:
+    """`x symbol other`, or `other symbol x` if `reflected`, for a Variable, an array, a list or a number `other`."""
 
     def operate(x: Variable, other: Any) -> Any:
         if other.__class__ is Variable:
-            return apply(both, (x, other))
+            return apply(both, (other, x) if reflected else (x, other))
         if isinstance(other, _NUMBERS):
             if not x.spec.differentiable and isinstance(other, float | np.floating):
                 x = array.cast(x, np.float32)
             return with_number(x, as_float(other))
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
-        return apply(both, (x, as_variable(other, "other", symbol)))
-
-    return operate
-
-
-def _reflected(symbol: str, both: Op, with_number: Callable[[Variable, float], Variable]) -> Callable[..., Any]:
-    """`other symbol x`, for an array, a list or a number on the left."""
-
-    def operate(x: Variable, other: Any) -> Any:
-        if isinstance(other, _NUMBERS):
-            if not x.spec.differentiable and isinstance(other, float | np.floating):
-                x = array.cast(x, np.float32)
-            return with_number(x, as_float(other))
-        if other is None or isinstance(other, str | bytes | dict | set):
-            return NotImplemented
-        return apply(both, (as_variable(other, "other", symbol), x))
+        other = as_variable(other, "other", symbol)
+        return apply(both, (other, x) if reflected else (x, other))
 
     return operate
 
@@ -74,15 +62,15 @@ def install() -> None:
     """Give Variable its operators."""
     methods = {
         "__add__": _binary("+", A.add2, _scalar(A.add_scalar)),
-        "__radd__": _reflected("+", A.add2, _scalar(A.add_scalar)),
+        "__radd__": _binary("+", A.add2, _scalar(A.add_scalar), reflected=True),
         "__sub__": _binary("-", A.sub2, _subtract_number),
-        "__rsub__": _reflected("-", A.sub2, _scalar(A.r_sub_scalar)),
+        "__rsub__": _binary("-", A.sub2, _scalar(A.r_sub_scalar), reflected=True),
         "__mul__": _binary("*", A.mul2, _scalar(A.mul_scalar)),
-        "__rmul__": _reflected("*", A.mul2, _scalar(A.mul_scalar)),
+        "__rmul__": _binary("*", A.mul2, _scalar(A.mul_scalar), reflected=True),
         "__truediv__": _binary("/", A.div2, _divide_by_number),
-        "__rtruediv__": _reflected("/", A.div2, _scalar(A.r_div_scalar)),
+        "__rtruediv__": _binary("/", A.div2, _scalar(A.r_div_scalar), reflected=True),
         "__pow__": _binary("**", A.pow2, _scalar(A.pow_scalar)),
-        "__rpow__": _reflected("**", A.pow2, _scalar(A.r_pow_scalar)),
+        "__rpow__": _binary("**", A.pow2, _scalar(A.r_pow_scalar), reflected=True),
         "__matmul__": lambda x, other: linear.matmul(x, other),
         "__rmatmul__": lambda x, other: linear.matmul(other, x),
         "__eq__": _binary("==", comparison.equal, _scalar(comparison.equal_scalar)),

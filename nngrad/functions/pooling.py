@@ -10,16 +10,15 @@ import functools
 import math
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from ..graph import composite, op
-from ..graph.arguments import Ints, Shape
+from ..graph.arguments import Ints, Shape, per_axis
 from . import reduction
-from .arithmetic import floating
-from .convolution import repeated
+from .arithmetic import floating, is_floating
+from .transposition import transposed
 
 # ---------------------------------------------------------------- windows
 
@@ -60,8 +59,8 @@ def windows(
         raise ValueError(f"kernel {kernel} must have 1 to 3 entries, one per spatial axis")
     if min(kernel) < 1:
         raise ValueError(f"kernel must be at least 1, got {kernel}")
-    steps = kernel if stride is None else repeated(stride, "stride", count, 1, 1)
-    pads = repeated(pad, "pad", count, 0, 0)
+    steps = kernel if stride is None else per_axis(stride, "stride", count, 1, 1)
+    pads = per_axis(pad, "pad", count, 0, 0)
     first = len(shape) - count - channel_last
     if first < 0:
         raise ValueError(
@@ -81,6 +80,12 @@ def need_elements(axes: list[Axis]) -> None:
     """Raise a ValueError if some window lies in the padding alone."""
     if any(np.any(a.counts(0) < 1) for a in axes):
         raise ValueError(f"pad {tuple(a.pad for a in axes)} makes windows that hold no element of x")
+
+
+def _pooled_shape(shape: tuple[int, ...], axes: list[Axis]) -> tuple[int, ...]:
+    """`shape` with as many elements along `axes` as there are windows."""
+    counts = {a.axis: a.count for a in axes}
+    return tuple(counts.get(i, n) for i, n in enumerate(shape))
 
 
 def _window_sums(x: Any, axes: list[Axis]) -> Any:
@@ -136,7 +141,7 @@ def max_pooling(
     """
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     need_elements(axes)
-    lowest = -math.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+    lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min
     return lax.reduce_window(x, np.array(lowest, x.dtype), lax.max, *_dimensions(x.ndim, axes))
 
 
@@ -194,7 +199,7 @@ def max_pooling_backward(
     x = floating(x)
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     need_elements(axes)
-    expected = tuple({a.axis: a.count for a in axes}.get(i, n) for i, n in enumerate(x.shape))
+    expected = _pooled_shape(x.shape, axes)
     if dy.shape != expected:
         raise ValueError(f"dy of shape {dy.shape} is not of the shape {expected} that pooling x gives")
     zeros = _flat(lax.full_like(x, 0, dy.dtype), axes)
@@ -219,10 +224,8 @@ def max_pooling_select(
     need_elements(axes)
     if g.shape != x.shape:
         raise ValueError(f"g of shape {g.shape} is not of x's shape {x.shape}")
-    shape = [*g.shape]
-    for a in axes:
-        shape[a.axis] = a.count
-    return lax.reshape(_flat(g, axes).at[_indices(x, axes)].get(mode="fill", fill_value=0), tuple(shape))
+    taken = _flat(g, axes).at[_indices(x, axes)].get(mode="fill", fill_value=0)
+    return lax.reshape(taken, _pooled_shape(x.shape, axes))
 
 
 # ---------------------------------------------------------------- sums and means
@@ -298,12 +301,7 @@ def average_pooling_backward(
 
 
 def _transposed(dy: Any, shape: tuple[int, ...], pooling: Any, *arguments: Any) -> Any:
-    dy = floating(dy)
-    x = jax.ShapeDtypeStruct(shape, dy.dtype)
-    expected = jax.eval_shape(lambda x: pooling.forward(x, *arguments), x).shape
-    if dy.shape != expected:
-        raise ValueError(f"dy of shape {dy.shape} is not of the shape {expected} that pooling {shape} gives")
-    return jax.linear_transpose(lambda x: pooling.forward(x, *arguments), x)(dy)[0]
+    return transposed(lambda x: pooling.forward(x, *arguments), shape, floating(dy), "dy")
 
 
 @composite

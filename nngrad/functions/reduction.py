@@ -9,24 +9,25 @@ from jax import lax
 
 from ..graph import composite, op
 from ..graph.arguments import Axes, axes_of, axis_of
-from .arithmetic import floating
+from .arithmetic import floating, widened
 
 
 def total(x: Any, axes: tuple[int, ...]) -> Any:
-    """Sum over `axes`; 16-bit floats are added up as float32, where neither range nor precision runs out."""
-    if jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize == 2:
-        return lax.convert_element_type(lax.reduce_sum(lax.convert_element_type(x, jnp.float32), axes), x.dtype)
-    return lax.reduce_sum(lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x, axes)
+    """Sum over `axes`; 16-bit floats are added up as float32."""
+    x = whole(x)
+    return lax.convert_element_type(lax.reduce_sum(widened(x), axes), x.dtype)
 
 
 def average(x: Any, axes: tuple[int, ...]) -> Any:
-    """Mean over `axes`; 16-bit floats are averaged as float32."""
-    dtype = x.dtype
-    if dtype.itemsize == 2:
-        x = lax.convert_element_type(x, jnp.float32)
-    y = lax.reduce_sum(x, axes)
+    """Mean of floating numbers over `axes`; 16-bit ones are averaged as float32."""
+    y = lax.reduce_sum(widened(x), axes)
     y = lax.div(y, lax.full_like(y, count(x, axes)))
-    return lax.convert_element_type(y, dtype)
+    return lax.convert_element_type(y, x.dtype)
+
+
+def whole(x: Any) -> Any:
+    """`x` itself, but truth values as int32."""
+    return lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x
 
 
 def count(x: Any, axes: tuple[int, ...]) -> int:
@@ -184,7 +185,7 @@ def _need_elements(x: Any, axes: tuple[int, ...]) -> None:
 def prod(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Product over `axis` (one or several; None for all). Its gradient is exact where elements are 0."""
     axes = axes_of(axis, x.ndim)
-    return kept(lax.reduce_prod(lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x, axes), axes, keepdims)
+    return kept(lax.reduce_prod(whole(x), axes), axes, keepdims)
 
 
 @op
@@ -199,7 +200,7 @@ def norm(x, /, p: float | None = None, axis: Axes | None = None, keepdims: bool 
     axes = axes_of(axis, x.ndim)
     x = floating(x)
     dtype = x.dtype
-    x = lax.abs(lax.convert_element_type(x, jnp.float32) if dtype.itemsize == 2 else x)
+    x = lax.abs(widened(x))
     if p == 1:
         y = lax.reduce_sum(x, axes)
     elif p == 2:
@@ -234,12 +235,8 @@ def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool
         reverse: Run from the end.
     """
     a = _scan_axis(x, axis)
-    if x.dtype == bool:
-        x = lax.convert_element_type(x, jnp.int32)
-    dtype = x.dtype
-    half = jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize == 2
-    y = lax.cumsum(lax.convert_element_type(x, jnp.float32) if half else x, a, reverse=reverse)
-    y = lax.convert_element_type(y, dtype) if half else y
+    x = whole(x)
+    y = lax.convert_element_type(lax.cumsum(widened(x), a, reverse=reverse), x.dtype)
     return moved(y, a, -1 if reverse else 1) if exclusive else y
 
 
@@ -252,9 +249,7 @@ def cumprod(x, /, axis: int | None = None, exclusive: bool = False, reverse: boo
         reverse: Run from the end.
     """
     a = _scan_axis(x, axis)
-    if x.dtype == bool:
-        x = lax.convert_element_type(x, jnp.int32)
-    y = lax.cumprod(x, a, reverse=reverse)
+    y = lax.cumprod(whole(x), a, reverse=reverse)
     return moved(y, a, -1 if reverse else 1, fill=1) if exclusive else y
 
 

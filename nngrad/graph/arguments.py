@@ -189,3 +189,16 @@ def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
     if not -ndim <= axis < ndim:
         raise ValueError(f"{name} {axis} is out of range for an array of {ndim} axes")
     return axis % ndim
+
+
+def per_axis(value: tuple[int, ...] | None, name: str, count: int, default: int, lowest: int) -> tuple[int, ...]:
+    """`value` with one entry for each of `count` spatial axes: a single one stands for all, None for `default`."""
+    if value is None:
+        return (default,) * count
+    if len(value) == 1:
+        value = value * count
+    if len(value) != count:
+        raise ValueError(f"{name} has {len(value)} entries for {count} spatial axes; give one each, or one for all")
+    if min(value) < lowest:
+        raise ValueError(f"{name} must be at least {lowest}, got {value}")
+    return value

@@ -1,0 +1,22 @@
+"""Transposes of linear functions of one array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+
+def transposed(linear: Callable[[Any], Any], shape: tuple[int, ...], y: Any, name: str) -> Any:
+    """What the transpose of `linear`, a linear function of an array of `shape`, makes of `y`.
+
+    Raises:
+        ValueError: `y`, which the message calls `name`, has not the shape of what `linear` gives.
+    """
+    x = jax.ShapeDtypeStruct(shape, y.dtype)
+    expected = jax.eval_shape(linear, x).shape
+    if y.shape != expected:
+        raise ValueError(f"{name} of shape {y.shape} must have the shape {expected} of what is transposed")
+    (result,) = jax.linear_transpose(linear, x)(y)
+    return result
