@@ -12,6 +12,7 @@ from hypothesis import given, settings
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.graph import functions_of
 
 
 def direct(x: Any, w: Any, pad: Any, stride: Any, dilation: Any, group: int) -> Any:
@@ -169,10 +170,5 @@ def test_gradients_of_any_order_are_made_of_the_three_sides() -> None:
     outputs = [y * y]
     for _ in range(3):
         outputs = nn.grad(outputs, [x, w])
-        stack = list(outputs)
-        while stack:
-            f = stack.pop().parent
-            if f is not None:
-                kinds.add(f.info.type_name)
-                stack.extend(f.inputs)
+        kinds |= {f.info.type_name for f in functions_of(outputs)}
     assert {k for k in kinds if "onvolution" in k} == {"Convolution", "Deconvolution", "ConvolutionFilterGrad"}

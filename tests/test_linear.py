@@ -10,6 +10,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.graph import functions_of
 
 
 def filled(*shape: int) -> nn.Variable:
@@ -19,13 +20,7 @@ def filled(*shape: int) -> nn.Variable:
 
 def ops_of(*outputs: nn.Variable) -> list[str]:
     """Names of the functions that compute `outputs`, sorted."""
-    found, stack = {}, list(outputs)
-    while stack:
-        f = stack.pop().parent
-        if f is not None and f not in found:
-            found[f] = f.name
-            stack.extend(f.inputs)
-    return sorted(found.values())
+    return sorted(f.name for f in functions_of(outputs))
 
 
 SHAPES = [(), (3,), (2, 3), (3, 2), (2, 2, 3), (2, 3, 2), (1, 3, 3)]

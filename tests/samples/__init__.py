@@ -81,6 +81,11 @@ def fixed(*values: Any, dtype: Any = np.float64) -> Draw:
     return lambda rng: np.array(values, dtype)
 
 
+def whole(*values: Any) -> Draw:
+    """Just these whole numbers, as int32."""
+    return fixed(*values, dtype=np.int32)
+
+
 def matrix(*shape: int) -> Draw:
     """Well-conditioned square matrices: normal numbers with 3 added on the diagonal."""
     return lambda rng: rng.standard_normal(shape) + 3.0 * np.eye(shape[-1])

@@ -1,14 +1,8 @@
 """Samples of the family `array`."""
 
 import jax.numpy as jnp
-import numpy as np
 
-from . import Sample, fixed, integers, real, sample
-
-
-def whole(*values):
-    return fixed(*values, dtype=np.int32)
-
+from . import Sample, integers, real, sample, whole
 
 SAMPLES: list[Sample] = [
     sample("constant", ref=lambda: jnp.full((2, 3), 1.5, jnp.float32), orders=0, val=1.5, shape=(2, 3)),

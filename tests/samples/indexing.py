@@ -1,13 +1,8 @@
 """Samples of the family `indexing`."""
 
 import jax.numpy as jnp
-import numpy as np
 
-from . import Sample, fixed, integers, real, sample
-
-
-def whole(*values):
-    return fixed(*values, dtype=np.int32)
+from . import Sample, fixed, integers, real, sample, whole
 
 
 def batched_take(x, i):
