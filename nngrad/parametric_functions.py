@@ -17,7 +17,7 @@ import numpy as np
 
 from . import functions as F
 from .graph import Variable
-from .graph.arguments import axes_of, axis_of
+from .graph.arguments import as_ints, axes_of, axis_of
 from .initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
 from .parameter import get_parameter_or_create, parameter_scope
 
@@ -85,7 +85,7 @@ def affine(
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
     """
-    outmaps = ints(n_outmaps)
+    outmaps = ints(n_outmaps, "affine: n_outmaps")
     base_axis = axis_of(base_axis, inp.ndim + 1, "affine: base_axis")
     inmaps = math.prod(inp.shape[base_axis:])
     w = parameter("W", (inmaps, *outmaps), w_init, glorot(inmaps, math.prod(outmaps), (), rng), fix_parameters)
@@ -135,15 +135,15 @@ def convolution(
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
     """
-    kernel = ints(kernel)
+    kernel = ints(kernel, "convolution: kernel")
     channels = channels_of(inp, base_axis, channel_last, "convolution")
     inner = divided(channels, group, "convolution: channels")
     shape = (outmaps, *kernel, inner) if channel_last else (outmaps, inner, *kernel)
     w = parameter("W", shape, w_init, glorot(channels, outmaps, kernel, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     return F.convolution(
-        inp, applied(apply_w, w), applied(apply_b, b), base_axis=base_axis, pad=optional_ints(pad),
-        stride=optional_ints(stride), dilation=optional_ints(dilation), group=group, channel_last=channel_last,
+        inp, applied(apply_w, w), applied(apply_b, b), base_axis=base_axis, pad=pad, stride=stride, dilation=dilation,
+        group=group, channel_last=channel_last,
     )
 
 
@@ -191,16 +191,15 @@ def deconvolution(
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
     """
-    kernel = ints(kernel)
+    kernel = ints(kernel, "deconvolution: kernel")
     channels = channels_of(inp, base_axis, channel_last, "deconvolution")
     inner = divided(outmaps, group, "deconvolution: outmaps")
     shape = (channels, *kernel, inner) if channel_last else (channels, inner, *kernel)
     w = parameter("W", shape, w_init, glorot(outmaps, channels, kernel, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     return F.deconvolution(
-        inp, applied(apply_w, w), applied(apply_b, b), base_axis=base_axis, pad=optional_ints(pad),
-        stride=optional_ints(stride), dilation=optional_ints(dilation), group=group, channel_last=channel_last,
-        output_padding=optional_ints(output_padding),
+        inp, applied(apply_w, w), applied(apply_b, b), base_axis=base_axis, pad=pad, stride=stride, dilation=dilation,
+        group=group, channel_last=channel_last, output_padding=output_padding,
     )
 
 
@@ -238,14 +237,13 @@ def depthwise_convolution(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
     """
-    kernel = ints(kernel)
+    kernel = ints(kernel, "depthwise_convolution: kernel")
     channels = channels_of(inp, base_axis, False, "depthwise_convolution")
     outmaps = channels * multiplier
     w = parameter("W", (outmaps, *kernel), w_init, glorot(outmaps, channels, kernel, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     return F.depthwise_convolution(
-        inp, w, b, base_axis=base_axis, pad=optional_ints(pad), stride=optional_ints(stride),
-        dilation=optional_ints(dilation), multiplier=multiplier,
+        inp, w, b, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, multiplier=multiplier,
     )
 
 
@@ -280,7 +278,7 @@ def batch_normalization(
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
     """
-    kept = axes_of(ints(axes), inp.ndim, "batch_normalization: axes")
+    kept = axes_of(ints(axes, "batch_normalization: axes"), inp.ndim, "batch_normalization: axes")
     shape = tuple([n if i in kept else 1 for i, n in enumerate(inp.shape)])
     init = inits(param_init, ("beta", "gamma", "mean", "var"), "batch_normalization")
     beta = None if no_bias else parameter("beta", shape, init["beta"], ZEROS, fix_parameters)
@@ -318,7 +316,7 @@ def layer_normalization(
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
     """
-    batch = axes_of(ints(batch_axis), inp.ndim, "layer_normalization: batch_axis")
+    batch = axes_of(ints(batch_axis, "layer_normalization: batch_axis"), inp.ndim, "layer_normalization: batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])
     init = inits(param_init, ("beta", "gamma"), "layer_normalization")
     beta = None if no_bias else parameter("beta", shape, init["beta"], ZEROS, fix_parameters)
@@ -407,14 +405,12 @@ def applied(function: Apply, w: Variable | None) -> Variable | None:
     return w if function is None or w is None else function(w)
 
 
-def ints(value: Ints) -> tuple[int, ...]:
-    """An int, or several, as a tuple."""
-    return tuple([int(n) for n in value]) if isinstance(value, Iterable) else (int(value),)
-
-
-def optional_ints(value: Ints | None) -> tuple[int, ...] | None:
-    """An int, or several, as a tuple; None as it is."""
-    return None if value is None else ints(value)
+def ints(value: Ints, name: str) -> tuple[int, ...]:
+    """An int, or several, as a tuple; messages start with `name`."""
+    try:
+        return as_ints(value)
+    except TypeError as error:
+        raise TypeError(f"{name} must be {error}, got {value!r}") from None
 
 
 def channels_of(inp: Variable, base_axis: int, channel_last: bool, name: str) -> int:

@@ -184,6 +184,10 @@ def test_name_as_last_positional_argument() -> None:
 def test_errors() -> None:
     with pytest.raises(ValueError, match="3 cannot be split into 2 groups"):
         PF.convolution(leaf(1, 3, 4), 4, (2,), group=2)
+    with pytest.raises(TypeError, match=r"convolution: kernel must be an int or a tuple of ints, got 2.5"):
+        PF.convolution(leaf(1, 3, 4), 4, 2.5)
+    with pytest.raises(TypeError, match="convolution: argument 'pad' must be an int or a tuple of ints"):
+        PF.convolution(leaf(1, 3, 4), 4, 2, pad="same")
     with pytest.raises(ValueError, match="base_axis"):
         PF.affine(leaf(2, 3), 4, base_axis=5)
     with pytest.raises(ValueError, match="param_init has scale"):

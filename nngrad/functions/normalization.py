@@ -119,31 +119,39 @@ def batch_normalization(
     checked_eps(name, eps)
     shape = kept_shape(x.shape, kept)
     beta, gamma = fitted(beta, shape, x.shape, f"{name}: beta"), fitted(gamma, shape, x.shape, f"{name}: gamma")
-    running = [(mean, "mean"), (variance, "variance")]
-    for leaf, n in running:
-        if leaf is None:
+    for p, n in ((mean, "mean"), (variance, "variance")):
+        if p is None:
             if not batch_stat:
                 raise ValueError(f"{name}: batch_stat=False needs mean and variance, but {n} is None")
-        elif [k for k in leaf.shape if k != 1] != [k for k in shape if k != 1]:
-            raise ValueError(f"{name}: {n} of shape {leaf.shape} does not fit; give it the shape {shape}")
+        elif [k for k in p.shape if k != 1] != [k for k in shape if k != 1]:
+            raise ValueError(f"{name}: {n} of shape {p.shape} does not fit; give it the shape {shape}")
     wide = accurate(x)
     if not batch_stat:
-        m, v = (array.reshape(p, shape=shape) if p.shape != shape else p for p, _ in running)
+        m, v = (array.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
         y = scaled(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
     reduced = tuple(i for i in range(x.ndim) if i not in kept)
     m, deviation, v = moments(wide, reduced)
     y = scaled(x, deviation, v, eps, beta, gamma)
     count = math.prod(x.shape[i] for i in reduced)
+    unbiased = v * (count / (count - 1)) if count > 1 else v
+    updates = _running_updates([(mean, m), (variance, unbiased)], decay_rate)
+    if updates:
+        y = control.with_updates(y, updates)
+    return (y, m, v) if output_stat else y
+
+
+def _running_updates(
+    statistics: list[tuple[Variable | None, Variable]], decay_rate: float
+) -> dict[Variable, Variable]:
+    """The next value of each running statistic that is a leaf, from its value and that of the batch."""
     updates = {}
-    for (leaf, _), new in zip(running, (m, v * (count / (count - 1)) if count > 1 else v), strict=True):
+    for leaf, new in statistics:
         if leaf is not None and leaf.parent is None:
             if new.shape != leaf.shape:
                 new = array.reshape(new, shape=leaf.shape)
             updates[leaf] = leaf * decay_rate + new * (1 - decay_rate)
-    if updates:
-        y = control.with_updates(y, updates)
-    return (y, m, v) if output_stat else y
+    return updates
 
 
 @composite

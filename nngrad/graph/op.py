@@ -247,16 +247,7 @@ class Schema:
 @overload
 def op(forward: Forward, /) -> Op: ...
 @overload
-def op(
-    *,
-    type_name: str = "",
-    elementwise: bool = False,
-    broadcasts: bool = False,
-    linear: bool = False,
-    several: bool = False,
-    truth: Forward | None = None,
-    selects: bool = False,
-) -> Callable[[Forward], Op]: ...
+def op(**traits: Any) -> Callable[[Forward], Op]: ...
 def op(forward: Forward | None = None, /, **traits: Any) -> Any:
     """Make an op of a function on arrays. The signature is the schema.
 
