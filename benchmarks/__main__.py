@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -12,6 +11,8 @@ from pathlib import Path
 import jax
 from rich.console import Console
 from rich.table import Table
+
+from nngrad.installation import version_of
 
 from . import building, classifier, critic
 from .timing import Row
@@ -67,12 +68,8 @@ def goal_of(r: Row) -> str:
 
 def machine() -> str:
     """What it ran on."""
-    versions = []
-    for name in ("nngrad", "jax", "torch"):
-        try:
-            versions.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
+    found = {name: version_of(name) for name in ("nngrad", "jax", "torch")}
+    versions = [f"{name} {version}" for name, version in found.items() if version]
     device = jax.devices()[0]
     cores = f"{os.cpu_count()} {platform.machine()} cores"
     return f"{device.device_kind} ({device.platform}), {cores}, {', '.join(versions)}"

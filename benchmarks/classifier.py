@@ -15,6 +15,7 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 
+from .peers import Parameters, dense_parameters, eager_step, jitted_step
 from .timing import Contender, Row, medians, row
 
 RATE = 1e-3
@@ -55,68 +56,40 @@ def rebuilt(x: np.ndarray, t: np.ndarray) -> Contender:
     return step
 
 
-def start() -> list[np.ndarray]:
-    """Weights and biases for the peers."""
-    rng = np.random.default_rng(0)
-    sizes = [(64, 128), (128, 10)]
-    return [a for m, n in sizes for a in (rng.normal(0, m**-0.5, (m, n)).astype("f"), np.zeros(n, "f"))]
-
-
-def jax_step(x: np.ndarray, t: np.ndarray) -> Contender:
-    """The step as one writes it with `jax.grad`, jitted, with donated buffers."""
-    optimizer = optax.adam(RATE)
+def jax_step(parameters: Parameters, x: np.ndarray, t: np.ndarray) -> Contender:
+    """The step with `jax.grad`."""
 
     def loss_of(p: list[Any], x: Any, t: Any) -> Any:
         scores = jax.nn.log_softmax(jax.nn.relu(x @ p[0] + p[1]) @ p[2] + p[3])
         return -jnp.mean(jnp.take_along_axis(scores, t, axis=1))
 
-    def update(p: list[Any], state: Any, x: Any, t: Any) -> Any:
-        loss, grads = jax.value_and_grad(loss_of)(p, x, t)
-        updates, state = optimizer.update(grads, state, p)
-        return optax.apply_updates(p, updates), state, loss
-
-    jitted = jax.jit(update, donate_argnums=(0, 1))
-    p: Any = [jnp.array(a) for a in start()]
-    state, arrays = optimizer.init(p), (jnp.asarray(x), jnp.asarray(t))
-
-    def step() -> Any:
-        nonlocal p, state
-        p, state, loss = jitted(p, state, *arrays)
-        return loss
-
-    return step
+    return jitted_step(loss_of, optax.adam(RATE), parameters, [x, t])
 
 
-def torch_step(x: np.ndarray, t: np.ndarray) -> Contender:
+def torch_step(parameters: Parameters, x: np.ndarray, t: np.ndarray) -> Contender:
     """The step in eager PyTorch."""
     import torch
 
-    p = [torch.tensor(a, requires_grad=True) for a in start()]
     data, labels = torch.tensor(x), torch.tensor(t[:, 0].astype(np.int64))
-    optimizer = torch.optim.Adam(p, lr=RATE)
 
-    def step() -> Any:
-        scores = torch.relu(data @ p[0] + p[1]) @ p[2] + p[3]
-        loss = torch.nn.functional.cross_entropy(scores, labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+    def loss_of(p: list[Any]) -> Any:
+        return torch.nn.functional.cross_entropy(torch.relu(data @ p[0] + p[1]) @ p[2] + p[3], labels)
 
-    return step
+    return eager_step(loss_of, parameters, lr=RATE)
 
 
 def run(smoke: bool, torch: bool) -> list[Row]:
     """Lines of the table."""
     rng = np.random.default_rng(0)
     x, t = rng.normal(size=(64, 64)).astype("f"), rng.integers(0, 10, (64, 1)).astype(np.int32)
+    parameters = dense_parameters(rng, 64, 128, 10)
     contenders: dict[str, Callable[[], Any]] = {
         "nngrad train_step": built_once(x, t),
         "nngrad rebuilt": rebuilt(x, t),
-        "jitted JAX step": jax_step(x, t),
+        "jitted JAX step": jax_step(parameters, x, t),
     }
     if torch:
-        contenders["PyTorch eager"] = torch_step(x, t)
+        contenders["PyTorch eager"] = torch_step(parameters, x, t)
     times = medians(contenders, 2 if smoke else 31, 5 if smoke else 300)
     what = "classifier step 64-128-10, batch 64"
     rows = [row(what, times, "nngrad train_step", "jitted JAX step", 1.1)]

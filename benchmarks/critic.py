@@ -15,16 +15,10 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 
+from .peers import Parameters, dense_parameters, eager_step, jitted_step
 from .timing import Contender, Row, medians, row
 
 PENALTY, RATE, BETAS = 10.0, 1e-4, (0.0, 0.9)
-Parameters = list[np.ndarray]
-
-
-def mlp_parameters(rng: np.random.Generator) -> Parameters:
-    """Weights and biases of 64-256-256-1."""
-    sizes = [(64, 256), (256, 256), (256, 1)]
-    return [a for m, n in sizes for a in (rng.normal(0, m**-0.5, (m, n)).astype("f"), np.zeros(n, "f"))]
 
 
 def conv_parameters(rng: np.random.Generator, channel_last: bool) -> Parameters:
@@ -33,7 +27,7 @@ def conv_parameters(rng: np.random.Generator, channel_last: bool) -> Parameters:
     for m, n in [(3, 32), (32, 64), (64, 128)]:
         w = rng.normal(0, (16 * m) ** -0.5, (n, m, 4, 4)).astype("f")
         result += [w.transpose(0, 2, 3, 1) if channel_last else w, np.zeros(n, "f")]
-    return [*result, rng.normal(0, 2048**-0.5, (2048, 1)).astype("f"), np.zeros(1, "f")]
+    return [*result, *dense_parameters(rng, 2048, 1)]
 
 
 def nngrad_mlp(p: list[nn.Variable], x: nn.Variable) -> nn.Variable:
@@ -90,8 +84,7 @@ def nngrad_step(critic: Callable[..., Any], parameters: Parameters, data: list[n
 
 
 def jax_step(critic: Callable[..., Any], parameters: Parameters, data: list[np.ndarray]) -> Contender:
-    """The step as one writes it with `jax.grad`, jitted, with donated buffers."""
-    optimizer = optax.adam(RATE, b1=BETAS[0], b2=BETAS[1])
+    """The step with `jax.grad`."""
 
     def loss_of(p: list[Any], real: Any, fake: Any, mix: Any) -> Any:
         between = mix * real + (1 - mix) * fake
@@ -99,48 +92,28 @@ def jax_step(critic: Callable[..., Any], parameters: Parameters, data: list[np.n
         norm = jnp.sqrt(jnp.sum(slope**2, axis=tuple(range(1, slope.ndim))))
         return jnp.mean(critic(p, fake)) - jnp.mean(critic(p, real)) + PENALTY * jnp.mean((norm - 1) ** 2)
 
-    def update(p: list[Any], state: Any, *arrays: Any) -> Any:
-        loss, grads = jax.value_and_grad(loss_of)(p, *arrays)
-        updates, state = optimizer.update(grads, state, p)
-        return optax.apply_updates(p, updates), state, loss
-
-    jitted = jax.jit(update, donate_argnums=(0, 1))
-    p: Any = [jnp.array(a) for a in parameters]
-    state, arrays = optimizer.init(p), [jnp.asarray(a) for a in data]
-
-    def step() -> Any:
-        nonlocal p, state
-        p, state, loss = jitted(p, state, *arrays)
-        return loss
-
-    return step
+    return jitted_step(loss_of, optax.adam(RATE, b1=BETAS[0], b2=BETAS[1]), parameters, data)
 
 
 def torch_step(parameters: Parameters, data: list[np.ndarray]) -> Contender:
     """The step in eager PyTorch, dense or (four-dimensional data) convolutional."""
     import torch
 
-    p = [torch.tensor(a, requires_grad=True) for a in parameters]
     real, fake, mix = (torch.tensor(a) for a in data)
-    optimizer = torch.optim.Adam(p, lr=RATE, betas=BETAS)
 
-    def critic(x: Any) -> Any:
+    def critic(p: list[Any], x: Any) -> Any:
         for w, b in zip(p[:-2:2], p[1:-2:2], strict=True):
             y = torch.nn.functional.conv2d(x, w, b, 2, 1) if x.ndim == 4 else x @ w + b
             x = torch.nn.functional.leaky_relu(y, 0.2)
         return x.reshape(x.shape[0], -1) @ p[-2] + p[-1]
 
-    def step() -> Any:
+    def loss_of(p: list[Any]) -> Any:
         between = (mix * real + (1 - mix) * fake).requires_grad_()
-        (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+        (slope,) = torch.autograd.grad(critic(p, between).sum(), between, create_graph=True)
         norm = slope.flatten(1).norm(dim=1)
-        loss = critic(fake).mean() - critic(real).mean() + PENALTY * ((norm - 1) ** 2).mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        return loss.item()
+        return critic(p, fake).mean() - critic(p, real).mean() + PENALTY * ((norm - 1) ** 2).mean()
 
-    return step
+    return eager_step(loss_of, parameters, lr=RATE, betas=BETAS)
 
 
 def run(smoke: bool, torch: bool) -> list[Row]:
@@ -150,7 +123,7 @@ def run(smoke: bool, torch: bool) -> list[Row]:
     rows = []
 
     batch = [rng.normal(size=(64, 64)).astype("f"), rng.normal(size=(64, 64)).astype("f"), rng.random((64, 1), "f")]
-    p = mlp_parameters(rng)
+    p = dense_parameters(rng, 64, 256, 256, 1)
     contenders = {"nngrad": nngrad_step(nngrad_mlp, p, batch), "jax.grad": jax_step(jax_mlp, p, batch)}
     if torch:
         contenders["PyTorch eager"] = torch_step(p, batch)
