@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from itertools import repeat
+from collections.abc import Iterable, Mapping
 from sys import getrefcount
 from typing import Any
 
@@ -19,8 +17,6 @@ from .gradient.grad import Grad
 from .graph import NdArray, Spec, Variable, building, leaves_of
 from .graph.spec import wide_types
 from .solvers.solver import Arrays, Solver
-
-_exhaust: Callable[[Iterable[Any]], None] = deque(maxlen=0).extend
 
 
 class TrainStep:
@@ -108,21 +104,14 @@ class TrainStep:
         ]
         live = self._live and live_arrays(self._live)
         state = solver._flat_state() if solver._state is None else solver._state
-        done: list[tuple[Any, ...]] = []
-        try:
-            # `map` calls the executable and `extend` keeps what it returns without a Python instruction in between,
-            # so Ctrl-C cannot come where the donated arrays are gone and the new ones not yet kept.
-            with wide_types(self._wide):
-                done.extend(map(self._executable, (params,), (state,), (solver._rate,), (arrays,), (live,)))
-        finally:
-            if done:
-                (results,) = done
-                end, stop = self._ends
-                _exhaust(map(setattr, cells, repeat("_array"), results[1:end]))
-                solver._state = results[stop:]
-                if end != stop:
-                    for x, array in zip(self._updated, results[end:stop], strict=True):
-                        x.cell.put(array)
+        with wide_types(self._wide):
+            results = self._executable(params, state, solver._rate, arrays, live)
+        end, stop = self._ends
+        for cell, array in zip(cells, results[1:end], strict=True):
+            cell._array = array
+        solver._state = results[stop:]
+        for x, array in zip(self._updated, results[end:stop], strict=True):
+            x.cell.put(array)
         loss: jax.Array = results[0]
         return loss
 

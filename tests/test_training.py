@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import signal
-from collections.abc import Callable, Iterator
-
 import jax
 import numpy as np
 import optax
@@ -180,51 +176,6 @@ def test_arrays_nobody_holds_are_reused() -> None:
     held = w.data.array
     step(X, T)
     assert not held.is_deleted() and given[0].is_deleted()
-
-
-@pytest.fixture
-def interrupted() -> Iterator[Callable[[Callable[[], None], float], None]]:
-    """Runs a function again and again until it is interrupted, as by Ctrl-C, after some seconds."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    def run(work: Callable[[], None], seconds: float) -> None:
-        signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)  # once more if a callback of Python swallowed it
-        try:
-            with pytest.raises(KeyboardInterrupt):
-                for _ in range(1_000_000):
-                    work()
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    gc.disable()
-    yield run
-    gc.enable()
-    signal.signal(signal.SIGALRM, before)
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="this system has no timer signals")
-@pytest.mark.parametrize("fused", [True, False])
-def test_an_interrupt_loses_nothing(fused: bool, interrupted) -> None:
-    w = Variable.from_numpy_array(np.eye(60, dtype=np.float32), need_grad=True)
-    loss, solver = F.mean(F.batch_matmul(w, w)), S.Adam()
-    step = train_step(loss, [w], solver)
-
-    def work() -> None:
-        if fused:
-            step()
-        else:
-            w.g = 0.1
-            solver.update()
-
-    work()
-    work()
-    for i in range(8):
-        interrupted(work, 0.01 + 0.001 * i)
-        work()
-        assert np.isfinite(w.d).all()
 
 
 def test_running_statistics_are_updated() -> None:

@@ -130,17 +130,10 @@ class Solver:
         params = [p.cell.raw() for p in variables]
         grads = [p.grad.raw() for p in variables]
         state = self._flat_state() if self._state is None else self._state
-        done: list[tuple[Arrays, Arrays]] = []
-        try:
-            # `map` calls the executable and `extend` keeps what it returns without a Python instruction in between,
-            # so Ctrl-C cannot come where the donated state is gone and the new one not yet kept.
-            with wide_types(self._wide):
-                done.extend(map(self._step, (params,), (grads,), (state,), (self._rate,)))
-        finally:
-            if done:
-                ((new, self._state),) = done
-                for p, array in zip(variables, new, strict=True):
-                    p.cell.put(array)
+        with wide_types(self._wide):
+            new, self._state = self._step(params, grads, state, self._rate)
+        for p, array in zip(variables, new, strict=True):
+            p.cell.put(array)
 
     def _flat_update(self, params: list[Any], grads: list[Any], state: Arrays, lr: Any) -> tuple[Arrays, Arrays]:
         tree = jax.tree.unflatten(self._structure, state)
