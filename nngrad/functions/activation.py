@@ -87,10 +87,7 @@ def crelu(x, /, axis: int = 1):
 
 def _both_signs(function: Any, x: Variable, axis: int, name: str) -> Variable:
     """`function` of `x` and of `-x`, concatenated along `axis`."""
-    try:
-        axis = axis_of(axis, x.ndim)
-    except ValueError as error:
-        raise ValueError(f"{name}(x: {x.spec!r}, axis={axis}): {error}") from None
+    axis = axis_of(axis, x.ndim, f"{name}: axis")
     y: Variable = array.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
     return y
 

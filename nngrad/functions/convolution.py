@@ -183,7 +183,7 @@ def deconvolution(
     """
     x, batch, count = _with_one_batch_axis("deconvolution", x, base_axis)
     pad, stride, dilation = _steps("deconvolution", count, pad, stride, dilation)
-    extra = _entries("deconvolution", "output_padding", output_padding, count, 0, 0)
+    extra = per_axis(output_padding, "deconvolution: output_padding", count, 0, 0)
     if any(e >= s for e, s in zip(extra, stride, strict=True)):
         raise ValueError(f"deconvolution: output_padding {extra} must be smaller than stride {stride}")
     if weight.ndim != count + 2:
@@ -293,17 +293,10 @@ def _with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variab
 @functools.lru_cache(maxsize=1024)
 def _steps(name: str, count: int, pad: Any, stride: Any, dilation: Any) -> tuple[tuple[int, ...], ...]:
     return (
-        _entries(name, "pad", pad, count, 0, 0),
-        _entries(name, "stride", stride, count, 1, 1),
-        _entries(name, "dilation", dilation, count, 1, 1),
+        per_axis(pad, f"{name}: pad", count, 0, 0),
+        per_axis(stride, f"{name}: stride", count, 1, 1),
+        per_axis(dilation, f"{name}: dilation", count, 1, 1),
     )
-
-
-def _entries(name: str, argument: str, value: Any, count: int, default: int, lowest: int) -> tuple[int, ...]:
-    try:
-        return per_axis(value, argument, count, default, lowest)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
 
 
 def _finished(name: str, y: Variable, bias: Variable | None, batch: tuple[int, ...], channel_last: bool) -> Variable:

@@ -13,6 +13,7 @@ from ..graph.arguments import Ints, Shape, Static, axis_of
 from . import array, control, elementwise
 from .arithmetic import alike
 from .comparison import holds
+from .reduction import values_or_indices
 
 # ---------------------------------------------------------------- masks
 
@@ -99,7 +100,7 @@ def gather(x, Indices, /, axis: int | None = None, batch_dims: int | None = None
     batch = batch_dims or 0
     if not 0 <= batch <= (Indices.ndim if Indices.ndim < x.ndim else x.ndim - 1):
         raise ValueError(f"gather: batch_dims {batch} does not fit x {x.shape} and Indices {Indices.shape}")
-    axis = batch if axis is None else axis_of(axis, x.ndim)
+    axis = batch if axis is None else axis_of(axis, x.ndim, "gather: axis")
     if axis < batch or x.shape[:batch] != Indices.shape[:batch]:
         raise ValueError(f"gather: the {batch} batch axes of x {x.shape} and Indices {Indices.shape} must agree "
                          f"and come before axis {axis}")
@@ -178,7 +179,7 @@ def scatter_add(x0, indices, x1, /, axis: int | None = None):
     if not x0.ndim == indices.ndim == x1.ndim:
         shapes = f"x0 {x0.shape}, indices {indices.shape} and x1 {x1.shape}"
         raise ValueError(f"scatter_add: {shapes} must have as many axes")
-    axis = axis_of(0 if axis is None else axis, x0.ndim)
+    axis = axis_of(0 if axis is None else axis, x0.ndim, "scatter_add: axis")
     for i, n in enumerate(indices.shape):
         if n > x1.shape[i] or (i != axis and n > x0.shape[i]):
             raise ValueError(f"scatter_add: indices {indices.shape} must not be larger than x1 {x1.shape} and, "
@@ -236,10 +237,7 @@ def sort(x, /, axis: int = -1, reverse: bool = False, with_index: bool = False, 
         with_index: Also return the indices of the elements, as `argsort` does.
         only_index: Return the indices alone.
     """
-    if only_index:
-        return argsort(x, axis, reverse)
-    y = sort_values(x, axis, reverse)
-    return (y, argsort(x, axis, reverse)) if with_index else y
+    return values_or_indices(sort_values, argsort, with_index, only_index, x, axis, reverse)
 
 
 @composite

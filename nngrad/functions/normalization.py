@@ -65,14 +65,6 @@ def shifted(x: Variable, y: Variable, beta: Variable | None, gamma: Variable | N
     return array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
 
 
-def checked(function: str, x: Variable, axes: int | Sizes, name: str) -> Sizes:
-    """The axes of `x` that `axes` names; messages start with the name of the function."""
-    try:
-        return axes_of(axes, x.ndim, name)
-    except ValueError as error:
-        raise ValueError(f"{function}: {error}") from None
-
-
 def checked_eps(function: str, eps: float) -> None:
     """Raise ValueError where `eps` is negative or NaN."""
     if not eps >= 0:
@@ -115,7 +107,7 @@ def batch_normalization(
         output_stat: Whether to return (y, m, v), all differentiable, in place of y.
     """
     name = "batch_normalization"
-    kept = checked(name, x, axes, "axes")
+    kept = axes_of(axes, x.ndim, f"{name}: axes")
     checked_eps(name, eps)
     shape = kept_shape(x.shape, kept)
     beta, gamma = fitted(beta, shape, x.shape, f"{name}: beta"), fitted(gamma, shape, x.shape, f"{name}: gamma")
@@ -203,7 +195,7 @@ def tensor_normalization(
     name = "tensor_normalization"
     if axes is None:
         raise TypeError(f"{name}: axes is missing")
-    kept = checked(name, x, axes, "axes")
+    kept = axes_of(axes, x.ndim, f"{name}: axes")
     rest = tuple(i for i in range(x.ndim) if i not in kept)
     return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, kept))
 
@@ -224,7 +216,7 @@ def layer_normalization(
             statistics have size 1 at the axes that they are taken over.
     """
     name = "layer_normalization"
-    batch = checked(name, x, batch_axis, "batch_axis")
+    batch = axes_of(batch_axis, x.ndim, f"{name}: batch_axis")
     rest = tuple(i for i in range(x.ndim) if i not in batch)
     return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, rest))
 
@@ -313,7 +305,7 @@ def weight_standardization(w, /, channel_axis: int = 0, eps: float = 1e-5, outpu
         output_stat: Whether to return (y, mean, variance), all differentiable, in place of y.
     """
     name = "weight_standardization"
-    (channel,) = checked(name, w, channel_axis, "channel_axis")
+    (channel,) = axes_of(channel_axis, w.ndim, f"{name}: channel_axis")
     rest = tuple(i for i in range(w.ndim) if i != channel)
     return _standardised(name, w, None, None, eps, output_stat, rest, w.shape)
 
@@ -329,7 +321,7 @@ def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
         eps: Added to the squared length.
     """
     name = "weight_normalization"
-    (channel,) = checked(name, w, dim, "dim")
+    (channel,) = axes_of(dim, w.ndim, f"{name}: dim")
     checked_eps(name, eps)
     shape = kept_shape(w.shape, (channel,))
     if math.prod(g.shape) != w.shape[channel]:
@@ -340,8 +332,8 @@ def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
 
 
 def _batch_and_channel(function: str, x: Variable, batch_axis: int | Sizes, channel_axis: int) -> tuple[Sizes, int]:
-    (channel,) = checked(function, x, channel_axis, "channel_axis")
-    batch = checked(function, x, batch_axis, "batch_axis")
+    (channel,) = axes_of(channel_axis, x.ndim, f"{function}: channel_axis")
+    batch = axes_of(batch_axis, x.ndim, f"{function}: batch_axis")
     if channel in batch:
         raise ValueError(f"{function}: axis {channel} is both channel_axis and batch_axis")
     return batch, channel

@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import composite, op
+from ..graph import Op, composite, op
 from ..graph.arguments import Axes, axes_of, axis_of
 from .arithmetic import floating, widened
 
@@ -143,10 +143,7 @@ def max(
         with_index: Also return the index of the first maximum, as `argmax` does.
         only_index: Return the index alone.
     """
-    if only_index:
-        return argmax(x, axis, keepdims)
-    y = amax(x, axis, keepdims)
-    return (y, argmax(x, axis, keepdims)) if with_index else y
+    return values_or_indices(amax, argmax, with_index, only_index, x, axis, keepdims)
 
 
 @composite
@@ -159,10 +156,15 @@ def min(
         with_index: Also return the index of the first minimum, as `argmin` does.
         only_index: Return the index alone.
     """
+    return values_or_indices(amin, argmin, with_index, only_index, x, axis, keepdims)
+
+
+def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: bool, *arguments: Any) -> Any:
+    """What `values` makes of the arguments; as asked, what `indices` makes of them with it or in its place."""
     if only_index:
-        return argmin(x, axis, keepdims)
-    y = amin(x, axis, keepdims)
-    return (y, argmin(x, axis, keepdims)) if with_index else y
+        return indices(*arguments)
+    y = values(*arguments)
+    return (y, indices(*arguments)) if with_index else y
 
 
 def _arg_extremum(search: Any, x: Any, axis: Any, keepdims: bool) -> Any:
