@@ -16,7 +16,7 @@ from ..graph.arguments import Axes, Dims, DTypeName, Ignored, Ints, Shape, Stati
 from ..graph.spec import FLOAT32
 from . import reduction
 from .arithmetic import alike
-from .keys import Entry, resolve, window
+from .index_keys import Entry, resolve, window
 from .transposition import transposed
 
 # ---------------------------------------------------------------- creation
