@@ -15,6 +15,7 @@ from .execution.forward import device_of
 from .execution.lower import linearize, lower
 from .gradient.grad import Grad
 from .graph import NdArray, Spec, Variable, building, leaves_of
+from .graph.leaf import arrays_of
 from .graph.spec import wide_types
 from .solvers.solver import Arrays, Solver
 
@@ -102,7 +103,7 @@ class TrainStep:
             cell._array if getrefcount(cell._array) <= _ALONE and cell._pending is None else array_of_own(cell)
             for cell in cells
         ]
-        live = self._live and live_arrays(self._live)
+        live = self._live and arrays_of(self._live)
         state = solver._flat_state() if solver._state is None else solver._state
         with wide_types(self._wide):
             results = self._executable(params, state, solver._rate, arrays, live)
@@ -218,14 +219,6 @@ def fitting(arrays: Arrays, specs: list[Spec]) -> list[Any]:
             raise TypeError(f"input {i}: expected {spec.dtype.name}, got {array.dtype.name}")
         fitted.append(array if array.dtype == spec.dtype else array.astype(spec.dtype))
     return fitted
-
-
-def live_arrays(leaves: list[Variable]) -> list[Any]:
-    """The leaves' present arrays; keys of random functions are drawn anew."""
-    for x in leaves:
-        if x._source is not None:
-            x.cell.put(x._source())
-    return [x.cell.raw() for x in leaves]
 
 
 def array_of_own(cell: NdArray) -> Any:

@@ -28,8 +28,8 @@ LONGEST = 400
 """Lines of a file: past that it probably has two subjects."""
 
 LONGER: dict[str, int] = {
-    "functions/array.py": 520,  # one family
-    "nngrad/parametric_functions.py": 520,  # one line of code per function, the rest are docstrings
+    "functions/array.py": 500,  # one family
+    "nngrad/parametric_functions.py": 450,  # one line of code per function, the rest are docstrings
 }
 """Files that may be longer than that, each with the reason."""
 
@@ -102,7 +102,7 @@ def test_families_are_mirrored() -> None:
 @pytest.mark.parametrize("path", sources(), ids=lambda p: "/".join(p.parts[-2:]))
 def test_files_are_short(path: Path) -> None:
     count = len(path.read_text().splitlines())
-    assert count <= LONGER.get("/".join(path.parts[-2:]), LONGEST * 1.05), f"{count} lines"
+    assert count <= LONGER.get("/".join(path.parts[-2:]), LONGEST), f"{count} lines"
 
 
 DERIVATIVES = {"vjp", "jvp", "grad", "value_and_grad", "jacfwd", "jacrev", "jacobian", "hessian", "linearize"}

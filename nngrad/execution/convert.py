@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import NdArray, Variable
+from ..graph.leaf import arrays_of
 from ..graph.spec import wide_types
 from .compiled import executable_of
 from .forward import device_of
@@ -80,12 +81,7 @@ class CompiledFunction:
 
     def __call__(self, *arrays: Any) -> Any:
         given = _checked(arrays, self._given)
-        rest = []
-        for x in self._rest:
-            if x._source is not None:
-                x.cell.put(x._source())
-            rest.append(x.cell.raw())
-        results = self._executable(*given, *rest)
+        results = self._executable(*given, *arrays_of(self._rest))
         for leaf, value in zip(self._updated, results[self._count :], strict=True):
             leaf.cell.put(value)
         return results[0] if self._single else list(results[: self._count])

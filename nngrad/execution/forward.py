@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from ..graph import Function, NdArray, Variable, functions_of
+from ..graph.leaf import arrays_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
@@ -20,7 +21,7 @@ class Plan:
     It is kept on the function at the root and does not refer to that one, so there is no cycle.
     """
 
-    __slots__ = ("drawn", "executable", "functions", "fused", "kept", "leaf_ids", "leaves", "program", "updated")
+    __slots__ = ("executable", "functions", "fused", "kept", "leaf_ids", "leaves", "program", "updated")
 
     def __init__(self, outputs: Sequence[Variable]) -> None:
         roots = {y.parent for y in outputs}
@@ -34,7 +35,6 @@ class Plan:
         self.leaves = linear.leaves
         self.updated = linear.updated
         self.leaf_ids = tuple([id(x) for x in linear.leaves])
-        self.drawn = any(x._source is not None for x in linear.leaves)
         self.executable = executable_of(linear.program)
         self.fused: dict[Any, Any] = {}
 
@@ -96,21 +96,12 @@ def plan_of(outputs: Sequence[Variable]) -> Plan:
     return plan
 
 
-def leaf_arrays(plan: Plan, draw: bool) -> tuple[Any, ...]:
-    """The leaves' present arrays; keys of random functions are drawn anew where `draw` is set."""
-    if plan.drawn:
-        for x in plan.leaves:
-            if x._source is not None and (draw or x.cell.is_zero):
-                x.cell.put(x._source())
-    return tuple([x.cell.raw() for x in plan.leaves])
-
-
 def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
     """Freeze the leaves' values for `outputs`, and promise the values of the outputs, of persistent Variables
     and of the leaves that are updated."""
     plan = plan_of(outputs)
     promised = (*outputs, *plan.kept, *plan.updated)
-    snapshot = Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=True), [x.cell for x in promised]))
+    snapshot = Snapshot(plan, Promise(plan.executable, tuple(arrays_of(plan.leaves)), [x.cell for x in promised]))
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
@@ -125,7 +116,7 @@ def present(outputs: Sequence[Variable]) -> Snapshot:
     """The leaves' present values, for what is no `forward()`: keys that were drawn are not drawn again, and
     nothing is promised."""
     plan = plan_of(outputs)
-    return Snapshot(plan, Promise(plan.executable, leaf_arrays(plan, draw=False), []))
+    return Snapshot(plan, Promise(plan.executable, tuple(arrays_of(plan.leaves, draw=False)), []))
 
 
 def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from ..graph import Function, Op, Variable, functions_of
+from ..graph import Function, Op, Variable, functions_of, rooms
+from ..graph.leaf import arrays_of
 from ..graph.spec import is_wide
 from .compiled import BoundedCache, on_device
 
@@ -36,9 +37,9 @@ def results_of(f: Function, arrays: Sequence[Any]) -> tuple[Any, ...]:
 def run_function(f: Function) -> None:
     """Compute the outputs of `f` from the data of its inputs, and apply its effects."""
     for x in f.inputs:
-        if x._source is not None and x.cell.is_zero:
-            x.cell.put(x._source())
-    results = results_of(f, [x.data.raw() for x in f.inputs])
+        if x.parent is not None and not x.is_computed:
+            rooms.engine.evaluate(x)
+    results = results_of(f, arrays_of(f.inputs, draw=False))
     for y, result in zip(f.outputs, results, strict=True):
         y.cell.put(result)
     for leaf, index in f.effects:

@@ -16,8 +16,8 @@ from jax import lax
 
 from ..graph import Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
+from ..graph.leaf import drawn_leaf
 from ..graph.spec import FLOAT32, spec_of
-from ..graph.variable import drawn_leaf
 from ..random import key_source
 from . import elementwise
 

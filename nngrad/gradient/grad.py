@@ -10,6 +10,7 @@ import numpy as np
 import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
+from ..functions.array import zeros_like
 from ..graph import (
     Function,
     NdArray,
@@ -97,12 +98,6 @@ class Grad:
             if gx is not None and gx.__class__ is not Variable:
                 raise TypeError(f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__}; use F")
         return gxs
-
-
-def zeros_like(x: Variable) -> Variable:
-    """A constant of the graph, with the shape and dtype of `x`."""
-    zeros: Variable = F.constant(val=0, shape=x.shape, dtype=x.dtype)
-    return zeros
 
 
 def total(arrived: Gradients, x: Variable) -> Variable | None:

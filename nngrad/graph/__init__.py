@@ -2,11 +2,12 @@
 
 from .building import building, rooms
 from .function import Function, apply, create
+from .leaf import as_variable
 from .ndarray import NdArray
 from .op import Composite, Op, composite, op
 from .spec import Spec, spec_of
 from .traverse import functions_of, leaves_of, path_between
-from .variable import Variable, as_variable
+from .variable import Variable
 
 __all__ = [
     "Composite",

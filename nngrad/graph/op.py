@@ -10,10 +10,15 @@ import jax
 
 from .arguments import Ignored, coercer_of
 from .function import apply
+from .leaf import as_variable
 from .spec import Spec, is_wide, spec_of, wide_types
-from .variable import Variable, as_variable
+from .variable import Variable
 
 Forward = Callable[..., Any]
+
+
+_MOST_ANSWERS = 1 << 14
+"""Of how many questions about shapes an op remembers the answers."""
 
 
 class Op:
@@ -92,6 +97,8 @@ class Op:
         given = tuple([x.spec for x in inputs])
         specs = self._specs.get((arguments, given))
         if specs is None:
+            if len(self._specs) >= _MOST_ANSWERS:
+                self._specs.clear()
             specs = self._specs[arguments, given] = self._trace(given, arguments)
         return specs
 

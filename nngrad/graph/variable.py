@@ -370,23 +370,3 @@ def _leaf_again(cell: NdArray, grad: NdArray | None, need_grad: bool, name: str,
     x = leaf_of(cell, name)
     x._grad, x._need_grad, x.persistent = grad, need_grad, persistent
     return x
-
-
-def drawn_leaf(spec: Spec, source: Callable[[], Any], name: str = "") -> Variable:
-    """A leaf whose value is drawn from `source` anew at every `forward()`: the key of a random function."""
-    x = leaf_of(NdArray.of_spec(spec), name)
-    x._source = source
-    return x
-
-
-def as_variable(value: object, name: str = "x", op: str = "") -> Variable:
-    """`value` itself if it is a Variable, else a constant leaf with it."""
-    if isinstance(value, Variable):
-        return value
-    where = f"{op}: " if op else ""
-    if value is None or isinstance(value, str | bytes):
-        raise TypeError(f"{where}{name} must be a Variable, an array or a number, got {value!r}")
-    try:
-        return leaf_of(NdArray.from_numpy_array(value))
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{where}{name} must be a Variable, an array or a number, got {value!r} ({error})") from error

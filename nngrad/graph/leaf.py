@@ -1,0 +1,44 @@
+"""Leaves: those that are drawn at every forward, those that stand for a given value, and their arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .ndarray import NdArray
+from .spec import Spec
+from .variable import Variable, leaf_of
+
+
+def drawn_leaf(spec: Spec, source: Callable[[], Any], name: str = "") -> Variable:
+    """A leaf whose value is drawn from `source` anew at every `forward()`: the key of a random function."""
+    x = leaf_of(NdArray.of_spec(spec), name)
+    x._source = source
+    return x
+
+
+def arrays_of(leaves: Iterable[Variable], draw: bool = True) -> list[Any]:
+    """The arrays in the leaves' cells, as they are held.
+
+    Keys of random functions are drawn first: all of them, or without `draw` those that never were.
+    """
+    arrays = []
+    for x in leaves:
+        cell = x.cell
+        if x._source is not None and (draw or cell.is_zero):
+            cell.put(x._source())
+        arrays.append(cell.raw())
+    return arrays
+
+
+def as_variable(value: object, name: str = "x", op: str = "") -> Variable:
+    """`value` itself if it is a Variable, else a constant leaf with it."""
+    if isinstance(value, Variable):
+        return value
+    where = f"{op}: " if op else ""
+    if value is None or isinstance(value, str | bytes):
+        raise TypeError(f"{where}{name} must be a Variable, an array or a number, got {value!r}")
+    try:
+        return leaf_of(NdArray.from_numpy_array(value))
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{where}{name} must be a Variable, an array or a number, got {value!r} ({error})") from error
