@@ -379,16 +379,38 @@ def test_cells_check() -> None:
         cell.cast("floaty")
 
 
-def test_views_are_read_only() -> None:
-    for size in (3, 1 << 15):
-        cell = NdArray.from_numpy_array(np.ones(size, np.float32))
-        with pytest.raises(ValueError, match="read-only"):
-            cell.data[0] = 5
-        before = cell.data
-        cell[0] = 5.0
-        assert before[0] == 1 and cell[0] == 5
+@pytest.mark.parametrize("size", [3, 1 << 15])
+def test_leaves_are_written_in_place_and_outputs_are_not(size: int) -> None:
+    x = Variable.from_numpy_array(np.ones(size, np.float32), need_grad=True)
+    y = x * 2
+    y.forward()
+    x.d[0] = 5
+    x.d[1:] += 1
+    x.g[...] = 7
+    assert y.d[0] == 2, "a forward has its own copy"
+    y.forward()
+    held = x.d
+    held[1] = 9  # after the forward was called, and before it ran
+    np.testing.assert_array_equal(y.d[:3], [10, 4, 4])
+    y.forward()
+    assert y.d[1] == 18 and x.data.array[1] == 9
+    held[1] = 3
+    assert x.d[1] == 3 and y.d[1] == 18
+    np.testing.assert_array_equal(x.g, np.full(size, 7))
     with pytest.raises(ValueError, match="read-only"):
-        NdArray((2,)).data[0] = 1
+        y.d[0] = 1
+    x.d = 0
+    held[0] = 4
+    assert x.d[0] == 0, "what was handed out before is no longer the cell's"
+
+
+def test_cells_are_written_in_place() -> None:
+    cell = NdArray((2,))
+    cell.data[0] = 1
+    cell[1] = 2.0
+    np.testing.assert_array_equal(cell.view, [1, 2])
+    with pytest.raises(ValueError, match="read-only"):
+        cell.view[0] = 1
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -96,7 +96,7 @@ def _entry(k: Any) -> Any:
             raise IndexError(f"an index must be of integers, got a Variable of {k.dtype.name}")
         return k
     if isinstance(k, NdArray):
-        k = k.data
+        k = k.view
     if hasattr(k, "__index__") and getattr(k, "ndim", 0) == 0:
         return int(k.__index__())
     if isinstance(k, list) or hasattr(k, "__array__"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Protocol
 
 import jax
@@ -33,15 +34,18 @@ class NdArray:
         dtype: Its dtype; float32 by default.
     """
 
-    __slots__ = ("__weakref__", "_array", "_pending", "_spec")
+    __slots__ = ("__weakref__", "_array", "_lent", "_pending", "_spec")
 
     _array: Any  # jax.Array or np.ndarray, or None for zeros
     _pending: Pending | None
+    _lent: bool
+    """Whether the array was handed out as a NumPy array that may be written to."""
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = spec_of(checked_shape(shape), dtype_of(dtype))
         self._array = None
         self._pending = None
+        self._lent = False
 
     @staticmethod
     def of_spec(spec: Spec) -> NdArray:
@@ -50,6 +54,7 @@ class NdArray:
         cell._spec = spec
         cell._array = None
         cell._pending = None
+        cell._lent = False
         return cell
 
     @staticmethod
@@ -100,6 +105,13 @@ class NdArray:
             self._pending.resolve()
         if self._array is None:
             self._array = np.zeros(self._spec.shape, self._spec.dtype)
+        return self._own() if self._lent else self._array
+
+    def _own(self) -> Any:
+        """An array that nobody else can write to: a copy, as long as somebody holds what was handed out."""
+        if isinstance(self._array, np.ndarray) and sys.getrefcount(self._array) > _HELD_BY_CELL:
+            return self._array.copy()
+        self._lent = False
         return self._array
 
     @property
@@ -108,25 +120,36 @@ class NdArray:
         value = self.raw()
         if isinstance(value, np.ndarray):
             with wide_types(self._spec.wide):
-                value = self._array = jnp.asarray(value)
+                value = jnp.asarray(value)
+            if not self._lent:
+                self._array = value
         result: jax.Array = value
         return result
 
     @property
     def data(self) -> np.ndarray[Any, Any]:
-        """The value as a read-only NumPy array. Assigning replaces the value.
+        """The value as a NumPy array. Writing to it, or assigning, changes what the cell holds."""
+        value = self.raw()
+        if not self._lent:
+            self._array = value = np.array(value)
+            self._lent = True
+        else:
+            value = self._array
+        result: np.ndarray[Any, Any] = value
+        return result
 
-        To change a part, write to the cell itself: `cell[0] = 1.0`.
-        """
+    @data.setter
+    def data(self, value: object) -> None:
+        self.set(value)
+
+    @property
+    def view(self) -> np.ndarray[Any, Any]:
+        """The value as a read-only NumPy array; on a CPU it takes no copy."""
         view = np.asarray(self.raw())
         if view.flags.writeable:
             view = view.view()
             view.flags.writeable = False
         return view
-
-    @data.setter
-    def data(self, value: object) -> None:
-        self.set(value)
 
     def set(self, value: object) -> None:
         """Replace the value. A scalar fills the cell; anything else must have its shape."""
@@ -143,13 +166,13 @@ class NdArray:
         if new.dtype != self._spec.dtype:
             with wide_types(self._spec.wide):
                 new = new.astype(self._spec.dtype)
-        self._pending = None
-        self._array = _settled(new)
+        self.put(_settled(new))
 
     def put(self, array: Any) -> None:
         """Store an array that an executable has made; its shape and dtype are known to fit."""
         self._array = array
         self._pending = None
+        self._lent = False
 
     def promise(self, pending: Pending) -> None:
         """Hold the promise of a value in place of a value."""
@@ -157,8 +180,7 @@ class NdArray:
 
     def zero(self) -> None:
         """Fill with zeros."""
-        self._array = None
-        self._pending = None
+        self.put(None)
 
     def fill(self, value: float) -> None:
         """Fill with one number."""
@@ -181,15 +203,13 @@ class NdArray:
         return cell
 
     def __getitem__(self, key: Any) -> Any:
-        return self.data[key]
+        return self.view[key]
 
     def __setitem__(self, key: Any, value: object) -> None:
-        new = np.array(self.data)
-        new[key] = value.data if isinstance(value, NdArray) else value
-        self.set(new)
+        self.data[key] = value.view if isinstance(value, NdArray) else value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self.data, dtype=dtype, copy=copy)
+        return np.array(self.view, dtype=dtype, copy=copy)
 
     def __jax_array__(self) -> jax.Array:
         return self.array
@@ -197,10 +217,20 @@ class NdArray:
     def __repr__(self) -> str:
         if self._pending is not None:
             return f"<NdArray {self._spec}, not computed yet>"
-        return f"<NdArray {self._spec}\n{self.data}>"
+        return f"<NdArray {self._spec}\n{self.view}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NdArray.from_numpy_array, (np.asarray(self.raw()), self.dtype)
+
+
+def _references_to_held_array() -> int:
+    """What `sys.getrefcount` counts for an array that only a cell holds."""
+    cell = NdArray.of_spec(spec_of((), FLOAT32))
+    cell.raw()
+    return sys.getrefcount(cell._array)
+
+
+_HELD_BY_CELL = _references_to_held_array()
 
 
 def checked_shape(shape: object) -> Shape:

@@ -199,8 +199,11 @@ class Variable:
 
     @property
     def d(self) -> np.ndarray[Any, Any]:
-        """The value as a read-only NumPy array; assigning replaces it."""
-        return self.data.data
+        """The value as a NumPy array; assigning replaces it.
+
+        Writing to the array of a leaf changes the leaf; that of an output is read-only.
+        """
+        return self.cell.data if self.parent is None else self.data.view
 
     @d.setter
     def d(self, value: object) -> None:
@@ -210,8 +213,8 @@ class Variable:
 
     @property
     def g(self) -> np.ndarray[Any, Any]:
-        """The gradient as a read-only NumPy array; assigning replaces it."""
-        return self.grad.data
+        """The gradient as a NumPy array; assigning replaces it, and for a leaf writing to it changes it."""
+        return self.grad.data if self.parent is None else self.grad.view
 
     @g.setter
     def g(self, value: object) -> None:
@@ -295,7 +298,7 @@ class Variable:
             kind = f"{self.parent.op.type_name}, rank {self.rank}"
         cell = self._data
         known = cell is not None and cell._pending is None and cell._array is not None
-        value = f" = {np.array2string(cell.data, threshold=20)}" if known and cell is not None else ""
+        value = f" = {np.array2string(cell.view, threshold=20)}" if known and cell is not None else ""
         return f"<Variable{name} {self.spec} ({kind}){value}>"
 
     if TYPE_CHECKING:  # defined by nngrad.functions.operators
