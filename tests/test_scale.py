@@ -250,3 +250,20 @@ def test_a_graph_is_not_pickled() -> None:
     y = Variable((2,)) * 2
     with pytest.raises(TypeError, match="without its graph"):
         pickle.dumps(y)
+
+
+@pytest.mark.parametrize("read_first", [False, True])
+def test_threads_accumulate_into_the_same_leaf(read_first: bool) -> None:
+    for _ in range(20):
+        x = Variable.from_numpy_array(np.ones(3, np.float32), need_grad=True)
+        y = x * x
+        y.forward()
+        if read_first:
+            assert (y.d == 1).all()
+        threads = [threading.Thread(target=y.backward) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        np.testing.assert_array_equal(x.g, np.full(3, 16))
+        assert (y.d == 1).all()

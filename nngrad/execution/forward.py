@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -54,6 +55,9 @@ class Snapshot:
         return dict(zip(self.leaf_ids, self.arrays, strict=True))
 
 
+_keeping = threading.Lock()
+
+
 class Promise:
     """Results that are computed when the first of the cells that wait for them is read."""
 
@@ -73,16 +77,16 @@ class Promise:
 
     def resolve(self) -> None:
         """Compute the results."""
-        if not self.kept:
-            self.keep(self.executable(*self.arrays))
+        self.keep(() if self.kept else self.executable(*self.arrays))
 
     def keep(self, results: Sequence[Any]) -> None:
         """Hand the results, computed here or elsewhere, to the cells that still wait for them."""
-        cells, self.cells = self.cells, None
-        for ref, result in zip(cells or (), results, strict=False):
-            cell = ref()
-            if cell is not None and cell._pending is self:
-                cell.put(result)
+        with _keeping:  # whoever comes while another thread hands them over waits until it has
+            cells, self.cells = self.cells, None
+            for ref, result in zip(cells or (), results, strict=False):
+                cell = ref()
+                if cell is not None and cell._pending is self:
+                    cell.put(result)
 
 
 def plan_of(outputs: Sequence[Variable]) -> Plan:

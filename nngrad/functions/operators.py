@@ -13,6 +13,8 @@ from . import arithmetic as A
 from . import array, comparison, elementwise, linear
 
 _NUMBERS = (int, float, np.integer, np.floating)
+_EXACT = 1 << 53
+"""Up to which every whole number is a float."""
 
 
 def _binary(
@@ -24,15 +26,27 @@ def _binary(
         if other.__class__ is Variable:
             return apply(both, (other, x) if reflected else (x, other))
         if isinstance(other, _NUMBERS):
-            if not x.spec.differentiable and isinstance(other, float | np.floating):
-                x = array.cast(x, np.float32)
-            return with_number(x, as_float(other))
+            if x.spec.differentiable:
+                return with_number(x, as_float(other))
+            if isinstance(other, float | np.floating):
+                return with_number(array.cast(x, np.float32), as_float(other))
+            if abs(int(other)) <= _EXACT:
+                return with_number(x, float(other))
+            other = _whole(other, x)
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
         other = as_variable(other, "other", symbol)
         return apply(both, (other, x) if reflected else (x, other))
 
     return operate
+
+
+def _whole(number: int, x: Variable) -> np.ndarray[Any, Any]:
+    """A large number in the dtype of the integers `x`."""
+    try:
+        return np.array(number, x.dtype)
+    except OverflowError:
+        raise ValueError(f"{number} does not fit the dtype {x.dtype.name} of the Variable") from None
 
 
 def _scalar(op: Op) -> Callable[[Variable, float], Variable]:

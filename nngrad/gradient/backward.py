@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -154,23 +155,25 @@ def _sums(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([a + b for a, b in zip(old, new, strict=True)])
 
 
+_accumulating = threading.Lock()
+
+
 def accumulate(leaves: list[Variable], gradients: list[Any]) -> None:
     """Add `gradients` to the grad cells of `leaves`."""
     held: list[tuple[NdArray, Any]] = []
-    for x, gx in zip(leaves, gradients, strict=True):
-        cell = x._grad
-        if cell is None:
+    with _accumulating:
+        for x, gx in zip(leaves, gradients, strict=True):
             cell = x.grad
-        if cell.is_zero:
-            cell.put(gx)
-        else:
-            held.append((cell, gx))
-    while held:
-        # A cell that two leaves share comes twice, and takes its second gradient in a second round.
-        now = {id(cell): (cell, gx) for cell, gx in reversed(held)}
-        held = [(cell, gx) for cell, gx in held if now[id(cell)][1] is not gx]
-        cells = [cell for cell, _ in now.values()]
-        with wide_types(any(cell.spec.wide for cell in cells)):
-            sums = _sums(tuple([cell.raw() for cell in cells]), tuple([gx for _, gx in now.values()]))
-        for cell, value in zip(cells, sums, strict=True):
-            cell.put(value)
+            if cell.is_zero:
+                cell.put(gx)
+            else:
+                held.append((cell, gx))
+        while held:
+            # A cell that two leaves share comes twice, and takes its second gradient in a second round.
+            now = {id(cell): (cell, gx) for cell, gx in reversed(held)}
+            held = [(cell, gx) for cell, gx in held if now[id(cell)][1] is not gx]
+            cells = [cell for cell, _ in now.values()]
+            with wide_types(any(cell.spec.wide for cell in cells)):
+                sums = _sums(tuple([cell.raw() for cell in cells]), tuple([gx for _, gx in now.values()]))
+            for cell, value in zip(cells, sums, strict=True):
+                cell.put(value)

@@ -230,6 +230,8 @@ def seed_of(y: Variable, gy: Any, name: str) -> Variable | None:
         seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
         return seed
     seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name)
+    if seed.shape == () and seed.parent is None and not isinstance(gy, Variable):
+        seed = F.broadcast(seed, shape=y.shape)
     if seed.shape != y.shape:
         raise ValueError(f"{name}: shape {seed.shape} is not the shape {y.shape} of its output")
     return seed if seed.dtype == y.dtype else F.cast(seed, dtype=y.dtype)
