@@ -639,6 +639,6 @@ def test_higher_orders_of_a_gradient_penalty() -> None:
 
 
 def test_an_array_without_axes_is_a_number_as_grad_output() -> None:
-    x = leaf([1.0, 2.0])
+    x = leaf(1.0, 2.0)
     (gx,) = nn.grad(x * x, x, grad_outputs=np.array(3.0))
     np.testing.assert_array_equal(gx.d, [6, 12])
