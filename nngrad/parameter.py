@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ContextDecorator
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .graph import NdArray, Variable
-from .storage import read_arrays, write_arrays
+from .storage import RESERVED, read_arrays, write_arrays
 
 Scope = OrderedDict[str, Any]
 """Parameters and further scopes by name."""
@@ -25,6 +25,8 @@ _lock = threading.RLock()
 
 class _Current(threading.local):
     scope: Scope = _root
+    made: list[tuple[Scope, str, Variable]] | None = None
+    """Where parameters were made since the call of a parametric function that runs now began."""
 
 
 _current = _Current()
@@ -84,7 +86,9 @@ def get_current_parameter_scope() -> Scope:
     return _current.scope
 
 
-def _parts(name: str) -> list[str]:
+def _parts(name: str, argument: str = "key") -> list[str]:
+    if not isinstance(name, str):
+        raise TypeError(f"{argument}: the name of a parameter must be a str, got {name!r}")
     return [part for part in name.split("/") if part]
 
 
@@ -124,19 +128,29 @@ def set_parameter(key: str, param: Variable) -> None:
     """Put `param` at `key` below the present scope, in place of one that is there.
 
     Raises:
-        TypeError: `param` is not a Variable.
-        ValueError: `key` is empty or names a scope, or a parameter is where a scope should be.
+        TypeError: `key` is not a str, or `param` is not a Variable.
+        ValueError: `key` is empty, names a scope, or is a name that files cannot hold; or a parameter is where
+            a scope should be.
     """
+    path = _parts(key, "set_parameter: key")
     if not isinstance(param, Variable):
         raise TypeError(f"set_parameter: {key!r} must be a Variable, got {type(param).__name__}")
-    *path, name = _parts(key) or [""]
-    if not name:
+    if not path:
         raise ValueError("set_parameter: key is empty")
+    _put(path, param)
+
+
+def _put(path: list[str], param: Variable) -> Scope:
+    """Put `param` at `path` below the present scope, and return the scope that it is in."""
+    name = path[-1]
+    if name == RESERVED:
+        raise ValueError(f"a parameter cannot have the name {name!r}: files keep something else under it")
     with _lock:
-        scope = _descend(_current.scope, path)
+        scope = _descend(_current.scope, path[:-1])
         if isinstance(scope.get(name), dict):
-            raise ValueError(f"set_parameter: {key!r} is a scope with parameters of its own")
+            raise ValueError(f"{'/'.join(path)!r} is a scope with parameters of its own, so it cannot be a parameter")
         scope[name] = param
+    return scope
 
 
 def pop_parameter(key: str) -> Variable | None:
@@ -220,12 +234,36 @@ def get_parameter_or_create(
     return param.get_unlinked_variable(need_grad=as_need_grad)
 
 
+def all_or_none(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
+    """`function(*args, **kwargs)`; if it raises, the parameters that were made in it are taken out again."""
+    outer = _current.made
+    made = _current.made = []
+    try:
+        return function(*args, **kwargs)
+    except BaseException:
+        with _lock:
+            for scope, name, param in made:
+                if scope.get(name) is param:
+                    del scope[name]
+        made.clear()
+        raise
+    finally:
+        _current.made = outer
+        if outer is not None:
+            outer += made
+
+
 def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
+    path = _parts(name, "get_parameter_or_create: name")
+    if not path:
+        raise ValueError("get_parameter_or_create: name is empty")
     with _lock:
         param = get_parameter(name)
         if param is None:
             param = _made(name, shape, initializer, need_grad, dtype)
-            set_parameter(name, param)
+            scope = _put(path, param)
+            if _current.made is not None:
+                _current.made.append((scope, path[-1], param))
         elif shape is not None:
             _check_shape(name, param, shape)
         return param

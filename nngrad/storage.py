@@ -34,6 +34,8 @@ _CODES: dict[str, np.dtype[Any]] = {
     "F64": np.dtype(np.float64),
 }
 _FACTS = "nngrad"
+RESERVED = "__metadata__"
+"""The name under which the format keeps facts, so that no array can have it."""
 _attempts = itertools.count()
 
 
@@ -41,8 +43,11 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str
     """Write `arrays` and `facts`, which must be fit for JSON, to the file `path`.
 
     Raises:
+        ValueError: An array has the name that the format reserves.
         OSError: It cannot be written; the message names the file.
     """
+    if RESERVED in arrays:
+        raise ValueError(f"{path}: an array cannot have the name {RESERVED!r}: files keep something else under it")
     held = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     write_whole(path, save(held, {_FACTS: json.dumps(facts)}))
 
@@ -58,7 +63,7 @@ def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
     try:
         entries = deserialize(content)
         size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + size]).get("__metadata__", {})
+        metadata = json.loads(content[8 : 8 + size]).get(RESERVED, {})
         facts = json.loads(metadata.get(_FACTS, "{}"))
     except (SafetensorError, ValueError) as error:
         raise ValueError(f"{path}: not a safetensors file, or a damaged one ({error})") from error

@@ -137,6 +137,26 @@ def test_pop_and_clear() -> None:
     assert not get_parameters()
 
 
+def test_names_are_checked(tmp_path: Path) -> None:
+    w = Variable((2,))
+    for call in (lambda: set_parameter(3, w), lambda: get_parameter(3), lambda: pop_parameter(3)):
+        with pytest.raises(TypeError, match="key: the name of a parameter must be a str, got 3"):
+            call()
+    with pytest.raises(TypeError, match="name: the name of a parameter must be a str, got 3"):
+        get_parameter_or_create(3, (2,))
+    with pytest.raises(ValueError, match="name is empty"):
+        get_parameter_or_create("", (2,))
+    for name in ("__metadata__", "a/__metadata__"):
+        with pytest.raises(ValueError, match="cannot have the name '__metadata__'"):
+            set_parameter(name, w)
+        with pytest.raises(ValueError, match="cannot have the name '__metadata__'"):
+            get_parameter_or_create(name, (2,))
+    path = tmp_path / "p.safetensors"
+    with pytest.raises(ValueError, match=r"p\.safetensors: an array cannot have the name '__metadata__'"):
+        save_parameters(path, {"__metadata__": w})
+    assert not path.exists() and not get_parameters()
+
+
 def test_shape_must_agree() -> None:
     get_parameter_or_create("w", (2, 3))
     assert get_parameter_or_create("w", [2, 3]).shape == (2, 3)
