@@ -17,9 +17,11 @@ import numpy as np
 
 from . import functions as F
 from .graph import Variable
-from .graph.arguments import as_ints, axes_of, axis_of
+from .graph.arguments import axes_of
+from .graph.leaf import as_variable
 from .initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
-from .parameter import get_parameter_or_create, parameter_scope
+from .layer_arguments import axis, divided, fraction, ints, size, sizes
+from .parameter import all_or_none, get_parameter_or_create, parameter_scope
 
 Init = Callable[[tuple[int, ...]], Any] | np.ndarray[Any, Any] | None
 Apply = Callable[[Variable], Variable] | None
@@ -29,23 +31,32 @@ Ints = int | Iterable[int]
 def parametric_function_api(scope_name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function's parameters live in the scope `scope_name`, and give it a last argument `name`.
 
-    `name` is a scope around that one; None is none.
+    `name` is a scope around that one; None is none. A first argument that is annotated as a Variable may also be
+    an array, a list or a number. A call that raises leaves no new parameters behind.
     """
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(body)
         name_of_scope = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
         positions = len(signature.parameters)
+        first = next(iter(signature.parameters.values()), None)
+        converted = first.name if first is not None and first.annotation in (Variable, "Variable") else None
 
         @functools.wraps(body)
         def call(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
             if len(args) == positions + 1 and name is None:
                 *args, name = args  # type: ignore[assignment]
+            if converted is not None:
+                if args:
+                    if args[0].__class__ is not Variable:
+                        args = (as_variable(args[0], converted, body.__name__), *args[1:])
+                elif converted in kwargs:
+                    kwargs[converted] = as_variable(kwargs[converted], converted, body.__name__)
             if name is None:
                 with parameter_scope(scope_name):
-                    return body(*args, **kwargs)
+                    return all_or_none(body, args, kwargs)
             with parameter_scope(name), parameter_scope(scope_name):
-                return body(*args, **kwargs)
+                return all_or_none(body, args, kwargs)
 
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[*signature.parameters.values(), name_of_scope]
@@ -76,7 +87,7 @@ def affine(
     Args:
         inp: Of shape (batch axes..., axes to flatten...).
         n_outmaps: Shape of the outputs, or their number.
-        base_axis: Number of batch axes.
+        base_axis: Number of batch axes; a negative one counts from the end.
         w_init: Initial W.
         b_init: Initial b.
         fix_parameters: Whether W and b are constants.
@@ -85,12 +96,14 @@ def affine(
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
     """
-    outmaps = ints(n_outmaps, "affine: n_outmaps")
-    base_axis = axis_of(base_axis, inp.ndim + 1, "affine: base_axis")
+    outmaps = sizes(n_outmaps, "affine: n_outmaps")
+    if base_axis.__class__ is not int or not 0 <= base_axis <= inp.ndim:
+        base_axis = axis(base_axis, inp.ndim, "affine: base_axis")
     inmaps = math.prod(inp.shape[base_axis:])
     w = parameter("W", (inmaps, *outmaps), w_init, glorot(inmaps, math.prod(outmaps), (), rng), fix_parameters)
     b = parameter("b", outmaps, b_init, ZEROS, fix_parameters) if with_bias else None
-    return F.affine(inp, applied(apply_w, w), applied(apply_b, b), base_axis=base_axis)
+    weight, bias = applied(apply_w, w, "affine: apply_w"), applied(apply_b, b, "affine: apply_b")
+    return F.affine(inp, weight, bias, base_axis=base_axis)
 
 
 @parametric_function_api("conv")
@@ -128,22 +141,25 @@ def convolution(
         channel_last: Whether channels are the last axis.
         w_init: Initial W.
         b_init: Initial b.
-        base_axis: Number of batch axes.
+        base_axis: Number of batch axes; a negative one counts from the end.
         fix_parameters: Whether W and b are constants.
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
     """
-    kernel = ints(kernel, "convolution: kernel")
-    channels = channels_of(inp, base_axis, channel_last, "convolution")
-    inner = divided(channels, group, "convolution: channels")
+    kernel = sizes(kernel, "convolution: kernel")
+    outmaps = size(outmaps, "convolution: outmaps")
+    base_axis = axis(base_axis, inp.ndim, "convolution: base_axis")
+    channels = inp.shape[-1 if channel_last else base_axis]
+    inner = divided(channels, size(group, "convolution: group"), "convolution: channels")
     shape = (outmaps, *kernel, inner) if channel_last else (outmaps, inner, *kernel)
     w = parameter("W", shape, w_init, glorot(channels, outmaps, kernel, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    weight, bias = applied(apply_w, w, "convolution: apply_w"), applied(apply_b, b, "convolution: apply_b")
     return F.convolution(
-        inp, applied(apply_w, w), applied(apply_b, b), base_axis=base_axis, pad=pad, stride=stride, dilation=dilation,
-        group=group, channel_last=channel_last,
+        inp, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+        channel_last=channel_last,
     )
 
 
@@ -184,22 +200,25 @@ def deconvolution(
         output_padding: Elements that are added at the end of each spatial axis of the output.
         w_init: Initial W.
         b_init: Initial b.
-        base_axis: Number of batch axes.
+        base_axis: Number of batch axes; a negative one counts from the end.
         fix_parameters: Whether W and b are constants.
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
     """
-    kernel = ints(kernel, "deconvolution: kernel")
-    channels = channels_of(inp, base_axis, channel_last, "deconvolution")
-    inner = divided(outmaps, group, "deconvolution: outmaps")
+    kernel = sizes(kernel, "deconvolution: kernel")
+    outmaps = size(outmaps, "deconvolution: outmaps")
+    base_axis = axis(base_axis, inp.ndim, "deconvolution: base_axis")
+    channels = inp.shape[-1 if channel_last else base_axis]
+    inner = divided(outmaps, size(group, "deconvolution: group"), "deconvolution: outmaps")
     shape = (channels, *kernel, inner) if channel_last else (channels, inner, *kernel)
     w = parameter("W", shape, w_init, glorot(outmaps, channels, kernel, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    weight, bias = applied(apply_w, w, "deconvolution: apply_w"), applied(apply_b, b, "deconvolution: apply_b")
     return F.deconvolution(
-        inp, applied(apply_w, w), applied(apply_b, b), base_axis=base_axis, pad=pad, stride=stride, dilation=dilation,
-        group=group, channel_last=channel_last, output_padding=output_padding,
+        inp, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+        channel_last=channel_last, output_padding=output_padding,
     )
 
 
@@ -232,14 +251,15 @@ def depthwise_convolution(
         multiplier: Number of output channels per channel.
         w_init: Initial W.
         b_init: Initial b.
-        base_axis: Number of batch axes.
+        base_axis: Number of batch axes; a negative one counts from the end.
         fix_parameters: Whether W and b are constants.
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
     """
-    kernel = ints(kernel, "depthwise_convolution: kernel")
-    channels = channels_of(inp, base_axis, False, "depthwise_convolution")
-    outmaps = channels * multiplier
+    kernel = sizes(kernel, "depthwise_convolution: kernel")
+    base_axis = axis(base_axis, inp.ndim, "depthwise_convolution: base_axis")
+    channels = inp.shape[base_axis]
+    outmaps = channels * size(multiplier, "depthwise_convolution: multiplier")
     w = parameter("W", (outmaps, *kernel), w_init, glorot(outmaps, channels, kernel, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     return F.depthwise_convolution(
@@ -268,7 +288,7 @@ def batch_normalization(
     Args:
         inp: The input.
         axes: The axes that are kept; the statistics go over all others.
-        decay_rate: How much of the running statistics is kept at each step.
+        decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
         eps: Added to the variance.
         batch_stat: Whether the statistics are those of `inp`, which also go into the running ones; if not,
             they are the running ones.
@@ -278,6 +298,7 @@ def batch_normalization(
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
     """
+    decay_rate = fraction(decay_rate, "batch_normalization: decay_rate")
     kept = axes_of(ints(axes, "batch_normalization: axes"), inp.ndim, "batch_normalization: axes")
     shape = tuple([n if i in kept else 1 for i, n in enumerate(inp.shape)])
     init = inits(param_init, ("beta", "gamma", "mean", "var"), "batch_normalization")
@@ -345,8 +366,9 @@ def embed(
         fix_parameters: Whether W is a constant.
         apply_w: Function that W goes through.
     """
-    w = parameter("W", (n_inputs, n_features), initializer, UNIT_VARIANCE, fix_parameters)
-    return F.embed(inp, applied(apply_w, w))
+    shape = size(n_inputs, "embed: n_inputs"), size(n_features, "embed: n_features")
+    w = parameter("W", shape, initializer, UNIT_VARIANCE, fix_parameters)
+    return F.embed(inp, applied(apply_w, w, "embed: apply_w"))
 
 
 @parametric_function_api("prelu")
@@ -368,7 +390,7 @@ def prelu(
         fix_parameters: Whether the slope is a constant.
         slope_init: Initial slope.
     """
-    shape = () if shared else (inp.shape[axis_of(base_axis, inp.ndim, "prelu: base_axis")],)
+    shape = () if shared else (inp.shape[axis(base_axis, inp.ndim, "prelu: base_axis")],)
     slope = parameter("slope", shape, slope_init, QUARTER, fix_parameters)
     return F.prelu(inp, slope, base_axis=base_axis)
 
@@ -400,35 +422,20 @@ def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) 
     return lambda shape: UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, kernel), rng)(shape)
 
 
-def applied(function: Apply, w: Variable | None) -> Variable | None:
-    """What `apply_w` or `apply_b` makes of a parameter."""
-    return w if function is None or w is None else function(w)
-
-
-def ints(value: Ints, name: str) -> tuple[int, ...]:
-    """An int, or several, as a tuple; messages start with `name`."""
-    try:
-        return as_ints(value)
-    except TypeError as error:
-        raise TypeError(f"{name} must be {error}, got {value!r}") from None
-
-
-def channels_of(inp: Variable, base_axis: int, channel_last: bool, name: str) -> int:
-    """Number of channels of `inp`."""
-    axis = axis_of(base_axis, inp.ndim, f"{name}: base_axis")
-    return inp.shape[-1 if channel_last else axis]
-
-
-def divided(count: int, group: int, name: str) -> int:
-    """`count` split evenly into groups."""
-    if group < 1 or count % group:
-        raise ValueError(f"{name}: {count} cannot be split into {group} groups")
-    return count // group
+def applied(function: Apply, w: Variable | None, name: str) -> Variable | None:
+    """What `apply_w` or `apply_b` makes of a parameter; messages start with `name`."""
+    if function is None:
+        return w
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of a Variable, got {function!r}")
+    return w if w is None else function(w)
 
 
 def inits(given: Mapping[str, Init] | None, names: tuple[str, ...], function: str) -> dict[str, Init]:
     """Initializers by name of parameter; None where none is given."""
-    given = given or {}
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{function}: param_init must be a dict of initializers by name, got {given!r}")
     unknown = sorted(set(given) - set(names))
     if unknown:
         raise ValueError(f"{function}: param_init has {', '.join(unknown)}, but the parameters are {', '.join(names)}")

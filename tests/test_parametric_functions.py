@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -195,6 +196,95 @@ def test_errors() -> None:
     PF.affine(leaf(2, 3), 4)
     with pytest.raises(ValueError, match=r"'W' is there with shape \(3, 4\), but \(3, 5\) is asked for"):
         PF.affine(leaf(2, 3), 5)
+
+
+@pytest.mark.parametrize(
+    ("build", "shape", "expected"),
+    [
+        (lambda: PF.affine(leaf(2, 3, 4), 2, base_axis=-1), (2, 3, 2), (4, 2)),
+        (lambda: PF.affine(leaf(2, 3, 4), 2, base_axis=-3), (2,), (24, 2)),
+        (lambda: PF.affine(leaf(2, 3), 2, base_axis=2), (2, 3, 2), (1, 2)),
+        (lambda: PF.convolution(leaf(2, 3, 5, 6), 2, (3, 3), base_axis=-3), (2, 2, 3, 4), (2, 3, 3, 3)),
+        (lambda: PF.deconvolution(leaf(2, 3, 5), 2, (3,), base_axis=-2), (2, 2, 7), (3, 2, 3)),
+        (lambda: PF.depthwise_convolution(leaf(2, 3, 5), (3,), base_axis=-2), (2, 3, 3), (3, 3)),
+        (lambda: PF.prelu(leaf(2, 3, 5), base_axis=-2, shared=False), (2, 3, 5), (3,)),
+    ],
+)
+def test_negative_axes_count_from_the_end(build, shape, expected) -> None:
+    y = build()
+    assert y.shape == shape == y.d.shape
+    assert next(iter(shapes().values())) == expected
+
+
+def test_inputs_may_be_arrays_and_lists() -> None:
+    expected = PF.affine(leaf(2, 3), 4).d
+    for x in (leaf(2, 3).d, leaf(2, 3).d.tolist(), leaf(2, 3).data):
+        np.testing.assert_array_equal(PF.affine(x, 4).d, expected)
+        np.testing.assert_array_equal(PF.affine(n_outmaps=4, inp=x).d, expected)
+    assert PF.embed([[0, 2]], 3, 4).shape == (1, 2, 4)
+
+
+X, IMAGE = leaf(2, 3), leaf(2, 3, 5, 5)
+FAILING = [
+    (TypeError, "affine: inp must be .* got None", lambda: PF.affine(None, 3)),
+    (TypeError, "convolution: inp must be .* got None", lambda: PF.convolution(None, 3, (3, 3))),
+    (TypeError, "layer_normalization: inp must be .* got 'a'", lambda: PF.layer_normalization("a")),
+    (TypeError, "affine: base_axis must be an int, got 1.5", lambda: PF.affine(X, 3, base_axis=1.5)),
+    (ValueError, "affine: base_axis -3 is out of range", lambda: PF.affine(X, 3, base_axis=-3)),
+    (ValueError, "affine: n_outmaps must be 1 or more, got 0", lambda: PF.affine(X, 0)),
+    (ValueError, "affine: n_outmaps must be 1 or more", lambda: PF.affine(X, (2, -1))),
+    (ValueError, r"convolution: kernel must be 1 or more, got \(0, 3\)", lambda: PF.convolution(IMAGE, 2, (0, 3))),
+    (TypeError, "convolution: kernel must be an int or", lambda: PF.convolution(IMAGE, 2, (3.5, 3))),
+    (ValueError, "deconvolution: kernel must be 1 or more", lambda: PF.deconvolution(IMAGE, 2, (0, 3))),
+    (ValueError, "depthwise_convolution: kernel", lambda: PF.depthwise_convolution(IMAGE, (0, 3))),
+    (ValueError, "depthwise_convolution: multiplier", lambda: PF.depthwise_convolution(IMAGE, (3, 3), multiplier=0)),
+    (ValueError, "convolution: outmaps must be 1 or more, got -1", lambda: PF.convolution(IMAGE, -1, (3, 3))),
+    (TypeError, "deconvolution: outmaps must be an int, got 2.5", lambda: PF.deconvolution(IMAGE, 2.5, (3, 3))),
+    (ValueError, "convolution: group must be 1 or more", lambda: PF.convolution(IMAGE, 2, (3, 3), group=0)),
+    (ValueError, "embed: n_features must be 1 or more", lambda: PF.embed([0], 3, 0)),
+    (ValueError, "decay_rate must be from 0 to 1, got 5.0", lambda: PF.batch_normalization(X, decay_rate=5.0)),
+    (ValueError, "decay_rate must be from 0 to 1", lambda: PF.batch_normalization(X, decay_rate=float("nan"))),
+    (TypeError, "param_init must be a dict", lambda: PF.batch_normalization(X, param_init=3)),
+    (TypeError, "affine: apply_w must be a function of a Variable, got 5", lambda: PF.affine(X, 3, apply_w=5)),
+    (TypeError, "embed: apply_w must be a function", lambda: PF.embed([0], 3, 2, apply_w=5)),
+    (TypeError, "'b': initializer must be a function", lambda: PF.affine(X, 3, b_init="zero")),
+    (ValueError, r"'b' has shape \(3,\)", lambda: PF.affine(X, 3, b_init=np.ones(4))),
+    (ValueError, "kernel spans 9", lambda: PF.convolution(IMAGE, 2, (9, 9))),
+    (ValueError, "3 columns meet 2 rows|must have 3 rows", lambda: PF.affine(X, 4, apply_w=lambda w: w[:2])),
+    (ZeroDivisionError, "by zero", lambda: PF.affine(X, 4, apply_w=lambda w: PF.affine(w, 3, name="a") / (1 // 0))),
+]
+
+
+@pytest.mark.parametrize(("error", "message", "build"), FAILING)
+def test_a_call_that_fails_leaves_no_parameters(error, message, build) -> None:
+    with pytest.raises(error, match=message):
+        build()
+    assert not shapes()
+
+
+def test_a_call_that_fails_leaves_older_parameters() -> None:
+    w = get_parameter_or_create("affine/W", (3, 4))
+    for fails in (True, False):
+        with pytest.raises(TypeError, match="apply_b") if fails else nullcontext():
+            PF.affine(X, 4, apply_b=5 if fails else None)
+        assert get_parameter("affine/W") is w
+        assert ("affine/b" in shapes()) is not fails
+
+
+def test_a_call_within_one_that_fails_is_undone_too() -> None:
+    @PF.parametric_function_api("block")
+    def block(x: Variable, units: int) -> Variable:
+        with pytest.raises(ValueError, match="n_outmaps"):
+            PF.affine(x, 0, name="none")
+        return PF.affine(PF.affine(x, 3, name="one"), units, name="two")
+
+    with pytest.raises(TypeError, match="n_outmaps"):
+        block(X, "four")
+    assert not shapes()
+    block(X, 4)
+    assert len(shapes()) == 4
+    with pytest.raises(TypeError, match="block: x must be a Variable, an array or a number, got None"):
+        block(None, 4)
 
 
 def test_a_user_s_own() -> None:
