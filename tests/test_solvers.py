@@ -251,6 +251,47 @@ def test_weight_decay_clipping_and_scaling() -> None:
     assert not w.g.any()
 
 
+def test_arguments_are_checked() -> None:
+    nan, inf = float("nan"), float("inf")
+    solver = S.Sgd(0.1)
+    solver.set_parameters(parameters())
+    for name, make in [
+        ("lr", S.Sgd), ("alpha", S.Adam), ("alpha", S.AdamW), ("eta", S.Lamb),
+        ("lr", lambda lr: S.Solver.from_optax(optax.adam, lr)), ("learning_rate", solver.set_learning_rate),
+        ("decay_rate", solver.weight_decay), ("momentum", lambda m: S.Momentum(momentum=m)),
+        ("wd", lambda wd: S.SgdW(wd=wd)), ("eps", lambda eps: S.Adam(eps=eps)),
+    ]:
+        for value in (nan, inf, -1.0):
+            with pytest.raises(ValueError, match=f"{name}: must be finite and not negative, got {value}"):
+                make(value)
+        with pytest.raises(TypeError, match=f"{name}: expected a number, got 'much'"):
+            make("much")
+    for make in (lambda b: S.Adam(beta1=b), lambda b: S.Lion(beta2=b), lambda b: S.RMSprop(decay=b)):
+        for value in (nan, -0.1, 1.0, 5.0):
+            with pytest.raises(ValueError, match=f"must be at least 0 and less than 1, got {value}"):
+                make(value)
+    for value in (nan, -1.0):
+        with pytest.raises(ValueError, match=f"norm must not be negative, got {value}"):
+            solver.clip_grad_by_norm(value)
+    for value in (nan, inf):
+        with pytest.raises(ValueError, match=f"scale must be finite, got {value}"):
+            solver.scale_grad(value)
+    assert solver.learning_rate() == 0.1
+    idle = S.AdamW(0.0)
+    idle.set_parameters(parameters())
+    with pytest.raises(ValueError, match="wd: weight decay is in proportion"):
+        idle.update()
+
+
+def test_clipping_to_infinity_changes_nothing() -> None:
+    params = parameters()
+    solver = S.Sgd()
+    solver.set_parameters(params)
+    params["W"].g = np.full((2, 3), 1e30)
+    solver.clip_grad_by_norm(float("inf"))
+    np.testing.assert_array_equal(params["W"].g, np.full((2, 3), 1e30))
+
+
 def test_clipping_of_half_precision_does_not_overflow() -> None:
     p = Variable.from_numpy_array(np.zeros(4), need_grad=True, dtype="float16")
     p.g = 1000.0

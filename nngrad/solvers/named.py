@@ -7,7 +7,7 @@ from typing import Any
 import optax
 
 from .scaling import scale_by_amsgrad, scale_by_root_of_sum
-from .solver import Solver, Transformation
+from .solver import Solver, Transformation, as_decay, as_rate
 
 
 class Sgd(Solver):
@@ -25,7 +25,7 @@ class Momentum(Solver):
 
     def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
         super().__init__(lr)
-        self.momentum = momentum
+        self.momentum = as_rate(momentum, "momentum")
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
@@ -36,7 +36,7 @@ class Nesterov(Solver):
 
     def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
         super().__init__(lr)
-        self.momentum = momentum
+        self.momentum = as_rate(momentum, "momentum")
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale(lr), optax.trace(self.momentum, nesterov=True), optax.scale(-1.0))
@@ -50,11 +50,11 @@ class SgdW(Solver):
 
     def __init__(self, lr: float = 1e-3, momentum: float = 0.9, wd: float = 1e-4) -> None:
         super().__init__(lr)
-        self.momentum = momentum
-        self.wd = wd
+        self.momentum = as_rate(momentum, "momentum")
+        self.wd = as_rate(wd, "wd")
 
     def transformation(self, lr: Any) -> Transformation:
-        decay = optax.add_decayed_weights(self.wd / self._initial_lr * lr)
+        decay = optax.add_decayed_weights(decay_per_rate(self.wd, self._initial_lr) * lr)
         return optax.chain(optax.scale(lr), optax.trace(self.momentum), decay, optax.scale(-1.0))
 
 
@@ -64,11 +64,13 @@ class Adam(Solver):
     m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t. Kingma and Ba, "Adam", ICLR 2015.
     """
 
+    rate_name = "alpha"
+
     def __init__(self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
         super().__init__(alpha)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
+        self.beta1 = as_decay(beta1, "beta1")
+        self.beta2 = as_decay(beta2, "beta2")
+        self.eps = as_rate(eps, "eps")
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), optax.scale(-lr))
@@ -85,10 +87,10 @@ class AdamW(Adam):
         self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, wd: float = 1e-4
     ) -> None:
         super().__init__(alpha, beta1, beta2, eps)
-        self.wd = wd
+        self.wd = as_rate(wd, "wd")
 
     def transformation(self, lr: Any) -> Transformation:
-        decay = optax.add_decayed_weights(self.wd / self._initial_lr)
+        decay = optax.add_decayed_weights(decay_per_rate(self.wd, self._initial_lr))
         return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), decay, optax.scale(-lr))
 
 
@@ -144,8 +146,8 @@ class Lion(Solver):
 
     def __init__(self, lr: float = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
         super().__init__(lr)
-        self.beta1 = beta1
-        self.beta2 = beta2
+        self.beta1 = as_decay(beta1, "beta1")
+        self.beta2 = as_decay(beta2, "beta2")
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_lion(self.beta1, self.beta2), optax.scale(-lr))
@@ -159,7 +161,7 @@ class Adagrad(Solver):
 
     def __init__(self, lr: float = 1e-2, eps: float = 1e-8) -> None:
         super().__init__(lr)
-        self.eps = eps
+        self.eps = as_rate(eps, "eps")
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(scale_by_root_of_sum(self.eps), optax.scale(-lr))
@@ -174,8 +176,8 @@ class Adadelta(Solver):
 
     def __init__(self, lr: float = 1.0, decay: float = 0.95, eps: float = 1e-6) -> None:
         super().__init__(lr)
-        self.decay = decay
-        self.eps = eps
+        self.decay = as_decay(decay, "decay")
+        self.eps = as_rate(eps, "eps")
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_adadelta(self.decay, self.eps), optax.scale(-lr))
@@ -186,8 +188,8 @@ class RMSprop(Solver):
 
     def __init__(self, lr: float = 1e-3, decay: float = 0.9, eps: float = 1e-8) -> None:
         super().__init__(lr)
-        self.decay = decay
-        self.eps = eps
+        self.decay = as_decay(decay, "decay")
+        self.eps = as_rate(eps, "eps")
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_rms(self.decay, self.eps, eps_in_sqrt=False), optax.scale(-lr))
@@ -202,9 +204,9 @@ class RMSpropGraves(Solver):
 
     def __init__(self, lr: float = 1e-4, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4) -> None:
         super().__init__(lr)
-        self.decay = decay
-        self.momentum = momentum
-        self.eps = eps
+        self.decay = as_decay(decay, "decay")
+        self.momentum = as_rate(momentum, "momentum")
+        self.eps = as_rate(eps, "eps")
 
     def transformation(self, lr: Any) -> Transformation:
         scale = optax.scale_by_stddev(self.decay, self.eps)
@@ -222,9 +224,9 @@ class Lars(Solver):
         self, lr: float = 1e-3, momentum: float = 0.9, coefficient: float = 1e-3, eps: float = 1e-6
     ) -> None:
         super().__init__(lr)
-        self.momentum = momentum
-        self.coefficient = coefficient
-        self.eps = eps
+        self.momentum = as_rate(momentum, "momentum")
+        self.coefficient = as_rate(coefficient, "coefficient")
+        self.eps = as_rate(eps, "eps")
 
     def transformation(self, lr: Any) -> Transformation:
         ratio = optax.scale_by_trust_ratio(trust_coefficient=self.coefficient, eps=self.eps)
@@ -237,12 +239,21 @@ class Lamb(Solver):
     The norms are those of one parameter. You et al., "Large batch optimization for deep learning", ICLR 2020.
     """
 
+    rate_name = "eta"
+
     def __init__(self, eta: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6) -> None:
         super().__init__(eta)
-        self.beta1 = beta1
-        self.beta2 = beta2
-        self.eps = eps
+        self.beta1 = as_decay(beta1, "beta1")
+        self.beta2 = as_decay(beta2, "beta2")
+        self.eps = as_rate(eps, "eps")
 
     def transformation(self, lr: Any) -> Transformation:
         adam = optax.scale_by_adam(self.beta1, self.beta2, self.eps)
         return optax.chain(adam, optax.scale_by_trust_ratio(), optax.scale(-lr))
+
+
+def decay_per_rate(wd: float, first: float) -> float:
+    """Weight decay for a learning rate of 1, where `wd` is that for the first learning rate."""
+    if wd and not first:
+        raise ValueError("wd: weight decay is in proportion to the first learning rate, so that must not be 0")
+    return wd / first if wd else 0.0

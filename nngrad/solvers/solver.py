@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -28,8 +29,11 @@ class Solver:
     `nn.train_step` does the same as one executable.
 
     Args:
-        lr: The learning rate. Changing it later compiles nothing anew.
+        lr: The learning rate, not negative. Changing it later compiles nothing anew.
     """
+
+    rate_name = "lr"
+    """How the solver's arguments call the learning rate."""
 
     def __init__(self, lr: float) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()
@@ -37,7 +41,7 @@ class Solver:
         self._state: Any = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
         self._structure: Any = None
         self._wide = False
-        self._initial_lr = as_number(lr, "lr")
+        self._initial_lr = as_rate(lr, self.rate_name)
         self._set_rate(self._initial_lr)
         self._step = jax.jit(self._flat_update, donate_argnums=2)
 
@@ -171,8 +175,12 @@ class Solver:
         return self._state
 
     def set_learning_rate(self, learning_rate: float) -> None:
-        """Set the learning rate."""
-        lr = as_number(learning_rate, "learning_rate")
+        """Set the learning rate.
+
+        Raises:
+            ValueError: It is negative or not finite.
+        """
+        lr = as_rate(learning_rate, "learning_rate")
         if lr != self._lr:
             self._set_rate(lr)
 
@@ -189,16 +197,44 @@ class Solver:
     # ---------------------------------------------------------------- gradients
 
     def weight_decay(self, decay_rate: float) -> None:
-        """Add `decay_rate` times the parameter to each gradient."""
-        self._change_gradients(_decayed, float(decay_rate))
+        """Add `decay_rate` times the parameter to each gradient.
+
+        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
+        `nn.train_step`, which keeps its gradients to itself: chain `optax.add_decayed_weights` in front of the
+        transformation for it, as in `Solver.from_optax(optax.chain(optax.add_decayed_weights(1e-4),
+        optax.sgd(0.1)))`.
+
+        Raises:
+            ValueError: `decay_rate` is negative or not finite.
+        """
+        self._change_gradients(_decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
 
     def clip_grad_by_norm(self, norm: float) -> None:
-        """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself."""
-        self._change_gradients(_clipped, float(norm))
+        """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself.
+
+        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
+        `nn.train_step`, which keeps its gradients to itself: chain a clipping of optax in front of the
+        transformation for it, as in `Solver.from_optax(optax.chain(optax.clip_by_global_norm(1.0),
+        optax.sgd(0.1)))`, whose norm is that of all gradients together.
+
+        Raises:
+            ValueError: `norm` is negative or not a number. Infinity clips nothing.
+        """
+        limit = as_number(norm, "clip_grad_by_norm: norm")
+        if not limit >= 0:
+            raise ValueError(f"clip_grad_by_norm: norm must not be negative, got {norm!r}")
+        self._change_gradients(_clipped, limit)
 
     def scale_grad(self, scale: float) -> None:
-        """Multiply all gradients by `scale`."""
-        self._change_gradients(_scaled, float(scale))
+        """Multiply all gradients by `scale`: those that `backward()` has left (`p.g`), as in `weight_decay`.
+
+        Raises:
+            ValueError: `scale` is not finite.
+        """
+        factor = as_number(scale, "scale_grad: scale")
+        if not math.isfinite(factor):
+            raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
+        self._change_gradients(_scaled, factor)
 
     def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
         params = tuple([p.cell.raw() for p in self._variables])
@@ -299,6 +335,22 @@ def as_number(value: Any, name: str) -> float:
         raise TypeError(f"{name}: expected a number, got {value!r}") from None
 
 
+def as_rate(value: Any, name: str) -> float:
+    """`value` as a float that is finite and not negative; the error names the argument `name`."""
+    rate = as_number(value, name)
+    if not 0 <= rate < math.inf:
+        raise ValueError(f"{name}: must be finite and not negative, got {value!r}")
+    return rate
+
+
+def as_decay(value: Any, name: str) -> float:
+    """`value` as a float from 0 to below 1: the share of an average that is kept at each step."""
+    rate = as_number(value, name)
+    if not 0 <= rate < 1:
+        raise ValueError(f"{name}: must be at least 0 and less than 1, got {value!r}")
+    return rate
+
+
 @jax.jit
 def _decayed(params: Arrays, grads: Arrays, rate: Any) -> Arrays:
     return tuple([g + rate * p for p, g in zip(params, grads, strict=True)])
@@ -326,7 +378,9 @@ def _not_finite(grads: Arrays) -> tuple[Any, Any]:
 
 class _FromOptax(Solver):
     def __init__(self, tx: Any, lr: float | None) -> None:
-        super().__init__(float("nan") if lr is None else lr)
+        super().__init__(0.0 if lr is None else lr)
+        if lr is None:
+            self._lr = math.nan  # nobody knows it
         if isinstance(tx, Transformation):
             if lr is not None:
                 raise TypeError("lr: a transformation has its own; give lr with a function such as optax.adam")
