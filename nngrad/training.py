@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from .execution.compiled import on_device
@@ -16,6 +17,7 @@ from .execution.lower import linearize, lower
 from .gradient.grad import Grad
 from .graph import NdArray, Spec, Variable, building, leaves_of
 from .graph.leaf import arrays_of
+from .graph.ndarray import host_array
 from .graph.spec import wide_types
 from .solvers.solver import Arrays, Solver
 
@@ -23,14 +25,15 @@ from .solvers.solver import Arrays, Solver
 class TrainStep:
     """A training step of a fixed graph. Made by `train_step`.
 
-    Calling it with the inputs' arrays moves the parameters by one step and returns the loss before it, as
-    a `jax.Array`.
+    Calling it with the inputs' values (arrays, or else Variables, NdArrays, numbers or lists) moves the
+    parameters by one step and returns the loss before it, as a `jax.Array`.
     """
 
     __slots__ = (
         "_ends",
         "_executable",
         "_gradients",
+        "_input_names",
         "_input_specs",
         "_live",
         "_places",
@@ -49,6 +52,7 @@ class TrainStep:
         self._solver = solver
         self._variables = solver._variables
         self._input_specs = [x.spec for x in inputs]
+        self._input_names = [f"input {i} ({x.name!r})" if x.name else f"input {i}" for i, x in enumerate(inputs)]
 
         owners = {id(p.cell): i for i, p in enumerate(self._variables)}
         targets = self._targets(loss, owners)
@@ -98,9 +102,15 @@ class TrainStep:
         solver, variables = self._solver, self._variables
         if solver._variables is not variables:
             raise RuntimeError("the solver was given other parameters after this training step was made")
+        for array in arrays:
+            if array.__class__ not in _PLAIN:
+                arrays = self._converted(arrays)
+                break
         cells: list[Any] = [p._data for p in variables]
         params = [
-            cell._array if getrefcount(cell._array) <= _ALONE and cell._pending is None else array_of_own(cell)
+            cell._array
+            if cell._array.__class__ is not _NUMPY and getrefcount(cell._array) <= _ALONE and cell._pending is None
+            else array_of_own(cell)
             for cell in cells
         ]
         live = self._live and arrays_of(self._live)
@@ -109,16 +119,24 @@ class TrainStep:
             results = self._executable(params, state, solver._rate, arrays, live)
         end, stop = self._ends
         for cell, array in zip(cells, results[1:end], strict=True):
-            cell._array = array
+            cell._array = array  # put() by hand; what is no NumPy array the cell never takes for one that is lent
         solver._state = results[stop:]
         for x, array in zip(self._updated, results[end:stop], strict=True):
             x.cell.put(array)
         loss: jax.Array = results[0]
         return loss
 
+    def _converted(self, values: Arrays) -> Arrays:
+        """The values of the inputs as arrays."""
+        check_count(values, self._input_specs)
+        return tuple([
+            value if value.__class__ in _PLAIN else plain(value, spec, name)
+            for value, spec, name in zip(values, self._input_specs, self._input_names, strict=True)
+        ])
+
     def _run(self, params: list[Any], state: Arrays, lr: Any, arrays: Arrays, live: list[Any]) -> tuple[Any, ...]:
         """The loss, the new parameters, what the graph updates, and the new state."""
-        sources = (params, fitting(arrays, self._input_specs), live)
+        sources = (params, fitting(arrays, self._input_specs, self._input_names), live)
         results = self._program(*[sources[k][i] for k, i in self._places])
         grads = [
             sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
@@ -154,8 +172,11 @@ def train_step(
         loss: A floating Variable of shape ().
         parameters: Variables to train, by name or in a list: leaves of floating dtypes.
         optimizer: A solver, which gets these parameters and may have a state for them already; or an
-            optax transformation.
-        inputs: Variables whose arrays are given at each call, of their shapes.
+            optax transformation. Of a solver the step uses the update alone: `weight_decay`,
+            `clip_grad_by_norm` and `scale_grad` change gradients that `backward()` has left, and there are
+            none here. Chain what is wanted in optax instead, as in `Solver.from_optax(optax.chain(
+            optax.clip_by_global_norm(1.0), optax.adam(1e-3)))`.
+        inputs: Variables whose values are given at each call, of their shapes.
 
     Raises:
         TypeError: Something is of the wrong kind.
@@ -205,18 +226,37 @@ def _check_distinct(parameters: dict[str, Variable], inputs: list[Variable]) -> 
         raise ValueError("inputs: the same Variable is given twice")
 
 
-def fitting(arrays: Arrays, specs: list[Spec]) -> list[Any]:
-    """`arrays` in the dtypes of `specs`, checked against their shapes. It runs only while JAX traces."""
+def check_count(arrays: Arrays, specs: list[Spec]) -> None:
+    """Raise a TypeError unless there is one array for each input."""
     if len(arrays) != len(specs):
         raise TypeError(f"{len(arrays)} arrays given for {len(specs)} inputs")
+
+
+def plain(value: Any, spec: Spec, name: str) -> Any:
+    """What is given for an input, as an array that an executable takes."""
+    if isinstance(value, Variable):
+        return value.data.raw()
+    if isinstance(value, NdArray):
+        return value.raw()
+    if isinstance(value, jax.Array):
+        _PLAIN.add(value.__class__)
+        return value
+    try:
+        # Numbers and lists have 64 bits at first, which an input of so many shall get.
+        return host_array(np.asarray(value) if spec.wide and not hasattr(value, "dtype") else value, None)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name}: expected an array of {spec}, got {type(value).__name__} ({error})") from None
+
+
+def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
+    """`arrays` in the dtypes of `specs`, checked against their shapes. It runs only while JAX traces."""
+    check_count(arrays, specs)
     fitted = []
-    for i, (array, spec) in enumerate(zip(arrays, specs, strict=True)):
-        if not hasattr(array, "shape"):
-            raise TypeError(f"input {i}: expected an array of {spec}, got {type(array).__name__}")
+    for array, spec, name in zip(arrays, specs, names, strict=True):
         if array.shape != spec.shape:
-            raise ValueError(f"input {i}: expected shape {spec.shape}, got {array.shape}")
+            raise ValueError(f"{name}: expected shape {spec.shape}, got {array.shape}")
         if jnp.issubdtype(array.dtype, jnp.floating) and not spec.differentiable:
-            raise TypeError(f"input {i}: expected {spec.dtype.name}, got {array.dtype.name}")
+            raise TypeError(f"{name}: expected {spec.dtype.name}, got {array.dtype.name}")
         fitted.append(array if array.dtype == spec.dtype else array.astype(spec.dtype))
     return fitted
 
@@ -224,8 +264,11 @@ def fitting(arrays: Arrays, specs: list[Spec]) -> list[Any]:
 def array_of_own(cell: NdArray) -> Any:
     """The array in `cell`, fit to be donated: a copy if something else (a snapshot, another cell, the user)
     refers to it, since a donated array is gone."""
-    cell.raw()
-    if not isinstance(cell._array, jax.Array) or getrefcount(cell._array) <= _ALONE:
+    array = cell.raw()
+    if not isinstance(array, jax.Array):
+        return array  # JAX copies it
+    del array
+    if getrefcount(cell._array) <= _ALONE:
         return cell._array
     with wide_types(cell.spec.wide):
         return cell._array.copy()
@@ -239,3 +282,7 @@ def _references_to_held_array() -> int:
 
 
 _ALONE = _references_to_held_array()
+_NUMPY = np.ndarray
+_PLAIN: set[type] = {_NUMPY}
+"""Classes of what executables take as it is. That of JAX's arrays joins when the first one is given: to make
+one here would start JAX's backend at the import."""

@@ -257,6 +257,62 @@ def test_a_gradient_inside_the_loss() -> None:
     np.testing.assert_allclose(w.d, [[expected]], rtol=1e-6)
 
 
+def test_inputs_of_other_kinds() -> None:
+    x, t, scale = Variable((8, 3)), Variable((8, 2)), Variable(())
+    step = train_step(network(x, t) * scale, get_parameters(), S.Sgd(0.0), inputs=[x, t, scale])
+    expected = step(X, T, np.float32(2.0))
+    leaf = Variable.from_numpy_array(X)
+    for data in (X.tolist(), leaf, leaf.data, leaf * 1.0, jax.numpy.array(X)):
+        np.testing.assert_allclose(step(data, T, 2), expected, rtol=1e-6)
+    assert not any(p.data.raw().is_deleted() for p in get_parameters().values())
+
+
+def test_a_parameter_as_input() -> None:
+    x = Variable((3, 1))
+    w = Variable.from_numpy_array(np.ones((3, 1), np.float32), need_grad=True)
+    step = train_step(F.sum(w * x), [w], S.Sgd(1.0), inputs=x)
+    assert [float(step(w)) for _ in range(3)] == [3, 0, 0]
+
+
+def test_lists_keep_64_bits() -> None:
+    x = Variable((2,), dtype="float64")
+    w = Variable.from_numpy_array(np.ones(2), need_grad=True, dtype="float64")
+    step = train_step(F.sum(w * x), [w], S.Sgd(0.0), inputs=x)
+    assert float(step([0.1, 0.2])) == 0.1 + 0.2
+    n = Variable((1,), dtype="int32")
+    step = train_step(F.sum(w * F.cast(n, "float64")), [w], S.Sgd(0.0), inputs=n)
+    with pytest.raises(TypeError, match="input 0: expected int32, got float32"):
+        step([0.5])
+    with pytest.raises(ValueError, match=r"input 0: .*does not fit int32"):
+        step([2**40])
+
+
+def test_parameters_written_in_place_between_steps() -> None:
+    x = Variable((2,))
+    w = Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True)
+    step = train_step(F.sum(w * x), [w], S.Sgd(1.0), inputs=x)
+    ones = np.ones(2, np.float32)
+    assert float(step(ones)) == 2
+    view = w.d
+    view[...] = 5.0
+    assert float(step(ones)) == 10
+    np.testing.assert_array_equal(view, [5, 5])
+    np.testing.assert_array_equal(w.d, [4, 4])
+    view[...] = 9.0  # of a value that is past
+    assert float(step(ones)) == 8
+    w.d[0] = 1.0
+    assert float(step(ones)) == 4
+    np.testing.assert_array_equal(w.d, [0, 2])
+
+
+def test_gradients_are_processed_in_optax() -> None:
+    x = Variable((2,))
+    w = Variable.from_numpy_array(np.zeros(2, np.float32), need_grad=True)
+    solver = S.Solver.from_optax(optax.chain(optax.clip_by_global_norm(1.0), optax.sgd(1.0)))
+    train_step(F.sum(w * x), [w], solver, inputs=x)(np.array([3.0, 4.0], np.float32))
+    np.testing.assert_allclose(w.d, [-0.6, -0.8], rtol=1e-6)
+
+
 def test_inputs_are_checked() -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
     step = train_step(network(x, t), get_parameters(), S.Sgd(), inputs=[x, t])
@@ -266,8 +322,16 @@ def test_inputs_are_checked() -> None:
             step(*arrays)
     with pytest.raises(ValueError, match=r"input 1: expected shape \(8, 2\), got \(8, 3\)"):
         step(X, X)
-    with pytest.raises(TypeError, match="input 0: expected an array of"):
-        step(X.tolist(), T)
+    for value in (None, "x", {"x": X}, [[1.0], [1.0, 2.0]]):
+        with pytest.raises((TypeError, ValueError), match=r"input 0: expected an array of float32\[8, 3\], got "):
+            step(value, T)
+    with pytest.raises(TypeError, match="1 arrays given for 2"):
+        step(X.tolist())
+    with pytest.raises(ValueError, match=r"input 1: expected shape \(8, 2\), got \(\)"):
+        step(X, 1.0)
+    named = Variable((8, 3), name="images")
+    with pytest.raises(ValueError, match=r"input 0 \('images'\): expected shape"):
+        train_step(network(named, t), get_parameters(), S.Sgd(), inputs=named)(T)
     before = values()
     step(X, T)
     assert not np.array_equal(values()["two/affine/b"], before["two/affine/b"])
