@@ -481,3 +481,9 @@ def test_large_whole_numbers_are_exact() -> None:
     assert (x - (2**53 + 1)).d == 2**60 - 2**53
     with pytest.raises(ValueError, match="does not fit the dtype int8"):
         Variable.from_numpy_array(np.array([1], np.int8)) + 2**60
+
+
+def test_a_list_of_variables_does_not_become_a_constant() -> None:
+    x = Variable((2,))
+    with pytest.raises(TypeError, match="sin: x is a list of Variables; join them with F.stack"):
+        F.sin([x, x])

@@ -38,6 +38,8 @@ def as_variable(value: object, name: str = "x", op: str = "") -> Variable:
     where = f"{op}: " if op else ""
     if value is None or isinstance(value, str | bytes):
         raise TypeError(f"{where}{name} must be a Variable, an array or a number, got {value!r}")
+    if isinstance(value, list | tuple) and any(isinstance(v, Variable) for v in value):
+        raise TypeError(f"{where}{name} is a list of Variables; join them with F.stack or F.concatenate")
     try:
         return leaf_of(NdArray.from_numpy_array(value))
     except (TypeError, ValueError) as error:
