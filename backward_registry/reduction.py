@@ -125,9 +125,11 @@ def norm_backward(f, gy):
 
 @backward(F.logsumexp)
 def logsumexp_backward(f, gy):
-    """dy/dx = exp(x - y), the softmax"""
-    (x,), (y,) = f.inputs, f.outputs
-    return spread(f, gy) * F.exp(x - spread(f, y))
+    """dy/dx = e / sum(e) with e = exp(x - max(x)): exp(x - y) would take over the rounding of a large y"""
+    (x,), axis = f.inputs, f.args["axis"]
+    # No gradient passes the maximum: the quotient does not depend on it.
+    e = F.exp(x - F.unlink(F.max(x, axis=axis, keepdims=True)))
+    return spread(f, gy) * (e / F.sum(e, axis=axis, keepdims=True))
 
 
 # ---------------------------------------------------------------- scans

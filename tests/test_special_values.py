@@ -354,3 +354,20 @@ def test_kinks_are_those_of_jax() -> None:
     ]
     for ours, theirs, x in pairs:
         assert derivatives(ours, x, 1, np.float32)[1] == jax.grad(theirs)(x)
+
+
+@pytest.mark.parametrize("dtype, value", [("bfloat16", 100.0), ("float32", 1e4), ("float32", 1e30)])
+def test_gradient_of_logsumexp_at_large_inputs(dtype, value):
+    x = F.constant(value, (2,), dtype)
+    (g,) = nn.grad([F.logsumexp(x)], [x])
+    assert np.asarray(g.d, np.float32).tolist() == [0.5, 0.5]
+
+
+def test_sink_has_the_dtype_of_its_floating_inputs():
+    assert F.sink(F.constant(1, (2,), "float16")).dtype == np.float16
+
+
+def test_negative_base_axis_counts_from_the_end():
+    x, w = F.constant(1, (2, 3, 4)), F.constant(1, (4, 5))
+    assert F.affine(x, w, base_axis=-1).shape == (2, 3, 5)
+    assert F.convolution(F.constant(1, (2, 3, 5)), F.constant(1, (4, 3, 2)), base_axis=-2).shape == (2, 4, 4)

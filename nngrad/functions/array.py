@@ -34,7 +34,7 @@ def zeros_like(x: Variable) -> Variable:
 
 
 @op
-def constant(*, val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32):
+def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32):
     """An array of `shape` and `dtype` filled with `val`."""
     return lax.full(shape, val, dtype)
 

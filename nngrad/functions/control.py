@@ -15,11 +15,14 @@ from . import array
 def sink(*x, one_input_grad: bool = True):
     """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together.
 
+    Its dtype is the one that the floating inputs promote to; float32 if there is none.
+
     Args:
         one_input_grad: Whether the gradient at each of `x` is ones, whatever arrives at the sink; else none is.
     """
-    del x, one_input_grad
-    return lax.full((), 0, jnp.float32)
+    del one_input_grad
+    dtypes = [each.dtype for each in x if jnp.issubdtype(each.dtype, jnp.floating)]
+    return lax.full((), 0, jnp.result_type(*dtypes) if dtypes else jnp.float32)
 
 
 @op(elementwise=True)

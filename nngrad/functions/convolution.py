@@ -136,7 +136,7 @@ def convolution(
         x: (*batch, C, *sizes), or (*batch, *sizes, C) if `channel_last`.
         weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
         bias: (out,).
-        base_axis: Number of batch axes.
+        base_axis: Number of batch axes; from the end of the axes of x if negative.
         pad: Zeros put at both ends of each spatial axis; 0 by default. A single entry, here and below, stands for
             all axes.
         stride: Steps of the kernel; 1 by default.
@@ -277,8 +277,9 @@ def depthwise_deconvolution(
 
 def _with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variable, tuple[int, ...], int]:
     """`x` with its batch axes made one, those axes' sizes, and the number of spatial axes."""
-    if not 0 <= base_axis < x.ndim:
+    if not -x.ndim <= base_axis < x.ndim:
         raise ValueError(f"{name}: base_axis {base_axis} is out of range for x of shape {x.shape}")
+    base_axis = base_axis + x.ndim if base_axis < 0 else base_axis
     batch, count = x.shape[:base_axis], x.ndim - base_axis - 1
     if not 1 <= count <= 3:
         raise ValueError(

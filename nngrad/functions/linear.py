@@ -56,7 +56,7 @@ def affine(x, weight, bias=None, /, base_axis: int = 1):
         x: (*batch, *in), with `base_axis` batch axes.
         weight: (prod(in), *out).
         bias: `out`.
-        base_axis: Where the axes that are flattened begin.
+        base_axis: Where the axes that are flattened begin; from the end of the axes of x if negative.
 
     Returns:
         (*batch, *out).
@@ -66,8 +66,9 @@ def affine(x, weight, bias=None, /, base_axis: int = 1):
         batch, out = shape[:1], w[1:]
         y = apply(batch_matmul, (x, weight), (False, False))
     else:
-        if not 0 <= base_axis <= len(shape):
+        if not -len(shape) <= base_axis <= len(shape):
             raise ValueError(f"affine: base_axis {base_axis} is out of range for x of shape {shape}")
+        base_axis = base_axis + len(shape) if base_axis < 0 else base_axis
         batch, out, size = shape[:base_axis], w[1:], math.prod(shape[base_axis:])
         if not w or w[0] != size:
             raise ValueError(
