@@ -485,5 +485,5 @@ def test_large_whole_numbers_are_exact() -> None:
 
 def test_a_list_of_variables_does_not_become_a_constant() -> None:
     x = Variable((2,))
-    with pytest.raises(TypeError, match="sin: x is a list of Variables; join them with F.stack"):
+    with pytest.raises(TypeError, match=r"sin: x is a list of Variables; join them with F\.stack"):
         F.sin([x, x])

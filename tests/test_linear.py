@@ -157,7 +157,7 @@ def test_gradient_of_the_determinant_of_singular_matrices(rank: int) -> None:
     (lambda: F.affine(filled(2, 3), filled(3, 2), filled(1)), "bias"),
     (lambda: F.affine(filled(2, 3), filled(3, 2), filled(2, 2)), "bias"),
     (lambda: F.affine(filled(2, 3), filled(3, 2), base_axis=3), "base_axis"),
-    (lambda: F.affine(filled(2, 3), filled(3, 2), base_axis=-1), "base_axis"),
+    (lambda: F.affine(filled(2, 3), filled(3, 2), base_axis=-3), "base_axis"),
     (lambda: F.batch_matmul(filled(3), filled(3, 2)), "axes"),
     (lambda: F.batch_matmul(filled(2, 3), filled(2, 3)), "multiply"),
     (lambda: F.batch_matmul(filled(2, 2, 3), filled(3, 3, 2)), "broadcast"),
@@ -167,3 +167,15 @@ def test_gradient_of_the_determinant_of_singular_matrices(rank: int) -> None:
 def test_wrong_arguments_are_named(call: Any, argument: str) -> None:
     with pytest.raises(ValueError, match=argument):
         call()
+
+
+def test_dot_puts_its_result_where_it_is_told() -> None:
+    a, b = np.arange(6.0).reshape(2, 3), np.arange(3.0)
+    cell, leaf = nn.NdArray((2,), "float64"), nn.Variable((2,), dtype="float64")
+    assert F.dot(a, b, out=cell) is None and F.dot(a, b, out=leaf) is None
+    np.testing.assert_array_equal(cell.data, a @ b)
+    np.testing.assert_array_equal(leaf.d, a @ b)
+    with pytest.raises(TypeError, match="dot: out must be an NdArray or a Variable"):
+        F.dot(a, b, out=3)
+    with pytest.raises(ValueError, match="shape"):
+        F.dot(a, b, out=nn.NdArray((3,)))

@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import apply, composite, op
+from ..graph import NdArray, Variable, apply, composite, op
 from ..graph.arguments import Shape, Static
 from .arithmetic import add2, alike, floating, mul2, widened
 from .array import reshape, transpose
@@ -88,11 +88,26 @@ def affine(x, weight, bias=None, /, base_axis: int = 1):
 
 
 @composite
-def dot(a, b, /):
+def dot(a, b, /, out: Static | None = None):
     """NumPy's `dot`: the product of the last axis of `a` with the last but one of `b`, or with its only one.
 
     (*p, k) and (*q, k, n) give (*p, *q, n); (*p, k) and (k,) give (*p); a number multiplies the other.
+
+    Args:
+        out: An NdArray or a Variable of the result's shape. The product is computed at once and put there, and
+            nothing is returned.
     """
+    y = _dot(a, b)
+    if out is None:
+        return y
+    cell = out.cell if isinstance(out, Variable) else out
+    if not isinstance(cell, NdArray):
+        raise TypeError(f"dot: out must be an NdArray or a Variable, got {type(out).__name__}")
+    cell.copy_from(y.data)
+    return None
+
+
+def _dot(a: Variable, b: Variable) -> Variable:
     if a.ndim == 0 or b.ndim == 0:
         return mul2(a, b)
     if a.ndim == b.ndim == 2:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ..graph import Variable, composite
-from ..graph.arguments import Axes, axes_of
+from ..graph.arguments import Axes, Ignored, axes_of
 from ..graph.spec import FLOAT32
 from . import activation, array, control, reduction
 
@@ -84,6 +84,7 @@ def batch_normalization(
     eps: float = 1e-5,
     batch_stat: bool = True,
     output_stat: bool = False,
+    n_outputs: Ignored = None,
 ) -> Normalised:
     """`gamma * (x - m) / sqrt(v + eps) + beta`, with statistics per index of `axes` (Ioffe and Szegedy, 2015).
 
@@ -161,6 +162,7 @@ def fused_batch_normalization(
     batch_stat: bool = True,
     nonlinearity: str = "relu",
     output_stat: bool = False,
+    n_outputs: Ignored = None,
 ) -> Normalised:
     """`relu(batch_normalization(x) + z)`; see `batch_normalization` for all but:
 

@@ -228,7 +228,7 @@ def logsumexp(x, /, axis: Axes | None = None, keepdims: bool = False):
 # ---------------------------------------------------------------- scans
 
 
-@op(linear=True)
+@op(type_name="CumSum", linear=True)
 def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
     """Running sum along `axis` (None for the first).
 
@@ -242,7 +242,7 @@ def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool
     return moved(y, a, -1 if reverse else 1) if exclusive else y
 
 
-@op
+@op(type_name="CumProd")
 def cumprod(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
     """Running product along `axis` (None for the first). Its gradient is exact where elements are 0.
 
