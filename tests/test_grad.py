@@ -642,3 +642,10 @@ def test_an_array_without_axes_is_a_number_as_grad_output() -> None:
     x = leaf(1.0, 2.0)
     (gx,) = nn.grad(x * x, x, grad_outputs=np.array(3.0))
     np.testing.assert_array_equal(gx.d, [6, 12])
+
+
+def test_powers_of_large_constants_are_left_to_the_graph() -> None:
+    for val, slope in ((1e200, np.inf), (3.0, 27.0)):
+        c = F.constant(val, (1,), "float64")
+        (gc,) = nn.grad(c**3, c)  # the rule raises the constant to a power
+        np.testing.assert_array_equal(gc.d, [slope])

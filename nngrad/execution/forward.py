@@ -41,13 +41,13 @@ class Plan:
 
 
 class Snapshot:
-    """The arrays of a graph's leaves at one `forward()`."""
+    """The arrays of a graph's leaves at one `forward()`, and what it promised; nothing if it was none."""
 
     __slots__ = ("arrays", "leaf_ids", "promise")
 
-    def __init__(self, plan: Plan, promise: Promise | None) -> None:
+    def __init__(self, plan: Plan, arrays: tuple[Any, ...], promise: Promise | None = None) -> None:
         self.leaf_ids = plan.leaf_ids
-        self.arrays: tuple[Any, ...] = promise.arrays if promise is not None else ()
+        self.arrays = arrays
         self.promise = promise
 
     def by_leaf(self) -> dict[int, Any]:
@@ -104,8 +104,9 @@ def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
     """Freeze the leaves' values for `outputs`, and promise the values of the outputs, of persistent Variables
     and of the leaves that are updated."""
     plan = plan_of(outputs)
-    promised = (*outputs, *plan.kept, *plan.updated)
-    snapshot = Snapshot(plan, Promise(plan.executable, tuple(arrays_of(plan.leaves)), [x.cell for x in promised]))
+    arrays = tuple(arrays_of(plan.leaves))
+    promised = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
+    snapshot = Snapshot(plan, arrays, Promise(plan.executable, arrays, promised))
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
@@ -120,7 +121,7 @@ def present(outputs: Sequence[Variable]) -> Snapshot:
     """The leaves' present values, for what is no `forward()`: keys that were drawn are not drawn again, and
     nothing is promised."""
     plan = plan_of(outputs)
-    return Snapshot(plan, Promise(plan.executable, tuple(arrays_of(plan.leaves, draw=False)), []))
+    return Snapshot(plan, tuple(arrays_of(plan.leaves, draw=False)))
 
 
 def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None) -> None:

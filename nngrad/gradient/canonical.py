@@ -204,7 +204,9 @@ def _pow_scalar(emission: Emission, inputs: tuple[Variable, ...], arguments: tup
     if val == 0:
         return filled(emission, 1.0, x.spec)
     number = number_of(x)
-    return filled(emission, number**val, x.spec) if number is not None and number > 0 else None
+    if number is None or number <= 0 or not collectable(number, x.spec) or abs(val) > 8:
+        return None
+    return filled(emission, number**val, x.spec) if collectable(number**val, x.spec) else None
 
 
 @canonical(F.identity)
