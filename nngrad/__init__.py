@@ -20,6 +20,7 @@ from .context import (
 from .execution import compile, executables, forward_all, to_jax
 from .gradient import Grad, GradEndFunction, grad, simplify
 from .graph import Function, NdArray, Variable
+from .inspection import count
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -49,6 +50,7 @@ __all__ = [
     "clear_parameters",
     "compile",
     "context_scope",
+    "count",
     "executables",
     "forward_all",
     "functions",

@@ -1,0 +1,114 @@
+"""count: functions, products, operations and bytes of a graph, by op and by order of differentiation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple, TypeVar
+
+from ..gradient.grad import variables
+from ..graph import Variable, functions_of
+from .cost import Cost, cost_of
+
+Key = TypeVar("Key")
+
+
+class Tally(NamedTuple):
+    """What a number of functions cost together."""
+
+    functions: int
+    matrix_products: int
+    convolutions: int
+    flops: int
+    bytes: int
+
+
+class Count(NamedTuple):
+    """What a graph costs; `str()` of it is a table.
+
+    Constants of the graph, which are functions without inputs, are counted apart: there is nothing to compute.
+    """
+
+    functions: int
+    """Functions that compute something from inputs, those that only move elements included."""
+    matrix_products: int
+    """Matrix products; an einsum of n operands is n - 1, but for those that sum over nothing."""
+    convolutions: int
+    """Convolutions, and their gradients with respect to data and filters."""
+    flops: int
+    """Operations on elements: 2 m n k for a matrix product, one for each element of an elementwise result, ..."""
+    bytes: int
+    """Bytes that are read and written when each function runs by itself; XLA fuses many of them, and moves less."""
+    constants: int
+    """Functions without inputs: arrays filled with a number, and the like."""
+    by_op: dict[str, Tally]
+    """The same by name of the op, most operations first."""
+    by_order: dict[int, Tally]
+    """The same by order of differentiation: 0 is what the user built, 1 its gradient, and so on. What a gradient shares
+    with the forward graph counts there, and once."""
+
+    @property
+    def total(self) -> Tally:
+        """The first five fields."""
+        return Tally(*self[:5])
+
+    def __str__(self) -> str:
+        head = ("", "functions", "products", "convolutions", "FLOPs", "bytes")
+        orders = [(f"order {order}", *_shown(tally)) for order, tally in self.by_order.items()]
+        ops = [(name, *_shown(tally)) for name, tally in self.by_op.items()]
+        total = ("total", *_shown(self.total))
+        widths = [max(len(row[i]) for row in (head, *orders, *ops, total)) for i in range(len(head))]
+        rule = tuple("-" * width for width in widths)
+        rows = [head, rule, *ops, rule, *orders, rule, total]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+        if self.constants:
+            lines.append(f"and {self.constants} constant{'s' * (self.constants > 1)}")
+        return "\n".join(lines)
+
+
+def count(outputs: Variable | Iterable[Variable]) -> Count:
+    """Functions, matrix products, operations and bytes of the graph that computes `outputs`, each function once.
+
+    Nothing is run. Leaves are no functions; constants of the graph are counted apart. A loop of which the number of
+    rounds is not known counts one round, a condition its dearest branch, and a call out of JAX nothing.
+
+    Args:
+        outputs: A Variable or Variables.
+
+    Returns:
+        A `Count`.
+
+    Raises:
+        TypeError: Something is not a Variable.
+    """
+    functions = functions_of(variables(outputs, "outputs"))
+    computing = [f for f in functions if f.inputs]
+    costs = [(f, cost_of(f)) for f in computing]
+    by_op = _tallies([(f.name, cost) for f, cost in costs])
+    by_order = _tallies([(f.order, cost) for f, cost in costs])
+    ops = dict(sorted(by_op.items(), key=lambda entry: (-entry[1].flops, -entry[1].functions, entry[0])))
+    total = _tallies([(None, cost) for _, cost in costs]).get(None, Tally(0, 0, 0, 0, 0))
+    return Count(*total, len(functions) - len(computing), ops, dict(sorted(by_order.items())))
+
+
+def _tallies(costs: list[tuple[Key, Cost]]) -> dict[Key, Tally]:
+    """The sums of costs that have the same key."""
+    sums: dict[Key, tuple[int, Cost]] = {}
+    for key, cost in costs:
+        number, before = sums.get(key, (0, Cost()))
+        sums[key] = number + 1, before.plus(cost)
+    return {key: Tally(number, *cost) for key, (number, cost) in sums.items()}
+
+
+_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
+
+
+def _shown(tally: Tally) -> tuple[str, ...]:
+    return tuple([_short(number) for number in tally])
+
+
+def _short(number: int) -> str:
+    """A number in full up to a million, and then in four digits and a unit."""
+    for size, unit in _UNITS:
+        if number >= size:
+            return f"{number / size:.3f}"[:5].rstrip(".") + f" {unit}"
+    return f"{number:,}" if number else "-"
