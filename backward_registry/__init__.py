@@ -23,10 +23,14 @@ class Rule(NamedTuple):
 
     function: RuleFunction
     kind: str
-    """'rule', 'adjoint pair', 'bilinear', 'non-differentiable' or 'user'."""
+    """'rule', 'adjoint pair', 'bilinear', 'non-differentiable', 'user' or 'forward only' (which raises)."""
     exact: bool
     """Whether it gives the true derivative; surrogates do not."""
     module: str
+    accumulate: Callable[..., Any] | None = None
+    """For a rule that asks which gradients are wanted: `accumulate(f, gys, indexes, take)` in place of
+    `function(f, *gys)`, with the indexes of the inputs that need one. `take(i)` hands over the sum of what has
+    arrived at input `i` so far, or None; whoever takes it returns it with the new gradient added."""
 
     def __call__(self, f: Function, *gys: Variable) -> Any:
         return self.function(f, *gys)

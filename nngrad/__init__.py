@@ -17,6 +17,7 @@ from .context import (
     set_auto_forward,
     set_default_context,
 )
+from .custom import FunctionNode, PythonFunction
 from .execution import compile, executables, forward_all, to_jax
 from .gradient import Grad, GradEndFunction, grad, simplify
 from .graph import Function, NdArray, Variable
@@ -33,13 +34,13 @@ from .parameter import (
     save_parameters,
     set_parameter,
 )
-from .python_function import PythonFunction
 from .random import seed
 from .training import train_step
 
 __all__ = [
     "Context",
     "Function",
+    "FunctionNode",
     "Grad",
     "GradEndFunction",
     "MissingRule",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
@@ -73,14 +73,20 @@ class Grad:
                 gys = [None if y._need_grad is False else total(arrived, y) for y in outs]
                 if any([gy is not None for gy in gys]):
                     emission.origin = f
-                    for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs), strict=True):
+                    for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs, active, arrived), strict=True):
                         if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
                             arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
             emission.origin = None
             return [zeros_like(x) if gx is None else gx for x in inputs for gx in [total(arrived, x)]]
 
     def pulled(
-        self, f: Function, outs: Sequence[Variable], gys: list[Variable | None], outputs: Sequence[Variable]
+        self,
+        f: Function,
+        outs: Sequence[Variable],
+        gys: list[Variable | None],
+        outputs: Sequence[Variable],
+        active: set[int],
+        arrived: Gradients,
     ) -> Sequence[Any]:
         """One gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero."""
         rule = self.rules.find(f.op)
@@ -88,7 +94,10 @@ class Grad:
             raise missing(f.op, way(outputs, f))
         filled = [zeros_like(y) if gy is None else gy for y, gy in zip(outs, gys, strict=True)]
         try:
-            gxs = rule.function(f, *filled)
+            if rule.accumulate is None:
+                gxs = rule.function(f, *filled)
+            else:
+                gxs = accumulated(rule.accumulate, f, filled, active, arrived)
         except Exception as error:
             error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
             raise
@@ -115,6 +124,20 @@ def total(arrived: Gradients, x: Variable) -> Variable | None:
         gxs = sorted(gxs, key=_by_rank)
         arrived[id(x)] = gxs = [F.add2(*gxs) if len(gxs) == 2 else F.add_n(*gxs)]
     return gxs[0]
+
+
+def accumulated(
+    accumulate: Callable[..., Any], f: Function, gys: list[Variable], active: set[int], arrived: Gradients
+) -> Any:
+    """The gradients from a rule that is told which are wanted, and may add to what has arrived."""
+
+    def take(i: int) -> Variable | None:
+        gx = total(arrived, f.inputs[i])
+        arrived.pop(id(f.inputs[i]), None)
+        return gx
+
+    indexes = tuple([i for i, x in enumerate(f.inputs) if id(x) in active and x.spec.differentiable])
+    return accumulate(f, gys, indexes, take)
 
 
 def fitted(f: Function, x: Variable, gx: Variable) -> Variable:

@@ -1,0 +1,6 @@
+"""Functions of the user's own: a forward on arrays and a backward on Variables, in the protocols that users know."""
+
+from .function_node import FunctionNode
+from .python_function import PythonFunction
+
+__all__ = ["FunctionNode", "PythonFunction"]

@@ -1,0 +1,118 @@
+"""What all functions of the user's own share: equality by attributes, the op that graphs hold, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import jax
+
+from backward_registry import MissingRule, Rule, registry
+
+from ..graph import Function, Op, as_variable
+from ..graph.arguments import Static
+from .host import Result, on_host, shapes_by_running
+
+Arrays = tuple[Any, ...]
+
+
+class CustomFunction:
+    """Base of `FunctionNode` and `PythonFunction`.
+
+    What an instance holds as attributes are its static arguments: two instances of a class with equal
+    attributes are the same function, and share an executable. A call keeps a copy of the instance, so
+    attributes that are set later belong to later calls.
+    """
+
+    __slots__ = ("__dict__", "__weakref__")
+
+    exact: ClassVar[bool] = True
+    """Whether `backward` is the true derivative; False for straight-through estimators and the like."""
+    numpy: ClassVar[bool] = False
+    """Whether `forward` is written on NumPy arrays; else on JAX arrays."""
+    _op: ClassVar[Op]
+
+    def infer(self, *inputs: jax.ShapeDtypeStruct) -> Result:
+        """Shape and dtype of each output of a `forward` on NumPy arrays, as `jax.ShapeDtypeStruct`s.
+
+        Unless a subclass says it here, `forward` is run once on arrays of ones for each new combination of
+        shapes and dtypes. A `forward` on JAX arrays needs neither: it is traced.
+        """
+        return shapes_by_running(self._forward, inputs)
+
+    def _forward(self, *arrays: Any) -> Any:
+        """`forward` of the subclass, with what its protocol does around it."""
+        raise NotImplementedError
+
+    def _run(self, arrays: Arrays) -> Any:
+        """`forward` within a graph that JAX traces: called on the host where it is written on NumPy arrays."""
+        if not self.numpy:
+            try:
+                return self._forward(*arrays)
+            except jax.errors.TracerArrayConversionError as error:
+                raise TypeError(
+                    f"{type(self).__name__}.forward turns its inputs into NumPy arrays; "
+                    "use jax.numpy, or set `numpy = True` in the class"
+                ) from error
+        return on_host(self._forward, self.infer, arrays, type(self).__name__)
+
+    def _copy(self) -> Self:
+        """An instance with the same attributes."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self._state() == other._state()  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        try:
+            return hash((type(self), self._state()))
+        except TypeError as error:
+            raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
+
+    def _state(self) -> frozenset[tuple[str, type, Any]]:
+        # The types are in it because 1, 1.0 and True are equal but make different functions.
+        return frozenset([(name, type(value), value) for name, value in vars(self).items()])
+
+    def __repr__(self) -> str:
+        attributes = ", ".join([f"{k}={v!r}" for k, v in vars(self).items()])
+        return f"{type(self).__name__}({attributes})"
+
+
+def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """The inputs of a call as Variables; arrays and numbers become constants."""
+    return tuple([as_variable(x, f"inputs[{i}]", name) for i, x in enumerate(inputs)])
+
+
+def op_of(cls: type[CustomFunction], forward: Callable[..., Any], several: bool, name: str = "") -> Op:
+    """The op that stands for a class in graphs; its one static argument is the instance."""
+
+    def run(*x: Any, instance: Static) -> Any:
+        return forward(instance, x)
+
+    run.__name__ = name or cls.__name__
+    run.__doc__ = cls.__doc__
+    run.__module__ = cls.__module__
+    run.__annotations__ = {"instance": Static}
+    return Op(run, type_name=run.__name__, several=several)
+
+
+def register_forward_only(op: Op, advice: str) -> None:
+    """Enter for `op` that it cannot be differentiated, with what to do about it."""
+
+    def rule(f: Function, *gys: Any) -> Any:
+        raise MissingRule(undifferentiable(f, advice))
+
+    registry.add(op, Rule(rule, "forward only", True, op.module))
+
+
+def undifferentiable(f: Function, advice: str) -> str:
+    """The message for a gradient that meets `f`, which has none: at what order, and what to do."""
+    if f.order == 0:
+        return f"{f.op.name} cannot be differentiated: {advice}"
+    origin = "" if f.origin is None else f" of {f.origin.op.name}"
+    return (
+        f"{f.op.name} is part of the gradient{origin} and cannot be differentiated itself: the gradient of order "
+        f"{f.order} can be used as it is, and one of order {f.order + 1} cannot be had. {advice}"
+    )

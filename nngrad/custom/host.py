@@ -1,0 +1,103 @@
+"""NumPy functions within compiled graphs: called on the host through `jax.pure_callback`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+Specs = Sequence[jax.ShapeDtypeStruct]
+Result = Any
+"""One `jax.ShapeDtypeStruct` (or another thing with a shape and a dtype), or a tuple of them."""
+
+
+def on_host(
+    function: Callable[..., Any], infer: Callable[..., Result], arrays: Sequence[Any], name: str
+) -> Any:
+    """`function` of NumPy arrays, applied to `arrays` of a graph that JAX traces.
+
+    Args:
+        function: Gets NumPy arrays, which it must not write to, and returns one, or a tuple of them. It must
+            depend on nothing else: JAX may call it twice, or not at all where nobody reads the result.
+        infer: Shape and dtype of what it returns, from those of what it gets.
+        arrays: What it is applied to.
+        name: Its name, for messages.
+    """
+    given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+    inferred = infer(*given)
+    several = isinstance(inferred, tuple | list)
+    specs = [_narrowed(s) for s in (inferred if several else (inferred,))]
+
+    def call(*packed: Any) -> tuple[Any, ...]:
+        results = function(*[_unpacked(np.asarray(a), s) for a, s in zip(packed, given, strict=True)])
+        results = results if isinstance(results, tuple | list) else (results,)
+        if len(results) != len(specs):
+            raise ValueError(f"{name}: {len(results)} arrays where {len(specs)} were declared")
+        return tuple([_packed(_fitted(r, s, i, name)) for i, (r, s) in enumerate(zip(results, specs, strict=True))])
+
+    results = jax.pure_callback(
+        call, tuple(map(_transport, specs)), *map(_sent, arrays), vmap_method="sequential"
+    )
+    received = tuple([_received(r, s) for r, s in zip(results, specs, strict=True)])
+    return received if several else received[0]
+
+
+def shapes_by_running(function: Callable[..., Any], inputs: Specs) -> Result:
+    """Shapes and dtypes of the results of `function`, which is run once on arrays of ones."""
+    with np.errstate(all="ignore"):
+        results = function(*[np.ones(s.shape, s.dtype) for s in inputs])
+    if isinstance(results, tuple | list):
+        return tuple([_spec(r) for r in results])
+    return _spec(results)
+
+
+def _spec(array: Any) -> jax.ShapeDtypeStruct:
+    array = np.asarray(array)
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
+
+
+def _narrowed(spec: Any) -> jax.ShapeDtypeStruct:
+    """`spec` with its dtype as JAX's present setting of x64 has it: NumPy makes float64 of much."""
+    return jax.ShapeDtypeStruct(tuple(spec.shape), jax.dtypes.canonicalize_dtype(spec.dtype))
+
+
+def _fitted(result: Any, spec: jax.ShapeDtypeStruct, i: int, name: str) -> np.ndarray[Any, Any]:
+    array = np.asarray(result)
+    if array.shape != spec.shape:
+        raise ValueError(f"{name}: output {i} has shape {array.shape}; {spec.shape} was declared or inferred")
+    return array.astype(spec.dtype, copy=False)
+
+
+# The callback runs in a thread of its own, where JAX's x64 is off whatever it is in the graph, and 64-bit values
+# would lose half of their bits on the way there and back. So they travel as pairs of 32-bit words.
+
+
+def _is_wide(dtype: Any) -> bool:
+    return np.dtype(dtype).itemsize == 8
+
+
+def _transport(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct((*spec.shape, 2), np.uint32) if _is_wide(spec.dtype) else spec
+
+
+def _sent(array: Any) -> Any:
+    return lax.bitcast_convert_type(array, np.uint32) if _is_wide(array.dtype) else array
+
+
+def _received(array: Any, spec: jax.ShapeDtypeStruct) -> Any:
+    return lax.bitcast_convert_type(array, spec.dtype) if _is_wide(spec.dtype) else array
+
+
+def _unpacked(array: np.ndarray[Any, Any], spec: jax.ShapeDtypeStruct) -> np.ndarray[Any, Any]:
+    if not _is_wide(spec.dtype):
+        return array
+    return np.ascontiguousarray(array).reshape(-1).view(spec.dtype).reshape(spec.shape)
+
+
+def _packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if not _is_wide(array.dtype):
+        return array
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint32).reshape(*array.shape, 2)

@@ -1,0 +1,455 @@
+"""Functions of the user's own: Chainer's protocol, forwards in NumPy, what works at which order, and what is said."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.graph import Variable, functions_of
+from tests.oracle import check
+
+RNG = np.random.default_rng(0)
+A, B = RNG.standard_normal((2, 3)), RNG.standard_normal((2, 3))
+
+
+def leaf(values: Any, dtype: Any = np.float64, need_grad: bool = True) -> Variable:
+    """A leaf with these values."""
+    return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
+
+
+# ---------------------------------------------------------------- Chainer's protocol
+
+
+class Mul(nn.FunctionNode):
+    """a * b, noting what backward is asked for."""
+
+    asked: ClassVar[list[tuple[int, ...]]] = []
+
+    def forward(self, a: Any, b: Any) -> Any:
+        self.retain_inputs((1, 0))
+        return a * b
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Variable, ...]) -> Any:
+        Mul.asked.append(indexes)
+        b, a = self.get_retained_inputs()
+        (gy,) = grad_outputs
+        return tuple([gy * (b if i == 0 else a) for i in indexes])
+
+
+class TanhGrad(nn.FunctionNode):
+    """Chainer's way: the gradient is a function with a backward of its own."""
+
+    def forward(self, y: Any, gy: Any) -> Any:
+        return gy * (1 - y * y)
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Variable, ...]) -> Any:
+        y, gy = self.get_retained_inputs()
+        (ggx,) = grad_outputs
+        return -2 * gy * y * ggx, ggx * (1 - y * y)
+
+
+class Tanh(nn.FunctionNode):
+    """tanh from its output."""
+
+    def forward(self, x: Any) -> Any:
+        self.retain_inputs(())
+        self.retain_outputs((0,))
+        return jnp.tanh(x)
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Variable, ...]) -> Any:
+        assert self.get_retained_inputs() == ()
+        (y,) = self.get_retained_outputs()
+        return TanhGrad().apply((y, grad_outputs[0]))
+
+
+class Rotate(nn.FunctionNode):
+    """Two outputs and an attribute."""
+
+    def __init__(self, angle: float) -> None:
+        self.angle = angle
+
+    def forward(self, x: Any, y: Any) -> Any:
+        c, s = np.cos(self.angle), np.sin(self.angle)
+        return x * c - y * s, x * s + y * c
+
+    def backward(self, indexes: tuple[int, ...], grad_outputs: tuple[Variable, ...]) -> Any:
+        gxs = Rotate(-self.angle)(*grad_outputs)
+        return [gxs[i] for i in indexes]
+
+
+@pytest.mark.parametrize(
+    ("ours", "reference", "inputs"),
+    [
+        (Mul(), lambda a, b: a * b, [A, B]),
+        (Tanh(), jnp.tanh, [A]),
+        (Rotate(0.3), lambda x, y: (x * np.cos(0.3) - y * np.sin(0.3), x * np.sin(0.3) + y * np.cos(0.3)), [A, B]),
+        (lambda a, b: Tanh()(Mul()(a, b)) * Rotate(1.0)(a, b)[1],
+         lambda a, b: jnp.tanh(a * b) * (a * np.sin(1.0) + b * np.cos(1.0)), [A, B]),
+    ],
+    ids=["two inputs", "retained output", "two outputs", "together"],
+)
+@pytest.mark.parametrize("simplified", [True, False])
+def test_function_nodes_to_order_3(ours: Any, reference: Any, inputs: Any, simplified: bool) -> None:
+    with nn.simplify(simplified):
+        check(ours, reference, inputs, 3)
+
+
+def test_apply_gives_a_tuple_and_a_call_gives_the_output_alone() -> None:
+    (y,) = Mul().apply((A, B))
+    np.testing.assert_array_equal(y.d, Mul()(A, B).d)
+    assert len(Rotate(0.1).apply([A, B])) == len(Rotate(0.1)(A, B)) == 2
+
+
+def test_backward_is_asked_only_for_what_is_wanted() -> None:
+    a, b = leaf(A), leaf(B)
+    y = Mul()(a, b)
+    for inputs, indexes in (([a], (0,)), ([b], (1,)), ([a, b], (0, 1)), ([b, a], (0, 1))):
+        Mul.asked.clear()
+        nn.grad(y, inputs)
+        assert Mul.asked == [indexes]
+    Mul.asked.clear()
+    b.need_grad = False
+    y.forward()
+    y.backward()
+    assert Mul.asked == [(0,)]
+    np.testing.assert_array_equal(a.g, B)
+
+
+def test_an_integer_input_is_never_asked_for() -> None:
+    i = Variable.from_numpy_array(np.arange(6, dtype=np.int32).reshape(2, 3))
+    a = leaf(A)
+    Mul.asked.clear()
+    ga, gi = nn.grad(Mul()(a, i), [a, i])
+    assert Mul.asked == [(0,)]
+    np.testing.assert_array_equal(ga.d, i.d)
+    assert not gi.d.any()
+
+
+def test_one_instance_may_be_applied_many_times() -> None:
+    f = Tanh()
+    x = leaf(A)
+    (gx,) = nn.grad(f(f(x)), x)
+    expected = (1 - np.tanh(A) ** 2) * (1 - np.tanh(np.tanh(A)) ** 2)
+    np.testing.assert_allclose(gx.d, expected, rtol=1e-12)
+
+
+def test_equal_instances_share_an_executable_and_later_attributes_are_of_later_calls() -> None:
+    rotate = Rotate(0.5)
+    first = rotate(A, B)[0]
+    rotate.angle = 0.0
+    np.testing.assert_allclose(first.d, A * np.cos(0.5) - B * np.sin(0.5), rtol=1e-12)
+    np.testing.assert_array_equal(rotate(A, B)[0].d, A)
+    misses = nn.executables.info().misses
+    assert Rotate(0.5)(A, B)[0].d is not None
+    assert nn.executables.info().misses == misses
+
+
+# ---------------------------------------------------------------- accumulation
+
+
+class Square(nn.FunctionNode):
+    """x**2; the gradient and the sum with what has arrived are one step."""
+
+    arrived: ClassVar[list[Any]] = []
+
+    def forward(self, x: Any) -> Any:
+        return x * x
+
+    def backward_accumulate(self, indexes: Any, grad_outputs: Any, grad_inputs: Any) -> Any:
+        (x,) = self.get_retained_inputs()
+        Square.arrived.append(grad_inputs[0])
+        gx = FusedSquareGrad()(x, grad_outputs[0], 0.0 if grad_inputs[0] is None else grad_inputs[0])
+        return (gx,)
+
+
+class FusedSquareGrad(nn.FunctionNode):
+    """before + 2 x gy"""
+
+    def forward(self, x: Any, gy: Any, before: Any) -> Any:
+        return before + 2 * x * gy
+
+    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+        x, gy, before = self.get_retained_inputs()
+        (g,) = grad_outputs
+        return [(2 * gy * g, 2 * x * g, g if before.shape == g.shape else F.sum(g))[i] for i in indexes]
+
+
+@pytest.mark.parametrize("simplified", [True, False])
+def test_backward_accumulate_gets_what_has_arrived(simplified: bool) -> None:
+    with nn.simplify(simplified):
+        check(lambda x: Square()(x) + F.exp(F.sin(x)), lambda x: x * x + jnp.exp(jnp.sin(x)), [A], 3)
+        x = leaf(A)
+        Square.arrived.clear()
+        # exp(sin) is of higher rank, so its gradient comes first
+        (gx,) = nn.grad([Square()(x), F.exp(F.sin(x))], [x])
+        assert len(Square.arrived) == 1 and Square.arrived[0] is not None
+        np.testing.assert_allclose(gx.d, 2 * A + np.exp(np.sin(A)) * np.cos(A), rtol=1e-12)
+        assert not any(f.name in ("add2", "add_n") for f in functions_of([gx]))
+
+
+class SumOfTwo(nn.FunctionNode):
+    """a + b, adding to what has arrived at each, or leaving it alone."""
+
+    def __init__(self, lazy: bool) -> None:
+        self.lazy = lazy
+
+    def forward(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def backward_accumulate(self, indexes: Any, grad_outputs: Any, grad_inputs: Any) -> Any:
+        (gy,) = grad_outputs
+        if self.lazy:
+            return [None] * len(indexes)
+        return [gy if g is None else g + gy for g in grad_inputs]
+
+
+@pytest.mark.parametrize("lazy", [True, False])
+def test_an_input_that_is_there_twice_is_counted_twice_and_none_adds_nothing(lazy: bool) -> None:
+    x = leaf(A)
+    (gx,) = nn.grad([SumOfTwo(lazy)(x, x), F.exp(F.sin(x)) * 3], [x])
+    np.testing.assert_allclose(gx.d, 3 * np.exp(np.sin(A)) * np.cos(A) + (0 if lazy else 2), rtol=1e-12)
+
+
+def test_the_default_leaves_one_sum_to_the_end() -> None:
+    x = leaf(A)
+    (gx,) = nn.grad([Mul()(x, F.constant(val=float(k), shape=A.shape, dtype=A.dtype)) for k in range(2, 12)], [x])
+    assert len([f for f in functions_of([gx]) if f.name in ("add2", "add_n")]) <= 1
+    np.testing.assert_allclose(gx.d, np.full(A.shape, float(sum(range(2, 12)))), rtol=1e-12)
+    node = Mul()._within(_application_of(Mul()(x, x)))
+    gs = node.backward_accumulate((0, 1), (leaf(A),), (None, leaf(B)))
+    np.testing.assert_allclose(gs[1].d, A * A + B, rtol=1e-12)
+
+
+def _application_of(y: Variable) -> Any:
+    from nngrad.custom.function_node import Application
+
+    return Application(y.parent)
+
+
+# ---------------------------------------------------------------- forwards in NumPy
+
+
+class HostSin(nn.FunctionNode):
+    """sin in NumPy; the gradient in F."""
+
+    numpy = True
+
+    def forward(self, x: Any) -> Any:
+        assert type(x) is np.ndarray
+        return np.sin(x)
+
+    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+        return (grad_outputs[0] * HostCos()(*self.get_retained_inputs()),)
+
+
+class HostCos(nn.FunctionNode):
+    """cos in NumPy, with its shape declared."""
+
+    numpy = True
+
+    def forward(self, x: Any) -> Any:
+        return np.cos(x)
+
+    def infer(self, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(x.shape, x.dtype)
+
+    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+        return (-grad_outputs[0] * HostSin()(*self.get_retained_inputs()),)
+
+
+class HostSplit(nn.PythonFunction):
+    """Two outputs of other shapes and dtypes, in NumPy, in the other protocol."""
+
+    numpy = True
+    outputs = 2
+
+    def forward(self, x: Any) -> Any:
+        return x.sum(axis=0) * np.float64(2), np.argmax(x, axis=1)
+
+    def backward(self, f: nn.Function, gy: Variable, _: Variable) -> Any:
+        (x,) = f.inputs
+        return F.broadcast(gy * 2, shape=x.shape)
+
+
+def test_numpy_forwards_to_order_3() -> None:
+    check(HostSin(), jnp.sin, [A], 3)
+    check(lambda x: HostSplit()(F.exp(x))[0] ** 2, lambda x: (2 * jnp.exp(x).sum(axis=0)) ** 2, [A], 3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_dtypes_of_numpy_forwards(dtype: Any) -> None:
+    total, place = HostSplit()(leaf(A, dtype))
+    assert total.dtype == (np.float64 if dtype is np.float64 else np.float32)  # what NumPy gives, without the wide
+    assert place.dtype == (np.int64 if dtype is np.float64 else np.int32)
+    np.testing.assert_allclose(total.d, 2 * A.sum(axis=0), rtol=1e-2 if dtype is np.float16 else 1e-6)
+    np.testing.assert_array_equal(place.d, A.argmax(axis=1))
+
+
+def test_64_bits_survive_the_way_to_the_host_and_back() -> None:
+    # Large arrays go to the host in a thread of their own, where JAX's x64 is off.
+    x = np.random.default_rng(1).standard_normal((300, 1000))
+    y = HostSin()(leaf(x) * 1.0)
+    assert y.dtype == np.float64
+    np.testing.assert_array_equal(y.d, np.sin(x))
+    assert HostSin()(leaf(0.5)).d == np.sin(0.5)
+    assert HostSin()(leaf(np.zeros((0, 3)))).d.shape == (0, 3)
+
+
+def test_numpy_forwards_run_wherever_graphs_run() -> None:
+    x = leaf(A, np.float32)
+    y = F.sum(HostSin()(x) ** 2)
+    y.forward()
+    y.backward()
+    expected = 2 * np.sin(A) * np.cos(A)
+    np.testing.assert_allclose(x.g, expected, rtol=1e-5)
+    seen: list[str] = []
+    y.forward(function_post_hook=lambda f: seen.append(f.name))
+    assert seen[0] == "HostSin"
+    np.testing.assert_allclose(y.d, np.sum(np.sin(A) ** 2), rtol=1e-5)
+    with nn.auto_forward():
+        np.testing.assert_allclose(HostSin()(x).d, np.sin(A), rtol=1e-5)
+    run = jax.jit(jax.vmap(nn.to_jax(HostSin()(x), x)))
+    np.testing.assert_allclose(run(np.stack([A, B]).astype(np.float32)), np.sin(np.stack([A, B])), rtol=1e-5)
+
+
+class Liar(nn.FunctionNode):
+    """Declares another shape than it computes."""
+
+    numpy = True
+
+    def forward(self, x: Any) -> Any:
+        return x.ravel()
+
+    def infer(self, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        return x
+
+
+def test_a_shape_that_was_declared_wrong_is_reported() -> None:
+    y = Liar()(leaf(A, np.float32))
+    with pytest.raises(Exception, match=r"Liar: output 0 has shape \(6,\); \(2, 3\) was declared"):
+        _ = y.d
+
+
+# ---------------------------------------------------------------- what cannot be done, and what is said of it
+
+
+class FirstOrder(nn.FunctionNode):
+    """exp, whose gradient is a function without one."""
+
+    def forward(self, x: Any) -> Any:
+        return jnp.exp(x)
+
+    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+        (x,) = self.get_retained_inputs()
+        return ExpGrad()(x, grad_outputs[0])
+
+
+class ExpGrad(nn.FunctionNode):
+    """In NumPy, and without a backward."""
+
+    numpy = True
+
+    def forward(self, x: Any, gy: Any) -> Any:
+        return gy * np.exp(x)
+
+
+def test_a_function_without_a_second_derivative_is_of_use_at_first_order() -> None:
+    x = leaf(A)
+    y = FirstOrder()(x)
+    (gx,) = nn.grad(y, x)
+    np.testing.assert_allclose(gx.d, np.exp(A), rtol=1e-12)
+    loss = F.sum(FirstOrder()(x))
+    loss.forward()
+    loss.backward()
+    np.testing.assert_allclose(x.g, np.exp(A), rtol=1e-12)
+    with pytest.raises(nn.MissingRule) as caught:
+        nn.grad(gx, x)
+    message = str(caught.value)
+    assert "ExpGrad is part of the gradient of FirstOrder" in message
+    assert "order 1 can be used as it is, and one of order 2 cannot be had" in message
+    assert "ExpGrad has no `def backward(self, indexes, grad_outputs)`" in message
+
+
+def test_a_function_without_a_backward_says_so() -> None:
+    with pytest.raises(nn.MissingRule, match=r"ExpGrad cannot be differentiated: ExpGrad has no `def backward"):
+        x = leaf(A)
+        nn.grad(ExpGrad()(x, x), x)
+
+
+class Leaves(nn.FunctionNode):
+    """Leaves something on self."""
+
+    def forward(self, x: Any) -> Any:
+        self.mask = x > 0
+        return x * self.mask
+
+
+class LeavesOnHost(Leaves):
+    """The same in NumPy."""
+
+    numpy = True
+
+
+class Wrong(nn.FunctionNode):
+    """Returns something wrong, as it is told."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def forward(self, a: Any, b: Any, c: Any) -> Any:
+        return a * b * c
+
+    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+        (gy,) = grad_outputs
+        if self.kind == "output":
+            return self.get_retained_outputs()
+        return {"count": (gy, gy), "array": (gy, np.ones(3)), "shape": (gy, F.sum(gy))}[self.kind]
+
+
+class Bare(nn.FunctionNode):
+    """Nothing."""
+
+
+class InNumPy(nn.FunctionNode):
+    """NumPy where JAX was announced."""
+
+    def forward(self, x: Any) -> Any:
+        return np.sin(x)
+
+
+def unhashable() -> Any:
+    node = Wrong("count")
+    node.kind = []  # type: ignore[assignment]
+    return node(A, B)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda x: Leaves()(x), AttributeError, "Leaves.forward set 'mask' on self. It is traced once"),
+        (lambda x: LeavesOnHost()(x), AttributeError, "LeavesOnHost.forward set 'mask' on self"),
+        (lambda x: nn.grad(Wrong("count")(x, x, x), x), ValueError,
+         r"Wrong.backward returned 2 gradients for indexes \(0, 1, 2\)"),
+        (lambda x: nn.grad(Wrong("array")(x, x, 1.0), x), TypeError, "Wrong: its rule must return Variables"),
+        (lambda x: nn.grad(Wrong("shape")(x, x, 1.0), x), ValueError, r"Wrong: its rule gave shape \(\)"),
+        (lambda x: nn.grad(Wrong("output")(x, x, 1.0), x), RuntimeError, "call self.retain_outputs"),
+        (lambda x: nn.FunctionNode()(x), TypeError, "FunctionNode is a base"),
+        (lambda x: Bare()(x), NotImplementedError, "Bare has no forward"),
+        (lambda x: InNumPy()(x), TypeError, "set `numpy = True` in the class"),
+        (lambda x: Mul().apply(x), TypeError, "Mul.apply: inputs must be a tuple, got Variable"),
+        (lambda x: Mul()(x, None), TypeError, r"Mul: inputs\[1\]"),
+        (lambda x: Mul().retain_inputs((0,)), RuntimeError, "in forward and backward only"),
+        (lambda x: Mul().inputs, RuntimeError, "in forward and backward only"),
+        (lambda x: unhashable(), TypeError, "attributes must be hashable"),
+    ],
+    ids=lambda value: "" if callable(value) else str(value)[:20],
+)
+def test_messages(call: Any, error: Any, match: str) -> None:
+    with pytest.raises(error, match=match):
+        call(leaf(A))
