@@ -35,10 +35,12 @@ from .parameter import (
     set_parameter,
 )
 from .random import seed
+from .solvers import DynamicLossScale
 from .training import train_step
 
 __all__ = [
     "Context",
+    "DynamicLossScale",
     "Function",
     "FunctionNode",
     "Grad",

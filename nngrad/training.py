@@ -19,7 +19,10 @@ from .graph import NdArray, Spec, Variable, building, leaves_of
 from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
 from .graph.spec import wide_types
-from .solvers.solver import Arrays, Solver
+from .graph.variable import leaf_of
+from .solvers.gradients import Arrays
+from .solvers.loss_scale import DynamicLossScale
+from .solvers.solver import Solver
 
 
 class TrainStep:
@@ -30,12 +33,14 @@ class TrainStep:
     """
 
     __slots__ = (
+        "_dynamic",
         "_ends",
         "_executable",
         "_gradients",
         "_input_names",
         "_input_specs",
         "_live",
+        "_loss_dtype",
         "_places",
         "_program",
         "_solver",
@@ -50,14 +55,17 @@ class TrainStep:
         if [(n, id(p)) for n, p in solver.get_parameters().items()] != [(n, id(p)) for n, p in parameters.items()]:
             solver.set_parameters(parameters, retain_state=True)
         self._solver = solver
+        self._loss_dtype = loss.dtype
         self._variables = solver._variables
         self._input_specs = [x.spec for x in inputs]
         self._input_names = [f"input {i} ({x.name!r})" if x.name else f"input {i}" for i, x in enumerate(inputs)]
 
         owners = {id(p.cell): i for i, p in enumerate(self._variables)}
         targets = self._targets(loss, owners)
+        seed = seed_for(loss, solver)
+        self._dynamic = isinstance(solver.scaling, DynamicLossScale)
         with building.having("auto_forward", False), building.having("no_grad", False):
-            gradients = Grad()([loss], [x for x, _ in targets], [None]) if targets else []
+            gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
         device = device_of([loss])
         linear = linearize([loss, *gradients], first=[*[x for x, _ in targets], *inputs], device=device)
         self._gradients = [[1 + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]
@@ -77,6 +85,8 @@ class TrainStep:
                 self._places.append((1, numbers[id(x)]))
             elif id(x.cell) in owners:
                 self._places.append((0, owners[id(x.cell)]))
+            elif x is seed and self._dynamic:
+                self._places.append((3, 0))
             else:
                 self._places.append((2, len(self._live)))
                 self._live.append(x)
@@ -101,7 +111,8 @@ class TrainStep:
     def __call__(self, *arrays: Any) -> jax.Array:
         solver, variables = self._solver, self._variables
         if solver._variables is not variables:
-            raise RuntimeError("the solver was given other parameters after this training step was made")
+            raise RuntimeError("the solver was given other parameters, or another loss scaling, after this "
+                               "training step was made")
         for array in arrays:
             if array.__class__ not in _PLAIN:
                 arrays = self._converted(arrays)
@@ -136,14 +147,16 @@ class TrainStep:
 
     def _run(self, params: list[Any], state: Arrays, lr: Any, arrays: Arrays, live: list[Any]) -> tuple[Any, ...]:
         """The loss, the new parameters, what the graph updates, and the new state."""
-        sources = (params, fitting(arrays, self._input_specs, self._input_names), live)
+        solver = self._solver
+        tree = jax.tree.unflatten(solver._structure, state)
+        scale = [tree.loss_scale.scale.astype(self._loss_dtype)] if self._dynamic else []
+        sources = (params, fitting(arrays, self._input_specs, self._input_names), live, scale)
         results = self._program(*[sources[k][i] for k, i in self._places])
         grads = [
             sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
             for numbers, p in zip(self._gradients, params, strict=True)
         ]
-        tree = jax.tree.unflatten(self._solver._structure, state)
-        new, tree = self._solver.pure_update(tuple(params), tuple(grads), tree, lr)
+        new, tree = solver.pure_update(tuple(params), tuple(grads), tree, lr)
         updates = results[1 + sum(map(len, self._gradients)) :]
         return (results[0], *new, *updates, *jax.tree.leaves(tree))
 
@@ -172,7 +185,8 @@ def train_step(
         loss: A floating Variable of shape ().
         parameters: Variables to train, by name or in a list: leaves of floating dtypes.
         optimizer: A solver, which gets these parameters and may have a state for them already; or an
-            optax transformation. Of a solver the step uses the update alone: `weight_decay`,
+            optax transformation. A solver with loss scaling scales the gradients of this step too; the loss that is
+            returned is not scaled. Of a solver the step uses the update alone: `weight_decay`,
             `clip_grad_by_norm` and `scale_grad` change gradients that `backward()` has left, and there are
             none here. Chain what is wanted in optax instead, as in `Solver.from_optax(optax.chain(
             optax.clip_by_global_norm(1.0), optax.adam(1e-3)))`.
@@ -181,7 +195,7 @@ def train_step(
     Raises:
         TypeError: Something is of the wrong kind.
         ValueError: The loss is not a scalar; a parameter is not a leaf, occurs twice, is an input, or is
-            updated by the graph itself.
+            updated by the graph itself; or the loss's dtype does not hold the solver's loss scale.
     """
     if not isinstance(loss, Variable):
         raise TypeError(f"loss: expected a Variable, got {type(loss).__name__}")
@@ -224,6 +238,29 @@ def _check_distinct(parameters: dict[str, Variable], inputs: list[Variable]) -> 
             raise ValueError(f"inputs[{i}]: is the parameter {seen[id(x.cell)]!r}, or shares its data")
     if len({id(x) for x in inputs}) != len(inputs):
         raise ValueError("inputs: the same Variable is given twice")
+
+
+def seed_for(loss: Variable, solver: Solver) -> Variable | None:
+    """The gradient at the loss, which is what the solver's loss scaling multiplies it by; None for 1.
+
+    It is a leaf: a number in the graph would be moved to where it does the gradients no good.
+
+    Raises:
+        ValueError: The dtype of the loss does not hold the scale.
+    """
+    scaling = solver.scaling
+    if scaling is None:
+        return None
+    dynamic = isinstance(scaling, DynamicLossScale)
+    lowest = scaling.minimum if dynamic else scaling  # a dynamic one that is too large is found out
+    with np.errstate(over="ignore"):
+        held = float(np.asarray(lowest).astype(loss.dtype))
+    if held != lowest:
+        raise ValueError(f"loss: {loss.dtype.name} does not hold the loss scale {lowest:g}; "
+                         "take the loss in float32, or another scale")
+    if dynamic:
+        return leaf_of(NdArray.of_spec(loss.spec))
+    return Variable.from_numpy_array(scaling, dtype=loss.dtype)
 
 
 def check_count(arrays: Arrays, specs: list[Spec]) -> None:

@@ -1,5 +1,6 @@
 """S: solvers, which move parameters along their gradients. They are optax's transformations under nnabla's names."""
 
+from .loss_scale import DynamicLossScale
 from .named import (
     AMSGRAD,
     AdaBelief,
@@ -28,6 +29,7 @@ __all__ = [
     "Adam",
     "AdamW",
     "Adamax",
+    "DynamicLossScale",
     "Lamb",
     "Lars",
     "Lion",

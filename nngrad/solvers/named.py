@@ -6,8 +6,9 @@ from typing import Any
 
 import optax
 
+from .rates import as_decay, as_rate
 from .scaling import scale_by_amsgrad, scale_by_root_of_sum
-from .solver import Solver, Transformation, as_decay, as_rate
+from .solver import Solver, Transformation
 
 
 class Sgd(Solver):

@@ -16,8 +16,11 @@ import optax
 from ..graph import Variable
 from ..graph.spec import wide_types
 from ..storage import read_arrays, write_arrays
+from .gradients import Arrays, clipped, decayed, multiplied, not_finite
+from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, unscaling
+from .rates import as_number, as_rate
+from .state import NAMES_OF_LOSS_SCALE, names_of
 
-Arrays = tuple[Any, ...]
 Transformation: TypeAlias = optax.GradientTransformation
 
 
@@ -41,6 +44,7 @@ class Solver:
         self._state: Any = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
         self._structure: Any = None
         self._wide = False
+        self._scaling: LossScale | None = None
         self._initial_lr = as_rate(lr, self.rate_name)
         self._set_rate(self._initial_lr)
         self._step = jax.jit(self._flat_update, donate_argnums=2)
@@ -58,7 +62,9 @@ class Solver:
             lr: The learning rate, where `tx` is such a function. Without it the learning rate is
                 the transformation's own affair, and `set_learning_rate` raises.
         """
-        return _FromOptax(tx, lr)
+        from .from_optax import FromOptax
+
+        return FromOptax(tx, lr)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} solver, lr {self._lr:g}, {len(self._params)} parameters>"
@@ -109,6 +115,10 @@ class Solver:
         self._variables = tuple(params.values())
         self._wide = any(p.spec.wide for p in self._variables)
         self._set_rate(self._lr)  # its dtype follows the parameters'
+        self._start_from(old, kept)
+
+    def _start_from(self, old: Mapping[str, np.ndarray[Any, Any]], kept: list[str]) -> None:
+        """Make the state anew, with what there is in `old` of the counters and of the parameters named in `kept`."""
         self._state = None
         if old:
             states = self.get_states()
@@ -153,8 +163,13 @@ class Solver:
             state: The state, as `state` gives it.
             lr: The learning rate, a number or a traced scalar.
         """
-        updates, new = self.transformation(lr).update(grads, state, params)
+        updates, new = self._unscaled(lr).update(grads, state, params)
         return optax.apply_updates(params, updates), jax.tree.map(_like, new, state)
+
+    def _unscaled(self, lr: Any) -> Transformation:
+        """`transformation(lr)`, for gradients that are as the loss is scaled."""
+        inner = self.transformation(lr)
+        return inner if self._scaling is None else unscaling(inner, self._scaling)
 
     @property
     def state(self) -> Any:
@@ -170,7 +185,7 @@ class Solver:
     def _flat_state(self) -> Any:
         if self._state is None:
             with wide_types(self._wide):
-                init = jax.jit(self.transformation(self._initial_lr).init)
+                init = jax.jit(self._unscaled(self._initial_lr).init)
                 self.state = init(tuple([p.cell.raw() for p in self._variables]))
         return self._state
 
@@ -207,7 +222,7 @@ class Solver:
         Raises:
             ValueError: `decay_rate` is negative or not finite.
         """
-        self._change_gradients(_decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
+        self._change_gradients(decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
 
     def clip_grad_by_norm(self, norm: float) -> None:
         """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself.
@@ -223,7 +238,7 @@ class Solver:
         limit = as_number(norm, "clip_grad_by_norm: norm")
         if not limit >= 0:
             raise ValueError(f"clip_grad_by_norm: norm must not be negative, got {norm!r}")
-        self._change_gradients(_clipped, limit)
+        self._change_gradients(clipped, limit)
 
     def scale_grad(self, scale: float) -> None:
         """Multiply all gradients by `scale`: those that `backward()` has left (`p.g`), as in `weight_decay`.
@@ -234,13 +249,13 @@ class Solver:
         factor = as_number(scale, "scale_grad: scale")
         if not math.isfinite(factor):
             raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
-        self._change_gradients(_scaled, factor)
+        self._change_gradients(multiplied, factor)
 
     def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
         params = tuple([p.cell.raw() for p in self._variables])
         grads = tuple([p.grad.raw() for p in self._variables])
         with wide_types(self._wide):
-            changed = function(params, grads, value)
+            changed = function(params, grads, value, self.loss_scale)
         for p, grad in zip(self._variables, changed, strict=True):
             p.grad.put(grad)
 
@@ -258,8 +273,64 @@ class Solver:
 
     def _found(self) -> tuple[bool, bool]:
         with wide_types(self._wide):
-            inf, nan = _not_finite(tuple([p.grad.raw() for p in self._variables]))
+            inf, nan = not_finite(tuple([p.grad.raw() for p in self._variables]))
         return bool(inf), bool(nan)
+
+    # ---------------------------------------------------------------- loss scaling
+
+    def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
+        """Divide the gradients by the number that the loss is multiplied by, at each update from now on.
+
+        Training in float16 needs it, since gradients below 6e-8 are zero there, and above 65504 infinite. The loop
+        multiplies the loss, `nn.train_step` does so by itself:
+
+            solver.loss_scaling(nn.DynamicLossScale())
+            ...
+            loss.forward()
+            solver.zero_grad()
+            loss.backward(solver.loss_scale)
+            solver.update()
+
+        In between `weight_decay` and `clip_grad_by_norm` take the scale into account: their arguments are meant for
+        the gradients of the loss itself. With a scale the solver computes, and keeps its state, in float32 at
+        least. The state that it has is kept; a training step made before must be made anew.
+
+        Args:
+            scale: A power of two, which stays as it is and with which nothing is skipped; a DynamicLossScale, whose
+                scale is part of the solver's state; or None for no scaling.
+
+        Raises:
+            TypeError: `scale` is something else.
+            ValueError: It is no power of two, or not within the range of float32.
+        """
+        scaling = as_loss_scale(scale, "loss_scaling: scale")
+        old = {} if self._state is None else self.get_states()
+        self._scaling = scaling
+        self._variables = tuple(self._params.values())  # another object, by which a training step sees the change
+        self._step = jax.jit(self._flat_update, donate_argnums=2)
+        self._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(self._params))
+
+    @property
+    def loss_scale(self) -> float | jax.Array:
+        """What the loss has to be multiplied by: a number, or float32[] where it is dynamic, without waiting for it."""
+        dynamic = self._dynamic_state()
+        if dynamic is not None:
+            return dynamic.scale.copy()  # the next update takes that one over
+        return 1.0 if self._scaling is None else self._scaling
+
+    @property
+    def skipped_updates(self) -> int:
+        """How many updates a dynamic loss scale has skipped, because a gradient was infinite or not a number."""
+        dynamic = self._dynamic_state()
+        return 0 if dynamic is None else int(dynamic.skipped)
+
+    @property
+    def scaling(self) -> float | DynamicLossScale | None:
+        """What `loss_scaling` was given."""
+        return self._scaling
+
+    def _dynamic_state(self) -> DynamicState | None:
+        return self.state.loss_scale if isinstance(self._scaling, DynamicLossScale) else None
 
     # ---------------------------------------------------------------- state
 
@@ -305,96 +376,10 @@ class Solver:
 
     def _named_state(self) -> tuple[list[str], list[Any]]:
         state = self.state
-        owners = optax.tree_utils.tree_map_params(
-            self.transformation(self._initial_lr), lambda _, name: name, state, tuple(self._params),
-            transform_non_params=lambda leaf: jax.tree.map(lambda _: None, leaf),
-        )
-        flat, _ = jax.tree_util.tree_flatten_with_path(state)
-        owned = jax.tree.leaves(owners, is_leaf=lambda x: x is None)
-        names = [_name(path, owner) for (path, _), owner in zip(flat, owned, strict=True)]
-        return names, [leaf for _, leaf in flat]
-
-
-def _name(path: tuple[Any, ...], owner: str | None) -> str:
-    """Name of an array in a state: its place, and the parameter that it belongs to."""
-    if owner is None:
-        return jax.tree_util.keystr(path, simple=True, separator=".")
-    return f"{jax.tree_util.keystr(path[:-1], simple=True, separator='.')}:{owner}"
+        names = names_of(self._unscaled(self._initial_lr), state, tuple(self._params))
+        return names, jax.tree.leaves(state)
 
 
 def _like(new: Any, old: Any) -> Any:
     """`new` in the dtype that it had before: a state must not change its type from step to step."""
     return new.astype(old.dtype) if new.dtype != old.dtype else new
-
-
-def as_number(value: Any, name: str) -> float:
-    """`value` as a float; the error names the argument `name`."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise TypeError(f"{name}: expected a number, got {value!r}") from None
-
-
-def as_rate(value: Any, name: str) -> float:
-    """`value` as a float that is finite and not negative; the error names the argument `name`."""
-    rate = as_number(value, name)
-    if not 0 <= rate < math.inf:
-        raise ValueError(f"{name}: must be finite and not negative, got {value!r}")
-    return rate
-
-
-def as_decay(value: Any, name: str) -> float:
-    """`value` as a float from 0 to below 1: the share of an average that is kept at each step."""
-    rate = as_number(value, name)
-    if not 0 <= rate < 1:
-        raise ValueError(f"{name}: must be at least 0 and less than 1, got {value!r}")
-    return rate
-
-
-@jax.jit
-def _decayed(params: Arrays, grads: Arrays, rate: Any) -> Arrays:
-    return tuple([g + rate * p for p, g in zip(params, grads, strict=True)])
-
-
-@jax.jit
-def _scaled(params: Arrays, grads: Arrays, scale: Any) -> Arrays:
-    return tuple([scale * g for g in grads])
-
-
-@jax.jit
-def _clipped(params: Arrays, grads: Arrays, norm: Any) -> Arrays:
-    def clip(g: Any) -> Any:
-        length = jnp.sqrt(jnp.sum(jnp.square(g.astype(jnp.promote_types(g.dtype, jnp.float32)))))
-        return jnp.where(length > norm, (g * (norm / length)).astype(g.dtype), g)
-
-    return tuple([clip(g) for g in grads])
-
-
-@jax.jit
-def _not_finite(grads: Arrays) -> tuple[Any, Any]:
-    none = jnp.zeros((), bool)
-    return sum([jnp.isinf(g).any() for g in grads], none), sum([jnp.isnan(g).any() for g in grads], none)
-
-
-class _FromOptax(Solver):
-    def __init__(self, tx: Any, lr: float | None) -> None:
-        super().__init__(0.0 if lr is None else lr)
-        if lr is None:
-            self._lr = math.nan  # nobody knows it
-        if isinstance(tx, Transformation):
-            if lr is not None:
-                raise TypeError("lr: a transformation has its own; give lr with a function such as optax.adam")
-        elif not callable(tx) or lr is None:
-            raise TypeError(f"expected an optax GradientTransformation, or a function such as optax.adam with lr, "
-                            f"got {tx!r} and lr={lr!r}")
-        self._tx = tx
-        self._own_rate = lr is None
-
-    def transformation(self, lr: Any) -> Transformation:
-        return self._tx if self._own_rate else self._tx(lr)
-
-    def set_learning_rate(self, learning_rate: float) -> None:
-        if self._own_rate:
-            raise ValueError("the learning rate is the transformation's own; "
-                             "make the solver as Solver.from_optax(optax.adam, lr=...) to set it")
-        super().set_learning_rate(learning_rate)

@@ -1,0 +1,147 @@
+"""Loss scaling: training in float16 and bfloat16 without gradients that vanish or overflow.
+
+The loss is multiplied by a number, and so is every gradient on the way. The solver divides them by it again. The
+number is a power of two, so that it changes no bit of a gradient but in the exponent. Micikevicius et al., "Mixed
+precision training", ICLR 2018.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from .gradients import widened
+from .rates import as_power_of_two
+
+
+class DynamicLossScale:
+    """A loss scale that finds its size by itself: as large as gradients allow without an overflow.
+
+    After `interval` updates in a row with finite gradients the scale is multiplied by `factor`. When a gradient is
+    infinite or not a number, that update is skipped, parameters and state of the solver stay as they are, and the
+    scale is divided by `factor`. A solver takes it with `solver.loss_scaling(nn.DynamicLossScale())`.
+
+    Scales and factor are powers of two.
+
+    Args:
+        scale: The first scale; by default 2^15, the largest that float16 holds.
+        interval: How many good updates in a row make it grow.
+        factor: By how much it grows and shrinks, 2 or more.
+        minimum: The scale never goes below this; by default 2^-14, the smallest normal number of float16.
+        maximum: The scale never goes above this.
+
+    Raises:
+        TypeError: An argument is no number, or `interval` no int.
+        ValueError: An argument is not in its range, or not minimum <= scale <= maximum.
+    """
+
+    __slots__ = ("factor", "interval", "maximum", "minimum", "scale")
+
+    def __init__(
+        self,
+        scale: float = 2.0**15,
+        interval: int = 2000,
+        factor: float = 2.0,
+        minimum: float = 2.0**-14,
+        maximum: float = 2.0**24,
+    ) -> None:
+        self.scale = as_power_of_two(scale, "scale")
+        self.minimum = as_power_of_two(minimum, "minimum")
+        self.maximum = as_power_of_two(maximum, "maximum")
+        self.factor = as_power_of_two(factor, "factor")
+        if self.factor <= 1:
+            raise ValueError(f"factor: must be more than 1, got {factor!r}")
+        if isinstance(interval, bool) or not isinstance(interval, int | np.integer):
+            raise TypeError(f"interval: expected an int, got {interval!r}")
+        if interval < 1:
+            raise ValueError(f"interval: must be 1 or more, got {interval!r}")
+        self.interval = int(interval)
+        if not self.minimum <= self.scale <= self.maximum:
+            raise ValueError(f"scale: must lie between minimum and maximum, got {self.scale:g}, "
+                             f"minimum {self.minimum:g} and maximum {self.maximum:g}")
+
+    def __repr__(self) -> str:
+        return f"DynamicLossScale(scale={self.scale:g}, interval={self.interval}, factor={self.factor:g})"
+
+    def start(self) -> DynamicState:
+        """The state before the first update."""
+        return DynamicState(jnp.float32(self.scale), jnp.int32(0), jnp.int32(0))
+
+    def adjusted(self, state: DynamicState, finite: Any) -> DynamicState:
+        """The state after an update whose gradients were all `finite`, a traced bool, or not."""
+        good = jnp.where(finite, state.good_steps + 1, 0)
+        grows = good >= self.interval
+        grown = jnp.minimum(state.scale * self.factor, self.maximum)
+        shrunk = jnp.maximum(state.scale / self.factor, self.minimum)
+        return DynamicState(
+            scale=jnp.where(finite, jnp.where(grows, grown, state.scale), shrunk).astype(jnp.float32),
+            good_steps=jnp.where(grows, 0, good).astype(jnp.int32),
+            skipped=state.skipped + jnp.where(finite, 0, 1).astype(jnp.int32),
+        )
+
+
+class DynamicState(NamedTuple):
+    """Where a dynamic loss scale stands."""
+
+    scale: Any
+    """The scale of the next loss, float32[]."""
+    good_steps: Any
+    """Updates with finite gradients since the scale last changed, int32[]."""
+    skipped: Any
+    """Updates that were skipped, int32[]."""
+
+
+LossScale: TypeAlias = float | DynamicLossScale
+
+
+class ScaledState(NamedTuple):
+    """The state of a solver whose gradients are scaled."""
+
+    loss_scale: DynamicState | tuple[()]
+    inner: Any
+    """The state of the transformation."""
+
+
+def as_loss_scale(value: Any, name: str) -> LossScale | None:
+    """`value` as a power of two, a DynamicLossScale or None."""
+    return value if value is None or isinstance(value, DynamicLossScale) else as_power_of_two(value, name)
+
+
+def unscaling(inner: optax.GradientTransformation, scale: LossScale) -> optax.GradientTransformation:
+    """`inner` for the gradients of a loss that was multiplied by `scale`.
+
+    The gradients are divided by the scale, and `inner` computes and keeps its state, in float32 at least: what float16
+    was too narrow for would vanish there again. With a dynamic scale nothing changes where a gradient is
+    infinite or not a number.
+    """
+    dynamic = isinstance(scale, DynamicLossScale)
+
+    def init(params: Any) -> ScaledState:
+        return ScaledState(scale.start() if dynamic else (), inner.init(jax.tree.map(widened, params)))
+
+    def update(grads: Any, state: ScaledState, params: Any = None) -> tuple[Any, ScaledState]:
+        divisor = state.loss_scale.scale if dynamic else scale
+        true = jax.tree.map(lambda g: divided(widened(g), divisor), grads)
+        updates, new = inner.update(true, state.inner, jax.tree.map(widened, params))
+        if not dynamic:
+            return updates, ScaledState((), new)
+        finite = all_finite(grads)
+        updates = jax.tree.map(lambda u: jnp.where(finite, u, jnp.zeros_like(u)), updates)
+        new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state.inner)
+        return updates, ScaledState(scale.adjusted(state.loss_scale, finite), new)
+
+    return optax.GradientTransformation(init, update)
+
+
+def divided(g: Any, scale: Any) -> Any:
+    """`g / scale` in the dtype of `g`."""
+    return g / jnp.asarray(scale, g.dtype)
+
+
+def all_finite(grads: Any) -> Any:
+    """Whether all numbers in `grads` are finite, as bool[]."""
+    return jnp.stack([jnp.isfinite(g).all() for g in jax.tree.leaves(grads)]).all()

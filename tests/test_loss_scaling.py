@@ -1,0 +1,461 @@
+"""Loss scaling: static and dynamic, in the loop and in train_step, in float16, bfloat16 and float32."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import jax
+import ml_dtypes
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.solvers as S
+from nngrad import DynamicLossScale, Variable
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((32, 8)).astype(np.float32)
+T = RNG.standard_normal((32, 1)).astype(np.float32)
+TINY = 2.0**-22
+"""Multiplies a loss such that its gradients are below what float16 holds."""
+
+
+RATE = 0.05
+"""Learning rate for the loss itself."""
+
+
+def parameters(dtype: object = "float32") -> dict[str, Variable]:
+    """The weights of two layers."""
+    rng = np.random.default_rng(1)
+    shapes = {"w": (8, 16), "v": (16, 1)}
+    return {n: Variable.from_numpy_array(0.3 * rng.standard_normal(s), need_grad=True, dtype=dtype)
+            for n, s in shapes.items()}
+
+
+def network_loss(params: dict[str, Variable], dtype: object, factor: float) -> Variable:
+    """A mean squared error that is computed in `dtype`, times `factor`."""
+    x, t, w, v = (F.cast(a, dtype=np.dtype(dtype)) for a in (X, T, params["w"], params["v"]))
+    return F.mean((F.affine(F.tanh(F.affine(x, w)), v) - t) ** 2) * factor
+
+
+def trained(
+    dtype: object, scaling: Any, kept_as: object = "float32", fused: bool = False, factor: float = TINY, steps: int = 60
+) -> tuple[S.Solver, dict[str, Variable]]:
+    """A solver and parameters after some steps with the loss computed in `dtype`."""
+    params, solver = parameters(kept_as), S.Momentum(RATE / factor)
+    solver.set_parameters(params)
+    solver.loss_scaling(scaling)
+    loss = network_loss(params, dtype, factor)
+    step = nn.train_step(loss, params, solver) if fused else None
+    for _ in range(steps):
+        if step is not None:
+            step()
+            continue
+        loss.forward()
+        solver.zero_grad()
+        loss.backward(solver.loss_scale)
+        solver.update()
+    return solver, params
+
+
+def error_of(params: dict[str, Variable]) -> float:
+    """The error of the network in float32."""
+    return float(network_loss(params, "float32", 1.0).d)
+
+
+# ---------------------------------------------------------------- training in half precision
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["loop", "train_step"])
+@pytest.mark.parametrize("kept_as", ["float32", "float16"])
+@pytest.mark.parametrize("scaling", [2.0**15, DynamicLossScale(interval=20)], ids=["static", "dynamic"])
+def test_float16_learns_with_a_scale_what_it_does_not_learn_without(scaling, kept_as: str, fused: bool) -> None:
+    untrained, start = parameters(kept_as), error_of(parameters(kept_as))
+    _, without = trained("float16", None, kept_as, fused)
+    for n, p in without.items():  # all gradients are zero
+        np.testing.assert_array_equal(p.d, untrained[n].d)
+    solver, params = trained("float16", scaling, kept_as, fused)
+    reference = error_of(trained("float32", None, "float32", fused)[1])
+    assert error_of(params) < 0.05 * start
+    assert error_of(params) < 2 * reference + 1e-3 * start
+    assert all(p.dtype == kept_as for p in params.values())
+    assert not solver.skipped_updates or isinstance(scaling, DynamicLossScale)
+
+
+def test_without_a_scale_every_gradient_of_a_small_loss_is_zero() -> None:
+    params, exact = parameters(), parameters()
+    loss = network_loss(params, "float16", TINY)
+    loss.backward(1)
+    assert not any(p.g.any() for p in params.values())
+    for p in params.values():
+        p.grad.zero()
+    loss.backward(2.0**15)
+    network_loss(exact, "float32", TINY).backward()
+    for n, p in params.items():
+        np.testing.assert_allclose(p.g / 2.0**15, exact[n].g, rtol=0.02, atol=0.01 * np.abs(exact[n].g).max())
+
+
+@pytest.mark.parametrize("fused", [False, True], ids=["loop", "train_step"])
+def test_too_large_a_scale_is_fatal_if_static_and_found_out_if_dynamic(fused: bool) -> None:
+    if not fused:  # train_step refuses it
+        with np.errstate(over="ignore"):
+            _, params = trained("float16", 2.0**24, steps=2)
+        assert all(np.isnan(p.d).all() for p in params.values())
+    solver, params = trained("float16", DynamicLossScale(2.0**24, interval=1000), fused=fused, factor=1.0, steps=100)
+    start = error_of(parameters())
+    assert error_of(params) < 0.05 * start
+    assert solver.skipped_updates >= 9  # a float16 seed is infinite from 2^16 on
+    assert float(solver.loss_scale) == 2.0 ** (24 - solver.skipped_updates)
+
+
+def test_bfloat16() -> None:
+    for kept_as in ("float32", ml_dtypes.bfloat16):
+        start = error_of(parameters())
+        solver, params = trained(ml_dtypes.bfloat16, DynamicLossScale(interval=5), kept_as, fused=True)
+        assert error_of(params) < 0.1 * start
+        assert solver.skipped_updates == 0 and float(solver.loss_scale) == 2.0**24
+        assert all(p.dtype == np.dtype(kept_as) for p in params.values())
+
+
+def test_float16_with_a_scale_equals_float32_without_where_both_are_exact() -> None:
+    """Every number on the way is a small integer times a power of two. The true gradients are 4 and 5 times 2^-28,
+    where the smallest number of float16 is 2^-24."""
+    x = np.array([[1.0, 2.0], [3.0, -1.0], [0.0, 4.0]]) * 2.0**-14
+
+    def run(dtype: str, scaling: Any, fused: bool) -> np.ndarray:
+        w = Variable.from_numpy_array([[1.0], [-2.0]], need_grad=True)
+        loss = F.sum(F.cast(x, dtype=dtype) @ F.cast(w, dtype=dtype)) * 2.0**-14
+        solver = S.Sgd(2.0**23)
+        solver.set_parameters({"w": w})
+        solver.loss_scaling(scaling)
+        step = nn.train_step(loss, {"w": w}, solver) if fused else None
+        for _ in range(3):
+            if step is not None:
+                step()
+            else:
+                solver.zero_grad()
+                loss.forward()
+                loss.backward(solver.loss_scale)
+                solver.update()
+        return w.d
+
+    for fused in (False, True):
+        exact = run("float32", None, fused)
+        np.testing.assert_array_equal(exact, [[1 - 3 * 4 / 32], [-2 - 3 * 5 / 32]])
+        np.testing.assert_array_equal(run("float16", 2.0**15, fused), exact)
+        np.testing.assert_array_equal(run("float16", DynamicLossScale(2.0**10, interval=1), fused), exact)
+    np.testing.assert_array_equal(run("float16", None, False), [[1.0], [-2.0]])
+
+
+# ---------------------------------------------------------------- what the scale does
+
+
+class Reference:
+    """A dynamic loss scale in Python's numbers, with plain gradient descent."""
+
+    def __init__(self, scaling: DynamicLossScale, lr: float) -> None:
+        self.scaling, self.lr = scaling, lr
+        self.scale, self.good, self.skipped, self.w = scaling.scale, 0, 0, np.array([4.0, -8.0])
+
+    def update(self, gradient: np.ndarray) -> None:
+        """One update with the gradient of the loss itself."""
+        if not all(math.isfinite(g) for g in gradient):
+            self.scale = max(self.scale / self.scaling.factor, self.scaling.minimum)
+            self.good, self.skipped = 0, self.skipped + 1
+            return
+        self.w = self.w - self.lr * gradient
+        self.good += 1
+        if self.good == self.scaling.interval:
+            self.scale, self.good = min(self.scale * self.scaling.factor, self.scaling.maximum), 0
+
+
+@st.composite
+def scalings(draw: st.DrawFn) -> DynamicLossScale:
+    """Dynamic loss scales of all kinds."""
+    low, middle, high = sorted(draw(st.lists(st.integers(-14, 24), min_size=3, max_size=3)))
+    return DynamicLossScale(
+        2.0**middle, draw(st.integers(1, 3)), draw(st.sampled_from([2.0, 4.0, 16.0])), 2.0**low, 2.0**high
+    )
+
+
+gradients = st.lists(
+    st.tuples(*[st.sampled_from([0.0, 1.0, -3.0, 64.0, math.inf, -math.inf, math.nan, 0.5])] * 2), max_size=8
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(scaling=scalings(), sequence=gradients)
+def test_the_loop_follows_the_reference(scaling: DynamicLossScale, sequence: list[tuple[float, float]]) -> None:
+    w = Variable.from_numpy_array([4.0, -8.0], need_grad=True)
+    solver, reference = S.Sgd(0.25), Reference(scaling, 0.25)
+    solver.set_parameters({"w": w})
+    solver.loss_scaling(scaling)
+    for gradient in sequence:
+        w.g = np.float32(gradient) * np.asarray(solver.loss_scale)
+        solver.update()
+        reference.update(np.array(gradient))
+        np.testing.assert_array_equal(w.d, reference.w)
+        assert float(solver.loss_scale) == reference.scale
+        assert solver.skipped_updates == reference.skipped
+
+
+@settings(max_examples=15, deadline=None)
+@given(scaling=scalings(), sequence=gradients)
+def test_train_step_follows_the_reference(scaling: DynamicLossScale, sequence: list[tuple[float, float]]) -> None:
+    w, x = Variable.from_numpy_array([4.0, -8.0], need_grad=True), Variable((2,))
+    solver, reference = S.Sgd(0.25), Reference(scaling, 0.25)
+    solver.loss_scaling(scaling)
+    step = nn.train_step(F.sum(w * x), {"w": w}, solver, inputs=x)
+    for gradient in sequence:
+        value = sum(w * g for w, g in zip(reference.w.tolist(), gradient, strict=True))
+        np.testing.assert_equal(float(step(np.float32(gradient))), value)  # the loss that is returned is not scaled
+        reference.update(np.array(gradient))
+        np.testing.assert_array_equal(w.d, reference.w)
+        assert float(solver.loss_scale) == reference.scale
+        assert solver.skipped_updates == reference.skipped
+
+
+SOLVERS = {
+    "sgd": lambda: S.Sgd(0.1), "nesterov": lambda: S.Nesterov(0.1), "adam": S.Adam, "adamw": S.AdamW,
+    "amsgrad": S.AMSGRAD, "lars": S.Lars, "lamb": S.Lamb, "adagrad": S.Adagrad, "lion": S.Lion,
+    "optax": lambda: S.Solver.from_optax(optax.chain(optax.clip_by_global_norm(0.5), optax.adam(0.1))),
+}
+
+
+@settings(max_examples=40, deadline=None)
+@given(name=st.sampled_from(sorted(SOLVERS)), power=st.integers(-14, 24), dynamic=st.booleans(),
+       seed=st.integers(0, 100))
+def test_a_scale_changes_no_bit_of_an_update(name: str, power: int, dynamic: bool, seed: int) -> None:
+    """Op by op, that is: XLA rounds the same formula in more than one way."""
+    rng = np.random.default_rng(seed)
+    start, steps = rng.standard_normal((2, 3)).astype("f"), rng.standard_normal((3, 2, 3)).astype("f")
+    results = []
+    for scaling in (None, DynamicLossScale(2.0**power, interval=2) if dynamic else 2.0**power):
+        solver = SOLVERS[name]()
+        solver.set_parameters({"w": Variable.from_numpy_array(start, need_grad=True)})
+        solver.loss_scaling(scaling)
+        params, state = (start,), solver.state
+        for g in steps:
+            scale = np.asarray(state.loss_scale.scale if dynamic and scaling else scaling or 1.0, "f")
+            params, state = solver.pure_update(params, (g * scale,), state, 0.1)
+        results.append(params[0])
+    np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("scaling", [2.0**10, DynamicLossScale(2.0**10, interval=2)], ids=["static", "dynamic"])
+def test_loop_and_train_step_agree(scaling) -> None:
+    (_, a), (_, b) = (trained("float32", scaling, fused=fused, factor=1.0, steps=6) for fused in (False, True))
+    _, plain = trained("float32", None, factor=1.0, steps=6)
+    for n in a:
+        np.testing.assert_allclose(a[n].d, b[n].d, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(a[n].d, plain[n].d, rtol=1e-4, atol=1e-6)
+
+
+def test_a_gradient_inside_the_loss_is_scaled_like_the_rest() -> None:
+    def after(scaling: Any, fused: bool) -> np.ndarray:
+        w = Variable.from_numpy_array([[1.0, -2.0]], need_grad=True, dtype="float64")
+        x = Variable.from_numpy_array([[0.5], [1.5]], dtype="float64")
+        y = F.sum(F.tanh(w @ x) ** 2)
+        (slope,) = nn.grad([y], [x])
+        loss = y + F.mean((F.sum(slope**2) - 1) ** 2)
+        solver = S.Momentum(0.01)
+        solver.set_parameters({"w": w})
+        solver.loss_scaling(scaling)
+        step = nn.train_step(loss, {"w": w}, solver) if fused else None
+        for _ in range(3):
+            if step is not None:
+                step()
+            else:
+                loss.forward()
+                solver.zero_grad()
+                loss.backward(solver.loss_scale)
+                solver.update()
+        return w.d
+
+    expected = after(None, False)
+    for scaling in (2.0**8, DynamicLossScale(2.0**8, interval=1)):
+        for fused in (False, True):
+            np.testing.assert_allclose(after(scaling, fused), expected, rtol=1e-12)
+
+
+def test_gradients_of_several_backwards_add_up() -> None:
+    results = []
+    for scaling in (None, DynamicLossScale()):
+        params, solver = parameters(), S.Sgd(0.1)
+        solver.set_parameters(params)
+        solver.loss_scaling(scaling)
+        solver.zero_grad()
+        for factor in (1.0, 0.5):
+            network_loss(params, "float32", factor).backward(solver.loss_scale)
+        solver.update()
+        results.append(params["w"].d)
+    np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-7)
+
+
+def test_weight_decay_and_clipping_mean_the_gradients_of_the_loss_itself() -> None:
+    results = []
+    for scaling in (None, 2.0**7, DynamicLossScale(2.0**7)):
+        w = Variable.from_numpy_array([1.0, 2.0, -4.0], need_grad=True, dtype="float64")
+        solver = S.Sgd(0.1)
+        solver.set_parameters({"w": w})
+        solver.loss_scaling(scaling)
+        for g in ([3.0, 0.0, 4.0], [0.1, 0.1, 0.1]):
+            w.g = np.array(g) * np.asarray(solver.loss_scale, "float64")
+            solver.weight_decay(0.01)
+            solver.clip_grad_by_norm(1.5)
+            solver.scale_grad(0.5)
+            solver.update()
+        results.append(w.d)
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
+def test_a_parameter_that_nothing_depends_on() -> None:
+    w, idle = (Variable.from_numpy_array([2.0], need_grad=True) for _ in range(2))
+    solver = S.Sgd(0.5)
+    solver.loss_scaling(DynamicLossScale())
+    step = nn.train_step(F.sum(w * w), [w, idle], solver)
+    step()
+    assert (w.d.item(), idle.d.item()) == (0.0, 2.0)
+
+
+def test_a_parameter_that_is_the_loss() -> None:
+    for scaling in (4.0, DynamicLossScale()):
+        w, solver = Variable.from_numpy_array(2.0, need_grad=True), S.Sgd(0.5)
+        solver.loss_scaling(scaling)
+        assert nn.train_step(w, [w], solver)() == 2.0
+        assert w.d == 1.5
+
+
+# ---------------------------------------------------------------- state
+
+
+@pytest.mark.parametrize("kept_as", ["float32", "float16"])
+def test_training_goes_on_from_a_file(tmp_path: Path, kept_as: str) -> None:
+    scaling = DynamicLossScale(2.0**20, interval=3)
+    solver, params = trained("float16", scaling, kept_as, steps=7)
+    solver.save_states(tmp_path / "s.safetensors")
+    scale, skipped = float(solver.loss_scale), solver.skipped_updates
+    assert skipped > 0
+    others = {n: Variable.from_numpy_array(p.d, need_grad=True) for n, p in params.items()}
+    again = S.Momentum(RATE / TINY)
+    again.loss_scaling(scaling)
+    again.set_parameters(others)
+    again.load_states(tmp_path / "s.safetensors")
+    assert (float(again.loss_scale), again.skipped_updates) == (scale, skipped)
+    for s, p in ((solver, params), (again, others)):
+        step = nn.train_step(network_loss(p, "float16", TINY), p, s)
+        for _ in range(5):
+            step()
+    assert float(again.loss_scale) == float(solver.loss_scale)
+    for n, p in params.items():
+        np.testing.assert_array_equal(others[n].d, p.d)
+    plain = S.Momentum()
+    plain.set_parameters(parameters())
+    with pytest.raises(ValueError, match=r"unknown \['loss_scale\.good_steps', 'loss_scale\.scale', 'loss_scale\.skip"):
+        plain.load_states(tmp_path / "s.safetensors")
+
+
+def test_names_in_the_state() -> None:
+    solver = S.Adam()
+    solver.set_parameters(parameters("float16"))
+    names = set(solver.get_states())
+    solver.loss_scaling(8.0)
+    assert set(solver.get_states()) == names
+    assert {a.dtype.name for n, a in solver.get_states().items() if ":" in n} == {"float32"}
+    solver.loss_scaling(DynamicLossScale(8.0))
+    assert set(solver.get_states()) == names | {"loss_scale.scale", "loss_scale.good_steps", "loss_scale.skipped"}
+    for bare in (optax.identity(), optax.masked(optax.trace(0.9), True)):
+        other = S.Solver.from_optax(bare)
+        other.loss_scaling(DynamicLossScale(8.0))
+        assert other.get_states()["loss_scale.scale"] == 8
+
+
+def test_switching_keeps_what_the_solver_knows() -> None:
+    solver, params = trained("float32", None, factor=1.0, steps=3)
+    before = solver.get_states()
+    for scaling in (DynamicLossScale(2.0**5), 4.0, DynamicLossScale(2.0**9), None):
+        solver.loss_scaling(scaling)
+        states = solver.get_states()
+        for name, array in before.items():
+            np.testing.assert_array_equal(states[name], array)
+        expected = 1.0 if scaling is None else scaling if isinstance(scaling, float) else scaling.scale
+        assert float(solver.loss_scale) == expected  # a new scale starts where it says
+        assert solver.scaling is scaling
+    step = nn.train_step(network_loss(params, "float32", 1.0), params, solver)
+    step()
+    solver.loss_scaling(2.0)
+    with pytest.raises(RuntimeError, match="another loss scaling, after this training step was made"):
+        step()
+    solver.loss_scaling(DynamicLossScale(2.0**5))
+    solver.set_parameters({"w": params["w"], "v": params["v"]}, retain_state=True)
+    assert float(solver.loss_scale) == 2.0**5
+
+
+def test_parameters_set_later_keep_the_scale() -> None:
+    solver, params = trained("float16", DynamicLossScale(2.0**20), steps=4)
+    scale = float(solver.loss_scale)
+    assert scale < 2.0**20
+    solver.set_parameters({"b": Variable.from_numpy_array([1.0], need_grad=True)}, reset=False)
+    assert float(solver.loss_scale) == scale
+    solver.set_parameters(params)
+    assert float(solver.loss_scale) == 2.0**20
+
+
+def test_nothing_is_compiled_anew_when_the_scale_changes() -> None:
+    w, solver, traces = Variable.from_numpy_array([1.0], need_grad=True), S.Adam(), []
+    update = solver.pure_update
+    solver.pure_update = lambda *arrays: (traces.append(1), update(*arrays))[1]
+    solver.set_parameters({"w": w})
+    solver.loss_scaling(DynamicLossScale(interval=1))
+    held = solver.loss_scale
+    for gradient in (1.0, math.inf, 2.0, math.nan, 3.0):
+        w.g = gradient
+        solver.update()
+    assert len(traces) == 1
+    assert float(held) == 2.0**15  # what was handed out is not taken back by the update
+    assert isinstance(held, jax.Array)
+
+
+# ---------------------------------------------------------------- messages
+
+
+def test_arguments_are_checked() -> None:
+    solver = S.Sgd()
+    solver.set_parameters(parameters())
+    for value in (0, -2.0, 3.0, math.nan, math.inf, 2.0**200, 2.0**-140):
+        with pytest.raises(ValueError, match=r"loss_scaling: scale: must be a power of two from 2\^-126 to 2\^127"):
+            solver.loss_scaling(value)
+    with pytest.raises(TypeError, match="loss_scaling: scale: expected a number, got 'dynamic'"):
+        solver.loss_scaling("dynamic")
+    assert solver.loss_scale == 1.0
+    for name in ("scale", "factor", "minimum", "maximum"):
+        with pytest.raises(ValueError, match=f"{name}: must be a power of two"):
+            DynamicLossScale(**{name: 1000})
+    with pytest.raises(ValueError, match="factor: must be more than 1, got 1"):
+        DynamicLossScale(factor=1)
+    with pytest.raises(ValueError, match="interval: must be 1 or more, got 0"):
+        DynamicLossScale(interval=0)
+    for interval in (2.5, True, "many"):
+        with pytest.raises(TypeError, match="interval: expected an int"):
+            DynamicLossScale(interval=interval)
+    with pytest.raises(ValueError, match="scale: must lie between minimum and maximum, got 4, minimum 8 and"):
+        DynamicLossScale(scale=4, minimum=8)
+    assert repr(DynamicLossScale()) == "DynamicLossScale(scale=32768, interval=2000, factor=2)"
+
+
+def test_a_scale_that_the_loss_cannot_take() -> None:
+    params = parameters()
+    loss = network_loss(params, "float16", 1.0)
+    for scaling, shown in ((2.0**16, "65536"), (DynamicLossScale(minimum=2.0**-30), "9.31323e-10")):
+        solver = S.Sgd()
+        solver.loss_scaling(scaling)
+        with pytest.raises(ValueError, match=f"loss: float16 does not hold the loss scale {shown}; take the loss in"):
+            nn.train_step(loss, params, solver)
+        nn.train_step(network_loss(params, "float32", 1.0), params, solver)
