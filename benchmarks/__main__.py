@@ -14,10 +14,13 @@ from rich.table import Table
 
 from nngrad.installation import version_of
 
-from . import building, classifier, critic
+from . import building, classifier, critic, derivatives, growth, operators, physics
 from .timing import Row
 
-BENCHMARKS = {"building": building.run, "critic": critic.run, "classifier": classifier.run}
+BENCHMARKS = {
+    module.__name__.rpartition(".")[2]: module.run
+    for module in (building, critic, classifier, derivatives, physics, operators)
+}
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
 
@@ -32,13 +35,16 @@ def main() -> None:
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
     torch = importlib.util.find_spec("torch") is not None
-    rows = [
-        line for name, run in BENCHMARKS.items() if not options.names or name in options.names
-        for line in run(options.smoke, torch)
-    ]
-    show(rows)
+    if options.smoke and options.write:
+        parser.error("--smoke gives no figures worth writing")
+    names = [name for name in BENCHMARKS if name in (options.names or BENCHMARKS)]
     if options.write:
-        write(rows)
+        for name in names:  # before the measuring, which is long
+            replaced(RESULTS.read_text(), name, [])
+    tables = {name: BENCHMARKS[name](options.smoke, torch) for name in names}
+    show([line for rows in tables.values() for line in rows])
+    if options.write:
+        write(tables)
 
 
 def show(rows: list[Row]) -> None:
@@ -50,15 +56,28 @@ def show(rows: list[Row]) -> None:
     Console(width=150).print(table)
 
 
-def write(rows: list[Row]) -> None:
-    """Put the table into RESULTS.md, between its markers."""
-    lines = ["| what | nngrad | peer | ratio | goal |", "| --- | --- | --- | ---: | ---: |"]
-    lines += [f"| {r.what} | {r.ours} | {r.peer} | {r.ratio:.3f} | {goal_of(r)} |" for r in rows]
+def write(tables: dict[str, list[Row]]) -> None:
+    """Put the tables into RESULTS.md, each below its heading; those of other benchmarks stay as they are."""
     text = RESULTS.read_text()
-    head, _, rest = text.partition("<!-- table -->")
-    _, _, tail = rest.partition("<!-- end of table -->")
-    table = "\n".join([machine(), "", *lines])
-    RESULTS.write_text(f"{head}<!-- table -->\n{table}\n<!-- end of table -->{tail}")
+    for name, rows in tables.items():
+        lines = ["| what | nngrad | peer | ratio | goal |", "| --- | --- | --- | ---: | ---: |"]
+        lines += [f"| {r.what} | {r.ours} | {r.peer} | {r.ratio:.3f} | {goal_of(r)} |" for r in rows]
+        text = replaced(text, name, [f"On {machine()}:", "", *lines])
+    if "derivatives" in tables:
+        figures = derivatives.measured(smoke=False)
+        growth.save(figures)
+        growth.draw(figures, growth.PICTURE)
+        text = replaced(text, "growth", growth.table(figures))
+    RESULTS.write_text(text)
+
+
+def replaced(text: str, name: str, lines: list[str]) -> str:
+    """`text` with other lines between the markers of a table."""
+    head, start, rest = text.partition(f"<!-- {name} -->")
+    _, end, tail = rest.partition(f"<!-- end of {name} -->")
+    if not start or not end:
+        raise ValueError(f"{RESULTS.name} has no place for the table: <!-- {name} --> and <!-- end of {name} -->")
+    return "\n".join([f"{head}{start}", *lines, f"{end}{tail}"])
 
 
 def goal_of(r: Row) -> str:

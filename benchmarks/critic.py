@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -69,29 +70,38 @@ def jax_conv(channel_last: bool) -> Callable[..., Any]:
     return critic
 
 
-def nngrad_step(critic: Callable[..., Any], parameters: Parameters, data: list[np.ndarray]) -> Contender:
-    """The step as nngrad has it."""
-    p = [nn.Variable.from_numpy_array(a, need_grad=True) for a in parameters]
-    real, fake, mix = (nn.Variable(a.shape) for a in data)
+def nngrad_loss(critic: Callable[..., Any], p: list[nn.Variable], *data: nn.Variable) -> nn.Variable:
+    """The loss: what the critic thinks of generated and of real samples, and the penalty on its gradient."""
+    real, fake, mix = data
     between = mix * real + (1 - mix) * fake
     (slope,) = nn.grad([critic(p, between)], [between])
     norm = F.sum(slope**2, axis=tuple(range(1, slope.ndim))) ** 0.5
-    loss = F.mean(critic(p, fake)) - F.mean(critic(p, real)) + PENALTY * F.mean((norm - 1) ** 2)
+    return F.mean(critic(p, fake)) - F.mean(critic(p, real)) + PENALTY * F.mean((norm - 1) ** 2)
+
+
+def jax_loss(critic: Callable[..., Any], p: list[Any], *data: Any) -> Any:
+    """The same loss in JAX."""
+    real, fake, mix = data
+    between = mix * real + (1 - mix) * fake
+    slope = jax.grad(lambda x: jnp.sum(critic(p, x)))(between)
+    norm = jnp.sqrt(jnp.sum(slope**2, axis=tuple(range(1, slope.ndim))))
+    return jnp.mean(critic(p, fake)) - jnp.mean(critic(p, real)) + PENALTY * jnp.mean((norm - 1) ** 2)
+
+
+def nngrad_step(critic: Callable[..., Any], parameters: Parameters, data: list[np.ndarray]) -> Contender:
+    """The step as nngrad has it."""
+    p = [nn.Variable.from_numpy_array(a, need_grad=True) for a in parameters]
+    leaves = [nn.Variable(a.shape) for a in data]
+    loss = nngrad_loss(critic, p, *leaves)
     solver = S.Adam(alpha=RATE, beta1=BETAS[0], beta2=BETAS[1])
-    step = nn.train_step(loss, {str(i): w for i, w in enumerate(p)}, solver, inputs=(real, fake, mix))
+    step = nn.train_step(loss, {str(i): w for i, w in enumerate(p)}, solver, inputs=leaves)
     arrays = [jnp.asarray(a) for a in data]
     return lambda: step(*arrays)
 
 
 def jax_step(critic: Callable[..., Any], parameters: Parameters, data: list[np.ndarray]) -> Contender:
     """The step with `jax.grad`."""
-
-    def loss_of(p: list[Any], real: Any, fake: Any, mix: Any) -> Any:
-        between = mix * real + (1 - mix) * fake
-        slope = jax.grad(lambda x: jnp.sum(critic(p, x)))(between)
-        norm = jnp.sqrt(jnp.sum(slope**2, axis=tuple(range(1, slope.ndim))))
-        return jnp.mean(critic(p, fake)) - jnp.mean(critic(p, real)) + PENALTY * jnp.mean((norm - 1) ** 2)
-
+    loss_of = functools.partial(jax_loss, critic)
     return jitted_step(loss_of, optax.adam(RATE, b1=BETAS[0], b2=BETAS[1]), parameters, data)
 
 

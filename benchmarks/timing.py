@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import statistics
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+
+import nngrad as nn
 
 Contender = Callable[[], Any]
 
@@ -42,6 +46,24 @@ def medians(contenders: dict[str, Contender], rounds: int, calls: int) -> dict[s
             wait_for(result)
             times[name].append((time.perf_counter() - start) / calls)
     return {name: statistics.median(values) for name, values in times.items()}
+
+
+def forget() -> None:
+    """Drop what has been traced and compiled, and what nngrad's functions know of shapes, as in a new process."""
+    jax.clear_caches()
+    nn.executables.clear()
+    for op, _ in nn.registry.ops():
+        op._specs.clear()
+    gc.collect()
+
+
+def agreeing(contenders: dict[str, Contender], tolerance: float) -> None:
+    """Call each contender once, and raise if the results are not the same within a relative `tolerance`."""
+    (name, first), *others = [(name, np.asarray(contender(), np.float64)) for name, contender in contenders.items()]
+    for other, result in others:
+        difference = np.max(np.abs(result.reshape(first.shape) - first)) / np.max(np.abs(first))
+        if not difference <= tolerance:
+            raise ValueError(f"the results of {name} and {other} differ by {difference:.1e}, relative to the largest")
 
 
 def wait_for(result: Any) -> None:

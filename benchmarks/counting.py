@@ -1,0 +1,45 @@
+"""How large graphs are: functions of nngrad's, equations of JAX's, and the matrix products among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
+
+import nngrad as nn
+from nngrad.graph import functions_of
+
+
+class Size(NamedTuple):
+    """What a graph consists of."""
+
+    nodes: int
+    """Functions, or equations."""
+    products: int
+    """Matrix products among them."""
+
+
+def size_of_graph(outputs: Sequence[nn.Variable]) -> Size:
+    """The functions that `outputs` need, each counted once."""
+    functions = functions_of(list(outputs))
+    return Size(len(functions), sum(f.op.name == "batch_matmul" for f in functions))
+
+
+def size_of_jaxpr(function: Callable[..., Any], *arrays: Any) -> Size:
+    """The equations that JAX traces `function` to. One that only calls others counts as those that it calls."""
+    nodes = products = 0
+    pending: list[Jaxpr] = [jaxpr_of(jax.make_jaxpr(function)(*arrays))]
+    while pending:
+        for equation in pending.pop().eqns:
+            called = [jaxpr_of(j) for j in jaxprs_in_params(equation.params)]
+            pending += called
+            nodes += not called
+            products += equation.primitive.name == "dot_general"
+    return Size(nodes, products)
+
+
+def jaxpr_of(jaxpr: Jaxpr | ClosedJaxpr) -> Jaxpr:
+    """A jaxpr without the values of its constants."""
+    return jaxpr.jaxpr if isinstance(jaxpr, ClosedJaxpr) else jaxpr

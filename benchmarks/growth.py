@@ -1,0 +1,107 @@
+"""How the nth derivative grows with n: the figures of `derivatives` as a table, a file, and a plot.
+
+`python -m benchmarks derivatives --write` measures and writes all three; `python -m benchmarks.growth` draws the
+plot again from the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .derivatives import AT_ONCE, GRAD, HIGHEST, JET, JVP, LAST, NESTED, Figures
+
+FILE = Path(__file__).with_name("growth.json")
+PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
+
+
+class Measure(NamedTuple):
+    """One of the figures, and how it is shown."""
+
+    field: str
+    title: str
+    scale: float
+    text: Callable[[float], str]
+
+
+MEASURES = [
+    Measure("nodes", "functions, or equations", 1, "{:,.0f}".format),
+    Measure("products", "matrix products", 1, "{:,.0f}".format),
+    Measure("first", "first result (s)", 1, "{:.2g}".format),
+    Measure("run", "run time (ms)", 1e3, "{:.3g}".format),
+    Measure("error", "largest relative error", 1, "{:.0e}".format),
+]
+
+STYLES: dict[str, dict[str, Any]] = {
+    GRAD: {"color": "#9aa0a6", "marker": "s"},
+    JVP: {"color": "#d9722e", "marker": "^"},
+    JET: {"color": "#4f8f4a", "marker": "D"},
+    NESTED: {"color": "#2a6fbb", "marker": "o", "linewidth": 2.4},
+    AT_ONCE: {"color": "#7db3ea", "marker": ".", "linestyle": "--"},
+}
+PANELS = {"nodes": "functions or equations in the graph", "first": "seconds to the first result", "run": "run time (ms)"}
+
+
+def save(figures: Iterable[Figures]) -> None:
+    """Write the figures into the file, one line each."""
+    lines = [json.dumps(f._asdict()) for f in figures]
+    FILE.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+
+
+def load() -> list[Figures]:
+    """The figures in the file."""
+    return [Figures(**entry) for entry in json.loads(FILE.read_text())]
+
+
+def table(figures: Iterable[Figures]) -> list[str]:
+    """The figures as a table in Markdown: a line for each measure and contender, a column for each order."""
+    placed = {(f.name, f.order): f for f in figures}
+    orders = sorted({order for _, order in placed})
+    lines = [
+        "| | | " + " | ".join(f"n = {n}" for n in orders) + " |",
+        "| --- | --- |" + " ---: |" * len(orders),
+    ]
+    for measure in MEASURES:
+        for name in [name for name in STYLES if (name, orders[0]) in placed]:
+            cells = [
+                measure.text(measure.scale * getattr(placed[name, n], measure.field)) if (name, n) in placed else ""
+                for n in orders
+            ]
+            lines.append(f"| {measure.title} | {name} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def draw(figures: Iterable[Figures], path: Path) -> None:
+    """Three panels over the order of the derivative, on logarithmic scales."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figures = list(figures)
+    figure = Figure(figsize=(11, 4.2), layout="constrained", dpi=110)
+    panels = figure.subplots(1, len(PANELS))
+    for axes, (field, title) in zip(panels, PANELS.items(), strict=True):
+        scale = next(m.scale for m in MEASURES if m.field == field)
+        for name, style in STYLES.items():
+            curve = sorted((f.order, scale * getattr(f, field)) for f in figures if f.name == name)
+            if curve:
+                axes.plot(*zip(*curve, strict=True), label=labelled(name), **{"linewidth": 1.5, "markersize": 5, **style})
+        axes.set_yscale("log")
+        axes.set_title(title, fontsize=11)
+        axes.set_xlabel("order of the derivative")
+        axes.set_xticks(range(1, HIGHEST + 1))
+        axes.grid(axis="y", color="#e4e6e8", linewidth=0.7)
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    FigureCanvasAgg(figure).print_png(path)
+
+
+def labelled(name: str) -> str:
+    """The name of a contender, with the order that it is run up to."""
+    return name if LAST[name] == HIGHEST else f"{name} (not run beyond {LAST[name]})"
+
+
+if __name__ == "__main__":
+    draw(load(), PICTURE)
