@@ -22,9 +22,8 @@ class Size(NamedTuple):
 
 
 def size_of_graph(outputs: Sequence[nn.Variable]) -> Size:
-    """The functions that `outputs` need, each counted once."""
-    functions = functions_of(list(outputs))
-    return Size(len(functions), sum(f.op.name == "batch_matmul" for f in functions))
+    """The functions that `outputs` need, constants included, each counted once."""
+    return Size(len(functions_of(outputs)), nn.count(outputs).matrix_products)
 
 
 def size_of_jaxpr(function: Callable[..., Any], *arrays: Any) -> Size:

@@ -35,13 +35,18 @@ MEASURES = [
 ]
 
 STYLES: dict[str, dict[str, Any]] = {
-    GRAD: {"color": "#9aa0a6", "marker": "s"},
-    JVP: {"color": "#d9722e", "marker": "^"},
-    JET: {"color": "#4f8f4a", "marker": "D"},
-    NESTED: {"color": "#2a6fbb", "marker": "o", "linewidth": 2.4},
-    AT_ONCE: {"color": "#7db3ea", "marker": ".", "linestyle": "--"},
+    GRAD: {"color": "#9aa0a6", "marker": "s", "markersize": 5},
+    JVP: {"color": "#d9722e", "marker": "^", "markersize": 5},
+    JET: {"color": "#4f8f4a", "marker": "D", "markersize": 4},
+    NESTED: {"color": "#2a6fbb", "marker": "o", "markersize": 6, "linewidth": 2.4},
+    AT_ONCE: {"color": "#9cc9f5", "marker": ".", "markersize": 5, "linestyle": ":"},
 }
-PANELS = {"nodes": "functions or equations in the graph", "first": "seconds to the first result", "run": "run time (ms)"}
+"""How contenders are drawn, the last on top."""
+PANELS = {
+    "nodes": "functions or equations in the graph",
+    "first": "seconds to the first result",
+    "run": "milliseconds to run",
+}
 
 
 def save(figures: Iterable[Figures]) -> None:
@@ -86,8 +91,9 @@ def draw(figures: Iterable[Figures], path: Path) -> None:
         for name, style in STYLES.items():
             curve = sorted((f.order, scale * getattr(f, field)) for f in figures if f.name == name)
             if curve:
-                axes.plot(*zip(*curve, strict=True), label=labelled(name), **{"linewidth": 1.5, "markersize": 5, **style})
+                axes.plot(*zip(*curve, strict=True), label=labelled(name), **style)
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:,g}")
         axes.set_title(title, fontsize=11)
         axes.set_xlabel("order of the derivative")
         axes.set_xticks(range(1, HIGHEST + 1))
