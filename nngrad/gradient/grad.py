@@ -15,6 +15,7 @@ from ..functions.array import zeros_like
 from ..graph import (
     Function,
     NdArray,
+    RuleCall,
     Variable,
     as_variable,
     building,
@@ -32,6 +33,7 @@ from .intern import Emission, PlainEmission
 
 Gradients = dict[int, list[Variable]]
 """The gradients that have arrived at a Variable, by its id."""
+Aggregate = Callable[[list[Variable]], Variable]
 
 
 class Grad:
@@ -44,10 +46,22 @@ class Grad:
 
     Args:
         rules: Where backward rules are looked up.
+        aggregate: Sums a list of two or more gradients that have arrived at one Variable.
+        ends: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
+        retained: A list that takes every Variable on the way together with its gradient.
     """
 
-    def __init__(self, rules: Registry = registry) -> None:
+    def __init__(
+        self,
+        rules: Registry = registry,
+        aggregate: Aggregate | None = None,
+        ends: frozenset[int] = frozenset(),
+        retained: list[tuple[Variable, Variable]] | None = None,
+    ) -> None:
         self.rules = rules
+        self.aggregate = aggregate or sum_of
+        self.ends = ends
+        self.retained = retained
 
     def __call__(
         self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Sequence[Variable | None]
@@ -59,9 +73,10 @@ class Grad:
             inputs: With respect to what.
             seeds: Gradient at each output; None for ones.
         """
-        path, active, known = path_between(outputs, inputs)
+        path, active, known = path_between(outputs, inputs, ends=self.ends)
         order = 1 + max([f.order for f in path], default=0)
         emission = (Emission if building.simplify else PlainEmission)(known, order)
+        total, ends, kept = self.total, self.ends, building.watched
         arrived: Gradients = {}
         with building.having("emission", emission), collector_paused():
             for y, seed in zip(outputs, seeds, strict=True):
@@ -70,14 +85,29 @@ class Grad:
                     arrived.setdefault(id(y), []).append(end)
             for f in reversed(path):
                 outs = f.outputs
-                gys = [None if y._need_grad is False else total(arrived, y) for y in outs]
+                gys = [None if y._need_grad is False or id(y) in ends else total(arrived, y) for y in outs]
                 if any([gy is not None for gy in gys]):
-                    emission.origin = f
+                    emission.call = RuleCall(f, gys, kept)
                     for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs, active, arrived), strict=True):
                         if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
                             arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
-            emission.origin = None
+                    emission.call = None
+            if self.retained is not None:
+                on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
+                self.retained += [(x, gx) for x in on_the_way.values() for gx in [total(arrived, x)] if gx is not None]
             return [zeros_like(x) if gx is None else gx for x in inputs for gx in [total(arrived, x)]]
+
+    def total(self, arrived: Gradients, x: Variable) -> Variable | None:
+        """The sum of the gradients that have arrived at `x`: one function, however many they are."""
+        gxs = arrived.get(id(x))
+        if gxs is None:
+            return None
+        if len(gxs) > 1:
+            # In the order in which they can be had, so that nothing waits for the last one but the last addition:
+            # two cores then finish a step with several branches a tenth sooner.
+            gxs = sorted(gxs, key=_by_rank)
+            arrived[id(x)] = gxs = [self.aggregate(gxs)]
+        return gxs[0]
 
     def pulled(
         self,
@@ -97,7 +127,7 @@ class Grad:
             if rule.accumulate is None:
                 gxs = rule.function(f, *filled)
             else:
-                gxs = accumulated(rule.accumulate, f, filled, active, arrived)
+                gxs = self.accumulated(rule.accumulate, f, filled, active, arrived)
         except Exception as error:
             error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
             raise
@@ -109,35 +139,27 @@ class Grad:
                 raise TypeError(f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__}; use F")
         return gxs
 
+    def accumulated(
+        self, accumulate: Callable[..., Any], f: Function, gys: list[Variable], active: set[int], arrived: Gradients
+    ) -> Any:
+        """The gradients from a rule that is told which are wanted, and may add to what has arrived."""
+
+        def take(i: int) -> Variable | None:
+            gx = self.total(arrived, f.inputs[i])
+            arrived.pop(id(f.inputs[i]), None)
+            return gx
+
+        indexes = tuple([i for i, x in enumerate(f.inputs) if id(x) in active and x.spec.differentiable])
+        return accumulate(f, gys, indexes, take)
+
 
 _by_rank = attrgetter("rank")
 
 
-def total(arrived: Gradients, x: Variable) -> Variable | None:
-    """The sum of the gradients that have arrived at `x`: one function, however many they are."""
-    gxs = arrived.get(id(x))
-    if gxs is None:
-        return None
-    if len(gxs) > 1:
-        # In the order in which they can be had, so that nothing waits for the last one but the last addition:
-        # two cores then finish a step with several branches a tenth sooner.
-        gxs = sorted(gxs, key=_by_rank)
-        arrived[id(x)] = gxs = [F.add2(*gxs) if len(gxs) == 2 else F.add_n(*gxs)]
-    return gxs[0]
-
-
-def accumulated(
-    accumulate: Callable[..., Any], f: Function, gys: list[Variable], active: set[int], arrived: Gradients
-) -> Any:
-    """The gradients from a rule that is told which are wanted, and may add to what has arrived."""
-
-    def take(i: int) -> Variable | None:
-        gx = total(arrived, f.inputs[i])
-        arrived.pop(id(f.inputs[i]), None)
-        return gx
-
-    indexes = tuple([i for i, x in enumerate(f.inputs) if id(x) in active and x.spec.differentiable])
-    return accumulate(f, gys, indexes, take)
+def sum_of(gradients: list[Variable]) -> Variable:
+    """The sum of gradients of one Variable."""
+    y: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
+    return y
 
 
 def fitted(f: Function, x: Variable, gx: Variable) -> Variable:

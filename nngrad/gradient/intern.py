@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..graph import Function, Op, Variable, building, create
+from ..graph import Function, Op, RuleCall, Variable, building, create
 from .canonical import canonical_forms
 
 
@@ -23,8 +23,8 @@ class Emission:
     """
 
     def __init__(self, known: list[Function], order: int) -> None:
-        self.origin: Function | None = None
-        """The function whose rule is running."""
+        self.call: RuleCall | None = None
+        """The call of a rule that is running."""
         self._order = order
         self._table: dict[tuple[Any, ...], Function] = {
             (f.op, f.arguments, f.inputs): f for f in known if _shareable(f)
@@ -45,7 +45,7 @@ class Emission:
         f = self._table.get(key)
         if f is not None:
             return f.outputs if op.several else f.outputs[0]
-        y = create(op, inputs, arguments, (), self.origin, self._order)
+        y = create(op, inputs, arguments, (), self.call, self._order)
         self._table[key] = y[0].parent if op.several else y.parent
         return y
 
@@ -65,12 +65,12 @@ class PlainEmission:
     """Makes a new function for whatever is asked: simplification switched off."""
 
     def __init__(self, known: list[Function], order: int) -> None:
-        self.origin: Function | None = None
+        self.call: RuleCall | None = None
         self._order = order
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """`op` applied to `inputs`."""
-        return create(op, inputs, arguments, (), self.origin, self._order)
+        return create(op, inputs, arguments, (), self.call, self._order)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """What a computation is: Variables, Functions, the ops that Functions apply, and walks over them."""
 
 from .building import building, rooms
-from .function import Function, apply, create
+from .function import Function, RuleCall, apply, create
 from .leaf import as_variable
 from .ndarray import NdArray
 from .op import Composite, Op, composite, op
@@ -14,6 +14,7 @@ __all__ = [
     "Function",
     "NdArray",
     "Op",
+    "RuleCall",
     "Spec",
     "Variable",
     "apply",

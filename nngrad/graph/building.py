@@ -34,13 +34,20 @@ class Building(threading.local):
     """Whether emitted graphs are brought to canonical form."""
     no_grad: bool = False
     """Whether gradients stop at what is built."""
+    hooks: tuple[Any, ...] = ()
+    """Function hooks in force, the oldest first."""
+    debug: Any = None
+    """What debug mode looks for; None where it is off."""
     special: bool = False
-    """Whether auto_forward or no_grad is on; one look instead of two."""
+    """Whether auto_forward, no_grad or debug mode is on; one look instead of three."""
+    watched: bool = False
+    """Whether hooks or debug mode watch what runs; one look instead of two."""
 
     def set(self, name: str, value: Any) -> None:
         """Set one switch."""
         setattr(self, name, value)
-        self.special = self.auto_forward or self.no_grad
+        self.watched = bool(self.hooks) or self.debug is not None
+        self.special = self.auto_forward or self.no_grad or self.debug is not None
 
     @contextmanager
     def having(self, name: str, value: Any) -> Iterator[None]:

@@ -10,6 +10,8 @@ from .spec import Spec
 from .variable import Variable, output_variable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from .op import Op
 
 
@@ -20,6 +22,27 @@ class FunctionInfo(NamedTuple):
     args: dict[str, Any]
 
 
+class RuleCall:
+    """One call of a backward rule: of which function, for which gradients. All that it emits refers to it."""
+
+    __slots__ = ("_function", "context", "grad_outputs")
+
+    context: Any
+    """Where the function runs; so does its backward."""
+    grad_outputs: Sequence[Variable | None]
+    """The gradient at each output of the function, None where none arrived."""
+
+    def __init__(self, f: Function, grad_outputs: Sequence[Variable | None], keep: bool = False) -> None:
+        self.context = f.context
+        self.grad_outputs = grad_outputs
+        self._function: Callable[[], Function | None] = (lambda: f) if keep else weakref.ref(f)
+
+    @property
+    def function(self) -> Function | None:
+        """The function, while it lives; with `keep` it lives as long as what the rule emitted."""
+        return self._function()
+
+
 class Function:
     """One application of an op: it holds its inputs strongly and its outputs weakly.
 
@@ -28,9 +51,9 @@ class Function:
 
     __slots__ = (
         "__weakref__",
-        "_origin",
         "_outputs",
         "arguments",
+        "call",
         "context",
         "effects",
         "inputs",
@@ -62,8 +85,9 @@ class Function:
     """The last forward that covered this function (kept by the execution room)."""
     plan: Any
     """How to run the graph above this function (kept by the execution room)."""
+    call: RuleCall | None
+    """The call of a backward rule that emitted it, if one did."""
     _outputs: tuple[weakref.ref[Variable], ...]
-    _origin: weakref.ref[Function] | None
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -95,7 +119,7 @@ class Function:
     @property
     def origin(self) -> Function | None:
         """The forward function whose backward rule emitted this one, while that function lives."""
-        return None if self._origin is None else self._origin()
+        return None if self.call is None else self.call.function
 
     def __repr__(self) -> str:
         described = [repr(x.spec) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.args.items()]
@@ -110,7 +134,7 @@ def create(
     inputs: tuple[Variable, ...],
     arguments: tuple[Any, ...],
     effects: tuple[tuple[Variable, int], ...] = (),
-    origin: Function | None = None,
+    call: RuleCall | None = None,
     order: int = 0,
 ) -> Any:
     """Make the Function, and return its output, or the tuple of its outputs where the op has several.
@@ -120,7 +144,7 @@ def create(
         inputs: What it is applied to.
         arguments: Its static arguments, checked.
         effects: Leaves that `forward()` updates, each with the index of the output with the new value.
-        origin: The function whose backward rule emits this one; it runs where that one does.
+        call: The call of a backward rule that emits it; it runs where that rule's function does.
         order: Order of differentiation: 0 for what users build.
     """
     rank = -1
@@ -136,12 +160,8 @@ def create(
     f.effects = effects
     f.order = order
     f.snapshot = f.plan = None
-    if origin is None:
-        f.context = building.context
-        f._origin = None
-    else:
-        f.context = origin.context
-        f._origin = weakref.ref(origin)
+    f.call = call
+    f.context = building.context if call is None else call.context
     f.specs = specs = op.infer(inputs, arguments)
     if op.several:
         outputs = tuple([output_variable(f, i) for i in range(len(specs))])

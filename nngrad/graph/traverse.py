@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ def leaves_of(
 
 
 def path_between(
-    outputs: Iterable[Variable], inputs: Iterable[Variable], stops: bool = True
+    outputs: Iterable[Variable], inputs: Iterable[Variable], stops: bool = True, ends: Container[int] = ()
 ) -> tuple[list[Function], set[int], list[Function]]:
     """What a gradient passes on its way from `outputs` to `inputs`.
 
@@ -62,11 +62,12 @@ def path_between(
         outputs: Where it starts.
         inputs: Where it ends.
         stops: Whether `need_grad` set to False stops it; else this is about values, not gradients.
+        ends: Ids of other Variables that stop it.
 
     Returns:
         The functions on some way, lowest rank first; the ids of the Variables on some way, `inputs`
-        included; and all functions that `outputs` depend on. No way leads through a Variable with
-        `need_grad` set to False, though it may end there.
+        included; and all functions that `outputs` depend on. No way leads through a Variable that stops
+        gradients, though it may end there.
     """
     active = {id(x) for x in inputs}
     path = []
@@ -80,6 +81,6 @@ def path_between(
         path.append(f)
         for ref in f._outputs:
             y = ref()
-            if y is not None and (not stops or y._need_grad is not False):
+            if y is not None and (not stops or y._need_grad is not False) and id(y) not in ends:
                 active.add(id(y))
     return path, active, functions
