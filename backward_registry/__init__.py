@@ -226,6 +226,7 @@ from . import (  # noqa: E402,F401
     convolution,
     elementwise,
     indexing,
+    jax_derivatives,
     linear,
     loss,
     normalization,

@@ -22,6 +22,7 @@ from . import (
     reduction,
     stochastic,
 )
+from .jax_functions import jax_function as jax_function
 
 FAMILIES = (
     arithmetic,

@@ -1,0 +1,307 @@
+"""JAX functions of the user's own as functions on Variables: the ops that stand for them and their derivatives.
+
+A function f that was traced is differentiated by two ops, which are closed under differentiation. With x the inputs
+that gradients reach, v1 ... vk directions in their space and y a weight for each output:
+
+    jax_derivative(x, v1 ... vk)      = D^k f(x)[v1 ... vk]                          (f itself for k = 0)
+    jax_gradient(x, v1 ... vk, y)     = the gradient of <y, D^k f(x)[v1 ... vk]> in x, or in one of the v
+
+The derivative of the second along w is the first with one more direction, or with w in the place of a v. So only
+forward-mode derivatives are nested, and reverse mode is applied once, outside, at every order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr
+
+from ..graph import Spec, op, spec_of
+from ..graph.arguments import Static
+from ..graph.spec import wide_types
+from .jaxpr_structure import Held, primitives_in, structure_of
+
+Arrays = Sequence[Any]
+Positions = tuple[int, ...]
+
+CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"}
+"""Primitives whose derivative the function's author has set."""
+
+ONE_WAY = "custom_lin"
+"""The primitive that stands for the derivative of a function with `custom_vjp`: it can be transposed, and not run."""
+
+_COLUMNS = 128
+"""How many columns of a Jacobian forward mode computes at a time."""
+
+
+class ArrayFunction(Protocol):
+    """A function of arrays that is hashed by what it computes."""
+
+    name: str
+    inputs: tuple[Spec, ...]
+    outputs: tuple[Spec, ...]
+    active: Positions
+    """Which of its inputs gradients can reach."""
+    custom: bool
+    """Whether it has derivatives that their author has set."""
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """The outputs."""
+
+
+class TracedFunction:
+    """A JAX function as it was traced for inputs of certain shapes and dtypes.
+
+    The arrays that it closes over are its first inputs, so that two which differ in nothing but these are equal, and
+    share an executable.
+    """
+
+    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "inputs", "name", "outputs")
+
+    def __init__(self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions) -> None:
+        self.name = name
+        self._jaxpr = closed.jaxpr
+        self._baked = {i: const for i, const in enumerate(closed.consts) if i not in lifted}
+        self.inputs = tuple([_spec(closed.jaxpr.constvars[i]) for i in lifted] + list(map(_spec, closed.jaxpr.invars)))
+        self.outputs = tuple([_spec(v) for v in closed.jaxpr.outvars])
+        self.active = tuple([i + len(lifted) for i in active])
+        self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
+        self._key = structure_of(closed.jaxpr), active, tuple([(i, Held(c)) for i, c in self._baked.items()])
+        self._hash = hash(self._key)
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        for array, spec in zip(arrays, self.inputs, strict=True):
+            if array.dtype != spec.dtype:
+                raise TypeError(
+                    f"jax_function({self.name}) was traced for {spec.dtype.name} and is run with {array.dtype.name}; "
+                    "switch jax_enable_x64 on where a graph in 64 bits is run by JAX's own transformations"
+                )
+        count = len(self._jaxpr.constvars)
+        given = iter(arrays)
+        consts = [self._baked[i] if i in self._baked else next(given) for i in range(count)]
+        return tuple(jax.core.eval_jaxpr(self._jaxpr, consts, *given))
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, TracedFunction) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class GradientFunction(NamedTuple):
+    """`jax_gradient` as a function to be differentiated by itself: where JAX has no forward mode for `fun`."""
+
+    fun: ArrayFunction
+    order: int
+    slot: int
+    wrt: Positions
+    columns: bool
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return f"gradient of {self.fun.name}"
+
+    @property
+    def inputs(self) -> tuple[Spec, ...]:
+        """x, the directions, and the weights of the outputs."""
+        return inputs_of(self.fun, self.order) + tuple([s for s in self.fun.outputs if s.differentiable])
+
+    @property
+    def outputs(self) -> tuple[Spec, ...]:
+        """A gradient for each of `wrt`."""
+        return tuple([self.fun.inputs[self.fun.active[i]] for i in self.wrt])
+
+    @property
+    def active(self) -> Positions:
+        """All but the inputs of `fun` that gradients do not reach."""
+        return self.fun.active + tuple(range(len(self.fun.inputs), len(self.inputs)))
+
+    @property
+    def custom(self) -> bool:
+        """As `fun`."""
+        return self.fun.custom
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        return gradient(arrays, *self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _spec(v: Any) -> Spec:
+    return spec_of(tuple(v.aval.shape), v.aval.dtype)
+
+
+def inputs_of(fun: ArrayFunction, order: int) -> tuple[Spec, ...]:
+    """The inputs of `jax_derivative`: those of `fun`, and the directions."""
+    return fun.inputs + tuple([fun.inputs[i] for i in fun.active]) * order
+
+
+# ---------------------------------------------------------------- the ops
+
+
+@op(type_name="JaxFunction", several=True)
+def jax_derivative(*x, fun: Static, order: int = 0):
+    """The derivative of a JAX function along `order` directions: D^order fun(x)[v1 ...]; the function itself for 0.
+
+    Args:
+        x: The inputs of `fun`, then for each direction one array for each of its `active` inputs.
+        fun: The function, an `ArrayFunction`.
+        order: How many directions there are.
+
+    Returns:
+        All outputs for order 0, else the derivatives of the floating ones.
+    """
+    return derivative(x, fun, order)
+
+
+@op(type_name="JaxFunctionGradient", several=True)
+def jax_gradient(*x, fun: Static, order: int, slot: int, wrt: Static, columns: bool):
+    """The gradient of <y, D^order fun(x)[v1 ...]> in x (slot 0) or in the direction v of number `slot`.
+
+    Args:
+        x: What `jax_derivative` takes, then a weight y for each floating output.
+        fun: The function, an `ArrayFunction`.
+        order: How many directions there are.
+        slot: In what.
+        wrt: In which of the active inputs.
+        columns: Whether JAX is asked for forward mode, one column of the Jacobian for each element of `wrt`;
+            else for reverse mode.
+
+    Returns:
+        One array for each of `wrt`.
+    """
+    return gradient(x, fun, order, slot, wrt, columns)
+
+
+@op(type_name="CustomJaxFunction", several=True)
+def custom_jax_derivative(*x, fun: Static, order: int = 0):
+    """`jax_derivative` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one."""
+    return derivative(x, fun, order)
+
+
+@op(type_name="CustomJaxFunctionGradient", several=True)
+def custom_jax_gradient(*x, fun: Static, order: int, slot: int, wrt: Static, columns: bool):
+    """`jax_gradient` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one."""
+    return gradient(x, fun, order, slot, wrt, columns)
+
+
+def derivative(x: Arrays, fun: ArrayFunction, order: int) -> tuple[Any, ...]:
+    """What `jax_derivative` computes."""
+    xs, directions = x[: len(fun.inputs)], _blocks(fun, x)
+    if order == 0:
+        return fun(*xs)
+    along = _floating(fun, xs)
+    for v in directions:
+        along = _pushed(along, v)
+    return along(*[xs[i] for i in fun.active])
+
+
+def gradient(x: Arrays, fun: ArrayFunction, order: int, slot: int, wrt: Positions, columns: bool) -> tuple[Any, ...]:
+    """What `jax_gradient` computes."""
+    count = len(inputs_of(fun, order))
+    given, ys = list(x[:count]), x[count:]
+    first = len(fun.inputs) + (slot - 1) * len(fun.active)
+    places = [first + i if slot else fun.active[i] for i in wrt]
+
+    def at(*moved: Any) -> tuple[Any, ...]:
+        arrays = given.copy()
+        for place, array in zip(places, moved, strict=True):
+            arrays[place] = array
+        results = derivative(arrays, fun, order)
+        return results if order else _only_floating(fun, results)
+
+    start = [given[place] for place in places]
+    if columns:
+        return tuple([_by_columns(at, start, i, ys) for i in range(len(start))])
+    _, pull = jax.vjp(at, *start)
+    return tuple(pull(tuple(ys)))
+
+
+def _by_columns(at: Callable[..., Any], start: Arrays, place: int, ys: Arrays) -> Any:
+    """The gradient of <ys, at(start)> in one of its inputs by forward mode: a derivative for each element of it."""
+    x = start[place]
+
+    def element(k: Any) -> Any:
+        unit = (jnp.arange(x.size) == k).astype(x.dtype).reshape(x.shape)
+        v = tuple([unit if i == place else jnp.zeros_like(a) for i, a in enumerate(start)])
+        _, dy = jax.jvp(at, tuple(start), v)
+        return sum([jnp.vdot(a, b) for a, b in zip(dy, ys, strict=True)]).astype(x.dtype)
+
+    return jax.lax.map(element, jnp.arange(x.size), batch_size=_COLUMNS).reshape(x.shape)
+
+
+def _floating(fun: ArrayFunction, xs: Arrays) -> Callable[..., tuple[Any, ...]]:
+    """The floating outputs of `fun` as a function of its active inputs."""
+
+    def at(*active: Any) -> tuple[Any, ...]:
+        arrays = list(xs)
+        for i, array in zip(fun.active, active, strict=True):
+            arrays[i] = array
+        return _only_floating(fun, fun(*arrays))
+
+    return at
+
+
+def _pushed(at: Callable[..., Any], v: Arrays) -> Callable[..., Any]:
+    return lambda *x: jax.jvp(at, x, tuple(v))[1]
+
+
+def _only_floating(fun: ArrayFunction, results: Arrays) -> tuple[Any, ...]:
+    return tuple([y for y, s in zip(results, fun.outputs, strict=True) if s.differentiable])
+
+
+def _blocks(fun: ArrayFunction, x: Arrays) -> list[Arrays]:
+    n = len(fun.active)
+    return [x[i : i + n] for i in range(len(fun.inputs), len(x), n or 1)]
+
+
+# ---------------------------------------------------------------- what JAX can do
+
+
+@functools.lru_cache(maxsize=4096)
+def by_columns(fun: ArrayFunction, order: int, slot: int) -> bool:
+    """Whether the gradient takes forward mode, since JAX has no reverse mode for `fun`.
+
+    Raises:
+        NotImplementedError: It has neither.
+    """
+    everything = tuple(range(len(fun.active)))
+    given = GradientFunction(fun, order, slot, everything, False)
+    reverse = _refusal(given, given.inputs)
+    if reverse is None:
+        return False
+    given = given._replace(columns=True)
+    forward = _refusal(given, given.inputs)
+    if forward is None:
+        return True
+    raise NotImplementedError(
+        f"jax_function({fun.name}): JAX cannot differentiate it at order {order + 1}.\n"
+        f"Reverse mode: {reverse}\nForward mode: {forward}"
+    )
+
+
+@functools.lru_cache(maxsize=4096)
+def has_derivative(fun: ArrayFunction, order: int) -> bool:
+    """Whether JAX has forward mode for `fun`, `order` times nested."""
+    return _refusal(lambda *x: derivative(x, fun, order), inputs_of(fun, order)) is None
+
+
+def _refusal(function: Callable[..., Any], inputs: tuple[Spec, ...]) -> str | None:
+    """Why JAX cannot do it; None if it can."""
+    try:
+        with wide_types(any([s.wide for s in inputs])):
+            closed = jax.make_jaxpr(lambda *x: function(*x))(*[s.abstract() for s in inputs])
+    except (TypeError, ValueError, NotImplementedError) as error:
+        return str(error).split("\n")[0]
+    if ONE_WAY in primitives_in(closed.jaxpr):
+        return "a function with custom_vjp has no forward mode"
+    return None

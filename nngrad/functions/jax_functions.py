@@ -1,0 +1,225 @@
+"""jax_function: a JAX function of the user's own, made callable on Variables."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..graph import NdArray, Spec, Variable, apply, as_variable
+from ..graph.ndarray import host_array
+from ..graph.spec import dtype_of, wide_types
+from ..graph.variable import leaf_of
+from .jax_derivatives import TracedFunction, custom_jax_derivative, jax_derivative
+
+
+class Trace(NamedTuple):
+    """What tracing a function gave."""
+
+    function: TracedFunction
+    constants: tuple[Variable, ...]
+    """The arrays that it closes over."""
+    results: Any
+    """The pytree of what it returns."""
+
+
+class Fixed(NamedTuple):
+    """A leaf of the arguments that is handed to the function as it is."""
+
+    kind: type
+    value: Any
+
+
+class Given(NamedTuple):
+    """A leaf of the arguments that is an array."""
+
+    spec: Spec
+    weak: bool
+    """Whether it is a Python number, whose dtype gives way to others'."""
+    active: bool
+    """Whether gradients can reach it."""
+
+
+class JaxFunction:
+    """A JAX function on Variables; made by `jax_function`."""
+
+    def __init__(self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]) -> None:
+        self.fun = fun
+        self.name = _name_of(fun)
+        self._static_argnums = nums
+        self._static_argnames = names
+        self._traces: dict[Any, Trace] = {}
+        functools.update_wrapper(self, fun, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """`fun` on Variables, arrays and numbers, in pytrees; it returns a pytree of Variables."""
+        leaves, tree = jax.tree.flatten((self._marked(args), self._marked_names(kwargs)))
+        wide = any([_is_wide(leaf) for leaf in leaves])
+        described: list[Fixed | Given] = []
+        inputs: list[Variable] = []
+        for i, leaf in enumerate(leaves):
+            description, x = self._described(leaf, i, wide)
+            described.append(description)
+            if x is not None:
+                inputs.append(x)
+        trace = self._trace(tree, tuple(described), wide)
+        op = custom_jax_derivative if trace.function.custom else jax_derivative
+        outputs = apply(op, (*trace.constants, *inputs), (trace.function, 0))
+        return jax.tree.unflatten(trace.results, outputs)
+
+    def _marked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        fixed = {i + len(args) if i < 0 else i for i in self._static_argnums}
+        return tuple([_fixed(a, f"args[{i}]") if i in fixed else a for i, a in enumerate(args)])
+
+    def _marked_names(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {k: _fixed(v, k) if k in self._static_argnames else v for k, v in kwargs.items()}
+
+    def _described(self, leaf: Any, i: int, wide: bool) -> tuple[Fixed | Given, Variable | None]:
+        if isinstance(leaf, Variable):
+            return Given(leaf.spec, False, leaf.spec.differentiable), leaf
+        if isinstance(leaf, bool | int | float):
+            x = leaf_of(NdArray.from_numpy_array(_number(leaf, wide)))
+            return Given(x.spec, True, False), x
+        if isinstance(leaf, _Marked):
+            return leaf.fixed, None
+        if callable(leaf) or isinstance(leaf, str | bytes):
+            return _fixed(leaf, f"leaf {i}").fixed, None
+        x = as_variable(leaf, f"leaf {i} of the arguments", f"jax_function({self.name})")
+        return Given(x.spec, False, False), x
+
+    def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], wide: bool) -> Trace:
+        key = tree, described
+        trace = self._traces.get(key)
+        if trace is None:
+            if len(self._traces) >= _MOST_TRACES:
+                self._traces.clear()
+            trace = self._traces[key] = self._traced(tree, described, wide)
+        return trace
+
+    def _traced(self, tree: Any, described: tuple[Fixed | Given, ...], wide: bool) -> Trace:
+        def flat(*arrays: Any) -> Any:
+            given = iter(arrays)
+            leaves = [d.value if isinstance(d, Fixed) else next(given) for d in described]
+            args, kwargs = jax.tree.unflatten(tree, leaves)
+            return self.fun(*args, **kwargs)
+
+        arrays = [d for d in described if isinstance(d, Given)]
+        try:
+            with wide_types(wide):
+                abstract = [jax.ShapeDtypeStruct(d.spec.shape, d.spec.dtype, weak_type=d.weak) for d in arrays]
+                closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*abstract)
+        except Exception as error:
+            shown = ", ".join([repr(d.spec if isinstance(d, Given) else d.value) for d in described])
+            error.add_note(
+                f"in jax_function({self.name}), traced for ({shown}). Inside, there are JAX arrays and jax.numpy, not "
+                "Variables and F; pass the Variables that it works on as arguments"
+            )
+            raise
+        results, results_tree = jax.tree.flatten(shapes)
+        for i, y in enumerate(results):
+            if not _is_supported(y.dtype):
+                raise TypeError(f"jax_function({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
+        lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
+        constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i])) for i in lifted])
+        active = tuple([i for i, d in enumerate(arrays) if d.active])
+        return Trace(TracedFunction(self.name, closed, lifted, active), constants, results_tree)
+
+    def __repr__(self) -> str:
+        return f"jax_function({self.name})"
+
+
+_MOST_TRACES = 256
+"""For how many combinations of shapes a function remembers what tracing it gave."""
+
+
+def jax_function(
+    fun: Callable[..., Any],
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> JaxFunction:
+    """A JAX function as a function on Variables, differentiable to any order that JAX allows.
+
+        f = F.jax_function(lambda x, w: jax.nn.softplus(x @ w))
+        y = f(x, w)
+        gx, gw = nn.grad(y, [x, w])
+
+    `fun` may be whatever `jax.jit` takes: jitted or not, with scans, loops, custom derivatives, or the `apply` of a
+    Flax or Equinox module. Arguments and results may be pytrees; their leaves are Variables. As under `jax.jit`, `fun`
+    is traced once for each combination of shapes and dtypes, and what it reads beside its arguments is taken then.
+    Functions that differ only in the arrays they close over share an executable, however often they are made and
+    wrapped, unless they have custom derivatives in them.
+
+    Gradients reach the Variables among the arguments; what `fun` closes over is constant. Reverse mode is used where
+    JAX has it. Where not (`lax.while_loop`), the gradient is computed in forward mode: it takes as many times the work
+    of `fun` as the arguments that gradients are wanted for have elements. At each further order the work about doubles,
+    in either mode.
+
+    Args:
+        fun: The function of arrays.
+        static_argnums: Which positional arguments are handed to `fun` as they are; they must be hashable.
+        static_argnames: Which keyword arguments are. Functions and strings always are.
+
+    Raises:
+        TypeError: `fun` is not callable, a static argument is not hashable, or an output has a dtype that a Variable
+            cannot hold. What `fun` itself raises is passed on, with a note.
+        NotImplementedError: (from `grad`) JAX can differentiate `fun` in neither mode.
+    """
+    if not callable(fun):
+        raise TypeError(f"fun: expected a function of JAX arrays, got {fun!r}")
+    nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
+    try:
+        hash(fun)
+    except TypeError:
+        return JaxFunction(fun, nums, names)
+    return _wrapped(fun, nums, names)
+
+
+@functools.lru_cache(maxsize=256)
+def _wrapped(fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]) -> JaxFunction:
+    """One wrapper for each function, so that a loop that wraps it anew does not trace it anew."""
+    return JaxFunction(fun, nums, names)
+
+
+class _Marked:
+    """A static argument on its way through the pytree of the arguments, of which it is a leaf."""
+
+    __slots__ = ("fixed",)
+
+    def __init__(self, fixed: Fixed) -> None:
+        self.fixed = fixed
+
+
+def _fixed(value: Any, name: str) -> _Marked:
+    try:
+        hash(value)
+    except TypeError:
+        raise TypeError(f"{name} is static and must be hashable, got {value!r}") from None
+    return _Marked(Fixed(type(value), value))
+
+
+def _name_of(fun: Any) -> str:
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return str(getattr(fun, "__name__", type(fun).__name__))
+
+
+def _number(value: bool | int | float, wide: bool) -> np.ndarray[Any, Any]:
+    """A Python number as JAX would take it."""
+    return np.asarray(value) if wide else np.asarray(host_array(value, None))
+
+
+def _is_wide(leaf: Any) -> bool:
+    dtype = getattr(leaf, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.itemsize == 8
+
+
+def _is_supported(dtype: Any) -> bool:
+    try:
+        dtype_of(dtype)
+    except TypeError:
+        return False
+    return True
