@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxprs_in_params
 
 import nngrad as nn
@@ -26,10 +25,10 @@ def size_of_graph(outputs: Sequence[nn.Variable]) -> Size:
     return Size(len(functions_of(outputs)), nn.count(outputs).matrix_products)
 
 
-def size_of_jaxpr(function: Callable[..., Any], *arrays: Any) -> Size:
-    """The equations that JAX traces `function` to. One that only calls others counts as those that it calls."""
+def size_of_jaxpr(jaxpr: ClosedJaxpr) -> Size:
+    """The equations that JAX traced. One that only calls others counts as those that it calls."""
     nodes = products = 0
-    pending: list[Jaxpr] = [jaxpr_of(jax.make_jaxpr(function)(*arrays))]
+    pending = [jaxpr_of(jaxpr)]
     while pending:
         for equation in pending.pop().eqns:
             called = [jaxpr_of(j) for j in jaxprs_in_params(equation.params)]

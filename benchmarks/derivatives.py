@@ -96,7 +96,7 @@ def jax_function(derive: Callable[[Field, int], Field]) -> Callable[..., Made]:
             return derive(lambda x: jax_mlp(p, x), order)(x)
 
         jitted = jax.jit(function)
-        return Made(lambda: jitted(p, x), lambda: size_of_jaxpr(function, p, x))
+        return Made(lambda: jitted(p, x), lambda: size_of_jaxpr(jitted.trace(p, x).jaxpr))
 
     return make
 
