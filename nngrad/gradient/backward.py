@@ -18,7 +18,8 @@ from ..execution.lower import linearize
 from ..graph import NdArray, Variable, building
 from ..graph.spec import wide_types
 from ..graph.variable import leaf_of
-from .grad import Grad, seed_of
+from .grad import Grad
+from .seeds import seed_of
 
 Wanted = tuple[int, ...]
 

@@ -6,18 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
 import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
 from ..functions.array import zeros_like
 from ..graph import (
     Function,
-    NdArray,
     RuleCall,
     Variable,
-    as_variable,
     building,
     create,
     functions_of,
@@ -26,14 +22,14 @@ from ..graph import (
     rooms,
 )
 from ..graph.building import collector_paused
-from ..graph.variable import leaf_of
 from .canonical import grad_end as GradEndFunction
 from .canonical import is_zero
 from .intern import Emission, PlainEmission
+from .seeds import initial_gradients, scaled_seeds, seeds_of
+from .steering import UNREACHABLE, Aggregate, check_choice, checked_aggregate, keep_gradient, unreachable_inputs
 
 Gradients = dict[int, list[Variable]]
 """The gradients that have arrived at a Variable, by its id."""
-Aggregate = Callable[[list[Variable]], Variable]
 
 
 class Grad:
@@ -195,6 +191,15 @@ def grad(
     grad_outputs: Any = None,
     persistent_outputs: Sequence[bool] = (),
     bind_grad_output: bool = False,
+    *,
+    grad_inputs: Any = None,
+    set_grad: bool = False,
+    retain_grad: bool = False,
+    loss_scale: float | Variable | None = None,
+    enable_double_backprop: bool = True,
+    unreachable: str = "zero",
+    aggregate: Aggregate | None = None,
+    stop_gradients: Variable | Iterable[Variable] = (),
 ) -> list[Variable]:
     """The gradient of the sum of `outputs` with respect to each of `inputs`, as a graph.
 
@@ -211,6 +216,23 @@ def grad(
         persistent_outputs: Sets `.persistent` of each output. Values of outputs can be read after a
             forward in any case.
         bind_grad_output: Let the gradients' data be the `.grad` of the inputs.
+        grad_inputs: Gradient that is there already at each input, None for nothing: what `grad_outputs`
+            takes, of the input's shape. What is computed is added to it. From an input in the middle of
+            the graph it flows on to the inputs above.
+        set_grad: Keep each gradient at its input: `x.grad_var` is the Variable, and `x.g` its value,
+            computed when it is read. This keeps the gradient's graph alive until `x.cleargrad()`.
+        retain_grad: Keep the gradient of every Variable on the way in that manner, those of outputs and inputs
+            included; `set_grad` is ignored then.
+        loss_scale: A number, or a floating Variable of shape (), that the gradients at the outputs are
+            multiplied by, the default ones and those given; the results are multiplied by it, then.
+        enable_double_backprop: False emits the same functions, but no gradient passes what is returned: for
+            a further `grad` it is a constant.
+        unreachable: What an input gets that no gradient can reach: 'zero' zeros, 'none' None in place of a
+            Variable, 'raise' a ValueError that gives its position.
+        aggregate: Sums the gradients that arrive at one Variable, a list of two or more Variables, into one
+            Variable of their shape and dtype; by default `F.add_n` does, all at once.
+        stop_gradients: Variables that count as constants: gradients may end at them (as inputs), but do not
+            pass them. What is asked for is then a partial derivative.
 
     Returns:
         One Variable per input, of its shape and dtype; zeros, connected to nothing, where no way
@@ -218,14 +240,17 @@ def grad(
 
     Raises:
         TypeError: Something is not a Variable, or an output is not of a floating dtype.
-        ValueError: Lengths or shapes do not fit.
+        ValueError: Lengths or shapes do not fit; an input is out of reach, where that is to raise.
         MissingRule: An op on the way has no backward rule.
     """
     outputs, inputs = variables(outputs, "outputs"), variables(inputs, "inputs")
     for i, y in enumerate(outputs):
         if not y.spec.differentiable:
             raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
-    seeds = seeds_of(outputs, grad_outputs)
+    check_choice(unreachable, "unreachable", UNREACHABLE)
+    seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
+    initial = initial_gradients(inputs, grad_inputs)
+    ends = frozenset([id(x) for x in variables(stop_gradients, "stop_gradients")])
     persistent_outputs = list(persistent_outputs)
     if persistent_outputs and len(persistent_outputs) != len(outputs):
         raise ValueError(
@@ -233,16 +258,42 @@ def grad(
         )
     for y, persistent in zip(outputs, persistent_outputs, strict=False):
         y.persistent = bool(persistent)
+
+    owners = own_leaves(outputs, inputs)
+    lost = [] if unreachable == "zero" else unreachable_inputs(outputs, owners, initial, ends)
+    if lost and unreachable == "raise":
+        raise ValueError(f"inputs{lost}: no gradient of the outputs can reach them")
+    # A gradient that is there already is one that starts at its input.
+    starts = [*outputs, *[own[0] for own, gx in zip(owners, initial, strict=True) if gx is not None]]
+    seeds += [gx for gx in initial if gx is not None]
+    retained: list[tuple[Variable, Variable]] = []
+    steered = retain_grad or aggregate is not None or bool(ends) or building.watched
+    walk = Grad()
+    if steered:
+        total = None if aggregate is None else checked_aggregate(aggregate)
+        walk = Grad(aggregate=total, ends=ends, retained=retained if retain_grad else None)
     with building.having("auto_forward", False):
-        gradients = distinct(bound_gradients(outputs, inputs, seeds), [*outputs, *inputs], bind_grad_output)
+        gradients = bound_gradients(starts, owners, seeds, walk)
+        gradients = distinct(gradients, [*outputs, *inputs], bind_grad_output)
+        kept = dict(zip(inputs, gradients, strict=True)) if set_grad or retain_grad else {}
+        if retained:
+            own = distinct([gx for _, gx in retained], [*outputs, *inputs, *gradients], False)
+            kept = dict(zip([x for x, _ in retained], own, strict=True)) | kept
     if bind_grad_output:
         for x, gx in zip(inputs, gradients, strict=True):
             gx.data = x.grad
+    if not enable_double_backprop:
+        for gx in (*gradients, *kept.values()):
+            gx.need_grad = False
+    for x, gx in kept.items():
+        keep_gradient(x, gx)
     if building.auto_forward:
         # Only now is it known which of the emitted functions are of use.
-        for f in functions_of(gradients):
+        for f in functions_of([*gradients, *kept.values()]):
             if not all([y.is_computed for y in f.outputs]):
                 rooms.engine.run_function(f)
+    for i in lost:
+        gradients[i] = None  # type: ignore[call-overload]
     return gradients
 
 
@@ -259,52 +310,30 @@ def variables(given: Any, name: str) -> list[Variable]:
     return listed
 
 
-def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
-    """The gradient at each output, as a Variable or None for ones."""
-    if grad_outputs is None or isinstance(grad_outputs, int | float | np.integer | np.floating):
-        grad_outputs = [grad_outputs] * len(outputs)
-    elif not isinstance(grad_outputs, list | tuple):
-        grad_outputs = [grad_outputs]
-    if len(grad_outputs) != len(outputs):
-        raise ValueError(
-            f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
-        )
-    return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
-
-
-def seed_of(y: Variable, gy: Any, name: str) -> Variable | None:
-    """The gradient `gy` at the output `y` as a Variable; None for ones."""
-    if gy is None:
-        return None
-    if isinstance(gy, bool | str | bytes | dict):
-        raise TypeError(f"{name}: expected None, a number, an array, an NdArray or a Variable, got {gy!r}")
-    if isinstance(gy, int | float | np.integer | np.floating):
-        seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
-        return seed
-    seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name)
-    if seed.shape == () and seed.parent is None and not isinstance(gy, Variable):
-        seed = F.broadcast(seed, shape=y.shape)
-    if seed.shape != y.shape:
-        raise ValueError(f"{name}: shape {seed.shape} is not the shape {y.shape} of its output")
-    return seed if seed.dtype == y.dtype else F.cast(seed, dtype=y.dtype)
-
-
-def bound_gradients(
-    outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]
-) -> list[Variable]:
-    """The gradients; a leaf that is not in the graph stands for all of the graph's own that share its data."""
+def own_leaves(outputs: list[Variable], inputs: list[Variable]) -> list[list[Variable]]:
+    """What each input stands for: itself, or where it is a leaf that is not in the graph, all of the graph's own
+    that share its data."""
     loose = [x for x in inputs if x.parent is None]
     leaves = leaves_of(outputs) if loose else []
     present = {id(x) for x in leaves}
     if all(id(x) in present for x in loose):
-        return Grad()(outputs, inputs, seeds)
+        return [[x] for x in inputs]
     by_cell: dict[int, list[Variable]] = {}
     for x in leaves:
         if x._data is not None:
             by_cell.setdefault(id(x._data), []).append(x)
-    own = [[x] if x.parent is not None or id(x) in present else by_cell.get(id(x._data), [x]) for x in inputs]
-    gxs = iter(Grad()(outputs, [x for group in own for x in group], seeds))
-    parts = [[next(gxs) for _ in group] for group in own]
+    return [[x] if x.parent is not None or id(x) in present else by_cell.get(id(x._data), [x]) for x in inputs]
+
+
+def bound_gradients(
+    outputs: list[Variable], owners: list[list[Variable]], seeds: list[Variable | None], walk: Grad
+) -> list[Variable]:
+    """The gradients: for each list in `owners` their sum over what is in it."""
+    gxs = walk(outputs, [x for own in owners for x in own], seeds)
+    if len(gxs) == len(owners):
+        return gxs
+    rest = iter(gxs)
+    parts = [[next(rest) for _ in own] for own in owners]
     return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]
 
 
@@ -314,7 +343,7 @@ def distinct(gradients: list[Variable], others: list[Variable], always: bool) ->
     results = []
     for gx in gradients:
         if always or id(gx) in taken or gx.parent is None or gx.parent.order == 0:
-            gx = create(F.identity, (gx,), ())
+            gx = create(F.identity, (gx,), (), order=max(1, 0 if gx.parent is None else gx.parent.order))
         taken.add(id(gx))
         results.append(gx)
     return results

@@ -36,6 +36,7 @@ class Variable:
         "_at",
         "_data",
         "_grad",
+        "_grad_var",
         "_need_grad",
         "_source",
         "index",
@@ -60,6 +61,8 @@ class Variable:
     _grad: NdArray | None
     _need_grad: bool | None
     _source: Callable[[], Any] | None
+    _grad_var: Variable
+    """Left unset until one is kept."""
     _at: Any
     """The snapshot from which the data of an output was computed."""
 
@@ -189,6 +192,23 @@ class Variable:
     @grad.setter
     def grad(self, cell: NdArray) -> None:
         self._grad = self._checked_cell(cell, "grad")
+
+    @property
+    def grad_var(self) -> Variable | None:
+        """The gradient as a Variable of its own graph, where `nn.grad` (`set_grad`, `retain_grad`) or a `backward`
+        with `enable_double_backprop` has kept one; else None."""
+        return None if self._grad is None or self._grad.is_zero else getattr(self, "_grad_var", None)
+
+    @grad_var.setter
+    def grad_var(self, gradient: Variable) -> None:
+        self._grad_var = gradient
+
+    def cleargrad(self) -> None:
+        """Let the gradient be zeros again, and forget its Variable."""
+        if self._grad is not None:
+            self._grad.zero()
+        if hasattr(self, "_grad_var"):
+            del self._grad_var
 
     def _checked_cell(self, cell: NdArray, name: str) -> NdArray:
         if not isinstance(cell, NdArray):

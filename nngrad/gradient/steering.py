@@ -1,0 +1,81 @@
+"""What `grad` can be asked for besides gradients: another sum, what is out of reach, gradients kept on Variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from backward_registry import registry
+
+from ..graph import NdArray, Variable, functions_of, rooms
+
+UNREACHABLE = ("zero", "none", "raise")
+Aggregate = Callable[[list[Variable]], Variable]
+
+
+def checked_aggregate(aggregate: Aggregate) -> Aggregate:
+    """`aggregate`, with a look at what it returns."""
+    if not callable(aggregate):
+        raise TypeError(f"aggregate: expected a function of a list of Variables, got {aggregate!r}")
+
+    def checked(gradients: list[Variable]) -> Variable:
+        result = aggregate(gradients)
+        if not isinstance(result, Variable):
+            raise TypeError(f"aggregate: must return a Variable, got {type(result).__name__}")
+        if result.spec is not gradients[0].spec:
+            raise ValueError(f"aggregate: returned {result.spec} for gradients of {gradients[0].spec}")
+        return result
+
+    return checked
+
+
+def reached_from(outputs: Sequence[Variable], ends: frozenset[int]) -> set[int]:
+    """The ids of the Variables that gradients which start at `outputs` can reach."""
+
+    def passes(y: Variable) -> bool:
+        rule = None if y.parent is None else registry.find(y.parent.op)
+        differentiable = rule is None or rule.kind != "non-differentiable"
+        return y._need_grad is not False and id(y) not in ends and y.spec.differentiable and differentiable
+
+    inputs = [x for f in functions_of(outputs, through=passes) for x in f.inputs if x.spec.differentiable]
+    return {id(x) for x in (*outputs, *inputs)}
+
+
+def unreachable_inputs(
+    outputs: Sequence[Variable], owners: Sequence[Sequence[Variable]], given: Sequence[Any], ends: frozenset[int]
+) -> list[int]:
+    """The positions of the inputs that no gradient can reach and that have none already."""
+    reached = reached_from(outputs, ends)
+    return [
+        i for i, own in enumerate(owners) if given[i] is None and not any(id(x) in reached for x in own)
+    ]
+
+
+def keep_gradient(x: Variable, gx: Variable) -> None:
+    """Let `x.grad_var` be `gx`, and `x.g` its value, computed when it is read."""
+    x.grad_var = gx
+    x.grad.promise(_ValueOf(gx, x.grad))
+
+
+class _ValueOf:
+    """The promise of a Variable's value."""
+
+    __slots__ = ("cell", "source")
+
+    def __init__(self, source: Variable, cell: NdArray) -> None:
+        self.source = source
+        self.cell = cell
+
+    def resolve(self) -> None:
+        """Compute it, and hand it to the cell."""
+        source, cell = self.source, self.cell
+        if source.cell is cell or not source.is_computed:
+            rooms.engine.evaluate(source)
+        if source.cell is not cell:
+            cell.put(source.cell.raw())
+
+
+def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
+    """Raise a ValueError unless `value` is one of `choices`."""
+    if value not in choices:
+        raise ValueError(f"{name}: expected {' or '.join(map(repr, choices))}, got {value!r}")
