@@ -6,6 +6,7 @@ from . import functions as functions
 from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
+from . import timing as timing
 from .context import (
     Context,
     auto_forward,
@@ -81,6 +82,7 @@ __all__ = [
     "show_registry",
     "simplify",
     "solvers",
+    "timing",
     "to_jax",
     "train_step",
 ]

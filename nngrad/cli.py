@@ -1,4 +1,4 @@
-"""The `nngrad` command: demo, ops, doctor."""
+"""The `nngrad` command: demo, ops, time, doctor."""
 
 from __future__ import annotations
 
@@ -18,8 +18,21 @@ from backward_registry import registry
 
 from .graph import Composite, Op
 from .installation import install_command, missing, requirements, version_of
+from .timing import NETWORKS, loss_of, measure
 
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
+COLUMNS = """\
+columns of the table, in milliseconds:
+  forward preparation   building the graph of the loss, listing it as a
+                        program and finding its executable, on the host
+  forward               running that, until the loss is there
+  backward preparation  building the graph of the gradients, listing it and
+                        finding its executable; loss.backward() needs this
+                        for a structure that it has not met before
+  backward              running loss and gradients as one executable, less
+                        the time of forward
+  iteration             the whole as a training loop has it: build the graph,
+                        loss.forward(), loss.backward(), wait; no solver"""
 PIPED_WIDTH = 160
 """Columns of a table that is not printed to a terminal."""
 
@@ -67,6 +80,26 @@ def parser() -> argparse.ArgumentParser:
     ops.add_argument("--family", choices=families(), metavar="F", help=f"only this family: {', '.join(families())}")
     ops.set_defaults(run=run_ops)
 
+    time = commands.add_parser(
+        "time", help="time forward and backward of a network of the classic convnet benchmark",
+        description="Time forward and backward of a network of the classic convnet benchmark, on random images: the "
+        "averages in milliseconds, after a warm-up, each with the device waited for.",
+        epilog=COLUMNS, formatter_class=_Paragraphs,
+    )
+    time.add_argument(
+        "network", choices=tuple(NETWORKS), metavar="NETWORK",
+        help="; ".join(f"{name} ({n.size}x{n.size} images, classic batch {n.classic_batch})"
+                       for name, n in NETWORKS.items()),
+    )
+    time.add_argument("--batch-size", type=_positive, default=16, metavar="N", help="images in a batch (default: 16)")
+    time.add_argument("--iterations", type=_positive, default=10, metavar="K",
+                      help="iterations that are measured (default: 10)")
+    time.add_argument("--warm-up", type=_positive, default=1, metavar="W",
+                      help="iterations before them; the first one compiles (default: 1)")
+    time.add_argument("--device", choices=("cpu", "gpu", "tpu"),
+                      help="where to run (default: a GPU where JAX sees one)")
+    time.set_defaults(run=run_time)
+
     doctor = commands.add_parser(
         "doctor", help="show versions, devices and what is missing",
         description="Show versions and devices, try a small gradient on each device, and say what is missing and "
@@ -74,6 +107,13 @@ def parser() -> argparse.ArgumentParser:
     )
     doctor.set_defaults(run=run_doctor)
     return top
+
+
+class _Paragraphs(argparse.RawDescriptionHelpFormatter):
+    """Wraps the description as usual, and leaves the lines below the options as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else argparse.HelpFormatter._fill_text(self, text, width, indent)
 
 
 def _natural(text: str) -> int:
@@ -171,6 +211,33 @@ def run_ops(given: argparse.Namespace) -> int:
     console.print(table)
     console.print(f"{count} functions", highlight=False)
     return 0
+
+
+# ---------------------------------------------------------------- time
+
+
+def run_time(given: argparse.Namespace) -> int:
+    """`nngrad time`."""
+    network = NETWORKS[given.network]
+    images = f"{given.batch_size} image{'s' * (given.batch_size > 1)} of 3x{network.size}x{network.size}"
+    try:
+        timing = measure(loss_of(given.network, given.batch_size), given.iterations, given.warm_up, given.device,
+                         f"{network.title}, {images}")
+    except ValueError as error:
+        return _failed_to_time(str(error))
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        return _failed_to_time(f"out of memory with {given.batch_size} images; give a smaller --batch-size")
+    console = _console()
+    console.print(timing.table())
+    console.print(timing.caption(), highlight=False)
+    return 0
+
+
+def _failed_to_time(why: str) -> int:
+    print(f"nngrad time: {why}", file=sys.stderr)
+    return 1
 
 
 # ---------------------------------------------------------------- doctor

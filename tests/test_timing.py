@@ -1,0 +1,325 @@
+"""Timing: the networks of the convnet benchmark against what is published of them, and what is measured. No times."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad import Variable, cli, timing
+from nngrad.graph import functions_of, leaves_of
+from nngrad.timing import NETWORKS, Milliseconds, Network, Timing, measurement
+
+# ---------------------------------------------------------------- networks
+
+Shapes = list[tuple[int, ...]]
+
+
+@pytest.fixture
+def weights(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, ...]]:
+    """The shapes of the parameters that are made, which hold zeros that take no memory."""
+    made: dict[str, tuple[int, ...]] = {}
+
+    def parameter(name: str, shape: tuple[int, ...], *_: object) -> Variable:
+        layer = "/".join(scopes())
+        assert f"{layer}/{name}" not in made, "two layers share a parameter"
+        made[f"{layer}/{name}"] = shape
+        return Variable(shape, need_grad=True)
+
+    def scopes() -> list[str]:
+        """The names of the scopes that the present one is in."""
+        here, stack = nn.get_current_parameter_scope(), [([], root)]
+        while stack:
+            path, scope = stack.pop()
+            if scope is here:
+                return path
+            stack += [([*path, key], inner) for key, inner in scope.items() if isinstance(inner, dict)]
+        raise AssertionError
+
+    root = nn.get_current_parameter_scope()
+    monkeypatch.setattr(PF, "parameter", parameter)
+    return made
+
+
+def scores_of(name: str, batch: int) -> Variable:
+    """The scores of a network; nothing is computed."""
+    network = NETWORKS[name]
+    return network.scores(Variable((batch, 3, network.size, network.size)))
+
+
+def shapes(y: Variable, op: str) -> Shapes:
+    """Channels and spatial sizes of the outputs of all functions of a kind."""
+    return [f.specs[0].shape[1:] for f in functions_of([y]) if f.op.name == op]
+
+
+PARAMETERS = {"alexnet": 61_100_840, "overfeat": 145_920_872, "vgg_a": 132_863_336, "googlenet": 6_998_552}
+"""With biases. AlexNet (one weird trick), VGG-A and GoogLeNet are those that are in use everywhere: 61.1, 132.9 and 7.0
+million. OverFeat's paper has 145 million for the fast model, in table 4."""
+
+
+@pytest.mark.parametrize("name", sorted(NETWORKS))
+def test_number_of_parameters(name: str, weights: dict[str, tuple[int, ...]]) -> None:
+    y = scores_of(name, 2)
+    assert y.shape == (2, 1000)
+    assert sum(math.prod(shape) for shape in weights.values()) == PARAMETERS[name]
+    assert sum(x.size for x in leaves_of([y]) if x.need_grad) == PARAMETERS[name]
+
+
+def test_layers_of_alexnet(weights: dict[str, tuple[int, ...]]) -> None:
+    y = scores_of("alexnet", 1)
+    assert shapes(y, "convolve") == [(64, 55, 55), (192, 27, 27), (384, 13, 13), (256, 13, 13), (256, 13, 13)]
+    assert shapes(y, "max_pooling") == [(64, 27, 27), (192, 13, 13), (256, 6, 6)]
+    assert [weights[f"hidden{i}/affine/W"] for i in (1, 2)] == [(9216, 4096), (4096, 4096)]
+
+
+def test_layers_of_overfeat(weights: dict[str, tuple[int, ...]]) -> None:
+    y = scores_of("overfeat", 1)
+    assert shapes(y, "convolve") == [(96, 56, 56), (256, 24, 24), (512, 12, 12), (1024, 12, 12), (1024, 12, 12)]
+    assert shapes(y, "max_pooling") == [(96, 28, 28), (256, 12, 12), (1024, 6, 6)]
+    assert [weights[f"hidden{i}/affine/W"] for i in (1, 2)] == [(36864, 3072), (3072, 4096)]
+
+
+def test_layers_of_vgg_a(weights: dict[str, tuple[int, ...]]) -> None:
+    y = scores_of("vgg_a", 1)
+    assert shapes(y, "convolve") == [
+        (64, 224, 224), (128, 112, 112), (256, 56, 56), (256, 56, 56),
+        (512, 28, 28), (512, 28, 28), (512, 14, 14), (512, 14, 14),
+    ]
+    assert shapes(y, "max_pooling") == [(64, 112, 112), (128, 56, 56), (256, 28, 28), (512, 14, 14), (512, 7, 7)]
+    assert {shape[2:] for shape in weights.values() if len(shape) == 4} == {(3, 3)}
+
+
+INCEPTIONS = {
+    "3a": (256, 28), "3b": (480, 28), "4a": (512, 14), "4b": (512, 14), "4c": (512, 14), "4d": (528, 14),
+    "4e": (832, 14), "5a": (832, 7), "5b": (1024, 7),
+}
+"""Channels and size of the outputs: table 1 of GoogLeNet's paper. Its numbers of parameters are not those that follow
+from its channels (497 thousand for 4c, where it says 463), so the sum of those in use is compared, above."""
+
+
+def test_layers_of_googlenet(weights: dict[str, tuple[int, ...]]) -> None:
+    y = scores_of("googlenet", 1)
+    assert shapes(y, "convolve")[:3] == [(64, 112, 112), (64, 56, 56), (192, 56, 56)]
+    assert shapes(y, "concatenate") == [(maps, size, size) for maps, size in INCEPTIONS.values()]
+    assert shapes(y, "average_pooling") == [(1024, 1, 1)]
+    inner = [(192, 28), (256, 28), (480, 14), *[(512, 14)] * 3, (528, 14), (832, 7), (832, 7)]  # in the nine modules
+    between = [(64, 56), (192, 28), (480, 14), (832, 7)]
+    assert sorted(shapes(y, "max_pooling")) == sorted((maps, size, size) for maps, size in inner + between)
+    assert len(shapes(y, "convolve")) == 57  # six in each of nine modules, and three before them
+
+
+def test_loss_of_a_network() -> None:
+    before = nn.get_parameters(grad_only=False)
+    build = timing.loss_of("googlenet", 1)
+    first, second = build(), build()
+    assert nn.get_parameters(grad_only=False) == before
+    assert first is not second
+    own = [[x.data for x in leaves_of([loss]) if x.need_grad] for loss in (first, second)]
+    assert len(own[0]) == 2 * 58
+    assert all(a is b for a, b in zip(*own, strict=True))  # the same parameters in both graphs
+    assert 3 < float(first.d) < 12  # chance is log(1000) = 6.9
+
+
+def test_wrong_networks() -> None:
+    with pytest.raises(ValueError, match="name: 'lenet' is not one of 'alexnet', 'overfeat', 'vgg_a', 'googlenet'"):
+        timing.loss_of("lenet", 1)
+    for batch in (0, -3):
+        with pytest.raises(ValueError, match=f"batch_size: must be 1 or more, got {batch}"):
+            timing.loss_of("alexnet", batch)
+    for batch in (2.0, True, "4"):
+        with pytest.raises(TypeError, match="batch_size: expected an int"):
+            timing.loss_of("alexnet", batch)
+
+
+# ---------------------------------------------------------------- measuring
+
+
+class Model:
+    """A small loss that is built anew at each call."""
+
+    def __init__(self) -> None:
+        self.x = Variable.from_numpy_array(np.ones((2, 3), np.float32))
+        self.w = Variable.from_numpy_array(np.full((3, 2), 0.5, np.float32), need_grad=True)
+        self.b = Variable.from_numpy_array(np.zeros(2, np.float32), need_grad=True)
+        self.built = 0
+
+    def __call__(self) -> Variable:
+        self.built += 1
+        return F.mean(F.tanh(F.affine(self.x, self.w, self.b)) ** 2)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A clock that shows 0, 1, 3, 6, 10, 15, ... seconds: the n-th interval is n seconds long."""
+    times = itertools.accumulate(itertools.count())
+    monkeypatch.setattr(measurement, "perf_counter", lambda: float(next(times)))
+    return
+
+
+def test_what_is_between_which_readings_of_the_clock(clock: None) -> None:
+    model = Model()
+    result = nn.timing.measure(model, iterations=2)
+    # The first iteration reads the clock twice, at 0 and 1; its phases five times, then 5 + 2 for each iteration.
+    assert result.first == 1e3
+    first, second = result.samples
+    n = 7  # readings before, so that the first interval of the first measured phases is the 8th
+    assert first == Milliseconds(*(1e3 * s for s in (n + 1, n + 2, n + 3, (n + 4) - (n + 2), n + 6)))
+    n += 7
+    assert second == Milliseconds(*(1e3 * s for s in (n + 1, n + 2, n + 3, (n + 4) - (n + 2), n + 6)))
+    assert result.average.forward == (first.forward + second.forward) / 2
+    assert result.minimum == first._replace(backward=min(first.backward, second.backward))
+    assert result.deviation.iteration == pytest.approx(7e3 / math.sqrt(2))
+
+
+@pytest.mark.parametrize(("iterations", "warm_up"), [(1, 1), (3, 2)])
+def test_each_iteration_builds_twice_and_nothing_is_compiled_after_the_first(iterations: int, warm_up: int) -> None:
+    model = Model()
+    nn.executables.clear()
+    result = nn.timing.measure(model, iterations, warm_up)
+    assert model.built == 2 * (iterations + warm_up)
+    assert len(result.samples) == iterations
+    assert nn.executables.info().misses == 2  # the loss; loss and gradients, which backward() uses as well
+    assert all(t >= 0 for sample in result.samples for t in sample._replace(backward=0.0))
+    assert result.first >= 0 and result.device == jax.devices()[0]
+
+
+def test_a_loss_whose_graph_is_there() -> None:
+    model = Model()
+    model.w.g = model.b.g = 3.0
+    loss = model()
+    result = nn.timing.measure(loss, iterations=2)
+    assert len(result.samples) == 2 and model.built == 1
+    assert not model.w.g.any() and not model.b.g.any()  # what was in there before has gone, as it says
+    loss.forward()
+    loss.backward()
+    assert model.w.g.any()
+
+
+def test_measuring_under_auto_forward_and_with_effects() -> None:
+    x = Variable.from_numpy_array(np.random.default_rng(0).standard_normal((4, 3)).astype("f"))
+
+    def loss() -> Variable:
+        with nn.parameter_scope("timed"):
+            return F.mean(F.dropout(PF.batch_normalization(x)) ** 2)
+
+    with nn.auto_forward():
+        result = nn.timing.measure(loss, iterations=2, device="cpu")
+        assert nn.get_auto_forward()
+    mean = nn.get_parameters(grad_only=False)["timed/bn/mean"]
+    assert mean.d.any() and np.isfinite(mean.d).all()
+    assert result.device.platform == "cpu"
+
+
+def test_a_structure_that_changes_is_reported() -> None:
+    x = Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+    numbers = itertools.count(2)
+    with pytest.warns(RuntimeWarning, match="measure: something was compiled after the warm-up"):
+        nn.timing.measure(lambda: F.sum(x * float(next(numbers))), iterations=2)
+
+
+def test_arguments_are_checked() -> None:
+    x = Variable.from_numpy_array([1.0], need_grad=True)
+    for loss, message in (
+        (3, "loss: expected a Variable, or a function that builds one, got int"),
+        (lambda: 3, "loss: the function must return a Variable, got int"),
+        (F.cast(x, dtype="int32"), "loss: is int32; only floating dtypes"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            nn.timing.measure(loss)
+    with pytest.raises(ValueError, match="loss: is a leaf"):
+        nn.timing.measure(x)
+    with pytest.raises(ValueError, match="loss: no leaf above it has need_grad"):
+        nn.timing.measure(F.sum(Variable((3,))))
+    for name in ("iterations", "warm_up"):
+        with pytest.raises(ValueError, match=f"{name}: must be 1 or more, got 0"):
+            nn.timing.measure(F.sum(x), **{name: 0})
+        with pytest.raises(TypeError, match=f"{name}: expected an int, got 2.5"):
+            nn.timing.measure(F.sum(x), **{name: 2.5})
+    with pytest.raises(ValueError, match="backend: 'abacus' is not one of"):
+        nn.timing.measure(F.sum(x), device="abacus")
+    with pytest.raises(TypeError, match="device: expected a Context or the name of a backend, got 3"):
+        nn.timing.measure(F.sum(x), device=3)
+
+
+def test_table() -> None:
+    samples = [Milliseconds(1.0, 20.5, 3.25, 40.0, 70.0), Milliseconds(3.0, 21.5, 3.75, 44.0, 80.0)]
+    result = Timing(samples, 1500.0, jax.devices("cpu")[0], "A model")
+    lines = str(result).splitlines()
+    assert lines[0] == "A model"
+    assert lines[1].split() == ["forward", "backward"]
+    assert lines[2].split() == ["ms", "preparation", "forward", "preparation", "backward", "iteration"]
+    assert lines[3].split() == ["average", "2.000", "21.000", "3.500", "42.000", "75.000"]
+    assert lines[4].split() == ["minimum", "1.000", "20.500", "3.250", "40.000", "70.000"]
+    assert lines[5].split() == ["deviation", "1.414", "0.707", "0.354", "2.828", "7.071"]
+    assert lines[6] == "2 iterations on cpu:0; the first one before them, which compiles, took 1.50 s"
+    assert repr(result) == "<Timing of 2 iterations, 75 ms each>"
+    assert Timing(samples[:1], 0.0, result.device).deviation == (0.0,) * 5
+
+
+# ---------------------------------------------------------------- the command
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A network that is small enough to be run."""
+    monkeypatch.setitem(NETWORKS, "tiny", Network("Tiny", lambda x: PF.affine(x, 1000, name="all"), 4, 8))
+
+
+def test_command(tiny: None, capsys: pytest.CaptureFixture[str]) -> None:
+    numbers = ["--batch-size", "2", "--iterations", "3", "--warm-up", "2"]
+    assert cli.main(["time", "tiny", *numbers, "--device", "cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "Tiny, 2 images of 3x4x4"
+    assert [line.split()[0] for line in lines[2:6]] == ["ms", "average", "minimum", "deviation"]
+    assert lines[6].startswith("3 iterations on cpu:0; the first one")
+    assert cli.main(["time", "tiny", "--batch-size", "1", "--iterations", "1"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "Tiny, 1 image of 3x4x4" and lines[6].startswith("1 iteration on")
+
+
+def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["time", "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert "usage: nngrad time [-h] [--batch-size N] [--iterations K]" in text
+    for word in (*NETWORKS, *(f"\n  {name.replace('_', ' ')} " for name in Milliseconds._fields), "--device"):
+        assert word in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+@pytest.mark.parametrize("wrong", [
+    [], ["lenet"], ["alexnet", "--batch-size", "0"], ["alexnet", "--iterations", "-1"], ["alexnet", "--warm-up", "0"],
+    ["alexnet", "--device", "abacus"], ["alexnet", "--batch-size", "many"],
+])
+def test_wrong_usage_of_the_command(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["time", *wrong])
+    assert stopped.value.code == 2
+    assert "nngrad time: error: " in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there(tiny: None, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["time", "tiny", "--device", "tpu"]) == 1
+    assert "nngrad time: no device '0' of backend 'tpu'; JAX has cpu:0" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: Out of memory")])
+def test_too_little_memory(tiny: None, monkeypatch: pytest.MonkeyPatch, error: Exception,
+                           capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "measure", fail)
+    assert cli.main(["time", "tiny", "--batch-size", "5"]) == 1
+    assert "nngrad time: out of memory with 5 images; give a smaller --batch-size" in capsys.readouterr().err
+    monkeypatch.setattr(cli, "measure", lambda *_: (_ for _ in ()).throw(RuntimeError("something else")))
+    with pytest.raises(RuntimeError, match="something else"):
+        cli.main(["time", "tiny"])
