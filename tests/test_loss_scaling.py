@@ -316,6 +316,23 @@ def test_weight_decay_and_clipping_mean_the_gradients_of_the_loss_itself() -> No
     np.testing.assert_array_equal(results[0], results[2])
 
 
+def test_nn_grad_takes_the_scale_of_a_solver() -> None:
+    params, solver = parameters(), S.Sgd(0.1)
+    solver.set_parameters(params)
+    for dtype, rtol in (("float32", 1e-6), ("float64", 1e-12)):
+        for scaling in (8.0, DynamicLossScale(8.0)):
+            w = Variable.from_numpy_array(params["w"].d, dtype=dtype)
+            loss = network_loss(params | {"w": w}, dtype, 1.0)
+            (exact,) = nn.grad([loss], [w])
+            solver.loss_scaling(scaling)
+            (scaled,) = nn.grad([loss], [w], loss_scale=solver.loss_scale)
+            assert scaled.dtype == dtype
+            np.testing.assert_allclose(scaled.d, 8 * exact.d, rtol=rtol)
+    solver.loss_scaling(DynamicLossScale(2.0**16))
+    (infinite,) = nn.grad([network_loss(params, "float16", 1.0)], [params["w"]], loss_scale=solver.loss_scale)
+    assert not np.isfinite(infinite.d).all()  # for the solver to find out
+
+
 def test_a_parameter_that_nothing_depends_on() -> None:
     w, idle = (Variable.from_numpy_array([2.0], need_grad=True) for _ in range(2))
     solver = S.Sgd(0.5)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 
 import nngrad.functions as F
 
 from ..graph import NdArray, Variable, as_variable
-from ..graph.spec import DType
+from ..graph.spec import DType, wide_types
 from ..graph.variable import leaf_of
 
 _NUMBERS = int | float | np.integer | np.floating
@@ -82,8 +83,15 @@ def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
     return result
 
 
-def held_scale(loss_scale: Any, dtype: DType) -> np.ndarray[Any, Any]:
-    """`loss_scale` as an array of shape () in `dtype`, which must hold it."""
+def held_scale(loss_scale: Any, dtype: DType) -> Any:
+    """`loss_scale` as an array of shape () in `dtype`, which must hold it.
+
+    An array of JAX is not looked into, which would wait for the device: it is a solver's dynamic scale, and the solver
+    finds out by itself when that is too large.
+    """
+    if isinstance(loss_scale, jax.Array) and loss_scale.shape == ():
+        with wide_types(dtype.itemsize == 8):
+            return loss_scale.astype(dtype)
     if isinstance(loss_scale, bool) or not isinstance(loss_scale, _NUMBERS):
         raise TypeError(f"loss_scale: expected a number, got {loss_scale!r}")
     if not 0 < loss_scale < float("inf"):
