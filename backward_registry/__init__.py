@@ -155,11 +155,16 @@ def bilinear_family(product: Op, left: Op, right: Op) -> None:
         registry.add(op, Rule(rule, "bilinear", True, module))
 
 
-def non_differentiable(*ops: Op) -> None:
-    """These have no derivative to speak of: no gradient passes through them."""
+def non_differentiable(*ops: Op, exact: bool = True) -> None:
+    """These have no derivative to speak of: no gradient passes through them.
+
+    Args:
+        ops: The ops.
+        exact: False where there is one, and it is left out on purpose.
+    """
     module = _caller_module()
     for op in ops:
-        registry.add(op, Rule(lambda f, *gys: (None,) * len(f.inputs), "non-differentiable", True, module))
+        registry.add(op, Rule(lambda f, *gys: (None,) * len(f.inputs), "non-differentiable", exact, module))
 
 
 def register(name: str, rule: RuleFunction, exact: bool = False) -> None:

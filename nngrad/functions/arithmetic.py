@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import op
-from ..graph.arguments import Ignored
+from ..graph.arguments import Ignored, Static
 
 
 def is_floating(x: Any) -> bool:
@@ -75,19 +75,19 @@ def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
 # ---------------------------------------------------------------- two Variables
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True, linear="together")
 def add2(x0, x1, /, inplace: Ignored = False):
     """`x0 + x1`, broadcast together."""
     return lax.add(*number_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True, linear="together")
 def sub2(x0, x1, /, inplace: Ignored = False):
     """`x0 - x1`, broadcast together."""
     return lax.sub(*number_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True, linear=True)
+@op(elementwise=True, broadcasts=True, linear="each")
 def mul2(x0, x1, /, inplace: Ignored = False):
     """`x0 * x1`, broadcast together."""
     return lax.mul(*number_pair(x0, x1))
@@ -122,16 +122,84 @@ def minimum2(x0, x1, /):
 # ---------------------------------------------------------------- any number of Variables
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True, linear="together")
 def add_n(*x):
     """Sum of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, broadcasts=True, linear="each")
 def mul_n(*x):
     """Product of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
+
+
+# ---------------------------------------------------------------- polynomials
+
+
+@op(elementwise=True, broadcasts=True)
+def monomial(*x, powers: Static):
+    """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
+    float32.
+
+    Args:
+        powers: One whole number for each of `x`, which may be negative.
+    """
+    fit(len(x), powers, "powers")
+    if not all(isinstance(p, int) for p in powers):
+        raise ValueError(f"powers: expected whole numbers, got {powers}")
+    xs = together(x)
+    factors = [
+        (each if power > 0 or power == -1 else raised(each, -1), power)
+        for each, power in sorted(zip(xs, powers, strict=True), key=lambda pair: pair[1] < 0)
+        if power
+    ]
+    product = None
+    # One of each factor, then a second one of those that have it, and so on: x ** 2 alone might overflow where
+    # exp(-x) * x * x is 0.
+    for count in range(max([abs(p) for p in powers])):
+        for each, power in factors:
+            if product is None:
+                product = raised(each, -1) if power == -1 else each
+            elif abs(power) > count:
+                product = lax.div(product, each) if power == -1 else lax.mul(product, each)
+    return lax.full_like(xs[0], 1) if product is None else product
+
+
+@op(elementwise=True, broadcasts=True)
+def linear_combination(*x, coefficients: Static, constant: Static = 0):
+    """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
+    are taken as float32.
+
+    Args:
+        coefficients: A number for each of `x`; a `fractions.Fraction` stays exact until it is used.
+        constant: A number that is added.
+    """
+    fit(len(x), coefficients, "coefficients")
+    total = None
+    for each, coefficient in zip(together(x), coefficients, strict=True):
+        size = abs(coefficient)
+        term = each if size == 1 else lax.mul(each, lax.full_like(each, float(size)))
+        if total is None:
+            total = term if coefficient >= 0 else lax.neg(term)
+        else:
+            total = (lax.add if coefficient >= 0 else lax.sub)(total, term)
+    return lax.add(total, lax.full_like(total, float(constant))) if constant else total
+
+
+def together(xs: tuple[Any, ...]) -> list[Any]:
+    """The arrays in their common floating dtype and their common shape."""
+    same = alike(*map(floating, xs))
+    if all([x.shape == same[0].shape for x in same]):
+        return same
+    common = functools.reduce(lambda a, b: broadcast_pair(a, b)[0], same)
+    return [broadcast_pair(x, common)[0] for x in same]
+
+
+def fit(count: int, numbers: Any, name: str) -> None:
+    """Raise unless `numbers` is a tuple with one for each of `count` inputs."""
+    if not isinstance(numbers, tuple) or len(numbers) != count:
+        raise ValueError(f"{name}: expected a tuple with one number for each of the {count} inputs, got {numbers!r}")
 
 
 # ---------------------------------------------------------------- a Variable and a number
@@ -156,14 +224,17 @@ def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
         x = floating(x)
         return lax.pow(x, lax.full_like(x, val))
     whole = int(val)  # towards zero, so that x ** whole is no larger than the result
-    if val < 0:
-        x = floating(x)
-        power = lax.integer_pow(lax.div(lax.full_like(x, 1), x), -whole)  # a large x ** -whole might overflow
-        return power if whole == val else lax.mul(power, lax.rsqrt(x))
     if whole == val:
-        return lax.integer_pow(numeric(x), whole)
+        return raised(floating(x) if val < 0 else numeric(x), whole)
     x = floating(x)
-    return lax.mul(lax.integer_pow(x, whole), lax.sqrt(x)) if whole else lax.sqrt(x)
+    root = lax.rsqrt(x) if val < 0 else lax.sqrt(x)
+    return lax.mul(raised(x, whole), root) if whole else root
+
+
+def raised(x: Any, power: int) -> Any:
+    """`x ** power` by multiplication."""
+    # The quotient comes first, since x ** -power might overflow where the result does not.
+    return lax.integer_pow(x, power) if power >= 0 else lax.integer_pow(lax.div(lax.full_like(x, 1), x), -power)
 
 
 @op(elementwise=True)

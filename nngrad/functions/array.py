@@ -183,7 +183,7 @@ def tile(x, /, reps: Ints):
 # ---------------------------------------------------------------- joining and parting
 
 
-@op
+@op(linear="together")
 def concatenate(*x, axis: int = -1):
     """The arrays joined along an axis that they have; by default the last."""
     axis = axis_of(axis, x[0].ndim)
@@ -193,7 +193,7 @@ def concatenate(*x, axis: int = -1):
     return lax.concatenate(alike(*x), axis)
 
 
-@op
+@op(linear="together")
 def stack(*x, axis: int = 0):
     """Arrays of one shape joined along a new axis."""
     axis = axis_of(axis, x[0].ndim + 1)
@@ -308,8 +308,10 @@ def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
             count from the end.
         axes: The `k` axes of `x` that are indexed.
         at: Where the axes `points` go among the other axes of `x`.
-        outside: What there is at a point outside of `x`; NaN stands for the least number in integers.
+        outside: What there is at a point outside of `x`: 0 or NaN, which stands for the least number in integers.
     """
+    if not (outside == 0 or math.isnan(outside)):
+        raise ValueError(f"outside: expected 0 or NaN, got {outside}")  # any other number would make it non-linear
     numbers, window_shape = _point_axes(x.shape, indices, axes, at)
     dimensions = lax.GatherDimensionNumbers(offset_dims=numbers, collapsed_slice_dims=tuple(sorted(axes)),
                                             start_index_map=axes)

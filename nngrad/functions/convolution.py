@@ -63,7 +63,7 @@ def _layout(count: int, channel_last: bool) -> lax.ConvDimensionNumbers:
 # ---------------------------------------------------------------- the three sides
 
 
-@op(type_name="Convolution", linear=True)
+@op(type_name="Convolution", linear="each")
 def convolve(x, weight, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool):
     """Cross-correlation of `x` with `weight`, with one entry of `pad`, `stride` and `dilation` for each of 1 to 3
     spatial axes: what `convolution` is made of.
@@ -88,7 +88,7 @@ def convolve(x, weight, /, pad: Ints, stride: Ints, dilation: Ints, group: int, 
 # where nested transposition inside XLA's vocabulary would pile one dilation on another, several times slower.
 
 
-@op(type_name="Deconvolution", linear=True)
+@op(type_name="Deconvolution", linear="each")
 def convolve_data_grad(
     y, weight, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ):
@@ -101,7 +101,7 @@ def convolve_data_grad(
     return transposed(product, shape, y, "y")
 
 
-@op(type_name="ConvolutionFilterGrad", linear=True)
+@op(type_name="ConvolutionFilterGrad", linear="each")
 def convolve_filter_grad(
     y, x, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ):

@@ -19,7 +19,7 @@ Tuples = tuple[tuple[int, ...], ...]
 # ---------------------------------------------------------------- products of matrices
 
 
-@op(linear=True)
+@op(linear="each")
 def batch_matmul(a, b, /, transpose_a: bool = False, transpose_b: bool = False):
     """Products of the matrices in the last two axes of `a` and `b`, each transposed first if it is so asked.
 
@@ -144,7 +144,7 @@ def matmul(a, b, /):
 # ---------------------------------------------------------------- contractions
 
 
-@op(type_name="Einsum")
+@op(type_name="Einsum", linear="each")
 def contraction(*x, terms: Static, output: Static):
     """Sum of products over indices: what `einsum` is made of.
 
@@ -251,7 +251,7 @@ def _rows(x0: Any, count: int) -> Any:
     return jnp.where(valid, x0, count)
 
 
-@op
+@op(linear="each")
 def embed(x0, w, /):
     """`w[x0]`: the rows of `w` that `x0` names, of shape `x0.shape + w.shape[1:]`.
 

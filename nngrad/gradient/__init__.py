@@ -2,9 +2,9 @@
 
 from ..graph import rooms
 from .backward import backward
-from .canonical import grad_end as GradEndFunction
 from .grad import Grad, grad
 from .intern import simplify
+from .numbers import grad_end as GradEndFunction
 
 __all__ = ["Grad", "GradEndFunction", "grad", "simplify"]
 

@@ -1,25 +1,30 @@
-"""Canonical form of what is emitted: zeros and ones vanish, numbers collect, movements compose.
+"""Canonical form of what is emitted: zeros and ones vanish, numbers move outward, movements compose, and products and
+sums are polynomials (`polynomial.py`).
 
 Each form looks at an op's inputs and either returns a Variable that has the same value and costs
-less, or None to have the op applied as it is. No form distributes a product over a sum, since that
-loses accuracy.
+less, or None to have the op applied as it is.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import nngrad.functions as F
 
-from ..graph import Op, Variable, op
-from ..graph.arguments import DTypeName, Shape
-from ..graph.spec import Spec
+from ..graph import Op, Variable
+from ..graph.arguments import axes_of
+from .numbers import Number, collectable, exact, filled, is_zero, number_of, scaled, split
+from .polynomial import combination, product
 
 if TYPE_CHECKING:
     from .intern import Emission
 
-Form = Callable[["Emission", tuple[Variable, ...], tuple[Any, ...]], "Variable | None"]
+Inputs = tuple[Variable, ...]
+Arguments = tuple[Any, ...]
+Form = Callable[["Emission", Inputs, Arguments], "Variable | None"]
 
 canonical_forms: dict[Op, Form] = {}
 
@@ -35,258 +40,319 @@ def canonical(*ops: Op) -> Callable[[Form], Form]:
     return enter
 
 
-@op(type_name="GradEndFunction")
-def grad_end(*, shape: Shape, dtype: DTypeName):  # type: ignore[no-untyped-def]
-    """Ones, the gradient of an output with respect to itself: where a gradient graph begins."""
-    return F.constant.forward(val=1, shape=shape, dtype=dtype)
+def alike(inputs: Inputs) -> bool:
+    """Whether all of `inputs` are floating and of one shape and dtype: operands of a polynomial."""
+    spec = inputs[0].spec
+    return spec.differentiable and all([x.spec is spec for x in inputs])
 
 
-_constants = (F.constant, grad_end)
+# ---------------------------------------------------------------- products
 
 
-def number_of(x: Variable) -> float | None:
-    """The number that fills `x`, if `x` is a constant of the graph."""
-    f = x.parent
-    if f is None or f.op not in _constants:
-        return None
-    value: float = f.arguments[0] if f.op is F.constant else 1.0
-    return value
-
-
-def is_zero(x: Variable) -> bool:
-    """Whether `x` is a constant 0 of the graph."""
-    f = x.parent
-    return f is not None and f.op is F.constant and f.arguments[0] == 0
-
-
-def filled(emission: Emission, number: float, spec: Spec) -> Variable:
-    """A constant of the graph."""
-    y: Variable = emission.node(F.constant, (), (float(number), spec.shape, spec.dtype))
-    return y
-
-
-def collectable(number: float, spec: Spec) -> bool:
-    """Whether a product of numbers may stand for its factors: far from overflow and underflow."""
-    limit = 2.0**8 if spec.dtype.itemsize == 2 else 2.0**64
-    return 1 / limit <= abs(number) <= limit
-
-
-def scaled(emission: Emission, x: Variable, number: Any) -> Variable:
-    """`number * x`, with the numbers of nested products collected."""
-    f = x.parent
-    if f is not None:
-        if f.op is F.mul_scalar and collectable(number * f.arguments[0], x.spec):
-            x, number = f.inputs[0], number * f.arguments[0]
-        else:
-            constant = number_of(x)
-            if constant is not None:
-                return filled(emission, number * constant, x.spec)
-    if number == 1:
-        return x
-    if number == 0:
-        return filled(emission, 0.0, x.spec)
-    y: Variable = emission.node(F.mul_scalar, (x,), (number,))
-    return y
-
-
-@canonical(F.mul_scalar)
-def _mul_scalar(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
-    (x,) = inputs
-    return scaled(emission, x, arguments[0]) if x.spec.differentiable else None
-
-
-@canonical(F.mul2)
-def _mul2(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
-    x0, x1 = inputs
-    spec = x0.spec
-    if spec is not x1.spec or not spec.differentiable:
-        return None
-    f0, f1 = x0.parent, x1.parent
-    if f1 is not None and f1.op in _constants:
-        return scaled(emission, x0, number_of(x1))
-    if f0 is not None and f0.op in _constants:
-        return scaled(emission, x1, number_of(x0))
-    # Numbers move outward, so that like factors meet.
-    number = 1.0
-    if f0 is not None and f0.op is F.mul_scalar:
-        number, x0 = f0.arguments[0], f0.inputs[0]
-    if f1 is not None and f1.op is F.mul_scalar:
-        number, x1 = number * f1.arguments[0], f1.inputs[0]
-    if number != 1.0 and not collectable(number, spec):
-        number, (x0, x1) = 1.0, inputs
-    if x0.rank > x1.rank:
-        x0, x1 = x1, x0
-    y = emission.node(F.mul2, (x0, x1), ())
-    return y if number == 1.0 else scaled(emission, y, number)
+@canonical(F.mul2, F.mul_n)
+def _mul(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    if alike(inputs):
+        return product(emission, [(x, 1) for x in inputs])
+    return freed(emission, F.mul2, inputs, arguments) if len(inputs) == 2 else None
 
 
 @canonical(F.div2)
-def _div2(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
+def _div2(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
     x0, x1 = inputs
-    if x0.spec is x1.spec and is_zero(x0):
-        return x0
-    return None
+    if alike(inputs):
+        return product(emission, [(x0, 1), (x1, -1)])
+    return freed(emission, F.div2, inputs, arguments)
 
 
-@canonical(F.add2, F.add_n)
-def _add(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
-    spec = inputs[0].spec
-    if not spec.differentiable or any(x.spec is not spec for x in inputs):
+@canonical(F.monomial)
+def _monomial(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    return product(emission, list(zip(inputs, arguments[0], strict=True))) if alike(inputs) else None
+
+
+@canonical(F.square)
+def _square(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    return product(emission, [(inputs[0], 2)]) if alike(inputs) else None
+
+
+@canonical(F.reciprocal)
+def _reciprocal(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    return product(emission, [(inputs[0], -1)]) if alike(inputs) else None
+
+
+@canonical(F.r_div_scalar)
+def _r_div_scalar(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    if not alike(inputs) or not math.isfinite(arguments[0]):
         return None
-    kept = tuple([x for x in inputs if not is_zero(x)])
-    if not kept:
-        return inputs[0]
-    if len(kept) == 1:
-        return kept[0]
-    if len(kept) == 2:
-        x0, x1 = kept
-        if x0 is x1:
-            return scaled(emission, x0, 2.0)
-        for x, other in ((x0, x1), (x1, x0)):
-            number = number_of(other)
-            if number is not None:
-                return shifted(emission, x, number)
-    y: Variable = emission.node(F.add2 if len(kept) == 2 else F.add_n, kept, ())
-    return y
-
-
-def shifted(emission: Emission, x: Variable, number: float) -> Variable:
-    """`x + number`."""
-    f = x.parent
-    if f is not None and f.op is F.add_scalar and f.order:
-        x, number = f.inputs[0], number + f.arguments[0]
-    constant = number_of(x)
-    if constant is not None:
-        return filled(emission, constant + number, x.spec)
-    if number == 0:
-        return x
-    y: Variable = emission.node(F.add_scalar, (x,), (number,))
-    return y
-
-
-@canonical(F.add_scalar)
-def _add_scalar(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
-    (x,) = inputs
-    return shifted(emission, x, arguments[0]) if x.spec.differentiable else None
-
-
-@canonical(F.sub2)
-def _sub2(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
-    x0, x1 = inputs
-    if x0.spec is not x1.spec or not x0.spec.differentiable:
-        return None
-    if x0 is x1:
-        return filled(emission, 0.0, x0.spec)
-    number = number_of(x1)
-    if number is not None:
-        return shifted(emission, x0, -number)
-    if is_zero(x0):
-        return scaled(emission, x1, -1.0)
-    return None
-
-
-@canonical(F.r_sub_scalar)
-def _r_sub_scalar(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
-    (x,) = inputs
-    number = number_of(x)
-    if number is not None and x.spec.differentiable:
-        return filled(emission, arguments[0] - number, x.spec)
-    return scaled(emission, x, -1.0) if arguments[0] == 0 and x.spec.differentiable else None
+    power = product(emission, [(inputs[0], -1)])
+    return None if power is None else scaled(emission, power, exact(arguments[0]))
 
 
 @canonical(F.pow_scalar)
-def _pow_scalar(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
+def _pow_scalar(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
     (x,), (val,) = inputs, arguments
-    if not x.spec.differentiable:
+    if not alike(inputs) or not math.isfinite(val):
         return None
-    if val == 1:
-        return x
-    if val == 0:
-        return filled(emission, 1.0, x.spec)
+    if val.is_integer():
+        return product(emission, [(x, int(val))])
     number = number_of(x)
     if number is None or number <= 0 or not collectable(number, x.spec) or abs(val) > 8:
         return None
-    return filled(emission, number**val, x.spec) if collectable(number**val, x.spec) else None
+    power = exact(float(number) ** val)
+    return filled(emission, power, x.spec) if collectable(power, x.spec) else None
+
+
+@canonical(F.mul_scalar)
+def _mul_scalar(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    (x,), (val,) = inputs, arguments
+    return scaled(emission, x, exact(val)) if alike(inputs) and math.isfinite(val) else None
+
+
+# ---------------------------------------------------------------- sums
+
+
+@canonical(F.add2, F.add_n)
+def _add(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    return combination(emission, [(x, 1) for x in inputs]) if alike(inputs) else None
+
+
+@canonical(F.sub2)
+def _sub2(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    return combination(emission, [(inputs[0], 1), (inputs[1], -1)]) if alike(inputs) else None
+
+
+@canonical(F.add_scalar)
+def _add_scalar(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    return shifted(emission, inputs, 1, arguments[0])
+
+
+@canonical(F.r_sub_scalar)
+def _r_sub_scalar(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    return shifted(emission, inputs, -1, arguments[0])
+
+
+def shifted(emission: Emission, inputs: Inputs, coefficient: int, number: float) -> Variable | None:
+    """`coefficient * x + number`."""
+    if not alike(inputs) or not math.isfinite(number):
+        return None
+    return combination(emission, [(inputs[0], coefficient)], exact(number))
+
+
+@canonical(F.linear_combination)
+def _linear_combination(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    coefficients, constant = arguments
+    if not alike(inputs) or not all([math.isfinite(c) for c in (*coefficients, constant)]):
+        return None
+    weighted = [(x, exact(c)) for x, c in zip(inputs, coefficients, strict=True)]
+    return combination(emission, weighted, exact(constant))
+
+
+# ---------------------------------------------------------------- linear functions
+
+
+def freed(emission: Emission, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """`op`, which is linear in some of `inputs`, with the numbers of those moved out of it; None if there are none."""
+    number: Number = 1
+    moved = None
+    for i, x in enumerate(inputs):
+        if not x.spec.differentiable or not op.linear_in(i):
+            continue
+        inner, core = split(x)
+        if inner == 0:
+            (spec,) = op.infer(inputs, arguments)
+            return filled(emission, 0, spec)
+        if inner == 1 or not collectable(number * inner, x.spec):
+            continue
+        moved = list(inputs) if moved is None else moved
+        moved[i] = filled(emission, 1, x.spec) if core is None else core
+        number *= inner
+    if moved is None:
+        return None
+    y = emission.emit(op, tuple(moved), arguments)
+    return scaled(emission, y, number) if y.spec.differentiable else None
+
+
+def _linear(op: Op) -> Form:
+    """Form of an op that is linear in some input."""
+    return lambda emission, inputs, arguments: freed(emission, op, inputs, arguments)
+
+
+@canonical(F.batch_matmul)
+def _batch_matmul(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    y = freed(emission, F.batch_matmul, inputs, arguments)
+    if y is not None:
+        return y
+    flags, given = list(arguments), list(inputs)
+    for i, x in enumerate(inputs):
+        # A transpose of the matrices is part of the product.
+        f = x.parent
+        if f is not None and f.order and f.op is F.transpose:
+            axes = _order(f.arguments[0], x.ndim)
+            if axes == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2):
+                given[i], flags[i] = f.inputs[0], not flags[i]
+    if tuple(flags) == arguments:
+        return None
+    turned: Variable = emission.emit(F.batch_matmul, tuple(given), tuple(flags))
+    return turned
+
+
+@canonical(F.where)
+def _where(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    condition, x_true, x_false = inputs
+    if not alike((x_true, x_false)):
+        return None
+    if x_true is x_false:
+        (spec,) = F.where.infer(inputs, arguments)
+        return x_true if spec is x_true.spec else None
+    (a, first), (b, second) = split(x_true), split(x_false)
+    if (a == b or is_zero(x_true) or is_zero(x_false)) and (number := a or b) != 1 and collectable(number, x_true.spec):
+        # What both sides have in common moves out.
+        branches = [
+            x if is_zero(x) else filled(emission, 1, x.spec) if core is None else core
+            for x, core in ((x_true, first), (x_false, second))
+        ]
+        return scaled(emission, emission.emit(F.where, (condition, *branches), arguments), number)
+    return None
+
+
+# ---------------------------------------------------------------- movement
 
 
 @canonical(F.identity)
-def _identity(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
+def _identity(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
     return inputs[0]
 
 
 @canonical(F.cast)
-def _cast(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
+def _cast(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    # Numbers stay inside: a scale may be what makes the values fit the other dtype.
     (x,) = inputs
     if x.dtype == arguments[0]:
         return x
     number = number_of(x)
-    spec = F.cast.infer(inputs, arguments)[0]
+    (spec,) = F.cast.infer(inputs, arguments)
     return filled(emission, number, spec) if number is not None and spec.differentiable else None
 
 
-def _moved(op: Op) -> Form:
-    """Form of an op that only moves or repeats elements."""
+def _moved(op: Op, compose: Callable[[Variable, Arguments, Arguments], Arguments]) -> Form:
+    """Form of an op that only moves or repeats elements.
 
-    def form(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
+    Args:
+        op: The op.
+        compose: The arguments of the one that stands for two of it, from the first's input and both's arguments.
+    """
+
+    def form(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
         (x,) = inputs
         (spec,) = op.infer(inputs, arguments)
         if op is not F.transpose and spec is x.spec:
             return x
-        number = number_of(x)
-        if number is not None:
+        if op is F.transpose and _order(arguments[0], x.ndim) == tuple(range(x.ndim)):
+            return x
+        number, core = split(x)
+        if core is None:
             return filled(emission, number, spec)
-        f = x.parent
-        if f is not None and f.op is op:
-            if op is F.transpose:
-                first, second = _axes(f.arguments[0], x.ndim), _axes(arguments[0], x.ndim)
-                axes = tuple(first[i] for i in second)
-                if axes == tuple(range(x.ndim)):
-                    return f.inputs[0]
-                arguments = (axes,)
-            inputs = f.inputs
-            if op is F.reshape and inputs[0].spec is spec:
-                return inputs[0]
-        y: Variable = emission.node(op, inputs, arguments)
-        return y
+        f = core.parent
+        if f is not None and f.order and f.op is op:
+            within = f.inputs[0]
+            y = emission.emit(op, (within,), compose(within, f.arguments, arguments))
+        elif number != 1:
+            y = emission.node(op, (core,), arguments)
+        else:
+            return None
+        return scaled(emission, y, number)
 
     return form
 
 
-def _axes(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
-    return tuple(range(ndim))[::-1] if axes is None else tuple(a % ndim for a in axes)
+def _order(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim))[::-1] if axes is None else tuple([a % ndim for a in axes])
 
 
-for _op in (F.reshape, F.broadcast, F.transpose):
-    canonical_forms[_op] = _moved(_op)
+def _second(x: Variable, first: Arguments, second: Arguments) -> Arguments:
+    """The last shape is what counts."""
+    return second
+
+
+def _permuted(x: Variable, first: Arguments, second: Arguments) -> Arguments:
+    inner = _order(first[0], x.ndim)
+    return (tuple([inner[i] for i in _order(second[0], x.ndim)]),)
+
+
+canonical_forms[F.reshape] = _moved(F.reshape, _second)
+canonical_forms[F.broadcast] = _moved(F.broadcast, _second)
+canonical_forms[F.transpose] = _moved(F.transpose, _permuted)
+
+
+# ---------------------------------------------------------------- sums over axes
 
 
 @canonical(F.sum)
-def _sum(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
+def _sum(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
     (x,) = inputs
+    if not x.spec.differentiable:
+        return None
     (spec,) = F.sum.infer(inputs, arguments)
-    number = number_of(x)
-    if number is not None and spec.differentiable and spec.size:
-        return filled(emission, number * (x.size // spec.size), spec)
-    return x if spec is x.spec else None
+    if spec is x.spec:
+        return x
+    number, core = split(x)
+    if core is None:
+        total = number * (x.size // spec.size) if spec.size else 0
+        return filled(emission, total, spec) if not total or collectable(total, spec) else None
+    f = core.parent
+    if f is not None and f.order and f.op is F.broadcast and spec.size:
+        folded = _sum_of_broadcast(emission, f.inputs[0], core.shape, *arguments)
+        if folded is not None:
+            return scaled(emission, folded, number)
+    if number == 1 or not collectable(number, x.spec):
+        return None
+    return scaled(emission, emission.node(F.sum, (core,), arguments), number)
 
 
-def _linear(op: Op) -> Form:
-    """Form of an op that is linear in its first input: it takes zero to zero."""
+def _sum_of_broadcast(
+    emission: Emission, x: Variable, shape: tuple[int, ...], axis: tuple[int, ...] | None, keepdims: bool
+) -> Variable | None:
+    """The sum over `axis` of `x` repeated to `shape`: a multiple of the sum over those of the axes that `x` has."""
+    axes = axes_of(axis, len(shape))
+    own = (1,) * (len(shape) - x.ndim) + x.shape
+    repeated = [a for a in axes if own[a] != shape[a]]
+    if not repeated:
+        return None
+    times = math.prod([shape[a] for a in repeated])
+    if not collectable(times, x.spec):
+        return None
+    kept = tuple([n for a, n in enumerate(shape) if a not in axes])
+    x = emission.emit(F.reshape, (x,), (own,))
+    rest = tuple([a for a in axes if a not in repeated])
+    if rest:
+        x = emission.emit(F.sum, (x,), (rest, True))
+    x = emission.emit(F.broadcast, (x,), (tuple([1 if a in axes else n for a, n in enumerate(shape)]),))
+    if not keepdims:
+        x = emission.emit(F.reshape, (x,), (kept,))
+    return scaled(emission, x, times)
 
-    def form(emission: Emission, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable | None:
-        if not is_zero(inputs[0]) or op.several:
-            return None
-        (spec,) = op.infer(inputs, arguments)
-        return filled(emission, 0.0, spec)
 
-    return form
+@canonical(F.mean)
+def _mean(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    (x,) = inputs
+    (spec,) = F.mean.infer(inputs, arguments)
+    if not x.spec.differentiable or not x.size:
+        return None
+    number, core = split(x)
+    if core is None:
+        return filled(emission, number, spec)
+    f = core.parent
+    if f is not None and f.order and f.op is F.broadcast:
+        total = _sum(emission, inputs, arguments)
+        if total is not None:
+            return scaled(emission, total, exact(Fraction(spec.size, x.size)))
+    return freed(emission, F.mean, inputs, arguments)
 
 
 def complete() -> None:
-    """Give every other linear op the form that takes zero to zero."""
+    """Give every other linear op the form that moves numbers out of it."""
     for name in F.names():
         each = getattr(F, name)
-        if isinstance(each, Op) and each.linear:
+        if isinstance(each, Op) and each.linear and each.linear != "together" and not each.several:
             canonical_forms.setdefault(each, _linear(each))
 
 

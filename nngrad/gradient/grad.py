@@ -21,10 +21,10 @@ from ..graph import (
     path_between,
     rooms,
 )
-from ..graph.building import collector_paused
-from .canonical import grad_end as GradEndFunction
-from .canonical import is_zero
-from .intern import Emission, PlainEmission
+from ..graph.building import Emission
+from .intern import emitting
+from .numbers import grad_end as GradEndFunction
+from .numbers import is_zero
 from .seeds import initial_gradients, scaled_seeds, seeds_of
 from .steering import UNREACHABLE, Aggregate, check_choice, checked_aggregate, keep_gradient, unreachable_inputs
 
@@ -70,28 +70,38 @@ class Grad:
             seeds: Gradient at each output; None for ones.
         """
         path, active, known = path_between(outputs, inputs, ends=self.ends)
-        order = 1 + max([f.order for f in path], default=0)
-        emission = (Emission if building.simplify else PlainEmission)(known, order)
+        with emitting(known, order_of(path)) as emission:
+            return self.walk(emission, path, active, outputs, inputs, seeds)
+
+    def walk(
+        self,
+        emission: Emission,
+        path: list[Function],
+        active: set[int],
+        outputs: Sequence[Variable],
+        inputs: Sequence[Variable],
+        seeds: Sequence[Variable | None],
+    ) -> list[Variable]:
+        """The gradients, from the functions on some way, lowest rank first, and the ids of the Variables there."""
         total, ends, kept = self.total, self.ends, building.watched
         arrived: Gradients = {}
-        with building.having("emission", emission), collector_paused():
-            for y, seed in zip(outputs, seeds, strict=True):
-                if id(y) in active:
-                    end = GradEndFunction(shape=y.shape, dtype=y.dtype) if seed is None else seed
-                    arrived.setdefault(id(y), []).append(end)
-            for f in reversed(path):
-                outs = f.outputs
-                gys = [None if y._need_grad is False or id(y) in ends else total(arrived, y) for y in outs]
-                if any([gy is not None for gy in gys]):
-                    emission.call = RuleCall(f, gys, kept)
-                    for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs, active, arrived), strict=True):
-                        if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
-                            arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
-                    emission.call = None
-            if self.retained is not None:
-                on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
-                self.retained += [(x, gx) for x in on_the_way.values() for gx in [total(arrived, x)] if gx is not None]
-            return [zeros_like(x) if gx is None else gx for x in inputs for gx in [total(arrived, x)]]
+        for y, seed in zip(outputs, seeds, strict=True):
+            if id(y) in active:
+                end = GradEndFunction(shape=y.shape, dtype=y.dtype) if seed is None else seed
+                arrived.setdefault(id(y), []).append(end)
+        for f in reversed(path):
+            outs = f.outputs
+            gys = [None if y._need_grad is False or id(y) in ends else total(arrived, y) for y in outs]
+            if any([gy is not None for gy in gys]):
+                emission.call = RuleCall(f, gys, kept)
+                for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs, active, arrived), strict=True):
+                    if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
+                        arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
+        emission.call = None
+        if self.retained is not None:
+            on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
+            self.retained += [(x, gx) for x in on_the_way.values() for gx in [total(arrived, x)] if gx is not None]
+        return [zeros_like(x) if gx is None else gx for x in inputs for gx in [total(arrived, x)]]
 
     def total(self, arrived: Gradients, x: Variable) -> Variable | None:
         """The sum of the gradients that have arrived at `x`: one function, however many they are."""
@@ -147,6 +157,11 @@ class Grad:
 
         indexes = tuple([i for i, x in enumerate(f.inputs) if id(x) in active and x.spec.differentiable])
         return accumulate(f, gys, indexes, take)
+
+
+def order_of(path: Iterable[Function]) -> int:
+    """The order of differentiation of what a walk along `path` emits."""
+    return 1 + max([f.order for f in path], default=0)
 
 
 _by_rank = attrgetter("rank")

@@ -7,28 +7,47 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..graph import Function, Op, RuleCall, Variable, building, create
+from ..graph.building import Emission as AnyEmission
+from ..graph.building import collector_paused
 from .canonical import canonical_forms
+from .numbers import Number
+from .polynomial import POLYNOMIAL, Factors, Terms, remember
 
 
 class Emission:
-    """Makes the functions that one call of `Grad` emits, each distinct expression once.
+    """Makes the functions that a gradient emits, each distinct expression once.
 
     The functions of the forward graph are known from the start, so a rule that says `tanh(x)` where
     the user computed it gets the user's own. Functions with effects are not shared, and random ones
     have a key of their own among their inputs, so that no two are alike.
-
-    Args:
-        known: The forward graph's functions.
-        order: Order of differentiation of what is emitted.
     """
 
-    def __init__(self, known: list[Function], order: int) -> None:
+    def __init__(self) -> None:
         self.call: RuleCall | None = None
         """The call of a rule that is running."""
-        self._order = order
-        self._table: dict[tuple[Any, ...], Function] = {
-            (f.op, f.arguments, f.inputs): f for f in known if _shareable(f)
-        }
+        self.order = 1
+        """Order of differentiation of what is emitted."""
+        self.created: list[Function] | None = None
+        """What was emitted since this was set, in the order in which it can run."""
+        self.factors: dict[Variable, Factors] = {}
+        """The factors of what was looked at as a product."""
+        self.terms: dict[Variable, tuple[Terms, Number]] = {}
+        """The terms of what was looked at as a sum, and their constant."""
+        self.products: dict[frozenset[tuple[Variable, int]], Variable] = {}
+        """The emitted product of given factors."""
+        self.sums: dict[tuple[frozenset[tuple[Variable, Number]], Number], Variable] = {}
+        """The emitted sum of given terms and a constant."""
+        self._table: dict[tuple[Any, ...], Function] = {}
+
+    def learn(self, known: list[Function]) -> None:
+        """Let functions that exist already stand for what is emitted."""
+        table = self._table
+        for f in known:
+            if table.setdefault((f.op, f.arguments, f.inputs), f) is f:
+                if not _shareable(f):
+                    del table[f.op, f.arguments, f.inputs]
+                elif f.order and f.op in POLYNOMIAL and f.specs[0].differentiable:
+                    remember(self, f.outputs[0])
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """The canonical form of `op` applied to `inputs`."""
@@ -45,8 +64,10 @@ class Emission:
         f = self._table.get(key)
         if f is not None:
             return f.outputs if op.several else f.outputs[0]
-        y = create(op, inputs, arguments, (), self.call, self._order)
-        self._table[key] = y[0].parent if op.several else y.parent
+        y = create(op, inputs, arguments, (), self.call, self.order)
+        f = self._table[key] = y[0].parent if op.several else y.parent
+        if self.created is not None:
+            self.created.append(f)
         return y
 
 
@@ -64,13 +85,45 @@ def _shareable(f: Function) -> bool:
 class PlainEmission:
     """Makes a new function for whatever is asked: simplification switched off."""
 
-    def __init__(self, known: list[Function], order: int) -> None:
+    def __init__(self) -> None:
         self.call: RuleCall | None = None
-        self._order = order
+        self.order = 1
+        self.created: list[Function] | None = None
+
+    def learn(self, known: list[Function]) -> None:
+        """Nothing: every function is made anew."""
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """`op` applied to `inputs`."""
-        return create(op, inputs, arguments, (), self.call, self._order)
+        y = create(op, inputs, arguments, (), self.call, self.order)
+        if self.created is not None:
+            self.created.append(y[0].parent if op.several else y.parent)
+        return y
+
+
+@contextmanager
+def emitting(known: list[Function], order: int) -> Iterator[AnyEmission]:
+    """An emission that is in force within this context: the one that is in force already, or a new one.
+
+    Args:
+        known: Functions that exist already, and may stand for what is emitted.
+        order: Order of differentiation of what is emitted.
+    """
+    outer = building.emission
+    if outer is None:
+        emission = Emission() if building.simplify else PlainEmission()
+        with building.having("emission", emission), collector_paused():
+            emission.learn(known)
+            emission.order = order
+            yield emission
+        return
+    before = outer.call, outer.order
+    outer.learn(known)
+    outer.order = order
+    try:
+        yield outer
+    finally:
+        outer.call, outer.order = before
 
 
 @contextmanager

@@ -9,13 +9,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from .function import Function
+    from .function import Function, RuleCall
     from .op import Op
     from .variable import Variable
 
 
 class Emission(Protocol):
     """Decides what becomes of an op that the gradient builder applies."""
+
+    call: RuleCall | None
+    order: int
+    created: list[Function] | None
+
+    def learn(self, known: list[Function]) -> None:
+        """Let functions that exist already stand for what is emitted."""
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """The output Variable of `op` applied to `inputs`, or a tuple of them where it has several."""

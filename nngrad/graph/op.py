@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import jax
 
@@ -15,6 +15,7 @@ from .spec import Spec, is_wide, spec_of, wide_types
 from .variable import Variable
 
 Forward = Callable[..., Any]
+Linearity = Literal[False, True, "each", "together"]
 
 
 _MOST_ANSWERS = 1 << 14
@@ -38,8 +39,9 @@ class Op:
     """Whether inputs broadcast against each other, so that their gradients are summed back."""
     elementwise: bool
     """Whether floating inputs of one shape and dtype give an output of just that shape and dtype."""
-    linear: bool
-    """Whether it is linear in its first input, the others held fixed."""
+    linear: Linearity
+    """Whether it is linear in its first input while the others are held fixed; "each": in each floating one so;
+    "together": in all of them at once, as a sum is."""
     several: bool
     """Whether `forward` returns a tuple of outputs."""
     truth: Forward | None
@@ -60,7 +62,7 @@ class Op:
         type_name: str = "",
         elementwise: bool = False,
         broadcasts: bool = False,
-        linear: bool = False,
+        linear: Linearity = False,
         several: bool = False,
         truth: Forward | None = None,
         selects: bool = False,
@@ -112,6 +114,10 @@ class Op:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{self.name}({', '.join(shown)}): {error}") from error
         return tuple(spec_of(o.shape, o.dtype) for o in (out if self.several else (out,)))
+
+    def linear_in(self, index: int) -> bool:
+        """Whether it is linear in one input while the others are held fixed."""
+        return self.linear == "each" or (self.linear is True and index == 0)
 
     def bind(self, arguments: tuple[Any, ...], function: Forward | None = None) -> Callable[..., Any]:
         """`forward`, or `function`, with the static arguments filled in: a function of the input arrays alone."""
@@ -268,7 +274,8 @@ def op(forward: Forward | None = None, /, **traits: Any) -> Any:
         elementwise: Floating inputs of one shape and dtype give an output of that shape and dtype, so
             that nothing need be traced to know it.
         broadcasts: Inputs broadcast against each other; `Grad` sums their gradients back.
-        linear: Linear in the first input.
+        linear: True if it is linear in the first input while the others are held fixed, "each" if it is so in
+            each floating input, "together" if it is linear in all of them at once.
         several: `forward` returns a tuple of outputs.
         truth: For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same
             as bools; a compiled graph uses it where a `selects` op takes the result as its condition.

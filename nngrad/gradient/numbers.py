@@ -1,0 +1,111 @@
+"""Constants of the graph, and exact numbers that multiply Variables."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import nngrad.functions as F
+
+from ..graph import Variable, op
+from ..graph.arguments import DTypeName, Shape
+from ..graph.spec import Spec
+
+if TYPE_CHECKING:
+    from .intern import Emission
+
+Number = int | Fraction
+
+
+@op(type_name="GradEndFunction")
+def grad_end(*, shape: Shape, dtype: DTypeName):  # type: ignore[no-untyped-def]
+    """Ones, the gradient of an output with respect to itself: where a gradient graph begins."""
+    return F.constant.forward(val=1, shape=shape, dtype=dtype)
+
+
+def exact(number: float | Number) -> Number:
+    """The value of a finite number, unrounded."""
+    if number.__class__ is int:
+        return number
+    value = Fraction(number)
+    return value.numerator if value.denominator == 1 else value
+
+
+def magnitude(number: Number) -> Number:
+    """Its absolute value."""
+    return -number if number < 0 else number
+
+
+def number_of(x: Variable) -> Number | None:
+    """The number that fills `x`, if `x` is a constant of the graph and the number finite."""
+    f = x.parent
+    if f is None:
+        return None
+    if f.op is grad_end:
+        return 1
+    if f.op is not F.constant:
+        return None
+    number = f.arguments[0]
+    return exact(number) if math.isfinite(number) else None
+
+
+def is_zero(x: Variable) -> bool:
+    """Whether `x` is a constant 0 of the graph."""
+    f = x.parent
+    return f is not None and f.op is F.constant and f.arguments[0] == 0
+
+
+def filled(emission: Emission, number: Number, spec: Spec) -> Variable:
+    """A constant of the graph."""
+    y: Variable = emission.node(F.constant, (), (float(number), spec.shape, spec.dtype))
+    return y
+
+
+def collectable(number: Number, spec: Spec) -> bool:
+    """Whether a product of numbers may stand for its factors: far from overflow and underflow, and of bounded length.
+
+    In 16 bits hardly any number may, since there a scale is put where it is to keep small values from vanishing.
+    """
+    size = magnitude(number)
+    if number.__class__ is not int and number.denominator.bit_length() > 512:
+        return False
+    if spec.dtype.itemsize == 2:
+        return 8 * size >= 1 and size <= 8
+    return size <= 2**64 and size * 2**64 >= 1
+
+
+def split(x: Variable) -> tuple[Number, Variable | None]:
+    """`x` as a number and what it multiplies; as a number and None if it is a constant."""
+    f = x.parent
+    if f is None:
+        return 1, x
+    number = number_of(x)
+    if number is not None:
+        return number, None
+    if f.order:
+        if f.op is F.mul_scalar and math.isfinite(f.arguments[0]):
+            return exact(f.arguments[0]), f.inputs[0]
+        if f.op is F.linear_combination and len(f.inputs) == 1 and f.arguments[1] == 0:
+            return exact(f.arguments[0][0]), f.inputs[0]
+    return 1, x
+
+
+def scaled(emission: Emission, x: Variable, number: Number) -> Variable:
+    """`number * x`, with the numbers of nested products collected."""
+    inner, core = split(x)
+    if core is None:
+        if number * inner == 0 or collectable(number * inner, x.spec):
+            return filled(emission, number * inner, x.spec)
+    elif inner != 1 and collectable(number * inner, x.spec):
+        x, number = core, number * inner
+    if number == 1:
+        return x
+    if number == 0:
+        return filled(emission, 0, x.spec)
+    as_float = float(number)
+    if as_float == number:
+        y: Variable = emission.node(F.mul_scalar, (x,), (as_float,))
+    else:
+        y = emission.node(F.linear_combination, (x,), ((number,), 0))
+    return y

@@ -1,0 +1,325 @@
+"""Products as monomials, sums as linear combinations, with exact coefficients; like factors and like terms merge.
+
+An emitted product is known by its *factors*: a whole power for each distinct Variable, however the product was put
+together. An emitted sum is known by its *terms*: a coefficient for each distinct Variable, and a constant. So
+`(a b) c` and `b (a c)` are one function, `x x` is `x**2`, and `2 x y + 3 y x` is `5 x y`. Numbers stand outside of
+products and of sums, where they meet the numbers of others.
+
+What is emitted differs from a fully multiplied-out polynomial in three ways:
+
+- No product is distributed over a sum: `(1 - y*y) z` stays a product, since expanding it would lose accuracy.
+- A function that the user built is a factor or a term, and is never looked into.
+- A product of which no factors merge refers to its operands, and a sum of which no terms merge likewise, so that a long
+  chain of products or sums costs what it costs without canonical form.
+
+Coefficients are whole numbers and `Fraction`s. A float is taken at its exact value, so nothing is rounded until the
+graph runs; rounded ones would keep like terms from merging (from order ten on, in the derivatives of tanh).
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import nngrad.functions as F
+
+from ..graph import Op, Variable
+from ..graph.spec import Spec
+from .numbers import Number, collectable, exact, filled, magnitude, scaled, split
+
+if TYPE_CHECKING:
+    from .intern import Emission
+
+Factors = dict[Variable, int]
+"""The power of each factor of a product."""
+Terms = dict[Variable, Number]
+"""The coefficient of each term of a sum."""
+
+MOST_FACTORS = 12
+"""From how many distinct factors on a product is itself a factor."""
+MOST_TERMS = 256
+"""From how many distinct terms on a sum is itself a term."""
+MOST_POWER = 64
+"""Up to which power factors merge: so far a power is computed by multiplication."""
+_DEEPEST = 16
+"""How far into products of products and sums of sums one looks, where they are not in canonical form."""
+
+
+POLYNOMIAL = frozenset({
+    F.mul2, F.div2, F.pow_scalar, F.monomial,
+    F.add2, F.add_n, F.sub2, F.add_scalar, F.r_sub_scalar, F.linear_combination,
+})  # fmt: skip
+"""The ops that products and sums are emitted as."""
+
+
+def remember(emission: Emission, y: Variable) -> None:
+    """Let `y`, which was emitted earlier, be found as the product or the sum that it is."""
+    if split(y)[1] is not y:
+        return
+    factors = factors_of(emission, y)
+    if y not in factors:
+        emission.products.setdefault(frozenset(factors.items()), y)
+        return
+    terms, constant = terms_of(emission, y)
+    if y not in terms:
+        emission.sums.setdefault((frozenset(terms.items()), constant), y)
+
+
+# ---------------------------------------------------------------- products
+
+
+def factors_of(emission: Emission, x: Variable, depth: int = 0) -> Factors:
+    """The factors of what `split` leaves of a Variable."""
+    known = emission.factors.get(x)
+    if known is not None:
+        return known
+    f, result = x.parent, {x: 1}
+    if f is not None and f.order and depth < _DEEPEST:
+        operands = _powers(f.op, f.inputs, f.arguments)
+        if operands is not None and all([each.spec is x.spec for each, _ in operands]):
+            merged: Factors = {}
+            for each, power in operands:
+                merge(merged, factors_of(emission, each, depth + 1), power)
+            if len(merged) <= MOST_FACTORS and all([abs(p) <= MOST_POWER for p in merged.values()]):
+                result = merged
+    emission.factors[x] = result
+    return result
+
+
+def _powers(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> list[tuple[Variable, int]] | None:
+    """The operands of a product with their powers; None if the op makes no product."""
+    if op is F.mul2:
+        return [(x, 1) for x in inputs]
+    if op is F.div2:
+        return [(inputs[0], 1), (inputs[1], -1)]
+    if op is F.monomial:
+        return list(zip(inputs, arguments[0], strict=True))
+    if op is F.pow_scalar and arguments[0].is_integer() and abs(arguments[0]) <= MOST_POWER:
+        return [(inputs[0], int(arguments[0]))]
+    return None
+
+
+def merge(into: Factors, factors: Factors, power: int = 1) -> None:
+    """Multiply `into` by a power of a product."""
+    for x, p in factors.items():
+        together = into.get(x, 0) + p * power
+        if together:
+            into[x] = together
+        else:
+            into.pop(x, None)
+
+
+def product(emission: Emission, operands: list[tuple[Variable, int]]) -> Variable | None:
+    """The product of powers of `operands`, all of one spec; None where its numbers cannot be collected."""
+    spec = operands[0][0].spec
+    number: Number = 1
+    cores: list[tuple[Variable, int]] = []
+    for x, power in operands:
+        inner, core = split(x)
+        if inner != 1:
+            if inner == 0 and power < 0:
+                return None
+            inner = exact(Fraction(inner) ** power) if power != 1 else inner
+            if inner and not collectable(inner, spec):
+                # A number that is too large to be moved stays where it is.
+                inner, core = 1, x
+            number *= inner
+        if core is not None:
+            cores.append((core, power))
+    if number == 0:
+        return filled(emission, 0, spec)
+    if not collectable(number, spec):
+        return None
+    merged: Factors = {}
+    count = 0
+    for core, power in cores:
+        factors = factors_of(emission, core)
+        count += len(factors)
+        merge(merged, factors, power)
+    if len(merged) > MOST_FACTORS or any([abs(p) > MOST_POWER for p in merged.values()]):
+        return None
+    if not merged:
+        return filled(emission, number, spec)
+    key = frozenset(merged.items())
+    y = emission.products.get(key)
+    if y is None:
+        given = merged if len(merged) < count else _collected(cores)
+        y = emission.products[key] = _product(emission, given)
+        emission.factors[y] = merged
+    return scaled(emission, y, number)
+
+
+def _collected(operands: list[tuple[Variable, int]]) -> Factors:
+    result: Factors = {}
+    for x, power in operands:
+        merge(result, {x: power})
+    return result
+
+
+def _product(emission: Emission, factors: Factors) -> Variable:
+    """The function that multiplies `factors`: the simplest there is."""
+    (x, power), *others = factors.items()
+    y: Variable
+    if not others:
+        y = x if power == 1 else emission.node(F.pow_scalar, (x,), (float(power),))
+    elif len(others) == 1 and power == 1 and others[0][1] == 1:
+        y = emission.node(F.mul2, (x, others[0][0]), ())
+    elif len(others) == 1 and power == 1 and others[0][1] == -1:
+        y = emission.node(F.div2, (x, others[0][0]), ())
+    else:
+        y = emission.node(F.monomial, tuple(factors), (tuple(factors.values()),))
+    return y
+
+
+# ---------------------------------------------------------------- sums
+
+
+def terms_of(emission: Emission, x: Variable, depth: int = 0) -> tuple[Terms, Number]:
+    """The terms of what `split` leaves of a Variable, and their constant."""
+    known = emission.terms.get(x)
+    if known is not None:
+        return known
+    f = x.parent
+    result: tuple[Terms, Number] = {x: 1}, 0
+    if f is not None and f.order and depth < _DEEPEST:
+        summed = _summands(f.op, f.inputs, f.arguments)
+        if summed is not None and all([each.spec is x.spec for each, _ in summed[0]]):
+            merged: Terms = {}
+            constant = summed[1]
+            for each, coefficient in summed[0]:
+                constant += gather(emission, merged, each, coefficient, depth + 1)[1]
+            if len(merged) <= MOST_TERMS:
+                result = merged, constant
+    emission.terms[x] = result
+    return result
+
+
+def _summands(
+    op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]
+) -> tuple[list[tuple[Variable, Number]], Number] | None:
+    """The operands of a sum with their coefficients, and a constant; None if the op makes no sum."""
+    if op is F.linear_combination:
+        return [(x, exact(c)) for x, c in zip(inputs, arguments[0], strict=True)], exact(arguments[1])
+    if op is F.add2 or op is F.add_n:
+        return [(x, 1) for x in inputs], 0
+    if op is F.sub2:
+        return [(inputs[0], 1), (inputs[1], -1)], 0
+    if (op is F.add_scalar or op is F.r_sub_scalar) and math.isfinite(arguments[0]):
+        return [(inputs[0], 1 if op is F.add_scalar else -1)], exact(arguments[0])
+    return None
+
+
+def gather(
+    emission: Emission, into: Terms, x: Variable, coefficient: Number, depth: int = 0
+) -> tuple[int, Number]:
+    """Add `coefficient * x` to `into`; return of how many terms it consists, and its constant."""
+    number, core = split(x)
+    number *= coefficient
+    if core is None:
+        return 0, number
+    terms, constant = terms_of(emission, core, depth)
+    for each, c in terms.items():
+        together = into.get(each, 0) + c * number
+        if together:
+            into[each] = together
+        else:
+            into.pop(each, None)
+    return len(terms), constant * number
+
+
+def combination(emission: Emission, operands: list[tuple[Variable, Number]], constant: Number = 0) -> Variable | None:
+    """The sum of `operands`, all of one spec, each times its coefficient, and of a constant; None where its numbers
+    cannot be collected."""
+    spec = operands[0][0].spec
+    merged: Terms = {}
+    given, count, constants = constant, 0, 1 if constant else 0
+    for x, coefficient in operands:
+        size, number = gather(emission, merged, x, coefficient)
+        count += size
+        if number:
+            constant += number
+            constants += 1
+    if not all([collectable(c, spec) for c in merged.values()]) or (constant and not collectable(constant, spec)):
+        return None
+    if not merged:
+        return filled(emission, constant, spec)
+    if len(merged) == 1 and not constant:
+        ((x, coefficient),) = merged.items()
+        return scaled(emission, x, coefficient)
+    content = _content([*merged.values(), constant] if constant else list(merged.values()), spec)
+    key = _key(merged, constant, content)
+    y = emission.sums.get(key)
+    if y is None:
+        content = -content
+        y = emission.sums.get(_key(merged, constant, content))
+        if y is None:
+            if constant < 0 or (constant == 0 and next(iter(merged.values())) < 0):
+                key = _key(merged, constant, content)
+            else:
+                content = -content
+            unmerged = len(merged) == count and constants < 2
+            written = _shallow(operands, given) if unmerged else (merged, constant)
+            y = emission.sums[key] = _sum(emission, *_divided(*written, content))
+            emission.terms[y] = _divided(merged, constant, content)
+    return scaled(emission, y, content)
+
+
+def _divided(terms: Terms, constant: Number, content: Number) -> tuple[Terms, Number]:
+    if content == 1:
+        return terms, constant
+    return {x: exact(Fraction(c) / content) for x, c in terms.items()}, exact(Fraction(constant) / content)
+
+
+def _key(terms: Terms, constant: Number, content: Number) -> tuple[frozenset[tuple[Variable, Number]], Number]:
+    terms, constant = _divided(terms, constant, content)
+    return frozenset(terms.items()), constant
+
+
+def _shallow(operands: list[tuple[Variable, Number]], constant: Number) -> tuple[Terms, Number]:
+    """The operands of a sum as its terms, and its constant: that inside of an operand stays there."""
+    terms: Terms = {}
+    for x, coefficient in operands:
+        number, core = split(x)
+        if core is None:
+            constant += number * coefficient
+        else:
+            terms[core] = terms.get(core, 0) + number * coefficient
+    return terms, constant
+
+
+def _content(numbers: list[Number], spec: Spec) -> Number:
+    """The largest number of which all of `numbers` are whole multiples, if those are small."""
+    if (1 in numbers or -1 in numbers) and all([c.__class__ is int for c in numbers]):
+        return 1
+    common = math.lcm(*[c.denominator for c in numbers])
+    content = exact(Fraction(math.gcd(*[int(c * common) for c in numbers]), common))
+    largest = exact(Fraction(max([magnitude(c) for c in numbers])) / content)
+    return content if largest <= 2**20 and collectable(largest, spec) and collectable(content, spec) else 1
+
+
+_by_rank = attrgetter("rank")
+
+
+def _sum(emission: Emission, terms: Terms, constant: Number) -> Variable:
+    """The function that adds up `terms` and a constant: the simplest there is."""
+    # In the order in which they can be had, so that nothing waits for the last one but the last addition.
+    xs = tuple(sorted(terms, key=_by_rank))
+    coefficients = tuple([terms[x] for x in xs])
+    op: Op = F.linear_combination
+    arguments: tuple[Any, ...] = (coefficients, constant)
+    if len(xs) == 1 and float(constant) == constant:
+        if coefficients == (1,):
+            op, arguments = F.add_scalar, (float(constant),)
+        elif coefficients == (-1,):
+            op, arguments = F.r_sub_scalar, (float(constant),)
+    elif not constant:
+        if coefficients == (-1, 1):
+            xs, coefficients = xs[::-1], (1, -1)
+        if coefficients == (1, -1):
+            op, arguments = F.sub2, ()
+        elif all([c == 1 for c in coefficients]):
+            op, arguments = (F.add2 if len(xs) == 2 else F.add_n), ()
+    y: Variable = emission.node(op, xs, arguments)
+    return y
