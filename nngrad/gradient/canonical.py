@@ -251,6 +251,8 @@ def _moved(op: Op, compose: Callable[[Variable, Arguments, Arguments], Arguments
         number, core = split(x)
         if core is None:
             return filled(emission, number, spec)
+        if not collectable(number, spec):
+            number, core = 1, x
         f = core.parent
         if f is not None and f.order and f.op is op:
             within = f.inputs[0]
@@ -298,12 +300,14 @@ def _sum(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable |
     if core is None:
         total = number * (x.size // spec.size) if spec.size else 0
         return filled(emission, total, spec) if not total or collectable(total, spec) else None
+    if not collectable(number, spec):
+        number, core = 1, x
     f = core.parent
     if f is not None and f.order and f.op is F.broadcast and spec.size:
         folded = _sum_of_broadcast(emission, f.inputs[0], core.shape, *arguments)
         if folded is not None:
             return scaled(emission, folded, number)
-    if number == 1 or not collectable(number, x.spec):
+    if number == 1:
         return None
     return scaled(emission, emission.node(F.sum, (core,), arguments), number)
 
