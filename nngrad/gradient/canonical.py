@@ -16,7 +16,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from ..graph.arguments import axes_of
-from .numbers import Number, collectable, exact, filled, is_zero, number_of, scaled, split
+from .numbers import Number, collectable, exact, filled, is_zero, movable, number_of, scaled, split
 from .polynomial import combination, product
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def freed(emission: Emission, op: Op, inputs: Inputs, arguments: Arguments) -> V
         if inner == 0:
             (spec,) = op.infer(inputs, arguments)
             return filled(emission, 0, spec)
-        if inner == 1 or not collectable(number * inner, x.spec):
+        if inner == 1 or not movable(number * inner, x.spec):
             continue
         moved = list(inputs) if moved is None else moved
         moved[i] = filled(emission, 1, x.spec) if core is None else core
@@ -204,7 +204,7 @@ def _where(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable
         (spec,) = F.where.infer(inputs, arguments)
         return x_true if spec is x_true.spec else None
     (a, first), (b, second) = split(x_true), split(x_false)
-    if (a == b or is_zero(x_true) or is_zero(x_false)) and (number := a or b) != 1 and collectable(number, x_true.spec):
+    if (a == b or is_zero(x_true) or is_zero(x_false)) and (number := a or b) != 1 and movable(number, x_true.spec):
         # What both sides have in common moves out.
         branches = [
             x if is_zero(x) else filled(emission, 1, x.spec) if core is None else core
@@ -251,7 +251,7 @@ def _moved(op: Op, compose: Callable[[Variable, Arguments, Arguments], Arguments
         number, core = split(x)
         if core is None:
             return filled(emission, number, spec)
-        if not collectable(number, spec):
+        if not movable(number, spec):
             number, core = 1, x
         f = core.parent
         if f is not None and f.order and f.op is op:
@@ -300,7 +300,7 @@ def _sum(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable |
     if core is None:
         total = number * (x.size // spec.size) if spec.size else 0
         return filled(emission, total, spec) if not total or collectable(total, spec) else None
-    if not collectable(number, spec):
+    if not movable(number, spec):
         number, core = 1, x
     f = core.parent
     if f is not None and f.order and f.op is F.broadcast and spec.size:

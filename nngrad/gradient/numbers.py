@@ -63,16 +63,18 @@ def filled(emission: Emission, number: Number, spec: Spec) -> Variable:
 
 
 def collectable(number: Number, spec: Spec) -> bool:
-    """Whether a product of numbers may stand for its factors: far from overflow and underflow, and of bounded length.
-
-    In 16 bits hardly any number may, since there a scale is put where it is to keep small values from vanishing.
-    """
-    size = magnitude(number)
+    """Whether a product of numbers may stand for its factors: far from overflow and underflow, and of bounded length."""
     if number.__class__ is not int and number.denominator.bit_length() > 512:
         return False
-    if spec.dtype.itemsize == 2:
-        return 8 * size >= 1 and size <= 8
-    return size <= 2**64 and size * 2**64 >= 1
+    limit = 2**8 if spec.dtype.itemsize == 2 else 2**64
+    size = magnitude(number)
+    return size <= limit and size * limit >= 1
+
+
+def movable(number: Number, spec: Spec) -> bool:
+    """Whether a number may move out of a linear function. In 16 bits none may: a scale is put where it is to keep the
+    values that come after it from vanishing."""
+    return spec.dtype.itemsize > 2 and collectable(number, spec)
 
 
 def split(x: Variable) -> tuple[Number, Variable | None]:
