@@ -63,7 +63,7 @@ def filled(emission: Emission, number: Number, spec: Spec) -> Variable:
 
 
 def collectable(number: Number, spec: Spec) -> bool:
-    """Whether a product of numbers may stand for its factors: far from overflow and underflow, and of bounded length."""
+    """Whether a product of numbers may stand for its factors: far from overflow and underflow, of bounded length."""
     if number.__class__ is not int and number.denominator.bit_length() > 512:
         return False
     limit = 2**8 if spec.dtype.itemsize == 2 else 2**64
