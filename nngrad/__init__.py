@@ -2,6 +2,7 @@
 
 from backward_registry import MissingRule, register, registry, show_registry
 
+from . import checks as checks
 from . import functions as functions
 from . import initializer as initializer
 from . import parametric_functions as parametric_functions
@@ -51,6 +52,7 @@ __all__ = [
     "PythonFunction",
     "Variable",
     "auto_forward",
+    "checks",
     "clear_parameters",
     "compile",
     "context_scope",

@@ -1,0 +1,152 @@
+"""What is said where a gradient is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backward_registry import registry
+
+from .differences import Change, Comparison, Settings, compare
+from .problem import Array, Arrays, Problem
+
+_MOST_ELEMENTS = 64
+"""How many elements of an input are looked at one by one."""
+_SHOWN = 6
+
+
+class GradientMismatch(AssertionError):
+    """A gradient is not what numeric differences say."""
+
+
+class NondifferentiableError(ValueError):
+    """A function has a kink or a jump at the point where its gradient was to be checked."""
+
+
+def kink_report(problem: Problem, order: int, found: Comparison, settings: Settings, where: str) -> str:
+    """The message for a point at which there is no gradient: where it is not smooth, as far as single elements show."""
+    places = []
+    for i in range(problem.moved[order - 1]):
+        for place, one in _one_by_one(problem, order, i, settings):
+            if one.kink is not None and len(places) < _SHOWN:
+                places.append(f"    {problem.labels[i]}[{_index(place, problem.point[i])}]: {one.kink}")
+    return "\n".join([
+        f"{problem.name}: there is no gradient of order {order} to compare with, for this point is at {found.kink}.",
+        f"  along a random direction ({where}, steps from {found.step:.1e}), where the gradient says {found.exact:.6g}",
+        *(["  by element:", *places] if places else []),
+        "Choose inputs away from kinks and ties, or a smaller eps if the function changes within the step.",
+    ])
+
+
+def mismatch_report(
+    problem: Problem, order: int, direction: Arrays, found: Comparison, settings: Settings, where: str
+) -> str:
+    """The message for a gradient that is wrong: at which inputs, by how much, and in which elements."""
+    moved = problem.moved[order - 1]
+    rows = [_of_one(problem, order, direction, i, settings) for i in range(moved)]
+    wrong = [i for i, row in enumerate(rows) if not row.agrees(settings)]
+    names = ", ".join([problem.labels[i] for i in wrong]) or "no input by itself"
+    below = "the function" if order == 1 else f"the gradient of order {order - 1}"
+    lines = [
+        f"{problem.name}: the gradient of order {order} is wrong at {names}.",
+        f"  slope of {below} along a random direction ({where}):",
+        f"    by differences  {found.numeric:.10g}   (sure to {found.uncertainty:.1e}, steps from {found.step:.1e})",
+        f"    by gradient     {found.exact:.10g}",
+        f"    apart by        {found.apart:.3e}   (allowed: {found.allowed(settings):.3e})",
+        "",
+        *_table(
+            ["input", "shape", "differences", "gradient", "apart by", ""],
+            [
+                [problem.labels[i], str(problem.point[i].shape), f"{r.numeric:.8g}", f"{r.exact:.8g}", f"{r.apart:.1e}",
+                 "WRONG" if i in wrong else "agrees"]
+                for i, r in enumerate(rows)
+            ],
+        ),
+    ]
+    for i in wrong:
+        lines += ["", *_elements(problem, order, i, settings)]
+    if found.uncertainty > found.allowed(settings):
+        lines += ["", "The differences are less sure than what is allowed: check in float64, or choose another eps."]
+    return "\n".join([*lines, *_rules_of_yours(problem)])
+
+
+def lagging_report(problem: Problem, order: int, change: Change, where: str) -> str:
+    """The message for a gradient that is right at the point, and stays what it is when the point moves."""
+    return "\n".join([
+        f"{problem.name}: the gradient of order {order} is right at this point, but wrong beside it.",
+        f"  how fast the slope changes along a random direction ({where}, step {change.step:.1e}):",
+        f"    by differences  {change.numeric:.10g}",
+        f"    by gradient     {change.exact:.10g}",
+        "Was it made of values: is one read in backward, with .d or .data? Use the Variables themselves.",
+        *_rules_of_yours(problem),
+    ])
+
+
+def _rules_of_yours(problem: Problem) -> list[str]:
+    rules = [(f, registry.find(f.op)) for f in problem.functions]
+    users = sorted({f.op.name for f, rule in rules if rule is not None and rule.kind == "user"})
+    return ["", f"Functions with rules of yours on the way: {', '.join(users)}."] if users else []
+
+
+def _of_one(problem: Problem, order: int, direction: Arrays, i: int, settings: Settings) -> Comparison:
+    """The comparison along the part of `direction` that belongs to one input."""
+    alone = [v if k == i else np.zeros_like(v) for k, v in enumerate(direction)]
+    return compare(problem, alone, settings)[order - 1]
+
+
+def _one_by_one(problem: Problem, order: int, i: int, settings: Settings) -> list[tuple[int, Comparison]]:
+    """The comparison for single elements of an input: for all of them, or where there are many for some."""
+    size = problem.point[i].size
+    places = range(size)
+    if size > _MOST_ELEMENTS:
+        places = sorted(np.random.default_rng(0).choice(size, _MOST_ELEMENTS, replace=False).tolist())
+    results = []
+    for place in places:
+        units = [np.zeros(a.shape) for a in problem.point]
+        units[i].reshape(-1)[place] = 1.0
+        results.append((place, compare(problem, units, settings)[order - 1]))
+    return results
+
+
+def _elements(problem: Problem, order: int, i: int, settings: Settings) -> list[str]:
+    """The worst elements of an input, and what they have in common."""
+    results = _one_by_one(problem, order, i, settings)
+    wrong = [(place, c) for place, c in results if not c.agrees(settings)]
+    worst = sorted(wrong, key=lambda entry: -np.nan_to_num(entry[1].apart, nan=np.inf))[:_SHOWN]
+    x = problem.point[i]
+    looked = "" if len(results) == x.size else f" (of {x.size})"
+    lines = [f"  {problem.labels[i]}: {len(wrong)} of {len(results)} elements{looked} are wrong; the worst are"]
+    lines += _table(
+        ["element", "differences", "gradient", "apart by"],
+        [[f"[{_index(place, x)}]", f"{c.numeric:.8g}", f"{c.exact:.8g}", f"{c.apart:.1e}"] for place, c in worst],
+    )
+    hint = _hint(np.array([c.numeric for _, c in results]), np.array([c.exact for _, c in results]))
+    return [*lines, f"  {hint}"] if hint else lines
+
+
+def _index(place: int, x: Array) -> str:
+    return ", ".join([str(int(n)) for n in np.unravel_index(place, x.shape)])
+
+
+def _hint(numeric: Array, exact: Array) -> str:
+    """What all elements have in common."""
+    if not np.isfinite(exact).all():
+        return "The gradient is not finite."
+    large = np.abs(numeric) > 1e-6 * max(1e-30, float(np.max(np.abs(numeric), initial=0.0)))
+    if not large.any():
+        return ""
+    if not exact.any():
+        return (
+            "The gradient is zero throughout: does something cut the graph off (F.unlink, need_grad = False, "
+            "a value read with .d in backward), or does a rule return None?"
+        )
+    ratios = exact[large] / numeric[large]
+    ratio = float(np.median(ratios))
+    if large.sum() > 1 and np.all(np.abs(ratios - ratio) <= 1e-4 * abs(ratio)):
+        return f"The gradient is {ratio:.6g} times the differences in every element."
+    return ""
+
+
+def _table(head: list[str], rows: list[list[str]]) -> list[str]:
+    widths = [max([len(row[c]) for row in (head, *rows)]) for c in range(len(head))]
+    return ["    " + "  ".join([cell.ljust(w) for cell, w in zip(row, widths, strict=True)]).rstrip()
+            for row in (head, *rows)]
