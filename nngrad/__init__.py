@@ -21,7 +21,7 @@ from .context import (
 )
 from .custom import FunctionNode, PythonFunction
 from .execution import compile, executables, forward_all, to_jax
-from .gradient import Grad, GradEndFunction, grad, simplify
+from .gradient import Grad, GradEndFunction, backward, grad, simplify
 from .graph import Function, NdArray, Variable
 from .inspection import count
 from .parameter import (
@@ -52,6 +52,7 @@ __all__ = [
     "PythonFunction",
     "Variable",
     "auto_forward",
+    "backward",
     "checks",
     "clear_parameters",
     "compile",

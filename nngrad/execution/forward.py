@@ -88,6 +88,13 @@ class Promise:
                 if cell is not None and cell._pending is self:
                     cell.put(result)
 
+    def keep_if_complete(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
+        """Hand over what was computed for `cells`, if that is all that was promised."""
+        known = dict(zip(map(id, cells), results, strict=True))
+        waiting = [ref() for ref in self.cells or ()]
+        if all([cell is None or id(cell) in known for cell in waiting]):
+            self.keep([known.get(id(cell)) for cell in waiting])
+
 
 def plan_of(outputs: Sequence[Variable]) -> Plan:
     """The plan for `outputs`; that of a single function's single output is kept on the function."""

@@ -1,11 +1,11 @@
 """A forward graph in, a gradient graph out."""
 
 from ..graph import rooms
-from .backward import backward
+from .backward import backward, backward_from
 from .grad import Grad, grad
 from .intern import simplify
 from .numbers import grad_end as GradEndFunction
 
-__all__ = ["Grad", "GradEndFunction", "grad", "simplify"]
+__all__ = ["Grad", "GradEndFunction", "backward", "grad", "simplify"]
 
-rooms.engine.backward = backward  # type: ignore[assignment, method-assign]
+rooms.engine.backward = backward_from  # type: ignore[assignment, method-assign]

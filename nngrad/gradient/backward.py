@@ -1,9 +1,10 @@
-"""backward(): the gradient of one Variable, added to its leaves; forward and gradient as one executable."""
+"""backward(): gradients added to the leaves; forward and gradients as one executable."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,11 +16,11 @@ from ..execution.compiled import BoundedCache, executable_of
 from ..execution.forward import Plan, Snapshot, plan_of, present, take_snapshot
 from ..execution.interpret import Hook, interpret
 from ..execution.lower import linearize
-from ..graph import NdArray, Variable, building
+from ..graph import NdArray, Variable, building, leaves_of
 from ..graph.spec import wide_types
 from ..graph.variable import leaf_of
-from .grad import Grad
-from .seeds import seed_of
+from .grad import Grad, grad, variables
+from .seeds import held_scale, seed_of, seeds_of
 
 Wanted = tuple[int, ...]
 
@@ -27,56 +28,164 @@ Wanted = tuple[int, ...]
 class Fused(NamedTuple):
     """Forward and gradient of a structure as one executable.
 
-    Its arguments are the arrays of the forward graph's leaves, of the seed if there is one, and of
-    `others`; its results the output, the persistent Variables, the leaves that the forward updates, and the gradients.
+    Its arguments are the arrays of the forward graph's leaves, of the seeds that are given, and of `others`; its
+    results the outputs, the persistent Variables, the leaves that the forward updates, the gradients, and those
+    that are retained.
     """
 
     executable: Callable[..., tuple[Any, ...]]
     others: list[Variable]
     """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
+    retained: list[int]
+    """Which of the Variables in the middle have a gradient among the results, by their number."""
 
 
 _fused = BoundedCache(512)
 
 
 def backward(
+    outputs: Variable | Iterable[Variable],
+    grad_outputs: Any = None,
+    *,
+    enable_double_backprop: bool = False,
+    retain_grad: bool = False,
+    loss_scale: float | None = None,
+) -> None:
+    """Add the gradient of the sum of `outputs` to `.grad` of the leaves with `need_grad`.
+
+    Forward and gradients run as one executable, as in `Variable.backward`, for all outputs that one `forward` has
+    covered (`nn.forward_all`), or none.
+
+    Args:
+        outputs: Variable or Variables to differentiate; the same one twice counts twice.
+        grad_outputs: Gradient at each output, in the forms that `nn.grad` takes; None among them stands for
+            ones. Where there are none at all, the gradient at each output is what its own `.grad` holds. An
+            output whose `.grad` holds nothing counts for nothing, and a warning says so.
+        enable_double_backprop: Keep the gradients of leaves as Variables of a graph too, in `.grad_var`.
+        retain_grad: Keep the gradients of the Variables in the middle, in their `.grad`.
+        loss_scale: What the gradients at the outputs are multiplied by.
+
+    Raises:
+        TypeError: Something is not a Variable, or an output is not of a floating dtype.
+        ValueError: Lengths or shapes do not fit.
+    """
+    listed = variables(outputs, "outputs")
+    if grad_outputs is None:
+        listed = _with_gradient(listed)
+        given: list[Any] = [y.grad for y in listed]
+    else:
+        given = seeds_of(listed, grad_outputs)
+    options = Options(enable_double_backprop, retain_grad, loss_scale)
+    accumulate_gradients(listed, given, options, own=grad_outputs is None)
+
+
+def _with_gradient(outputs: list[Variable]) -> list[Variable]:
+    """Those whose `.grad` holds something; the caller of `backward` is warned of the others."""
+    found = []
+    for i, y in enumerate(outputs):
+        if y.grad.is_zero:
+            message = f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs"
+            warnings.warn(message, stacklevel=3)
+        else:
+            found.append(y)
+    return found
+
+
+def backward_from(
     output: Variable,
     grad: Any = 1,
     function_pre_hook: Hook = None,
     function_post_hook: Hook = None,
+    retain_grad: bool = False,
+    enable_double_backprop: bool = False,
+    loss_scale: float | None = None,
 ) -> None:
     """Add the gradient of `output` to `.grad` of the leaves with `need_grad`; see `Variable.backward`."""
-    if not output.spec.differentiable:
-        raise TypeError(f"backward: the Variable is {output.dtype.name}; only floating dtypes can be differentiated")
-    seed = _seed_array(output, grad)
-    if output.parent is None:
-        if output._need_grad:
-            accumulate([output], [seed_of(output, 1.0 if seed is None else seed, "grad").data.array])  # type: ignore[union-attr]
-        return
-    snapshot: Snapshot | None = output.parent.snapshot
-    if snapshot is None:
-        snapshot = present([output]) if output.is_computed else take_snapshot([output])
-    plan = plan_of([output])
-    wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
-    if not wanted or output._need_grad is False:
-        return
-    if function_pre_hook is not None or function_post_hook is not None:
-        gradients = _interpreted(output, plan, wanted, seed, snapshot, function_pre_hook, function_post_hook)
-    else:
-        gradients = _compiled(output, plan, wanted, seed, snapshot)
-    accumulate([plan.leaves[i] for i in wanted], gradients)
-
-
-def _seed_array(output: Variable, grad: Any) -> Any:
-    """The gradient at `output` as an array; None for ones."""
-    if grad is None:
-        return output.grad.raw()
+    options = Options(enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook)
     if isinstance(grad, int | float) and grad == 1 and not isinstance(grad, bool):
+        seed = None
+    else:
+        seed = output.grad if grad is None else grad
+    accumulate_gradients([output], [seed], options, own=grad is None)
+
+
+class Options(NamedTuple):
+    """How a backward runs."""
+
+    enable_double_backprop: bool = False
+    retain_grad: bool = False
+    loss_scale: float | None = None
+    function_pre_hook: Hook = None
+    function_post_hook: Hook = None
+
+    @property
+    def op_by_op(self) -> bool:
+        """Whether somebody wants to see the functions run."""
+        return self.function_pre_hook is not None or self.function_post_hook is not None
+
+
+PLAIN = Options()
+
+
+def accumulate_gradients(
+    outputs: list[Variable], grads: list[Any], options: Options = PLAIN, own: bool = False
+) -> None:
+    """Add the gradients of `outputs` to the leaves: once for each forward that has covered some of them.
+
+    Args:
+        outputs: What is differentiated.
+        grads: The gradient at each, None for ones.
+        options: How.
+        own: Whether `grads` are the outputs' own, which leaves among them have already.
+    """
+    groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
+    for y, gy in zip(outputs, grads, strict=True):
+        if not y.spec.differentiable:
+            raise TypeError(f"backward: the Variable is {y.dtype.name}; only floating dtypes can be differentiated")
+        seed = _seed_array(y, gy, options.loss_scale)
+        if y.parent is not None:
+            if y._need_grad is not False:
+                groups.setdefault(y.parent.snapshot, []).append((y, seed))
+        elif y._need_grad and not own:
+            accumulate([y], [np.ones(y.shape, y.dtype) if seed is None else seed])
+    if options.enable_double_backprop:
+        _keep_variables(outputs, grads, options.loss_scale)
+    for snapshot, pairs in groups.items():
+        _accumulate_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
+
+
+def _accumulate_from(outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options) -> None:
+    if snapshot is None:
+        snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
+    plan = plan_of(outputs)
+    wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
+    if not wanted:
+        return
+    run = _interpreted if options.op_by_op else _compiled
+    accumulate([plan.leaves[i] for i in wanted], run(outputs, plan, wanted, seeds, snapshot, options))
+
+
+def _keep_variables(outputs: list[Variable], grads: list[Any], loss_scale: float | None) -> None:
+    """Let `.grad_var` of the leaves be their gradients as Variables, added to what is there."""
+    leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
+    before = [x.grad_var for x in leaves]
+    gradients = grad(outputs, leaves, grads, grad_inputs=before, loss_scale=loss_scale)
+    for x, gx in zip(leaves, gradients, strict=True):
+        x.grad_var = gx
+
+
+def _seed_array(output: Variable, gy: Any, loss_scale: float | None) -> Any:
+    """The gradient at `output` as an array; None for ones."""
+    if gy is None and loss_scale is None:
         return None
-    if isinstance(grad, int | float | np.integer | np.floating) and not isinstance(grad, bool):
-        return np.full(output.shape, grad, output.dtype)
-    seed = seed_of(output, grad, "grad")
-    return None if seed is None else seed.data.raw()
+    if gy is None or (isinstance(gy, int | float | np.integer | np.floating) and not isinstance(gy, bool)):
+        seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
+    else:
+        seed = seed_of(output, gy, "grad").data.raw()  # type: ignore[union-attr]
+    if loss_scale is None:
+        return seed
+    with wide_types(output.spec.wide):
+        return seed * held_scale(loss_scale, output.dtype)
 
 
 def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:
@@ -86,28 +195,48 @@ def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:
     return tuple([arrays[i] for i in plan.leaf_ids])
 
 
-def _compiled(output: Variable, plan: Plan, wanted: Wanted, seed: Any, snapshot: Snapshot) -> list[Any]:
+def _compiled(
+    outputs: list[Variable], plan: Plan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
+) -> list[Any]:
     """The gradients, from one executable that computes the forward as well."""
-    key = (wanted, _stops(output, plan), seed is not None, registry.version, building.simplify)
+    seeded = tuple([seed is not None for seed in seeds])
+    retained = options.retain_grad and _alive(plan)
+    key = (wanted, _stops(plan), seeded, registry.version, building.simplify, retained)
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
         shared = _fused.find((plan.program, key))
-        fused = plan.fused[key] = shared or _fuse(output, plan, wanted, seed is not None)
+        fused = plan.fused[key] = shared or _fuse(outputs, plan, wanted, seeded, options)
         if shared is None and not fused.others:
             _fused.keep((plan.program, key), fused)
-    arrays = _arrays(plan, snapshot)
-    if seed is not None:
-        arrays = (*arrays, seed)
-    results = fused.executable(*arrays, *[x.cell.raw() for x in fused.others])
-    count = 1 + len(plan.kept) + len(plan.updated)
+    given = [seed for seed in seeds if seed is not None]
+    results = fused.executable(*_arrays(plan, snapshot), *given, *[x.cell.raw() for x in fused.others])
+    count = len(outputs) + len(plan.kept) + len(plan.updated)
     promise = snapshot.promise
-    if promise is not None and not promise.kept and snapshot.leaf_ids is plan.leaf_ids:
-        promise.keep(results[:count])
-    return list(results[count:])
+    if promise is not None and not promise.kept:
+        if snapshot.leaf_ids is plan.leaf_ids:
+            promise.keep(results[:count])
+        elif len(outputs) > 1:
+            promise.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
+    end = count + len(wanted)
+    if fused.retained:
+        middle = list(_middle(plan).values())
+        for i, gy in zip(fused.retained, results[end:], strict=True):
+            middle[i].grad.put(gy)
+    return list(results[count:end])
 
 
-def _stops(output: Variable, plan: Plan) -> tuple[tuple[int, int], ...]:
+def _middle(plan: Plan) -> dict[tuple[int, int], Variable]:
+    """The Variables in the middle of the graph, by function and output."""
+    found = {(i, k): ref() for i, f in enumerate(plan.functions) for k, ref in enumerate(f._outputs)}
+    return {place: y for place, y in found.items() if y is not None}
+
+
+def _alive(plan: Plan) -> tuple[tuple[int, int], ...]:
+    return tuple(_middle(plan))
+
+
+def _stops(plan: Plan) -> tuple[tuple[int, int], ...]:
     """Which outputs of functions gradients stop at, by place in the graph."""
     return tuple([
         (i, k)
@@ -118,37 +247,61 @@ def _stops(output: Variable, plan: Plan) -> tuple[tuple[int, int], ...]:
     ])
 
 
+class GradientGraph(NamedTuple):
+    """What a backward computes."""
+
+    gradients: list[Variable]
+    """Of the leaves."""
+    seeds: list[Variable]
+    """The leaves that stand for the seeds that are given."""
+    retained: dict[int, Variable]
+    """The gradients of Variables in the middle, by their number."""
+
+
 def _gradient_graph(
-    output: Variable, plan: Plan, wanted: Wanted, seeded: bool
-) -> tuple[list[Variable], Variable | None]:
-    seed = leaf_of(NdArray.of_spec(output.spec)) if seeded else None
+    outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], retain: bool
+) -> GradientGraph:
+    seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
+    pairs: list[tuple[Variable, Variable]] = []
     with building.having("auto_forward", False), building.having("no_grad", False):
-        return Grad()([output], [plan.leaves[i] for i in wanted], [seed]), seed
+        walk = Grad(retained=pairs) if retain else Grad()
+        gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
+    numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
+    retained = {numbers[id(y)]: gy for y, gy in pairs if id(y) in numbers}
+    return GradientGraph(gradients, [seed for seed in seeds if seed is not None], retained)
 
 
-def _fuse(output: Variable, plan: Plan, wanted: Wanted, seeded: bool) -> Fused:
-    gradients, seed = _gradient_graph(output, plan, wanted, seeded)
-    first = plan.leaves if seed is None else [*plan.leaves, seed]
-    linear = linearize([output, *plan.kept, *gradients], first=first, device=plan.program.device)
+def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], options: Options) -> Fused:
+    graph = _gradient_graph(outputs, plan, wanted, seeded, options.retain_grad)
+    gradients = [*graph.gradients, *graph.retained.values()]
+    first = [*plan.leaves, *graph.seeds]
+    linear = linearize([*outputs, *plan.kept, *gradients], first=first, device=plan.program.device)
     results = linear.program.outputs
-    values, rest = results[: 1 + len(plan.kept)], results[1 + len(plan.kept) :]
+    end = len(outputs) + len(plan.kept)
+    values, rest = results[:end], results[end:]
     updates = {id(x): number for x, number in zip(linear.updated, rest[len(gradients) :], strict=True)}
     program = linear.program._replace(
         outputs=(*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
     )
-    return Fused(executable_of(program), linear.leaves[len(first) :])
+    return Fused(executable_of(program), linear.leaves[len(first) :], list(graph.retained))
 
 
 def _interpreted(
-    output: Variable, plan: Plan, wanted: Wanted, seed: Any, snapshot: Snapshot, before: Hook, after: Hook
+    outputs: list[Variable], plan: Plan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
 ) -> list[Any]:
     """The gradients, op by op, with the hooks around every function of the gradient graph."""
-    gradients, leaf = _gradient_graph(output, plan, wanted, seed is not None)
+    graph = _gradient_graph(outputs, plan, wanted, [seed is not None for seed in seeds], options.retain_grad)
     leaves = snapshot.by_leaf()
-    if leaf is not None:
-        leaves[id(leaf)] = seed
-    own = {*plan.functions, output.parent}
-    return interpret(gradients, leaves, before, after, hooked=lambda f: f not in own)
+    leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))
+    own = {*plan.functions, *[y.parent for y in outputs]}
+    before, after = options.function_pre_hook, options.function_post_hook
+    wanted_values = [*graph.gradients, *graph.retained.values()]
+    values = interpret(wanted_values, leaves, before, after, hooked=lambda f: f not in own)
+    if graph.retained:
+        middle = list(_middle(plan).values())
+        for i, gy in zip(graph.retained, values[len(wanted) :], strict=True):
+            middle[i].grad.put(gy)
+    return values[: len(wanted)]
 
 
 @jax.jit

@@ -255,16 +255,19 @@ class Variable:
         """
         rooms.engine.forward([self], **hooks)
 
-    def backward(self, grad: Any = 1, clear_buffer: bool = False, **hooks: Any) -> None:
+    def backward(self, grad: Any = 1, clear_buffer: bool = False, **options: Any) -> None:
         """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
 
         Args:
-            grad: Gradient at this Variable: a scalar, an array, an NdArray, or None for what its own
+            grad: Gradient at this Variable: a scalar, an array, an NdArray, a Variable, or None for what its own
                 `.grad` holds.
             clear_buffer: Accepted for nnabla's sake.
-            hooks: `function_pre_hook` and `function_post_hook`, as in `forward`.
+            options: `retain_grad=True` keeps the gradients of Variables in the middle too, in their `.grad`;
+                `enable_double_backprop=True` those of the leaves as Variables, in `.grad_var`; `loss_scale` is what
+                the gradient at this Variable is multiplied by. `function_pre_hook` and `function_post_hook` are
+                those of `forward`, called for the functions of the gradient.
         """
-        rooms.engine.backward(self, grad, **hooks)
+        rooms.engine.backward(self, grad, **options)
 
     # ---------------------------------------------------------------- Python protocols
 

@@ -1,0 +1,264 @@
+"""`nn.backward` and the options of `Variable.backward`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.gradient.grad import Grad
+from nngrad.graph import Variable
+
+
+def leaf(*values: float) -> Variable:
+    return Variable.from_numpy_array(np.array(values, np.float64), need_grad=True)
+
+
+# ---------------------------------------------------------------- nn.backward
+
+
+def test_gradients_of_several_outputs_are_added_up() -> None:
+    x, w = leaf(0.5), leaf(2.0)
+    y, z = F.sin(x) * w, x * x
+    nn.backward([y, z], [[1.0], [10.0]])
+    assert x.g == pytest.approx(2 * np.cos(0.5) + 10.0)
+    assert w.g == pytest.approx(np.sin(0.5))
+    nn.backward([y, z], [1.0, 10.0])
+    assert w.g == pytest.approx(2 * np.sin(0.5))  # accumulated
+
+
+def test_gradients_are_taken_from_the_outputs() -> None:
+    x = leaf(0.5)
+    y, z = F.sin(x), x * x
+    y.g, z.g = [3.0], [10.0]
+    nn.backward([y, z])
+    assert x.g == pytest.approx(3 * np.cos(0.5) + 10.0)
+
+
+def test_an_output_without_a_gradient_counts_for_nothing_and_is_named() -> None:
+    x = leaf(0.5)
+    y, z = F.sin(x), x * x
+    y.g = [3.0]
+    with pytest.warns(UserWarning, match=r"outputs\[1\] has no gradient in its \.grad.*give grad_outputs") as caught:
+        nn.backward([y, z])
+    assert caught[0].filename == __file__
+    assert x.g == pytest.approx(3 * np.cos(0.5))
+
+
+def test_a_leaf_among_the_outputs() -> None:
+    x = leaf(0.5)
+    nn.backward([x, x * x], [2.0, 1.0])
+    assert x.g == pytest.approx(3.0)
+    nn.backward([x])  # what it has is its own
+    assert x.g == pytest.approx(3.0)
+
+
+def test_one_output_twice_counts_twice() -> None:
+    x = leaf(0.5)
+    y = F.sin(x)
+    nn.backward([y, y], [1.0, 2.0])
+    assert x.g == pytest.approx(3 * np.cos(0.5))
+
+
+def test_a_single_output_and_none_at_all() -> None:
+    x = leaf(0.5)
+    nn.backward(F.sin(x), [None])
+    assert x.g == pytest.approx(np.cos(0.5))
+    nn.backward([], [])
+    assert x.g == pytest.approx(np.cos(0.5))
+
+
+def test_an_output_on_the_way_to_another() -> None:
+    x = leaf(0.5)
+    h = F.sin(x)
+    nn.backward([h * h, h], [1.0, 1.0])
+    assert x.g == pytest.approx((2 * np.sin(0.5) + 1) * np.cos(0.5))
+
+
+def test_several_outputs_run_as_one_executable(monkeypatch: pytest.MonkeyPatch) -> None:
+    walks = []
+    original = Grad.__call__
+    monkeypatch.setattr(Grad, "__call__", lambda self, *args: walks.append(args) or original(self, *args))
+
+    def step() -> tuple[Any, int]:
+        x = leaf(0.75)
+        y, z = F.sin(x) * 1.5, F.exp(x) * x
+        nn.forward_all([y, z])
+        nn.backward([z, y], [1.0, None])
+        runs = nn.executables.info()
+        np.testing.assert_allclose([y.d, z.d], [1.5 * np.sin([0.75]), np.exp([0.75]) * 0.75])
+        assert nn.executables.info() == runs
+        return x.g, len(walks)
+
+    first, count = step()
+    assert count == 1
+    second, count = step()  # the same structure: nothing is walked again
+    assert count == 1
+    np.testing.assert_array_equal(first, second)
+    assert first == pytest.approx(1.5 * np.cos(0.75) + np.exp(0.75) * 1.75)
+
+
+def test_backward_of_several_keeps_the_promise_of_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = leaf(0.75)
+    y, z = F.sin(x) * 2.5, F.exp(x) * x
+    nn.forward_all([y, z])
+    promise = y.cell._pending
+    assert promise is not None
+    nn.backward([z, y], [1.0, 1.0])
+    assert y.cell._pending is None and z.cell._pending is None
+    assert y.d == pytest.approx(2.5 * np.sin(0.75))
+
+
+def test_each_output_is_differentiated_where_its_own_forward_was() -> None:
+    x = leaf(1.0)
+    y, z = x**2, x**3
+    y.forward()
+    x.d = [2.0]
+    z.forward()
+    x.d = [5.0]
+    nn.backward([y, z], [1.0, 1.0])
+    assert x.g == pytest.approx(2 * 1.0 + 3 * 4.0)
+
+
+def test_gradients_stop_at_an_output_that_needs_none() -> None:
+    x = leaf(1.0)
+    y, z = x**2, x**3
+    z.need_grad = False
+    nn.backward([y, z], [1.0, 1.0])
+    assert x.g == pytest.approx(2.0)
+
+
+def test_backward_checks_its_arguments() -> None:
+    x = leaf(1.0)
+    with pytest.raises(TypeError, match=r"outputs\[0\]: expected a Variable, got int"):
+        nn.backward([1])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="grad_outputs: 1 given for 2 outputs"):
+        nn.backward([x, x], [1.0])
+    with pytest.raises(TypeError, match="only floating dtypes can be differentiated"):
+        nn.backward(F.cast(x, dtype="int32"), 1.0)
+
+
+# ---------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize("route", ["backward", "Variable.backward", "hooked"])
+def test_gradients_in_the_middle_are_kept_if_asked_for(route: str) -> None:
+    x = leaf(0.5)
+    h = F.sin(x)
+    y = h * h
+    y.backward()
+    assert h.grad.is_zero
+    x.cleargrad()
+    if route == "backward":
+        nn.backward([y], [1.0], retain_grad=True)
+    else:
+        hooks = {"function_pre_hook": lambda f: None} if route == "hooked" else {}
+        y.backward(retain_grad=True, **hooks)
+    assert h.g == pytest.approx(2 * np.sin(0.5))
+    assert x.g == pytest.approx(2 * np.sin(0.5) * np.cos(0.5))
+    y.backward(retain_grad=True)
+    assert h.g == pytest.approx(2 * np.sin(0.5))  # of the last backward; leaves add up
+    assert x.g == pytest.approx(4 * np.sin(0.5) * np.cos(0.5))
+
+
+def test_kept_gradients_belong_to_the_variables_of_each_graph() -> None:
+    for value in (0.5, 1.5, 2.5):  # one structure
+        x = leaf(value)
+        h = F.exp(x)
+        k = h * 3.0
+        (k * k).backward(retain_grad=True)
+        assert k.g == pytest.approx(6 * np.exp(value))
+        assert h.g == pytest.approx(18 * np.exp(value))
+
+
+@pytest.mark.parametrize("grad", [1, None, 3.0, [2.0, 5.0]])
+def test_loss_scale_multiplies_the_gradient(grad: Any) -> None:
+    def gradient(**options: Any) -> Any:
+        x = leaf(0.5, 1.0)
+        y = F.tanh(x)
+        if grad is None:
+            y.g = [7.0, 8.0]
+        y.backward(grad, **options)
+        return x.g
+
+    np.testing.assert_allclose(gradient(loss_scale=16.0), 16 * gradient(), rtol=1e-14)
+
+
+def test_loss_scales_share_an_executable() -> None:
+    x = leaf(0.5)
+    y = F.tanh(x) * 0.125
+    y.backward(loss_scale=2.0)
+    before = nn.executables.info().misses
+    y.backward(loss_scale=64.0)
+    nn.backward(y, [None], loss_scale=32.0)
+    assert nn.executables.info().misses == before
+    assert x.g == pytest.approx(98 * 0.125 * (1 - np.tanh(0.5) ** 2))
+
+
+def test_loss_scale_of_a_leaf() -> None:
+    x = leaf(0.5)
+    x.backward(loss_scale=4.0)
+    assert x.g == pytest.approx(4.0)
+    with pytest.raises(ValueError, match="loss_scale: must be positive"):
+        x.backward(loss_scale=-4.0)
+
+
+def test_double_backprop_keeps_gradients_as_variables() -> None:
+    x = leaf(0.5)
+    y = F.sin(x)
+    y.backward()
+    assert x.grad_var is None
+    x.cleargrad()
+    y.backward(enable_double_backprop=True)
+    assert x.g == pytest.approx(np.cos(0.5))
+    assert x.grad_var is not None
+    np.testing.assert_array_equal(x.grad_var.d, x.g)
+    (ggx,) = nn.grad(x.grad_var, x)
+    assert ggx.d == pytest.approx(-np.sin(0.5))
+
+
+def test_gradients_that_are_variables_add_up_until_they_are_cleared() -> None:
+    x = leaf(0.5)
+    y = F.sin(x)
+    for count in (1, 2, 3):
+        nn.backward(y, 1.0, enable_double_backprop=True)
+        assert x.g == pytest.approx(count * np.cos(0.5))
+        assert x.grad_var is not None
+        assert x.grad_var.d == pytest.approx(count * np.cos(0.5))
+    x.cleargrad()
+    y.backward(enable_double_backprop=True, loss_scale=2.0)
+    assert x.grad_var.d == pytest.approx(2 * np.cos(0.5))
+
+
+def test_a_gradient_penalty_through_backward() -> None:
+    x, w = leaf(0.5), leaf(2.0)
+    (F.sin(x * w)).backward(enable_double_backprop=True)
+    assert x.grad_var is not None
+    penalty = x.grad_var**2
+    x.cleargrad()
+    w.cleargrad()
+    penalty.backward()
+    s, c = np.sin(1.0), np.cos(1.0)
+    assert w.g == pytest.approx(2 * c * 2 * (c - 2 * 0.5 * s))
+
+
+def test_double_backprop_of_several_outputs_flows_into_their_gradients() -> None:
+    x, v = leaf(0.5), leaf(3.0)
+    nn.backward([F.sin(x), x * x], [v, None], enable_double_backprop=True)
+    assert x.grad_var is not None
+    (gv,) = nn.grad(x.grad_var, v)
+    assert gv.d == pytest.approx(np.cos(0.5))
+    assert x.g == pytest.approx(3 * np.cos(0.5) + 1.0)
+
+
+def test_no_warning_where_all_is_well() -> None:
+    x = leaf(0.5)
+    y = F.sin(x)
+    y.g = [1.0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.backward([y])
