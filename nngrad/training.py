@@ -14,7 +14,7 @@ import optax
 from .execution.compiled import on_device
 from .execution.forward import device_of
 from .execution.lower import linearize, lower
-from .gradient.grad import Grad
+from .gradient.walk import Grad
 from .graph import NdArray, Spec, Variable, building, leaves_of
 from .graph.leaf import arrays_of
 from .graph.ndarray import host_array

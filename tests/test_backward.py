@@ -10,7 +10,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.gradient.grad import Grad
+from nngrad.gradient.walk import Grad
 from nngrad.graph import Variable
 
 

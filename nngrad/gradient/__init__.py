@@ -2,9 +2,10 @@
 
 from ..graph import rooms
 from .backward import backward, backward_from
-from .grad import Grad, grad
+from .grad import grad
 from .intern import simplify
 from .numbers import grad_end as GradEndFunction
+from .walk import Grad
 
 __all__ = ["Grad", "GradEndFunction", "backward", "grad", "simplify"]
 

@@ -19,8 +19,9 @@ from ..execution.lower import linearize
 from ..graph import NdArray, Variable, building, leaves_of
 from ..graph.spec import wide_types
 from ..graph.variable import leaf_of
-from .grad import Grad, grad, variables
+from .grad import grad, variables
 from .seeds import held_scale, seed_of, seeds_of
+from .walk import Grad
 
 Wanted = tuple[int, ...]
 

@@ -1,0 +1,161 @@
+"""Pushforward: the walk that carries tangents from the inputs of a graph to its outputs, by backward rules alone.
+
+A rule is linear in the gradients that arrive: it says how to multiply by the transposed Jacobian J' of its function.
+What is wanted here is the product with J itself. There are three ways to have it, tried in this order:
+
+- The op is linear in what moves. Then J t is the op, applied to the tangent.
+- The op is elementwise. Then J is diagonal and J = J': the rule itself, with the tangent in place of the gradient.
+- Otherwise the rule is applied to a placeholder u, which gives the graph of J' u, and `Grad` differentiates that with
+  respect to u: the gradient of <t, J' u> is J t. (Radul et al., "You Only Linearize Once", 2023, tell the converse.)
+
+So forward mode needs no second set of rules, and derivatives of any mix of the two modes are exact where the rules are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nngrad.functions as F
+from backward_registry import Registry, missing, registry
+
+from ..functions.array import zeros_like
+from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, path_between
+from ..graph.building import Emission
+from ..graph.variable import leaf_of
+from .intern import emitting
+from .numbers import is_zero
+from .walk import Grad, fitted, order_of, way
+
+Tangents = Sequence[Any]
+"""A Variable, or None for zero, for each of some Variables."""
+
+
+class Pushforward:
+    """Walks a graph from its inputs to its outputs and emits the graph of the directional derivative.
+
+    Functions are visited from the lowest rank up. What stops gradients stops tangents.
+
+    Args:
+        rules: Where backward rules are looked up.
+    """
+
+    def __init__(self, rules: Registry = registry) -> None:
+        self.rules = rules
+        self.reverse = Grad(rules)
+
+    def __call__(
+        self, outputs: Sequence[Variable], inputs: Sequence[Variable], tangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """The derivative of each of `outputs` when `inputs` move in the direction of `tangents`.
+
+        Args:
+            outputs: What is differentiated.
+            inputs: What moves; each is moved by its own tangent alone, and by what moves it in turn.
+            tangents: The direction: for each input one of its shape and dtype.
+        """
+        path, active, known = path_between(outputs, inputs)
+        with emitting(known, order_of(path)) as emission:
+            moved: dict[int, Variable] = {}
+            for x, t in zip(inputs, tangents, strict=True):
+                add(moved, x, t)
+            for f in path:
+                ts = [moved.get(id(x)) for x in f.inputs]
+                if any([t is not None for t in ts]):
+                    emission.call = RuleCall(f, ())
+                    for y, t in zip(f.outputs, self.pushed(emission, f, ts, outputs), strict=True):
+                        if t is not None and id(y) in active and y._need_grad is not False:
+                            add(moved, y, t)
+            emission.call = None
+            return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
+
+    def pushed(self, emission: Emission, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
+        """The tangent of each output of `f`, from those of its inputs; None for zero."""
+        op, rule = f.op, self.rules.find(f.op)
+        if rule is None:
+            raise missing(op, way(outputs, f))
+        if rule.kind == "non-differentiable":
+            return [None] * len(f.specs)
+        live = [i for i, t in enumerate(ts) if t is not None]
+        if rule.exact and all([op.linear_in(i) for i in live]):
+            parts = []
+            for i in live:
+                t = apply(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments)
+                parts.append(t if op.several else (t,))
+            return summed(parts)
+        if rule.exact and op.linear == "together" and not op.elementwise:
+            both = tuple([zeros_like(x) if t is None else t for x, t in zip(f.inputs, ts, strict=True)])
+            t = apply(op, both, f.arguments)
+            return t if op.several else (t,)
+        if op.elementwise:
+            return self.along(f, ts, outputs)
+        return self.transposed(emission, f, ts, outputs)
+
+    def along(self, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
+        """The tangent of an elementwise function: its rule, with the tangent in place of the gradient."""
+        (spec,) = f.specs
+        parts = []
+        for i, t in enumerate(ts):
+            if t is None:
+                continue
+            gxs = self.reverse.pulled(f, f.outputs, [stretched(t, spec)], outputs, {id(f.inputs[i])}, {})
+            if gxs[i] is not None:
+                parts.append((stretched(gxs[i], spec),))
+        return summed(parts) if parts else (None,)
+
+    def transposed(self, emission: Emission, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
+        """The tangents of a function by differentiating what its rule makes of placeholders."""
+        marks = [leaf_of(NdArray.of_spec(spec)) if spec.differentiable else None for spec in f.specs]
+        before, emission.created = emission.created, []
+        live = {id(x) for x, t in zip(f.inputs, ts, strict=True) if t is not None}
+        gxs = self.reverse.pulled(f, f.outputs, marks, outputs, live, {})
+        pairs = [
+            (fitted(f, x, gx), t)
+            for x, gx, t in zip(f.inputs, gxs, ts, strict=True)
+            if gx is not None and t is not None
+        ]
+        us = [u for u in marks if u is not None]
+        path, active = depending(emission.created, us)
+        moved = Grad(self.rules, inside=emission.call).walk(
+            emission, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs]
+        )
+        _, nonlinear = depending(emission.created, us)
+        if any([id(t) in nonlinear for t in moved]):
+            raise ValueError(
+                f"{f.op.name}: its backward rule is not linear in the gradient that arrives, so there is no forward mode; "
+                "a rule must multiply the gradient by the Jacobian and do nothing else to it"
+            )
+        emission.created = before
+        found = iter(moved)
+        return [None if u is None else next(found) for u in marks]
+
+
+def depending(functions: list[Function], us: list[Variable]) -> tuple[list[Function], set[int]]:
+    """Those of `functions`, given in an order in which they can run, that depend on `us`; and the ids of `us` and of
+    the functions' outputs."""
+    active = {id(u) for u in us}
+    found = []
+    for f in functions:
+        if any([id(x) in active for x in f.inputs]):
+            found.append(f)
+            active.update([id(y) for y in f.outputs])
+    return found, active
+
+
+def stretched(t: Variable, spec: Spec) -> Variable:
+    """A tangent repeated to a shape to which it broadcasts, in the dtype wanted."""
+    if t.shape != spec.shape:
+        t = F.broadcast(t, shape=spec.shape)
+    return t if t.dtype == spec.dtype else F.cast(t, dtype=spec.dtype)
+
+
+def summed(parts: list[Any]) -> Tangents:
+    """The sum of several tangents of the same outputs."""
+    return parts[0] if len(parts) == 1 else [F.add_n(*each) for each in zip(*parts, strict=True)]
+
+
+def add(moved: dict[int, Variable], x: Variable, t: Variable) -> None:
+    """Let `x` move by `t`, besides what it moves already."""
+    before = moved.get(id(x))
+    if not is_zero(t):
+        moved[id(x)] = t if before is None else F.add2(before, t)

@@ -1,0 +1,192 @@
+"""Grad: the walk that turns a forward graph into the graph of its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Any
+
+import nngrad.functions as F
+from backward_registry import Registry, missing, registry
+
+from ..functions.array import zeros_like
+from ..graph import Function, RuleCall, Variable, building, path_between
+from ..graph.building import Emission
+from .intern import emitting
+from .numbers import grad_end as GradEndFunction
+from .numbers import is_zero
+from .steering import Aggregate
+
+Gradients = dict[int, list[Variable]]
+"""The gradients that have arrived at a Variable, by its id."""
+
+
+class Grad:
+    """Walks a graph from its outputs back to its inputs and emits the graph of the gradients.
+
+    Functions are visited from the highest rank down, so that a function's turn comes when all that
+    use its outputs have had theirs. Its rule is looked up and called on the sums of what arrived;
+    what the rule returns arrives at the inputs. All that is not calculus is done here and in no rule:
+    sums over fan-out and over broadcast axes, casts, zeros, and stopping where no gradient is wanted.
+
+    Args:
+        rules: Where backward rules are looked up.
+        aggregate: Sums a list of two or more gradients that have arrived at one Variable.
+        ends: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
+        retained: A list that takes every Variable on the way together with its gradient.
+        inside: The call of a rule on whose behalf it walks; what it emits refers to that one.
+    """
+
+    def __init__(
+        self,
+        rules: Registry = registry,
+        aggregate: Aggregate | None = None,
+        ends: frozenset[int] = frozenset(),
+        retained: list[tuple[Variable, Variable]] | None = None,
+        inside: RuleCall | None = None,
+    ) -> None:
+        self.rules = rules
+        self.aggregate = aggregate or sum_of
+        self.ends = ends
+        self.retained = retained
+        self.inside = inside
+
+    def __call__(
+        self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Sequence[Variable | None]
+    ) -> list[Variable]:
+        """The sum over `outputs` of their gradients with respect to each of `inputs`.
+
+        Args:
+            outputs: What is differentiated.
+            inputs: With respect to what.
+            seeds: Gradient at each output; None for ones.
+        """
+        path, active, known = path_between(outputs, inputs, ends=self.ends)
+        with emitting(known, order_of(path)) as emission:
+            return self.walk(emission, path, active, outputs, inputs, seeds)
+
+    def walk(
+        self,
+        emission: Emission,
+        path: list[Function],
+        active: set[int],
+        outputs: Sequence[Variable],
+        inputs: Sequence[Variable],
+        seeds: Sequence[Variable | None],
+    ) -> list[Variable]:
+        """The gradients, from the functions on some way, lowest rank first, and the ids of the Variables there."""
+        total, ends, kept = self.total, self.ends, building.watched
+        arrived: Gradients = {}
+        for y, seed in zip(outputs, seeds, strict=True):
+            if id(y) in active:
+                end = GradEndFunction(shape=y.shape, dtype=y.dtype) if seed is None else seed
+                arrived.setdefault(id(y), []).append(end)
+        for f in reversed(path):
+            outs = f.outputs
+            gys = [None if y._need_grad is False or id(y) in ends else total(arrived, y) for y in outs]
+            if any([gy is not None for gy in gys]):
+                emission.call = self.inside or RuleCall(f, gys, kept)
+                for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs, active, arrived), strict=True):
+                    if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
+                        arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
+        emission.call = self.inside
+        if self.retained is not None:
+            on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
+            self.retained += [(x, gx) for x in on_the_way.values() for gx in [total(arrived, x)] if gx is not None]
+        return [zeros_like(x) if gx is None else gx for x in inputs for gx in [total(arrived, x)]]
+
+    def total(self, arrived: Gradients, x: Variable) -> Variable | None:
+        """The sum of the gradients that have arrived at `x`: one function, however many they are."""
+        gxs = arrived.get(id(x))
+        if gxs is None:
+            return None
+        if len(gxs) > 1:
+            # In the order in which they can be had, so that nothing waits for the last one but the last addition:
+            # two cores then finish a step with several branches a tenth sooner.
+            gxs = sorted(gxs, key=_by_rank)
+            arrived[id(x)] = gxs = [self.aggregate(gxs)]
+        return gxs[0]
+
+    def pulled(
+        self,
+        f: Function,
+        outs: Sequence[Variable],
+        gys: list[Variable | None],
+        outputs: Sequence[Variable],
+        active: set[int],
+        arrived: Gradients,
+    ) -> Sequence[Any]:
+        """One gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero."""
+        rule = self.rules.find(f.op)
+        if rule is None:
+            raise missing(f.op, way(outputs, f))
+        filled = [zeros_like(y) if gy is None else gy for y, gy in zip(outs, gys, strict=True)]
+        try:
+            if rule.accumulate is None:
+                gxs = rule.function(f, *filled)
+            else:
+                gxs = self.accumulated(rule.accumulate, f, filled, active, arrived)
+        except Exception as error:
+            error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
+            raise
+        gxs = gxs if isinstance(gxs, tuple | list) else (gxs,)
+        if len(gxs) != len(f.inputs):
+            raise ValueError(f"{f.op.name}: its rule gave {len(gxs)} gradients for {len(f.inputs)} inputs")
+        for gx in gxs:
+            if gx is not None and gx.__class__ is not Variable:
+                raise TypeError(f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__}; use F")
+        return gxs
+
+    def accumulated(
+        self, accumulate: Callable[..., Any], f: Function, gys: list[Variable], active: set[int], arrived: Gradients
+    ) -> Any:
+        """The gradients from a rule that is told which are wanted, and may add to what has arrived."""
+
+        def take(i: int) -> Variable | None:
+            gx = self.total(arrived, f.inputs[i])
+            arrived.pop(id(f.inputs[i]), None)
+            return gx
+
+        indexes = tuple([i for i, x in enumerate(f.inputs) if id(x) in active and x.spec.differentiable])
+        return accumulate(f, gys, indexes, take)
+
+
+def order_of(path: Iterable[Function]) -> int:
+    """The order of differentiation of what a walk along `path` emits."""
+    return 1 + max([f.order for f in path], default=0)
+
+
+_by_rank = attrgetter("rank")
+
+
+def sum_of(gradients: list[Variable]) -> Variable:
+    """The sum of gradients of one Variable."""
+    y: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
+    return y
+
+
+def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
+    """`gx` in the shape and dtype of `x`: a broadcasting op's gradient is summed over the axes it repeated."""
+    if gx.shape != x.shape:
+        if not f.op.broadcasts or gx.shape != f.specs[0].shape:
+            raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for an input of shape {x.shape}")
+        gx = F.sum_to(gx, shape=x.shape)
+    return gx if gx.dtype == x.dtype else F.cast(gx, dtype=x.dtype)
+
+
+def way(outputs: Sequence[Variable], target: Function) -> str:
+    """The types of function between `outputs` and `target`, for messages."""
+    below: dict[Function, Function | None] = {y.parent: None for y in outputs if y.parent is not None}
+    stack = list(below)
+    while stack and target not in below:
+        f = stack.pop()
+        for x in f.inputs:
+            if x.parent is not None and x.parent not in below:
+                below[x.parent] = f
+                stack.append(x.parent)
+    names, step = [], below.get(target)
+    while step is not None:
+        names.append(step.op.type_name)
+        step = below[step]
+    shown = names if len(names) <= 8 else [*names[:4], "...", *names[-4:]]
+    return " <- ".join(["output", *reversed(shown), target.op.type_name])
