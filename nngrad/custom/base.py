@@ -24,7 +24,10 @@ class CustomFunction:
     attributes that are set later belong to later calls.
     """
 
-    __slots__ = ("__dict__", "__weakref__")
+    __slots__ = ("__dict__", "__weakref__", "_alone")
+
+    _alone: bool
+    """Whether it equals no other, since its attributes cannot be compared by value."""
 
     exact: ClassVar[bool] = True
     """Whether `backward` is the true derivative; False for straight-through estimators and the like."""
@@ -62,10 +65,24 @@ class CustomFunction:
         twin.__dict__.update(self.__dict__)
         return twin
 
+    def _is_hashable(self) -> bool:
+        """Whether all attributes are."""
+        try:
+            hash(self._state())
+        except TypeError:
+            return False
+        return True
+
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._state() == other._state()  # type: ignore[attr-defined]
+        if self is other:
+            return True
+        if type(self) is not type(other) or getattr(self, "_alone", False) or getattr(other, "_alone", False):
+            return False
+        return self._state() == other._state()  # type: ignore[attr-defined, no-any-return]
 
     def __hash__(self) -> int:
+        if getattr(self, "_alone", False):
+            return id(self)
         try:
             return hash((type(self), self._state()))
         except TypeError as error:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from backward_registry import Rule, registry
 
-from ..graph import Function, Variable, apply
+from ..graph import Function, Op, Variable, apply, building
+from . import nnabla_protocol
 from .base import CustomFunction, op_of, register_forward_only, variables_of
+from .nnabla_arguments import Argument
 
 
 class PythonFunction(CustomFunction):
-    """A function of your own. A subclass writes `forward` on arrays and, to be differentiable, a backward rule on
-    Variables; an instance is called on Variables:
+    """A function of your own, written in one of two ways. An instance is called on Variables.
+
+    As a rule: `forward` on arrays and, to be differentiable, `backward` on Variables:
 
         class Cube(nn.PythonFunction):
             def forward(self, x):
@@ -28,8 +32,14 @@ class PythonFunction(CustomFunction):
     the gradient of each output, and returns one gradient per input, None for zero. It calls `F` and
     operators, so gradients of any order follow.
 
+    In nnabla's protocol: `setup_impl` sets the shapes of the outputs, `forward_impl` reads the inputs' data and writes
+    the outputs', `backward_impl` writes the inputs' grad. Methods that only call `F` and operators and `copy_from` are
+    recorded: they are compiled, and gradients of any order follow. Methods that read values (`.d`, NumPy) are called
+    from the compiled graph, on the host; the gradient of a `backward_impl` that does cannot be differentiated further.
+
     What an instance holds as attributes are its static arguments: two instances of a class with equal
-    attributes are the same function, and share an executable. Attributes must be hashable.
+    attributes are the same function, and share an executable. Attributes must be hashable; in nnabla's protocol
+    they need not be, and nothing is shared where they are not.
 
     Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
     graph through `jax.pure_callback`. Its output shapes come from `infer`.
@@ -37,14 +47,47 @@ class PythonFunction(CustomFunction):
 
     outputs: ClassVar[int] = 1
     """How many outputs `forward` returns; more than one as a tuple."""
+    ctx: Any = None
+    """nnabla's Context to run in; None for the one in force where the instance is called."""
+    _in_nnablas_protocol: ClassVar[bool] = False
+    _gradient_op: ClassVar[Op]
+
+    def __init__(self, ctx: Any = None) -> None:
+        if ctx is not None:
+            self.ctx = ctx
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        cls._in_nnablas_protocol = cls.forward_impl is not PythonFunction.forward_impl
+        if cls._in_nnablas_protocol:
+            if cls.forward is not PythonFunction.forward or cls.backward is not PythonFunction.backward:
+                raise TypeError(f"{cls.__name__}: write forward and backward, or forward_impl and backward_impl")
+            cls._enter_nnablas_protocol()
+            return
         cls._op = op_of(cls, cls._run, several=cls.outputs > 1)
         if cls.backward is not PythonFunction.backward:
             registry.add(cls._op, Rule(_rule, "user", cls.exact, cls.__module__))
         else:
             register_forward_only(cls._op, f"{cls.__name__} has no `def backward(self, f, *gys)`")
+
+    @classmethod
+    def _enter_nnablas_protocol(cls) -> None:
+        cls._op = op_of(cls, nnabla_protocol.forward, several=True)
+        if cls.backward_impl is PythonFunction.backward_impl:
+            register_forward_only(
+                cls._op, f"{cls.__name__} has no `def backward_impl(self, inputs, outputs, propagate_down, accum)`"
+            )
+            return
+        rule = Rule(nnabla_protocol.all_gradients, "user", cls.exact, cls.__module__, nnabla_protocol.gradients)
+        registry.add(cls._op, rule)
+        cls._gradient_op = op_of(cls, nnabla_protocol.host_gradient, several=True, name=f"{cls.__name__}Gradient")
+        register_forward_only(
+            cls._gradient_op,
+            f"{cls.__name__}.backward_impl computes with values (.d, .g, NumPy): write it with F and operators on "
+            ".data and .grad, and gradients of any order follow",
+        )
+
+    # ---------------------------------------------------------------- written as a rule
 
     def forward(self, *arrays: Any) -> Any:
         """The function on JAX arrays (NumPy arrays where `numpy = True`)."""
@@ -54,11 +97,66 @@ class PythonFunction(CustomFunction):
         """The backward rule on Variables."""
         raise NotImplementedError(f"{type(self).__name__} has no backward; write `def backward(self, f, *gys)`")
 
-    def __call__(self, *inputs: Any) -> Any:
-        """Apply the function to Variables, arrays or numbers."""
+    # ---------------------------------------------------------------- written in nnabla's protocol
+
+    @property
+    def name(self) -> str:
+        """nnabla's name of the type of function; here it is the name of the class."""
+        return type(self).__name__
+
+    def min_outputs(self) -> int:
+        """How many outputs there are."""
+        return 1
+
+    def setup_impl(self, inputs: list[Argument], outputs: list[Argument]) -> None:
+        """Set the shape of each output: `outputs[0].reset_shape(inputs[0].shape, True)`."""
+        raise NotImplementedError(f"{self.name} has no setup_impl; write `def setup_impl(self, inputs, outputs)`")
+
+    def forward_impl(self, inputs: list[Argument], outputs: list[Argument]) -> None:
+        """Write the data of each output: `outputs[0].data.copy_from(F.exp(inputs[0].data))`, or `outputs[0].d = ...`.
+
+        Outputs have the dtype that the floating inputs promote to.
+        """
+
+    def backward_impl(
+        self, inputs: list[Argument], outputs: list[Argument], propagate_down: list[bool], accum: list[bool]
+    ) -> None:
+        """Write the grad of each input for which `propagate_down` is true; `accum` is false for all, since sums are
+        taken elsewhere. A grad that is not written to is zero."""
+
+    def grad_depends_input_data(self, i: int, j: int) -> bool:
+        """Whether the gradient at input `i` depends on the data of input `j`."""
+        return True
+
+    def grad_depends_output_data(self, i: int, o: int) -> bool:
+        """Whether the gradient at input `i` depends on the data of output `o`."""
+        return True
+
+    # ---------------------------------------------------------------- how it is run
+
+    def __call__(self, *inputs: Any, n_outputs: int = -1, outputs: Sequence[Any] | None = None) -> Any:
+        """Apply the function to Variables, arrays or numbers.
+
+        Args:
+            inputs: What it is applied to.
+            n_outputs: Accepted for nnabla's sake; `min_outputs` says how many there are.
+            outputs: Not supported: a function of nngrad makes its outputs.
+        """
         if type(self) is PythonFunction:
             raise TypeError("PythonFunction is a base; call an instance of a subclass of it")
-        return apply(self._op, variables_of(inputs, type(self).__name__), (self._copy(),))
+        if outputs is not None:
+            raise TypeError(f"{self.name}: outputs cannot be given; a function makes its own")
+        variables = variables_of(inputs, type(self).__name__)
+        if not self._in_nnablas_protocol:
+            return apply(self._op, variables, (self._copy(),))
+        twin = self._copy()
+        twin._alone = not twin._is_hashable()
+        with building.having("context", self._context()):
+            made = apply(self._op, variables, (twin,))
+        return made[0] if len(made) == 1 else made
+
+    def _context(self) -> Any:
+        return building.context if self.ctx is None else self.ctx
 
     def _forward(self, *arrays: Any) -> Any:
         out = self.forward(*arrays)

@@ -1,0 +1,254 @@
+"""nnabla's protocol of PythonFunction: setup_impl, forward_impl, backward_impl, grad_depends_*.
+
+The methods read and write cells. They are run once on cells without values, which records what they do as a graph. If
+that works (they call `F` and operators only), the recording is what runs: `forward_impl` is compiled like any graph,
+and `backward_impl` is emitted anew by each gradient, so that gradients of any order follow. If a method asks for values
+(`.d`, NumPy, Python's `if`), it is called on the host with NumPy arrays; a gradient that is computed there has none.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..execution.lower import Program, linearize, lower
+from ..graph import Function, Spec, Variable, apply, building, spec_of
+from ..graph.spec import wide_types
+from .host import on_host
+from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
+
+if TYPE_CHECKING:
+    from .python_function import PythonFunction
+
+Specs = tuple[Spec, ...]
+
+
+class Recording(NamedTuple):
+    """What a method does, as a program of the cells that it reads."""
+
+    program: Program
+    constants: tuple[Variable, ...]
+    """Leaves that it brought in."""
+    written: tuple[int, ...]
+    """Which of the cells it wrote to, in the order of the program's results."""
+
+
+class Prepared(NamedTuple):
+    """An instance after its `setup_impl`, and the shapes that this has set."""
+
+    instance: PythonFunction
+    outputs: Specs
+
+
+def prepared(instance: PythonFunction, inputs: Specs) -> Prepared:
+    """A copy of `instance` on which `setup_impl` was called."""
+    twin = instance._copy()
+    floating = [s.dtype for s in inputs if s.differentiable]
+    with wide_types(any([s.wide for s in inputs])):
+        dtype = np.dtype(jnp.result_type(*floating)) if floating else np.dtype(np.float32)
+    outputs = [Argument(spec_of((), dtype), f"outputs[{o}]") for o in range(twin.min_outputs())]
+    twin.setup_impl([Argument(s, f"inputs[{i}]") for i, s in enumerate(inputs)], outputs)
+    return Prepared(twin, tuple([y.spec for y in outputs]))
+
+
+def recorded(
+    method: Callable[[], None], read: Sequence[Symbol], write: Sequence[Symbol], name: str
+) -> Recording | None:
+    """What `method` does with cells; None if it needs values."""
+    try:
+        with (
+            building.having("emission", None),
+            building.having("auto_forward", False),
+            building.having("no_grad", False),
+        ):
+            method()
+    except NeedsValues:
+        return None
+    written = tuple([k for k, symbol in enumerate(write) if symbol.content is not None])
+    results = [symbol.content for symbol in write if symbol.content is not None]
+    linear = linearize(results, first=read, effects=False)
+    constants = linear.leaves[len(read) :]
+    if any([isinstance(x, Symbol) for x in constants]):
+        return None  # it reads what it has written
+    if any([x._source is not None for x in constants]) or any([f.effects for f in linear.functions]):
+        raise ValueError(f"{name} draws random numbers or updates Variables: do that outside, and pass it as an input")
+    if any([x.need_grad for x in constants]):
+        raise ValueError(f"{name} uses a Variable that needs a gradient and is no input: pass it as one")
+    return Recording(linear.program, tuple(constants), written)
+
+
+# ---------------------------------------------------------------- forward
+
+
+@functools.lru_cache(maxsize=1024)
+def forward_recording(instance: PythonFunction, inputs: Specs) -> Recording | None:
+    """What `forward_impl` does, as a program of the inputs."""
+    twin, outputs = prepared(instance, inputs)
+    xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(inputs)]
+    ys = [Symbol(s, f"outputs[{o}].data", True) for o, s in enumerate(outputs)]
+    name = f"{type(instance).__name__}.forward_impl"
+    recording = recorded(lambda: _forward_impl(twin, *_arguments(xs, ys)), xs, ys, name)
+    if recording is not None and len(recording.written) != len(ys):
+        missing = [y.label for y in ys if y.content is None]
+        raise ValueError(f"{name} wrote nothing to {', '.join(missing)}")
+    return recording
+
+
+def forward(instance: PythonFunction, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs, in a graph that JAX traces."""
+    inputs = tuple([spec_of(tuple(a.shape), np.dtype(a.dtype)) for a in arrays])
+    recording = forward_recording(instance, inputs)
+    if recording is not None:
+        constants = [np.array(x.cell.raw()) for x in recording.constants]
+        return lower(recording.program)(*arrays, *constants)
+    outputs = prepared(instance, inputs).outputs
+
+    def compute(*values: Any) -> tuple[Any, ...]:
+        twin = prepared(instance, inputs).instance
+        xs = [HostCell(v, False) for v in values]
+        ys = [HostCell(np.zeros(s.shape, s.dtype), True) for s in outputs]
+        _forward_impl(twin, *_arguments(xs, ys))
+        return tuple([y.view for y in ys])
+
+    result: tuple[Any, ...] = on_host(compute, lambda *_: _shapes(outputs), arrays, type(instance).__name__)
+    return result
+
+
+def _forward_impl(twin: PythonFunction, xs: list[Argument], ys: list[Argument]) -> None:
+    before = dict(vars(twin))
+    twin.forward_impl(xs, ys)
+    changed = sorted([k for k, v in vars(twin).items() if k not in before or before[k] is not v])
+    if changed:
+        raise AttributeError(
+            f"{type(twin).__name__}.forward_impl set {', '.join(map(repr, changed))} on self. Nothing that it leaves "
+            "there reaches backward_impl: make it another output, or compute it in backward_impl from the inputs"
+        )
+
+
+def _arguments(xs: Sequence[Any], ys: Sequence[Any]) -> tuple[list[Argument], list[Argument]]:
+    """Arguments with these cells of data."""
+    return _named("inputs", xs, [None] * len(xs)), _named("outputs", ys, [None] * len(ys))
+
+
+def _named(name: str, data: Sequence[Any], grads: Sequence[Any], specs: Sequence[Spec] | None = None) -> list[Argument]:
+    specs = [cell.spec for cell in data] if specs is None else specs
+    cells = zip(specs, data, grads, strict=True)
+    return [Argument(s, f"{name}[{i}]", cell, grad) for i, (s, cell, grad) in enumerate(cells)]
+
+
+def _shapes(specs: Specs) -> tuple[jax.ShapeDtypeStruct, ...]:
+    return tuple([s.abstract() for s in specs])
+
+
+# ---------------------------------------------------------------- backward
+
+
+class Gradient(NamedTuple):
+    """The gradient of an instance: which inputs' are asked for, and which data they depend on."""
+
+    instance: PythonFunction
+    inputs: Specs
+    wanted: tuple[int, ...]
+
+    @property
+    def down(self) -> list[bool]:
+        """nnabla's `propagate_down`."""
+        return [i in self.wanted for i in range(len(self.inputs))]
+
+    def depends(self, outputs: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The inputs, and the outputs, whose data some gradient depends on."""
+        of_input, of_output = self.instance.grad_depends_input_data, self.instance.grad_depends_output_data
+        return (
+            tuple([j for j in range(len(self.inputs)) if any([of_input(i, j) for i in self.wanted])]),
+            tuple([o for o in range(outputs) if any([of_output(i, o) for i in self.wanted])]),
+        )
+
+    def __repr__(self) -> str:
+        return f"gradient of {self.instance!r} at inputs {self.wanted}"
+
+
+@functools.lru_cache(maxsize=1024)
+def backward_recording(gradient: Gradient) -> Recording | None:
+    """What `backward_impl` does, as a program of the data of inputs and outputs and the gradients of the outputs."""
+    twin, outputs = prepared(gradient.instance, gradient.inputs)
+    xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(gradient.inputs)]
+    ys = [Symbol(s, f"outputs[{o}].data", False) for o, s in enumerate(outputs)]
+    gxs = [Symbol(s, f"inputs[{i}].grad", True) for i, s in enumerate(gradient.inputs)]
+    gys = [Symbol(s, f"outputs[{o}].grad", False) for o, s in enumerate(outputs)]
+    on_x, on_y = gradient.depends(len(outputs))
+    arguments = (
+        _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, gradient.inputs),
+        _named("outputs", _denied(ys, on_y, "grad_depends_output_data"), gys, outputs),
+    )
+    name = f"{type(gradient.instance).__name__}.backward_impl"
+    accum = [False] * len(xs)
+    return recorded(lambda: twin.backward_impl(*arguments, gradient.down, accum), [*xs, *ys, *gys], gxs, name)
+
+
+def _denied(cells: Sequence[Any], allowed: tuple[int, ...], method: str) -> list[Any]:
+    name = "inputs" if method == "grad_depends_input_data" else "outputs"
+    return [cell if i in allowed else Denied(f"{name}[{i}].data", method) for i, cell in enumerate(cells)]
+
+
+def gradients(
+    f: Function, gys: Sequence[Variable], indexes: tuple[int, ...], take: Callable[[int], Variable | None]
+) -> list[Variable | None]:
+    """The rule: what `backward_impl` does, in the graph, or called on the host."""
+    gradient = Gradient(f.arguments[0], tuple([x.spec for x in f.inputs]), indexes)
+    results: list[Variable | None] = [None] * len(f.inputs)
+    if not indexes:
+        return results
+    recording = backward_recording(gradient)
+    if recording is not None:
+        emitted = replayed(recording, [*f.inputs, *f.outputs, *gys])
+        for i, gx in zip(recording.written, emitted, strict=True):
+            results[i] = gx
+        return results
+    on_x, on_y = gradient.depends(len(gys))
+    given = (*[f.inputs[i] for i in on_x], *[f.outputs[o] for o in on_y], *gys)
+    for i, gx in zip(indexes, apply(type(gradient.instance)._gradient_op, given, (gradient,)), strict=True):
+        results[i] = gx
+    return results
+
+
+def all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
+    """The rule for a caller that does not say which gradients it wants."""
+    return gradients(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]), lambda i: None)
+
+
+def replayed(recording: Recording, inputs: Sequence[Variable]) -> list[Variable]:
+    """The functions of a recording, applied to `inputs`."""
+    leaves = (*inputs, *recording.constants)
+    values: list[Variable] = []
+    for op, arguments, ins in recording.program.steps:
+        out = apply(op, tuple([leaves[i] if i >= 0 else values[~i] for i in ins]), arguments)
+        values.extend(out if op.several else (out,))
+    return [leaves[i] if i >= 0 else values[~i] for i in recording.program.outputs]
+
+
+def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
+    """The gradients that `backward_impl` computes from values, in a graph that JAX traces."""
+    outputs = prepared(gradient.instance, gradient.inputs).outputs
+    on_x, on_y = gradient.depends(len(outputs))
+
+    def compute(*values: Any) -> tuple[Any, ...]:
+        twin = prepared(gradient.instance, gradient.inputs).instance
+        cells = iter([HostCell(v, False) for v in values])
+        xs = _denied([next(cells) if i in on_x else None for i in range(len(gradient.inputs))], on_x,
+                     "grad_depends_input_data")
+        ys = _denied([next(cells) if o in on_y else None for o in range(len(outputs))], on_y,
+                     "grad_depends_output_data")
+        gxs = [HostCell(np.zeros(s.shape, s.dtype), True) for s in gradient.inputs]
+        arguments = _named("inputs", xs, gxs, gradient.inputs), _named("outputs", ys, list(cells), outputs)
+        twin.backward_impl(*arguments, gradient.down, [False] * len(gxs))
+        return tuple([gxs[i].view for i in gradient.wanted])
+
+    wanted = tuple([gradient.inputs[i] for i in gradient.wanted])
+    name = f"gradient of {type(gradient.instance).__name__}"
+    result: tuple[Any, ...] = on_host(compute, lambda *_: _shapes(wanted), arrays, name)
+    return result
