@@ -100,7 +100,9 @@ def wide_types(wide: bool) -> Any:
 
 def is_wide(arguments: tuple[Any, ...]) -> bool:
     """Whether a 64-bit dtype is among the arguments of an op."""
-    return any([isinstance(a, np.dtype) and a.itemsize == 8 for a in arguments])
+    return any([
+        a.itemsize == 8 if isinstance(a, np.dtype) else isinstance(a, tuple) and is_wide(a) for a in arguments
+    ])
 
 
 class _Unchanged:

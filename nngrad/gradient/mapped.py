@@ -1,0 +1,37 @@
+"""Ops that apply another op along a leading axis: what a function becomes that has no better batched form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from ..graph import op
+from ..graph.arguments import Static
+
+
+def _mapping(of: Any, arguments: Any, batched: Any) -> Any:
+    """The forward of `of`, applied along the first axis of the inputs that are `batched`."""
+    return jax.vmap(of.bind(arguments), in_axes=tuple([0 if b else None for b in batched]))
+
+
+@op
+def mapped(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
+    """The op `of` applied to each element along a leading axis.
+
+    Args:
+        x: Its inputs; those that are `batched` have one axis more than it takes, the first.
+        of: The op.
+        arguments: Its static arguments.
+        batched: For each input whether it has that axis; at least one has.
+
+    Returns:
+        The results, stacked along a first axis.
+    """
+    return _mapping(of, arguments, batched)(*x)
+
+
+@op(several=True)
+def mapped_several(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
+    """The same for an op that has several outputs."""
+    return _mapping(of, arguments, batched)(*x)
