@@ -13,7 +13,8 @@ from typing import Any
 import nngrad.functions as F
 from backward_registry import Rule, registry
 
-from ..graph import Function, NdArray, Variable, apply, building, create, functions_of, path_between
+from ..graph import Function, NdArray, RuleCall, Variable, apply, building, create, functions_of, path_between
+from ..graph.building import Emission
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from .batching import Operand, batched_form
@@ -53,26 +54,26 @@ def substituted(
     replaced: Values,
     count: int,
     collapsed: Sequence[bool],
-    origin: Function | None = None,
+    within: Emission | None = None,
 ) -> list[Variable]:
     """`outputs` with values along a leading axis of size `count` put in the place of some Variables (`batched`), and
     others in the place of others as they are (`replaced`); those that are `collapsed`, summed over that axis.
 
     Args:
-        origin: Where it is not that of the functions in the graph, the origin of what is emitted.
+        within: What is emitting, where the order of what is emitted and the call it belongs to are the present ones;
+            else both are those of the functions in the graph.
     """
     path, _, known = path_between(outputs, [*batched, *replaced], stops=False)
     known += functions_of([*batched.values(), *replaced.values()])
-    outer = building.emission
-    order = 1 if origin is None or outer is None else outer.order
+    order, call = (1, None) if within is None else (within.order, within.call)
     with emitting(known, order) as emission:
         walk = _Walk(path, batched, replaced, count)
         walk.demand(outputs, collapsed)
         for f in path:
-            emission.order = max(order, f.order) if origin is None else order
-            emission.origin = origin or f.origin or f
+            if within is None:
+                emission.order, emission.call = max(order, f.order), RuleCall(f.origin or f, ())
             walk.emit(f)
-        emission.order, emission.origin = order, origin
+        emission.order, emission.call = order, call
         return [walk.result(y, c) for y, c in zip(outputs, collapsed, strict=True)]
 
 
@@ -217,7 +218,7 @@ def _mapped_rule(f: Function, *gys: Variable) -> list[Variable | None]:
     along |= dict(zip(outputs, f.outputs, strict=True)) | dict(zip(seeds, gys, strict=True))
     fixed = {x: value for x, value, lead in zip(inputs, f.inputs, batched, strict=True) if not lead}
     summed = [not batched[i] for i in found]
-    gxs = substituted(list(found.values()), along, fixed, f.specs[0].shape[0], summed, f)
+    gxs = substituted(list(found.values()), along, fixed, f.specs[0].shape[0], summed, building.emission)
     results = dict(zip(found, gxs, strict=True))
     return [results.get(i) for i in range(len(inputs))]
 
