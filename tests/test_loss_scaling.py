@@ -59,7 +59,7 @@ def trained(
             continue
         loss.forward()
         solver.zero_grad()
-        loss.backward(solver.loss_scale)
+        loss.backward(loss_scale=None if scaling is None else solver.loss_scale)
         solver.update()
     return solver, params
 
@@ -103,10 +103,10 @@ def test_without_a_scale_every_gradient_of_a_small_loss_is_zero() -> None:
 
 @pytest.mark.parametrize("fused", [False, True], ids=["loop", "train_step"])
 def test_too_large_a_scale_is_fatal_if_static_and_found_out_if_dynamic(fused: bool) -> None:
-    if not fused:  # train_step refuses it
-        with np.errstate(over="ignore"):
-            _, params = trained("float16", 2.0**24, steps=2)
-        assert all(np.isnan(p.d).all() for p in params.values())
+    with pytest.raises(ValueError, match=r"float16 does not hold"):
+        trained("float16", 2.0**24, fused=fused, steps=1)
+    _, params = trained("float16", 2.0**15, fused=fused, factor=2.0**6, steps=2)
+    assert not any(np.isfinite(p.d).all() for p in params.values())
     solver, params = trained("float16", DynamicLossScale(2.0**24, interval=1000), fused=fused, factor=1.0, steps=100)
     start = error_of(parameters())
     assert error_of(params) < 0.05 * start
@@ -141,7 +141,7 @@ def test_float16_with_a_scale_equals_float32_without_where_both_are_exact() -> N
             else:
                 solver.zero_grad()
                 loss.forward()
-                loss.backward(solver.loss_scale)
+                loss.backward(loss_scale=solver.loss_scale)
                 solver.update()
         return w.d
 
@@ -274,7 +274,7 @@ def test_a_gradient_inside_the_loss_is_scaled_like_the_rest() -> None:
             else:
                 loss.forward()
                 solver.zero_grad()
-                loss.backward(solver.loss_scale)
+                loss.backward(loss_scale=solver.loss_scale)
                 solver.update()
         return w.d
 
@@ -292,7 +292,7 @@ def test_gradients_of_several_backwards_add_up() -> None:
         solver.loss_scaling(scaling)
         solver.zero_grad()
         for factor in (1.0, 0.5):
-            network_loss(params, "float32", factor).backward(solver.loss_scale)
+            network_loss(params, "float32", factor).backward(loss_scale=solver.loss_scale)
         solver.update()
         results.append(params["w"].d)
     np.testing.assert_allclose(*results, rtol=1e-5, atol=1e-7)

@@ -288,7 +288,7 @@ class Solver:
             ...
             loss.forward()
             solver.zero_grad()
-            loss.backward(solver.loss_scale)
+            loss.backward(loss_scale=solver.loss_scale)
             solver.update()
 
         In between `weight_decay` and `clip_grad_by_norm` take the scale into account: their arguments are meant for
