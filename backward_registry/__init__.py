@@ -172,7 +172,8 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
 
         rule(grad_outputs, inputs, input_shapes, outputs, output_shapes, **arguments)
 
-    with lists of Variables and of shapes, returning one gradient per input (None for zero).
+    with lists of Variables and of shapes, returning one gradient per input (None for zero). The arguments of a
+    function of your own are what its property `args` says, a dict; without one there are none.
 
     Args:
         name: nnabla's type name or the function's name.
@@ -185,10 +186,19 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
     def function(f: Function, *gys: Variable) -> Any:
         inputs, outputs = list(f.inputs), list(f.outputs)
         shapes = [x.shape for x in inputs], [y.shape for y in outputs]
-        return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **f.args)
+        return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **_arguments(f))
 
     module = getattr(rule, "__module__", "")
     registry.add(registry.op(name), Rule(function, "user", exact, module), replace=True)
+
+
+def _arguments(f: Function) -> Mapping[str, Any]:
+    """The static arguments as nnabla has them: for a function of a user's own what its `args` says, if anything."""
+    arguments = f.args
+    if list(arguments) != ["instance"]:
+        return arguments
+    own = getattr(arguments["instance"], "args", None)
+    return own if isinstance(own, Mapping) else {}
 
 
 def missing(op: Op, path: str) -> MissingRule:

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
@@ -230,6 +232,29 @@ def _application_of(y: Variable) -> Any:
     from nngrad.custom.function_node import Application
 
     return Application(y.parent)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["mul", "sum", "square", "tanh", "sin"]), st.integers(0, 9),
+                          st.integers(0, 9)), min_size=1, max_size=7), st.booleans())
+def test_any_graph_of_them_has_the_gradients_that_jax_has(steps: list[tuple[str, int, int]], simplified: bool) -> None:
+    def build(table: dict[str, Any], x: Any) -> Any:
+        values = [x]
+        for name, i, j in steps:
+            values.append(table[name](values[i % len(values)], values[j % len(values)]))
+        return values[-1] + 0.5 * values[len(values) // 2] + values[0]
+
+    ours = {
+        "mul": Mul(), "sum": SumOfTwo(False), "square": lambda a, b: Square()(a) + b,
+        "tanh": lambda a, b: Tanh()(a), "sin": lambda a, b: F.sin(a),
+    }
+    theirs = {
+        "mul": lambda a, b: a * b, "sum": lambda a, b: a + b, "square": lambda a, b: a * a + b,
+        "tanh": lambda a, b: jnp.tanh(a), "sin": lambda a, b: jnp.sin(a),
+    }
+    with nn.simplify(simplified):
+        x = np.array([0.3, -0.7])
+        check(lambda v: build(ours, v), lambda v: build(theirs, v), [x], 2, numeric=False)
 
 
 # ---------------------------------------------------------------- forwards in NumPy

@@ -212,13 +212,29 @@ def test_a_gradient_computed_from_values_is_of_use_at_first_order() -> None:
 
 def test_a_rule_in_nnablas_protocol_may_be_registered_for_it() -> None:
     class Registered(HostMul2):
-        pass
+        def __init__(self, power: float) -> None:
+            super().__init__()
+            self.power = power
 
-    def rule(gys: Any, inputs: Any, input_shapes: Any, outputs: Any, output_shapes: Any, **args: Any) -> Any:
-        return [gys[0] * inputs[1], gys[0] * inputs[0]]
+        @property
+        def args(self) -> dict[str, Any]:
+            return {"power": self.power}
+
+        def forward_impl(self, inputs: Any, outputs: Any) -> None:
+            outputs[0].d = inputs[0].d ** self.power * inputs[1].d
+
+    def rule(gys: Any, inputs: Any, shapes: Any, outputs: Any, output_shapes: Any, power: float = 1.0) -> Any:
+        (x, w), (gy,) = inputs, gys
+        return [gy * w * power * x ** (power - 1), gy * x**power]
 
     nn.register("Registered", rule)
-    check(Registered(), mul, [A, B], 3)
+    check(Registered(2.0), lambda a, b: a**2 * b, [A, B], 3)
+
+    class WithoutArgs(HostMul2):
+        pass
+
+    nn.register("WithoutArgs", lambda gys, inputs, *_: [gys[0] * inputs[1], gys[0] * inputs[0]])
+    check(WithoutArgs(), mul, [A, B], 2)
 
 
 def test_contexts_and_calls_as_in_nnabla() -> None:

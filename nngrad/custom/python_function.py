@@ -99,18 +99,15 @@ class PythonFunction(CustomFunction):
 
     # ---------------------------------------------------------------- written in nnabla's protocol
 
-    @property
-    def name(self) -> str:
-        """nnabla's name of the type of function; here it is the name of the class."""
-        return type(self).__name__
-
     def min_outputs(self) -> int:
         """How many outputs there are."""
         return 1
 
     def setup_impl(self, inputs: list[Argument], outputs: list[Argument]) -> None:
         """Set the shape of each output: `outputs[0].reset_shape(inputs[0].shape, True)`."""
-        raise NotImplementedError(f"{self.name} has no setup_impl; write `def setup_impl(self, inputs, outputs)`")
+        raise NotImplementedError(
+            f"{type(self).__name__} has no setup_impl; write `def setup_impl(self, inputs, outputs)`"
+        )
 
     def forward_impl(self, inputs: list[Argument], outputs: list[Argument]) -> None:
         """Write the data of each output: `outputs[0].data.copy_from(F.exp(inputs[0].data))`, or `outputs[0].d = ...`.
@@ -145,7 +142,7 @@ class PythonFunction(CustomFunction):
         if type(self) is PythonFunction:
             raise TypeError("PythonFunction is a base; call an instance of a subclass of it")
         if outputs is not None:
-            raise TypeError(f"{self.name}: outputs cannot be given; a function makes its own")
+            raise TypeError(f"{type(self).__name__}: outputs cannot be given; a function makes its own")
         variables = variables_of(inputs, type(self).__name__)
         if not self._in_nnablas_protocol:
             return apply(self._op, variables, (self._copy(),))
