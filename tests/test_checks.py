@@ -36,7 +36,7 @@ class Cube(nn.FunctionNode):
             "sign": lambda: (gy * -3 * x**2,),
             "one element": lambda: (gy * 3 * x**2 + np.eye(2, 3) * 1e-3 * (np.arange(3) == 1),),
             "none": lambda: (None,),
-            "nan": lambda: (gy * 3 * x**2 / F.relu(x) * F.relu(x),),
+            "nan": lambda: (gy * F.sqrt(x - 10),),
             "read": lambda: (gy * 3 * x.d**2,),
             "cut": lambda: (gy * 3 * F.unlink(x) ** 2,),
             "half cut": lambda: (gy * 3 * x * F.unlink(x),),
