@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import weakref
 from typing import Any, NamedTuple
 
 import jax
@@ -229,7 +231,29 @@ def test_a_loop_that_wraps_one_function_compiles_once() -> None:
         return jax.nn.relu(x) * 1.25
 
     assert compiled(lambda k: F.jax_function(fun)(leaf(X + k))) == 2
-    assert F.jax_function(fun) is F.jax_function(fun)
+
+
+def test_what_was_traced_lives_as_long_as_the_function() -> None:
+    counts = {"traced": 0}
+
+    class Model:
+        def __init__(self) -> None:
+            self.w = jnp.ones(3)
+
+        def apply(self, x: Any) -> Any:
+            counts["traced"] += 1
+            return x * self.w
+
+    model = Model()
+    x = leaf(X, np.float32)
+    outputs = [F.jax_function(model.apply)(x) for _ in range(3)]
+    assert counts["traced"] == 1
+    np.testing.assert_allclose(outputs[-1].d, X, rtol=1e-6)
+    held = weakref.ref(outputs[0].parent.inputs[0])  # type: ignore[union-attr]
+    assert held().shape == (3,)  # type: ignore[union-attr]
+    del outputs, model
+    gc.collect()
+    assert held() is None
 
 
 def test_functions_that_differ_in_the_arrays_they_close_over_share_an_executable() -> None:

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from ..graph import Spec, op, spec_of
+from ..graph import Op, Spec, Variable, spec_of
 from ..graph.arguments import Static
 from ..graph.spec import wide_types
 from .jaxpr_structure import Held, primitives_in, structure_of
@@ -148,7 +148,24 @@ def inputs_of(fun: ArrayFunction, order: int) -> tuple[Spec, ...]:
 # ---------------------------------------------------------------- the ops
 
 
-@op(type_name="JaxFunction", several=True)
+class Sized(Op):
+    """An op that knows the shapes of its outputs from its arguments: nothing is traced to find them, nor remembered."""
+
+    def infer(self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+        fun, order, *rest = arguments
+        if rest:
+            _, wrt, _ = rest
+            return tuple([fun.inputs[fun.active[i]] for i in wrt])
+        return tuple([s for s in fun.outputs if order == 0 or s.differentiable])
+
+
+def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:
+    """Make a `Sized` op of a function on arrays."""
+    return lambda forward: Sized(forward, type_name=type_name, several=True)
+
+
+@sized("JaxFunction")
 def jax_derivative(*x, fun: Static, order: int = 0):
     """The derivative of a JAX function along `order` directions: D^order fun(x)[v1 ...]; the function itself for 0.
 
@@ -163,7 +180,7 @@ def jax_derivative(*x, fun: Static, order: int = 0):
     return derivative(x, fun, order)
 
 
-@op(type_name="JaxFunctionGradient", several=True)
+@sized("JaxFunctionGradient")
 def jax_gradient(*x, fun: Static, order: int, slot: int, wrt: Static, columns: bool):
     """The gradient of <y, D^order fun(x)[v1 ...]> in x (slot 0) or in the direction v of number `slot`.
 
@@ -182,13 +199,13 @@ def jax_gradient(*x, fun: Static, order: int, slot: int, wrt: Static, columns: b
     return gradient(x, fun, order, slot, wrt, columns)
 
 
-@op(type_name="CustomJaxFunction", several=True)
+@sized("CustomJaxFunction")
 def custom_jax_derivative(*x, fun: Static, order: int = 0):
     """`jax_derivative` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one."""
     return derivative(x, fun, order)
 
 
-@op(type_name="CustomJaxFunctionGradient", several=True)
+@sized("CustomJaxFunctionGradient")
 def custom_jax_gradient(*x, fun: Static, order: int, slot: int, wrt: Static, columns: bool):
     """`jax_gradient` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one."""
     return gradient(x, fun, order, slot, wrt, columns)
@@ -267,7 +284,7 @@ def _blocks(fun: ArrayFunction, x: Arrays) -> list[Arrays]:
 # ---------------------------------------------------------------- what JAX can do
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=512)
 def by_columns(fun: ArrayFunction, order: int, slot: int) -> bool:
     """Whether the gradient takes forward mode, since JAX has no reverse mode for `fun`.
 
@@ -289,7 +306,7 @@ def by_columns(fun: ArrayFunction, order: int, slot: int) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=512)
 def has_derivative(fun: ArrayFunction, order: int) -> bool:
     """Whether JAX has forward mode for `fun`, `order` times nested."""
     return _refusal(lambda *x: derivative(x, fun, order), inputs_of(fun, order)) is None

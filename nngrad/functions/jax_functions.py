@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import inspect
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -51,7 +54,7 @@ class JaxFunction:
         self.name = _name_of(fun)
         self._static_argnums = nums
         self._static_argnames = names
-        self._traces: dict[Any, Trace] = {}
+        self._traces = _traces_of(fun, nums, names)
         functools.update_wrapper(self, fun, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -171,17 +174,23 @@ def jax_function(
         raise TypeError(f"fun: expected a function of JAX arrays, got {fun!r}")
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    try:
-        hash(fun)
-    except TypeError:
-        return JaxFunction(fun, nums, names)
-    return _wrapped(fun, nums, names)
-
-
-@functools.lru_cache(maxsize=256)
-def _wrapped(fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]) -> JaxFunction:
-    """One wrapper for each function, so that a loop that wraps it anew does not trace it anew."""
     return JaxFunction(fun, nums, names)
+
+
+_known: WeakKeyDictionary[Any, dict[Any, dict[Any, Trace]]] = WeakKeyDictionary()
+"""What tracing has given, for as long as the function lives, or the object that it is a method of: a loop that wraps a
+function anew does not trace it anew."""
+_knowing = threading.Lock()
+
+
+def _traces_of(fun: Any, *options: Any) -> dict[Any, Trace]:
+    owner = getattr(fun, "__self__", None) if inspect.ismethod(fun) else None
+    method = getattr(fun, "__func__", None)
+    try:
+        with _knowing:
+            return _known.setdefault(fun if owner is None else owner, {}).setdefault((method, *options), {})
+    except TypeError:  # it cannot be hashed, or not be referred to weakly
+        return {}
 
 
 class _Marked:
