@@ -1,4 +1,4 @@
-"""Backward rules of functions that steer gradients and effects."""
+"""Backward rules of functions that steer gradients, effects and the order of computation."""
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like
@@ -23,3 +23,16 @@ def update_backward(f, *gys):
     """dy[i]/dx[i] = 1"""
     del f
     return gys
+
+
+@backward(F.after)
+def after_backward(f, gy):
+    """dy/dx[0] = 1; the others say only when"""
+    return (gy, *[None] * (len(f.inputs) - 1))
+
+
+@backward(F.recomputed)
+def recomputed_backward(f, gy):
+    """dy/doriginal = 1: the value is that of `original`, wherever it was computed"""
+    del f
+    return None, gy

@@ -21,7 +21,17 @@ from .context import (
 )
 from .custom import FunctionNode, PythonFunction
 from .execution import compile, executables, forward_all, to_jax
-from .gradient import Grad, GradEndFunction, backward, grad, simplify
+from .gradient import (
+    Grad,
+    GradEndFunction,
+    LeastMemory,
+    MemoryBudget,
+    Segments,
+    backward,
+    grad,
+    recompute,
+    simplify,
+)
 from .graph import Function, NdArray, Variable
 from .inspection import count
 from .parameter import (
@@ -47,9 +57,12 @@ __all__ = [
     "FunctionNode",
     "Grad",
     "GradEndFunction",
+    "LeastMemory",
+    "MemoryBudget",
     "MissingRule",
     "NdArray",
     "PythonFunction",
+    "Segments",
     "Variable",
     "auto_forward",
     "backward",
@@ -75,6 +88,7 @@ __all__ = [
     "parameter_scope",
     "parametric_functions",
     "pop_parameter",
+    "recompute",
     "register",
     "registry",
     "save_parameters",

@@ -14,6 +14,7 @@ import optax
 from .execution.compiled import on_device
 from .execution.forward import device_of
 from .execution.lower import linearize, lower
+from .gradient.recompute import mirrored
 from .gradient.walk import Grad
 from .graph import NdArray, Spec, Variable, building, leaves_of
 from .graph.leaf import arrays_of
@@ -50,7 +51,7 @@ class TrainStep:
     )
 
     def __init__(
-        self, loss: Variable, parameters: dict[str, Variable], solver: Solver, inputs: list[Variable]
+        self, loss: Variable, parameters: dict[str, Variable], solver: Solver, inputs: list[Variable], recompute: Any
     ) -> None:
         if [(n, id(p)) for n, p in solver.get_parameters().items()] != [(n, id(p)) for n, p in parameters.items()]:
             solver.set_parameters(parameters, retain_state=True)
@@ -66,6 +67,7 @@ class TrainStep:
         self._dynamic = isinstance(solver.scaling, DynamicLossScale)
         with building.having("auto_forward", False), building.having("no_grad", False):
             gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
+            gradients = mirrored([loss], gradients, recompute)
         device = device_of([loss])
         linear = linearize([loss, *gradients], first=[*[x for x, _ in targets], *inputs], device=device)
         self._gradients = [[1 + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]
@@ -169,6 +171,7 @@ def train_step(
     parameters: Mapping[str, Variable] | Iterable[Variable],
     optimizer: Solver | optax.GradientTransformation,
     inputs: Variable | Iterable[Variable] = (),
+    recompute: Any = None,
 ) -> TrainStep:
     """Forward, gradient and update of the graph of `loss` as one executable, for a training loop.
 
@@ -191,6 +194,7 @@ def train_step(
             none here. Chain what is wanted in optax instead, as in `Solver.from_optax(optax.chain(
             optax.clip_by_global_norm(1.0), optax.adam(1e-3)))`.
         inputs: Variables whose values are given at each call, of their shapes.
+        recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
 
     Raises:
         TypeError: Something is of the wrong kind.
@@ -210,7 +214,7 @@ def train_step(
             raise TypeError(f"inputs[{i}]: expected a Variable, got {type(x).__name__}")
     _check_distinct(named, listed)
     solver = optimizer if isinstance(optimizer, Solver) else Solver.from_optax(optimizer)
-    return TrainStep(loss, named, solver, listed)
+    return TrainStep(loss, named, solver, listed, recompute)
 
 
 def _named(parameters: Any) -> dict[str, Variable]:

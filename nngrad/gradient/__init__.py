@@ -5,8 +5,19 @@ from .backward import backward, backward_from
 from .grad import grad
 from .intern import simplify
 from .numbers import grad_end as GradEndFunction
+from .recompute import LeastMemory, MemoryBudget, Segments, recompute
 from .walk import Grad
 
-__all__ = ["Grad", "GradEndFunction", "backward", "grad", "simplify"]
+__all__ = [
+    "Grad",
+    "GradEndFunction",
+    "LeastMemory",
+    "MemoryBudget",
+    "Segments",
+    "backward",
+    "grad",
+    "recompute",
+    "simplify",
+]
 
 rooms.engine.backward = backward_from  # type: ignore[assignment, method-assign]

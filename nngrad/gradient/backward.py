@@ -20,6 +20,7 @@ from ..graph import NdArray, Variable, building, leaves_of
 from ..graph.spec import wide_types
 from ..graph.variable import leaf_of
 from .grad import grad, variables
+from .recompute import mirrored, policy_key
 from .seeds import held_scale, seed_of, seeds_of
 from .walk import Grad
 
@@ -51,6 +52,7 @@ def backward(
     enable_double_backprop: bool = False,
     retain_grad: bool = False,
     loss_scale: float | None = None,
+    recompute: Any = None,
 ) -> None:
     """Add the gradient of the sum of `outputs` to `.grad` of the leaves with `need_grad`.
 
@@ -65,6 +67,7 @@ def backward(
         enable_double_backprop: Keep the gradients of leaves as Variables of a graph too, in `.grad_var`.
         retain_grad: Keep the gradients of the Variables in the middle, in their `.grad`.
         loss_scale: What the gradients at the outputs are multiplied by.
+        recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
 
     Raises:
         TypeError: Something is not a Variable, or an output is not of a floating dtype.
@@ -76,7 +79,7 @@ def backward(
         given: list[Any] = [y.grad for y in listed]
     else:
         given = seeds_of(listed, grad_outputs)
-    options = Options(enable_double_backprop, retain_grad, loss_scale)
+    options = Options(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
     accumulate_gradients(listed, given, options, own=grad_outputs is None)
 
 
@@ -100,9 +103,10 @@ def backward_from(
     retain_grad: bool = False,
     enable_double_backprop: bool = False,
     loss_scale: float | None = None,
+    recompute: Any = None,
 ) -> None:
     """Add the gradient of `output` to `.grad` of the leaves with `need_grad`; see `Variable.backward`."""
-    options = Options(enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook)
+    options = Options(enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute)
     if isinstance(grad, int | float) and grad == 1 and not isinstance(grad, bool):
         seed = None
     else:
@@ -118,6 +122,7 @@ class Options(NamedTuple):
     loss_scale: float | None = None
     function_pre_hook: Hook = None
     function_post_hook: Hook = None
+    recompute: Any = None
 
     @property
     def op_by_op(self) -> bool:
@@ -150,7 +155,7 @@ def accumulate_gradients(
         elif y._need_grad and not own:
             accumulate([y], [np.ones(y.shape, y.dtype) if seed is None else seed])
     if options.enable_double_backprop:
-        _keep_variables(outputs, grads, options.loss_scale)
+        _keep_variables(outputs, grads, options)
     for snapshot, pairs in groups.items():
         _accumulate_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
 
@@ -166,11 +171,12 @@ def _accumulate_from(outputs: list[Variable], seeds: list[Any], snapshot: Snapsh
     accumulate([plan.leaves[i] for i in wanted], run(outputs, plan, wanted, seeds, snapshot, options))
 
 
-def _keep_variables(outputs: list[Variable], grads: list[Any], loss_scale: float | None) -> None:
+def _keep_variables(outputs: list[Variable], grads: list[Any], options: Options) -> None:
     """Let `.grad_var` of the leaves be their gradients as Variables, added to what is there."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
     before = [x.grad_var for x in leaves]
-    gradients = grad(outputs, leaves, grads, grad_inputs=before, loss_scale=loss_scale)
+    how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
+    gradients = grad(outputs, leaves, grads, grad_inputs=before, **how)
     for x, gx in zip(leaves, gradients, strict=True):
         x.grad_var = gx
 
@@ -202,7 +208,8 @@ def _compiled(
     """The gradients, from one executable that computes the forward as well."""
     seeded = tuple([seed is not None for seed in seeds])
     retained = options.retain_grad and _alive(plan)
-    key = (wanted, _stops(plan), seeded, registry.version, building.simplify, retained)
+    memory = policy_key(options.recompute, plan.functions)
+    key = (wanted, _stops(plan), seeded, registry.version, building.simplify, retained, memory)
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
@@ -260,20 +267,23 @@ class GradientGraph(NamedTuple):
 
 
 def _gradient_graph(
-    outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], retain: bool
+    outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
 ) -> GradientGraph:
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
     pairs: list[tuple[Variable, Variable]] = []
     with building.having("auto_forward", False), building.having("no_grad", False):
         walk = Grad(retained=pairs) if retain else Grad()
         gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
-    numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
-    retained = {numbers[id(y)]: gy for y, gy in pairs if id(y) in numbers}
+        numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
+        pairs = [(y, gy) for y, gy in pairs if id(y) in numbers]
+        emitted = mirrored(outputs, [*gradients, *[gy for _, gy in pairs]], recompute)
+    gradients, kept = emitted[: len(wanted)], emitted[len(wanted) :]
+    retained = {numbers[id(y)]: gy for (y, _), gy in zip(pairs, kept, strict=True)}
     return GradientGraph(gradients, [seed for seed in seeds if seed is not None], retained)
 
 
 def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], options: Options) -> Fused:
-    graph = _gradient_graph(outputs, plan, wanted, seeded, options.retain_grad)
+    graph = _gradient_graph(outputs, plan, wanted, seeded, options.retain_grad, options.recompute)
     gradients = [*graph.gradients, *graph.retained.values()]
     first = [*plan.leaves, *graph.seeds]
     linear = linearize([*outputs, *plan.kept, *gradients], first=first, device=plan.program.device)

@@ -8,6 +8,7 @@ from typing import Any
 import nngrad.functions as F
 
 from ..graph import Variable, building, create, functions_of, leaves_of, rooms
+from .recompute import mirrored
 from .seeds import initial_gradients, scaled_seeds, seeds_of
 from .steering import UNREACHABLE, Aggregate, check_choice, checked_aggregate, keep_gradient, unreachable_inputs
 from .walk import Grad
@@ -28,6 +29,7 @@ def grad(
     unreachable: str = "zero",
     aggregate: Aggregate | None = None,
     stop_gradients: Variable | Iterable[Variable] = (),
+    recompute: Any = None,
 ) -> list[Variable]:
     """The gradient of the sum of `outputs` with respect to each of `inputs`, as a graph.
 
@@ -61,6 +63,10 @@ def grad(
             Variable of their shape and dtype; by default `F.add_n` does, all at once.
         stop_gradients: Variables that count as constants: gradients may end at them (as inputs), but do not
             pass them. What is asked for is then a partial derivative.
+        recompute: Which forward values the gradients compute again, so that they need not be kept: 'sqrt',
+            'auto', `nn.MemoryBudget(bytes)`, `nn.Segments(levels)`, `nn.LeastMemory(extra)`, a predicate on a
+            Function, or a list of the Variables to keep. None does as the graph says: what was built within
+            `nn.recompute()`, and as a gradient in it was asked for. False keeps all. See docs/memory.md.
 
     Returns:
         One Variable per input, of its shape and dtype; zeros, connected to nothing, where no way
@@ -102,6 +108,9 @@ def grad(
         walk = Grad(aggregate=total, ends=ends, retained=retained if retain_grad else None)
     with building.having("auto_forward", False):
         gradients = bound_gradients(starts, owners, seeds, walk)
+        emitted = mirrored(starts, [*gradients, *[gx for _, gx in retained]], recompute, seeds)
+        gradients, kept_ones = emitted[: len(gradients)], emitted[len(gradients) :]
+        retained = [(x, gx) for (x, _), gx in zip(retained, kept_ones, strict=True)]
         gradients = distinct(gradients, [*outputs, *inputs], bind_grad_output)
         kept = dict(zip(inputs, gradients, strict=True)) if set_grad or retain_grad else {}
         if retained:

@@ -45,8 +45,10 @@ class Building(threading.local):
     """Function hooks in force, the oldest first."""
     debug: Any = None
     """What debug mode looks for; None where it is off."""
+    mark: Any = None
+    """What functions are marked with, so that gradients compute them again and do not keep what they give."""
     special: bool = False
-    """Whether auto_forward, no_grad or debug mode is on; one look instead of three."""
+    """Whether auto_forward, no_grad, debug mode or a mark is on; one look instead of four."""
     watched: bool = False
     """Whether hooks or debug mode watch what runs; one look instead of two."""
 
@@ -54,7 +56,7 @@ class Building(threading.local):
         """Set one switch."""
         setattr(self, name, value)
         self.watched = bool(self.hooks) or self.debug is not None
-        self.special = self.auto_forward or self.no_grad or self.debug is not None
+        self.special = self.auto_forward or self.no_grad or self.debug is not None or self.mark is not None
 
     @contextmanager
     def having(self, name: str, value: Any) -> Iterator[None]:
@@ -111,6 +113,8 @@ class Rooms:
     """The rooms above the graph, as far as the graph calls them."""
 
     engine: Engine = _NoEngine()
+    marks: bool = False
+    """Whether a function was ever marked; until then, no gradient looks for marks."""
 
 
 rooms = Rooms()

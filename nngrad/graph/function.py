@@ -57,6 +57,7 @@ class Function:
         "context",
         "effects",
         "inputs",
+        "mark",
         "op",
         "order",
         "plan",
@@ -81,6 +82,8 @@ class Function:
     order: int
     """Order of differentiation: 0 for what the user built, and for a gradient one more than the highest order
     in what it is the gradient of."""
+    mark: Any
+    """Whether gradients are to compute it again: None, or what says so."""
     snapshot: Any
     """The last forward that covered this function (kept by the execution room)."""
     plan: Any
@@ -159,7 +162,7 @@ def create(
     f.rank = rank + 1
     f.effects = effects
     f.order = order
-    f.snapshot = f.plan = None
+    f.mark = f.snapshot = f.plan = None
     f.call = call
     f.context = building.context if call is None else call.context
     f.specs = specs = op.infer(inputs, arguments)
@@ -179,6 +182,9 @@ def _apply_switches(f: Function) -> None:
     if building.no_grad:
         for y in f.outputs:
             y.need_grad = False
+    if building.mark is not None:
+        f.mark = building.mark
+        rooms.marks = True
     if building.auto_forward:
         rooms.engine.run_function(f)
 

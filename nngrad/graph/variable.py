@@ -262,7 +262,8 @@ class Variable:
             grad: Gradient at this Variable: a scalar, an array, an NdArray, a Variable, or None for what its own
                 `.grad` holds.
             clear_buffer: Accepted for nnabla's sake.
-            options: `retain_grad=True` keeps the gradients of Variables in the middle too, in their `.grad`;
+            options: `recompute` says which forward values are computed again, so that they need not be kept, as in
+                `nn.grad`. `retain_grad=True` keeps the gradients of Variables in the middle too, in their `.grad`;
                 `enable_double_backprop=True` those of the leaves as Variables, in `.grad_var`; `loss_scale` is what
                 the gradient at this Variable is multiplied by. `function_pre_hook` and `function_post_hook` are
                 those of `forward`, called for the functions of the gradient.

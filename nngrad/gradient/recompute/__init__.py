@@ -1,0 +1,26 @@
+"""Recompute instead of keep: gradient graphs that compute forward values again, where that saves memory.
+
+    policies.py   what a user can ask for
+    mirror.py     the plans for a policy, and which is taken
+    segments.py   where a forward pass is cut, and how segments are nested
+    stages.py     which segment each function of the backward pass waits for
+    rebuild.py    the gradient graph that follows a plan
+    liveness.py   the memory that a graph takes, predicted
+    costs.py      what functions cost
+"""
+
+from .liveness import Timeline, predicted_peak, timeline
+from .mirror import mirrored
+from .policies import LeastMemory, MemoryBudget, Segments, policy_key, recompute
+
+__all__ = [
+    "LeastMemory",
+    "MemoryBudget",
+    "Segments",
+    "Timeline",
+    "mirrored",
+    "policy_key",
+    "predicted_peak",
+    "recompute",
+    "timeline",
+]
