@@ -7,12 +7,12 @@ precision training", ICLR 2018.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from .gradients import widened
 from .rates import as_power_of_two
@@ -111,30 +111,64 @@ def as_loss_scale(value: Any, name: str) -> LossScale | None:
     return value if value is None or isinstance(value, DynamicLossScale) else as_power_of_two(value, name)
 
 
-def unscaling(inner: optax.GradientTransformation, scale: LossScale) -> optax.GradientTransformation:
-    """`inner` for the gradients of a loss that was multiplied by `scale`.
+def scaled_init(init: Callable[[Any], Any], scale: LossScale) -> Callable[[Any], ScaledState]:
+    """`init` of a transformation, for a solver whose gradients are scaled.
 
-    The gradients are divided by the scale, and `inner` computes and keeps its state, in float32 at least: what float16
-    was too narrow for would vanish there again. With a dynamic scale nothing changes where a gradient is
-    infinite or not a number.
+    The transformation keeps its state in float32 at least: what float16 was too narrow for would vanish there again.
+    """
+    start = scale.start if isinstance(scale, DynamicLossScale) else tuple
+    return lambda params: ScaledState(start(), init(jax.tree.map(widened, params)))
+
+
+def scaled_update(
+    move: Callable[[Any, Any, Any], tuple[Any, Any]], scale: LossScale, params: Any, grads: Any, state: ScaledState
+) -> tuple[Any, ScaledState]:
+    """A solver's step with the gradients of a loss that was multiplied by `scale`: new parameters and new state.
+
+    With a dynamic scale nothing but the scale changes where a gradient is infinite or not a number.
+
+    Args:
+        move: The step with parameters and gradients in float32 at least, and the state of the transformation.
+        scale: What the loss was multiplied by.
+        params: Arrays of the parameters.
+        grads: Their gradients, as they are scaled.
+        state: The state before.
     """
     dynamic = isinstance(scale, DynamicLossScale)
+    divisor = state.loss_scale.scale if dynamic else scale
 
-    def init(params: Any) -> ScaledState:
-        return ScaledState(scale.start() if dynamic else (), inner.init(jax.tree.map(widened, params)))
-
-    def update(grads: Any, state: ScaledState, params: Any = None) -> tuple[Any, ScaledState]:
-        divisor = state.loss_scale.scale if dynamic else scale
+    def moved() -> tuple[Any, Any]:
         true = jax.tree.map(lambda g: divided(widened(g), divisor), grads)
-        updates, new = inner.update(true, state.inner, jax.tree.map(widened, params))
-        if not dynamic:
-            return updates, ScaledState((), new)
-        finite = all_finite(grads)
-        updates = jax.tree.map(lambda u: jnp.where(finite, u, jnp.zeros_like(u)), updates)
-        new = jax.tree.map(lambda after, before: jnp.where(finite, after, before), new, state.inner)
-        return updates, ScaledState(scale.adjusted(state.loss_scale, finite), new)
+        new, inner = move(jax.tree.map(widened, params), true, state.inner)
+        return jax.tree.map(like, new, params), inner
 
-    return optax.GradientTransformation(init, update)
+    if not dynamic:
+        new, inner = moved()
+        return new, ScaledState((), inner)
+    finite = all_finite(grads)
+    new, inner = done_if(finite, moved, (params, state.inner))
+    return new, ScaledState(scale.adjusted(state.loss_scale, finite), inner)
+
+
+def done_if(condition: Any, step: Callable[[], Any], before: Any) -> Any:
+    """What `step` gives if the traced bool `condition` holds, else `before`.
+
+    On the CPU a branch is taken: a choice for each number would double the time of a step. Elsewhere there is such a
+    choice, which costs nothing beside the memory's traffic, while a branch makes the host wait for the device.
+    """
+
+    def branch(before: Any) -> Any:
+        return jax.lax.cond(condition, step, lambda: before)
+
+    def choice(before: Any) -> Any:
+        return jax.tree.map(lambda after, old: jnp.where(condition, after, old), step(), before)
+
+    return jax.lax.platform_dependent(before, cpu=branch, default=choice)
+
+
+def like(new: Any, old: Any) -> Any:
+    """`new` in the dtype of `old`: parameters and state must not change their types from step to step."""
+    return new.astype(old.dtype) if new.dtype != old.dtype else new
 
 
 def divided(g: Any, scale: Any) -> Any:

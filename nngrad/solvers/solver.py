@@ -17,7 +17,7 @@ from ..graph import Variable
 from ..graph.spec import wide_types
 from ..storage import read_arrays, write_arrays
 from .gradients import Arrays, clipped, decayed, multiplied, not_finite
-from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, unscaling
+from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
 from .rates import as_number, as_rate
 from .state import NAMES_OF_LOSS_SCALE, names_of
 
@@ -163,13 +163,19 @@ class Solver:
             state: The state, as `state` gives it.
             lr: The learning rate, a number or a traced scalar.
         """
-        updates, new = self._unscaled(lr).update(grads, state, params)
-        return optax.apply_updates(params, updates), jax.tree.map(_like, new, state)
 
-    def _unscaled(self, lr: Any) -> Transformation:
-        """`transformation(lr)`, for gradients that are as the loss is scaled."""
-        inner = self.transformation(lr)
-        return inner if self._scaling is None else unscaling(inner, self._scaling)
+        def move(params: Arrays, grads: Arrays, state: Any) -> tuple[Arrays, Any]:
+            updates, new = self.transformation(lr).update(grads, state, params)
+            return optax.apply_updates(params, updates), jax.tree.map(like, new, state)
+
+        if self._scaling is None:
+            return move(params, grads, state)
+        return scaled_update(move, self._scaling, params, grads, state)
+
+    def _init(self) -> Callable[[Arrays], Any]:
+        """What makes the state for arrays of parameters."""
+        init = self.transformation(self._initial_lr).init
+        return init if self._scaling is None else scaled_init(init, self._scaling)
 
     @property
     def state(self) -> Any:
@@ -185,7 +191,7 @@ class Solver:
     def _flat_state(self) -> Any:
         if self._state is None:
             with wide_types(self._wide):
-                init = jax.jit(self._unscaled(self._initial_lr).init)
+                init = jax.jit(self._init())
                 self.state = init(tuple([p.cell.raw() for p in self._variables]))
         return self._state
 
@@ -376,10 +382,5 @@ class Solver:
 
     def _named_state(self) -> tuple[list[str], list[Any]]:
         state = self.state
-        names = names_of(self._unscaled(self._initial_lr), state, tuple(self._params))
+        names = names_of(self._init(), state, tuple(self._params))
         return names, jax.tree.leaves(state)
-
-
-def _like(new: Any, old: Any) -> Any:
-    """`new` in the dtype that it had before: a state must not change its type from step to step."""
-    return new.astype(old.dtype) if new.dtype != old.dtype else new

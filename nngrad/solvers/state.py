@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,14 +11,14 @@ import optax
 from .loss_scale import DynamicState, ScaledState
 
 
-def names_of(transformation: optax.GradientTransformation, state: Any, parameters: tuple[str, ...]) -> list[str]:
-    """A name for each array in a state of `transformation`, in its order.
+def names_of(init: Callable[[Any], Any], state: Any, parameters: tuple[str, ...]) -> list[str]:
+    """A name for each array in a state that `init` made for some parameters, in its order.
 
     It is the array's place in the state, and the parameter that it belongs to: 'mu:conv/W', 'count'. With a loss scale
     the names are those without one, and its own.
     """
     owners = optax.tree_utils.tree_map_params(
-        transformation, lambda _, name: name, state, parameters,
+        init, lambda _, name: name, state, parameters,
         transform_non_params=lambda leaf: jax.tree.map(lambda _: None, leaf),
     )
     scaled = isinstance(state, ScaledState)
