@@ -3,7 +3,7 @@
 import math
 
 import nngrad.functions as F
-from nngrad.functions.array import zeros_like
+from nngrad.functions.array import filled_like, zeros_like
 
 from . import backward
 
@@ -43,31 +43,35 @@ def pow2_backward(f, gy):
     """dy/dx0 = x1 x0^(x1 - 1), and 0 where both are 0, since x^0 = 1; dy/dx1 = y log x0, and 0 where x0 is 0"""
     x0, x1 = f.inputs
     (y,) = f.outputs
-    # Only at (0, 0) is the exponent replaced: elsewhere x1 x0^(x1 - 1) must keep its derivative in x1.
-    origin = F.logical_and(F.equal_scalar(x0, val=0.0), F.equal_scalar(x1, val=0.0))
-    exponent = F.where(origin, F.constant(val=1, shape=x1.shape, dtype=y.dtype), x1 - 1.0)
-    base = F.where(F.equal_scalar(x0, val=0.0), F.constant(val=1, shape=x0.shape, dtype=y.dtype), x0)
-    return gy * (x1 * F.pow2(x0, exponent)), gy * (y * F.log(base))
+    at_zero = F.equal_scalar(x0, val=0.0)
+    one = filled_like(y, 1)
+    # Where the base is 0 the exponent has no derivative of any order, mixed ones included.
+    exponent = F.where(at_zero, F.unlink(x1), x1)
+    lower = F.where(F.logical_and(at_zero, F.equal_scalar(x1, val=0.0)), one, exponent - 1.0)
+    gx1 = gy * (y * F.log(F.where(at_zero, one, x0)))
+    return gy * (exponent * F.pow2(x0, lower)), F.where(at_zero, zeros_like(gx1), gx1)
 
 
 @backward(F.maximum2)
 def maximum2_backward(f, gy):
     """dy/dx = 1 for the larger, 1/2 each where they are equal"""
     x0, x1 = f.inputs
-    return shared(gy, F.greater(x0, x1), F.equal(x0, x1)), shared(gy, F.less(x0, x1), F.equal(x0, x1))
+    ties = F.equal(x0, x1)
+    return shared(gy, F.greater_equal(x0, x1), ties), shared(gy, F.less_equal(x0, x1), ties)
 
 
 @backward(F.minimum2)
 def minimum2_backward(f, gy):
     """dy/dx = 1 for the smaller, 1/2 each where they are equal"""
     x0, x1 = f.inputs
-    return shared(gy, F.less(x0, x1), F.equal(x0, x1)), shared(gy, F.greater(x0, x1), F.equal(x0, x1))
+    ties = F.equal(x0, x1)
+    return shared(gy, F.less_equal(x0, x1), ties), shared(gy, F.greater_equal(x0, x1), ties)
 
 
-def shared(gy, wins, ties):
-    """`gy` where an extremum's operand wins, half of it where it ties, else 0. It is selected and not
+def shared(gy, taken, ties):
+    """`gy` where an extremum's operand is taken, half of it where it ties, else 0. It is selected and not
     multiplied, so that an infinite gradient leaves no NaN on the operand that was not taken."""
-    return F.where(wins, gy, F.where(ties, 0.5 * gy, zeros_like(gy)))
+    return F.where(taken, F.where(ties, 0.5 * gy, gy), zeros_like(gy))
 
 
 # ---------------------------------------------------------------- any number of Variables
@@ -167,11 +171,11 @@ def r_pow_scalar_backward(f, gy):
 def maximum_scalar_backward(f, gy):
     """dy/dx = 1 where x > val, 1/2 where they are equal"""
     (x,), val = f.inputs, f.args["val"]
-    return shared(gy, F.greater_scalar(x, val=val), F.equal_scalar(x, val=val))
+    return shared(gy, F.greater_equal_scalar(x, val=val), F.equal_scalar(x, val=val))
 
 
 @backward(F.minimum_scalar)
 def minimum_scalar_backward(f, gy):
     """dy/dx = 1 where x < val, 1/2 where they are equal"""
     (x,), val = f.inputs, f.args["val"]
-    return shared(gy, F.less_scalar(x, val=val), F.equal_scalar(x, val=val))
+    return shared(gy, F.less_equal_scalar(x, val=val), F.equal_scalar(x, val=val))

@@ -66,11 +66,12 @@ def std_backward(f, gy):
 
 
 def extremum_backward(f, gy):
-    """dy/dx = 1/m at each of the m elements that are equal to y, 0 elsewhere"""
+    """dy/dx = 1/m at each of the m elements that are equal to y, 0 elsewhere. It is selected and not multiplied, so
+    that an infinite gradient leaves no NaN on the others."""
     (x,), (y,) = f.inputs, f.outputs
     here = F.equal(x, spread(f, y))
     ties = F.sum(here, axis=f.args["axis"], keepdims=f.args["keepdims"])
-    return spread(f, gy / ties) * here
+    return F.where(here, spread(f, gy / ties), zeros_like(x))
 
 
 backward(F.amax)(extremum_backward)
@@ -108,19 +109,20 @@ def norm_backward(f, gy):
     """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0"""
     (x,), (y,) = f.inputs, f.outputs
     p = 2.0 if f.args["p"] is None else f.args["p"]
-    if p == 1:
-        return spread(f, gy) * sign(x)
     if p == 2:
         return spread(f, divided(gy, y)) * x
+    zero = F.equal_scalar(y, val=0)
+    gx = spread(f, F.where(zero, zeros_like(gy), gy))
+    if p == 1:
+        return gx * sign(x)
     if p.is_integer():
         # A whole power needs no absolute value, and so is smooth at 0 where the norm is.
         power = divided(x, spread(f, y)) ** (p - 1)
-        return spread(f, gy) * (power if p % 2 == 0 else power * sign(x))
+        return gx * (power if p % 2 == 0 else power * sign(x))
     # A broken power of 0 has infinite derivatives; the sign takes that element out.
     size = F.where(F.equal_scalar(x, val=0), filled_like(x, 1), F.abs(x))
-    zero = F.equal_scalar(y, val=0)
     safe = F.where(zero, filled_like(y, 1), y)
-    return spread(f, gy) * (size / spread(f, safe)) ** (p - 1) * sign(x)
+    return gx * (size / spread(f, safe)) ** (p - 1) * sign(x)
 
 
 @backward(F.logsumexp)

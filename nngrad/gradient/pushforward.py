@@ -23,9 +23,10 @@ from ..functions.array import zeros_like
 from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, path_between
 from ..graph.building import Emission
 from ..graph.variable import leaf_of
+from .gates import applied
 from .intern import emitting
 from .numbers import is_zero
-from .walk import Grad, fitted, order_of, way
+from .walk import Grad, fitted, order_of, sum_of, way
 
 Tangents = Sequence[Any]
 """A Variable, or None for zero, for each of some Variables."""
@@ -80,7 +81,7 @@ class Pushforward:
         if rule.exact and all([op.linear_in(i) for i in live]):
             parts = []
             for i in live:
-                t = apply(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments)
+                t = applied(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments, i)
                 parts.append(t if op.several else (t,))
             return summed(parts)
         if rule.exact and op.linear == "together" and not op.elementwise:
@@ -151,11 +152,11 @@ def stretched(t: Variable, spec: Spec) -> Variable:
 
 def summed(parts: list[Any]) -> Tangents:
     """The sum of several tangents of the same outputs."""
-    return parts[0] if len(parts) == 1 else [F.add_n(*each) for each in zip(*parts, strict=True)]
+    return parts[0] if len(parts) == 1 else [sum_of(list(each)) for each in zip(*parts, strict=True)]
 
 
 def add(moved: dict[int, Variable], x: Variable, t: Variable) -> None:
     """Let `x` move by `t`, besides what it moves already."""
     before = moved.get(id(x))
     if not is_zero(t):
-        moved[id(x)] = t if before is None else F.add2(before, t)
+        moved[id(x)] = t if before is None else sum_of([before, t])

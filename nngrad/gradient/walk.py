@@ -12,6 +12,7 @@ from backward_registry import Registry, missing, registry
 from ..functions.array import zeros_like
 from ..graph import Function, RuleCall, Variable, building, path_between
 from ..graph.building import Emission
+from .gates import rank_of_gates, reduced, summed, through_gates
 from .intern import emitting
 from .numbers import grad_end as GradEndFunction
 from .numbers import is_zero
@@ -76,6 +77,7 @@ class Grad:
     ) -> list[Variable]:
         """The gradients, from the functions on some way, lowest rank first, and the ids of the Variables there."""
         total, ends, kept = self.total, self.ends, building.watched
+        gates_to = rank_of_gates(path)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
             if id(y) in active:
@@ -86,7 +88,8 @@ class Grad:
             gys = [None if y._need_grad is False or id(y) in ends else total(arrived, y) for y in outs]
             if any([gy is not None for gy in gys]):
                 emission.call = self.inside or RuleCall(f, gys, kept)
-                for x, gx in zip(f.inputs, self.pulled(f, outs, gys, outputs, active, arrived), strict=True):
+                gxs = self.pulled(f, outs, gys, outputs, active, arrived, f.rank >= gates_to)
+                for x, gx in zip(f.inputs, gxs, strict=True):
                     if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
                         arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
         emission.call = self.inside
@@ -115,17 +118,19 @@ class Grad:
         outputs: Sequence[Variable],
         active: set[int],
         arrived: Gradients,
+        gated: bool = True,
     ) -> Sequence[Any]:
-        """One gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero."""
+        """One gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero. Where
+        `gated`, selections of gradients stay outermost."""
         rule = self.rules.find(f.op)
         if rule is None:
             raise missing(f.op, way(outputs, f))
         filled = [zeros_like(y) if gy is None else gy for y, gy in zip(outs, gys, strict=True)]
         try:
-            if rule.accumulate is None:
-                gxs = rule.function(f, *filled)
-            else:
+            if rule.accumulate is not None:
                 gxs = self.accumulated(rule.accumulate, f, filled, active, arrived)
+            else:
+                gxs = through_gates(rule, f, filled) if gated else rule.function(f, *filled)
         except Exception as error:
             error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
             raise
@@ -161,8 +166,7 @@ _by_rank = attrgetter("rank")
 
 def sum_of(gradients: list[Variable]) -> Variable:
     """The sum of gradients of one Variable."""
-    y: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
-    return y
+    return summed(gradients, lambda gxs: F.add2(*gxs) if len(gxs) == 2 else F.add_n(*gxs))
 
 
 def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
@@ -170,7 +174,7 @@ def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
     if gx.shape != x.shape:
         if not f.op.broadcasts or gx.shape != f.specs[0].shape:
             raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for an input of shape {x.shape}")
-        gx = F.sum_to(gx, shape=x.shape)
+        gx = reduced(gx, x.shape)
     return gx if gx.dtype == x.dtype else F.cast(gx, dtype=x.dtype)
 
 

@@ -1,0 +1,204 @@
+"""Gates: where a gradient is selected, the selection is kept outermost.
+
+A gate is `where(c, g, 0)` or `where(c, 0, g)`: a gradient that is taken in some places and 0 in the others. `where`
+itself emits them, and so do the functions that are flat in places, as relu is. The gradient of an elementwise function
+in one place depends on the incoming gradient in that place alone, and linearly:
+
+    rule(where(c, g, 0)) = where(c, rule(g), 0)
+
+The two sides are equal as mathematics. As arithmetic they differ where the derivative is infinite or NaN in a place
+that is not taken: on the left it is multiplied by 0, which makes NaN, on the right it is not taken. So the right side
+is what is emitted, and `where(x > 0, sqrt(x), 0)` has the gradient 0 wherever x is not positive. It holds at every
+order, and in forward mode too, which is the transpose of a gradient: there sqrt(relu(x)) is what would go wrong.
+Sums, means, repetition and reshaping let gates through as far as the condition can be had in the other shape.
+
+Gates are moved only on the way to a function that may have such a derivative, and no more than a few at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nngrad.functions as F
+from backward_registry import Rule
+
+from ..functions.array import zeros_like
+from ..graph import Function, Op, Variable, apply
+from ..graph.arguments import axes_of
+from .numbers import Number, is_zero, split
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Gate:
+    """A selection: what passes where the condition holds (`holding`) or where it does not."""
+
+    condition: Variable
+    holding: bool
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The same for two gates that are alike."""
+        return id(unshaped(self.condition)), self.condition.shape, self.holding
+
+    def closed_elsewhere(self, g: Variable) -> Variable:
+        """`g` behind this gate."""
+        zeros = zeros_like(g)
+        y: Variable = F.where(self.condition, *((g, zeros) if self.holding else (zeros, g)))
+        return y
+
+
+def unshaped(condition: Variable) -> Variable:
+    """What `condition` is a reshaped form of, or itself."""
+    while condition.parent is not None and condition.parent.op is F.reshape:
+        condition = condition.parent.inputs[0]
+    return condition
+
+
+MOST_GATES = 4
+"""How many gates are moved at once. In a longer row the older ones stay where they are, or each of n functions in a row
+would have to move up to n of them."""
+
+
+def may_be_gated(g: Variable) -> bool:
+    """Whether `g` looks as if it were behind a gate."""
+    return g.parent is not None and g.parent.op in _GATED
+
+
+_GATED = frozenset({F.where, F.mul_scalar, F.linear_combination})
+"""What a gate, or the multiple of one, is made of: in canonical form numbers stand outside of selections."""
+
+
+def gates_of(g: Variable) -> tuple[list[Gate], Variable]:
+    """The gates that `g` is behind, outermost first, and what is behind them."""
+    gates: list[Gate] = []
+    factor: Number = 1
+    while len(gates) < MOST_GATES:
+        number, selection = split(g)
+        if selection is None or selection.parent is None or selection.parent.op is not F.where:
+            break
+        condition, yes, no = selection.parent.inputs
+        holding = is_zero(no)
+        inner = yes if holding else no
+        if inner.spec is not g.spec or not (holding or is_zero(yes)):
+            break
+        gates.append(Gate(condition, holding))
+        g, factor = inner, factor * number
+    return gates, g if factor == 1 else F.linear_combination(g, coefficients=(factor,))
+
+
+def behind(gates: Sequence[Gate], g: Variable) -> Variable:
+    """`g` behind `gates`, the last of them innermost; each counts once."""
+    for gate in reversed({gate.key: gate for gate in gates}.values()):
+        g = gate.closed_elsewhere(g)
+    return g
+
+
+_ELEMENTWISE = frozenset({F.cast, F.softplus, F.sinc_derivative})
+"""Elementwise functions whose result has another dtype than the input, or of which shapes are traced."""
+
+_UNBOUNDED = frozenset({
+    F.div2, F.pow2, F.mul2, F.mul_n, F.monomial, F.pow_scalar, F.r_div_scalar, F.r_pow_scalar, F.square, F.reciprocal,
+    F.sqrt, F.exp, F.log, F.tan, F.asin, F.acos, F.acosh, F.atanh, F.atan2, F.sinh, F.cosh,
+})  # fmt: skip
+"""Elementwise functions whose derivative may be infinite or NaN; that of a product is where the other factor is."""
+
+
+def is_elementwise(op: Op) -> bool:
+    """Whether the gradient in one place depends on the incoming gradient in that place alone."""
+    return op.elementwise or op.broadcasts or op in _ELEMENTWISE
+
+
+def rank_of_gates(path: Iterable[Function]) -> float:
+    """Down to which rank gates are moved on a `path`: that of the lowest function that may need it."""
+    return min([f.rank for f in path if f.op in _UNBOUNDED], default=math.inf)
+
+
+def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:
+    """`op` applied; a gate that the input `index`, in which it is linear, is behind stays outermost."""
+    g = inputs[index]
+    if op.several or not may_be_gated(g) or not is_elementwise(op):
+        return apply(op, inputs, arguments)
+    gates, g = gates_of(g)
+    return behind(gates, apply(op, (*inputs[:index], g, *inputs[index + 1 :]), arguments))
+
+
+def through_gates(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
+    """What the rule of `f` makes of the gradients, with gates taken off before and put on again after it."""
+    gy = gys[0]
+    if len(gys) > 1 or not may_be_gated(gy) or not rule.exact:
+        return rule.function(f, *gys)
+    gates, inner = gates_of(gy)
+    if not is_elementwise(f.op):
+        carried = [(gate, _carried(gate, f)) for gate in gates]
+        gates = [after for _, after in carried if after is not None]
+        inner = behind([before for before, after in carried if after is None], inner)
+    if not gates:
+        return rule.function(f, gy)
+    gxs = rule.function(f, inner)
+    if isinstance(gxs, tuple | list):
+        return [_put_back(gates, gx, inner, gy) for gx in gxs]
+    return _put_back(gates, gxs, inner, gy)
+
+
+def _put_back(gates: list[Gate], gx: Any, inner: Variable, gy: Variable) -> Any:
+    """`gx`, which the rule made of `inner`, behind `gates`; gates that the rule itself has put come before them."""
+    if gx is inner:
+        return gy
+    if not isinstance(gx, Variable):  # no gradient, or what the checks of rules will tell of
+        return gx
+    own, gx = gates_of(gx)
+    return behind([*own, *gates], gx)
+
+
+def _carried(gate: Gate, f: Function) -> Gate | None:
+    """The gate for the gradient of the input of `f` that does what `gate` does for that of its output; None where
+    there is none, or none that is cheap."""
+    condition, x, y = gate.condition, f.inputs[0].shape, f.specs[0].shape
+    if f.op not in _MOVING or condition.shape == ():
+        return gate if f.op in _MOVING else None
+    if f.op is F.broadcast:
+        return gate if _fits(condition.shape, y, x) else None
+    if x == y or (f.op is not F.reshape and len(condition.shape) == len(x)):
+        return gate  # nothing was reshaped, or the reduced axes were kept
+    if condition.shape != y:
+        return None
+    reduced = () if f.op is F.reshape else axes_of(f.args["axis"], len(x))
+    shape = tuple(1 if i in reduced else n for i, n in enumerate(x))
+    base = unshaped(condition)
+    return Gate(base if base.shape == shape else F.reshape(base, shape=shape), gate.holding)
+
+
+_MOVING = frozenset({F.sum, F.mean, F.broadcast, F.reshape})
+"""Functions that are not elementwise and let gates through."""
+
+
+def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable]) -> Variable:
+    """The sum of gradients that have arrived at one Variable; a gate that all of them are behind stays outermost."""
+    if not may_be_gated(gradients[0]):
+        return add(gradients)
+    taken = [gates_of(g) for g in gradients]
+    shared = frozenset.intersection(*[frozenset([gate.key for gate in gates]) for gates, _ in taken])
+    if not shared:
+        return add(gradients)
+    inner = [behind([gate for gate in gates if gate.key not in shared], g) for gates, g in taken]
+    return behind([gate for gate in taken[0][0] if gate.key in shared], add(inner))
+
+
+def reduced(gx: Variable, shape: tuple[int, ...]) -> Variable:
+    """`gx` summed to `shape`; a gate that is the same wherever it is summed stays outermost."""
+    gates, inner = gates_of(gx)
+    outer = [gate for gate in gates if _fits(gate.condition.shape, gx.shape, shape)]
+    if not outer:
+        y: Variable = F.sum_to(gx, shape=shape)
+        return y
+    inner = behind([gate for gate in gates if gate not in outer], inner)
+    return behind(outer, F.sum_to(inner, shape=shape))
+
+
+def _fits(condition: tuple[int, ...], full: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a condition on an array of shape `full` does not vary along the axes that are summed to get `shape`."""
+    same = len(condition) == len(full) == len(shape)
+    return same and all(c == 1 or n == m for c, n, m in zip(condition, full, shape, strict=True))

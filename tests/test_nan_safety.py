@@ -1,0 +1,366 @@
+"""Derivatives at critical points, to third order, under every composition of reverse and forward mode.
+
+Reverse mode is a gradient. Forward mode is the transpose of a gradient: the gradient of `gx`, which is linear in the
+gradient `u` that it starts from, with respect to `u`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution.interpret import interpret
+from nngrad.graph import Variable, functions_of
+
+INF, NAN = math.inf, math.nan
+
+
+def reverse(y: Variable, x: Variable) -> Variable:
+    """dy/dx for elementwise y."""
+    return nn.grad([y], [x])[0]
+
+
+def forward(y: Variable, x: Variable) -> Variable:
+    """The derivative of y along ones."""
+    u = Variable.from_numpy_array(np.zeros(y.shape, y.dtype))
+    (gx,) = nn.grad([y], [x], grad_outputs=[u])
+    return nn.grad([gx], [u], grad_outputs=[np.ones(x.shape, x.dtype)])[0]
+
+
+MODES: dict[str, Callable[[Variable, Variable], Variable]] = {"r": reverse, "f": forward}
+if hasattr(nn, "jvp"):
+    MODES["j"] = lambda y, x: one(nn.jvp([y], [x], [np.ones(x.shape, x.dtype)]))
+
+
+def one(result: Any) -> Variable:
+    """The only Variable of what may be a list."""
+    return result[0] if isinstance(result, list | tuple) else result
+
+
+def levels(f: Callable[[Variable], Variable], x: Variable, orders: int, modes: Iterable[str]) -> dict[str, Variable]:
+    """The derivatives of f(x) by composition: "rf" is reverse mode and then forward mode of that."""
+    found = {"": f(x)}
+    for order in range(1, orders + 1):
+        for way in itertools.product(modes, repeat=order):
+            found["".join(way)] = MODES[way[-1]](found["".join(way[:-1])], x)
+    return found
+
+
+def const(v: Variable, value: float) -> Variable:
+    return F.constant(value, v.shape, v.dtype)
+
+
+def column(v: Variable) -> Variable:
+    return F.reshape(v, (-1, 1))
+
+
+def power(p: float) -> Callable[[float], list[float]]:
+    """x^p and its derivatives for x >= 0."""
+
+    def derivatives(x: float) -> list[float]:
+        values, factor = [], 1.0
+        for n in range(4):
+            e = p - n
+            values.append(0.0 if factor == 0 else factor * (math.copysign(INF, 1) if x == 0 and e < 0 else x**e))
+            factor *= e
+        return values
+
+    return derivatives
+
+
+ZERO = [0.0, 0.0, 0.0, 0.0]
+ROOT_OF_1 = [1, 1 / 2, -1 / 4, 3 / 8]
+ROOT_OF_4 = [2, 1 / 4, -1 / 32, 3 / 256]
+"""The square root and its derivatives, at 1 and 4."""
+
+# Name, function, points, and the value and first three derivatives at each point.
+Row = tuple[str, Callable[[Variable], Variable], list[float], list[list[float]]]
+TABLE: list[Row] = [
+    ("sqrt", F.sqrt, [0, 4, 1], [[0, INF, -INF, INF], ROOT_OF_4, ROOT_OF_1]),
+    ("log", F.log, [0, 1, 2], [[-INF, INF, -INF, INF], [0, 1, -1, 2], [math.log(2), 1 / 2, -1 / 4, 1 / 4]]),
+    # Square roots, logarithms and kinks.
+    ("abs", F.abs, [0, -2, 2], [[0, 1, 0, 0], [2, -1, 0, 0], [2, 1, 0, 0]]),
+    ("square", F.square, [0, -2, 1], [[0, 0, 2, 0], [4, -4, 2, 0], [1, 2, 2, 0]]),
+    # Division: -0.0 is approached from below.
+    ("reciprocal", F.reciprocal, [0, -0.0, 2], [[INF, -INF, INF, -INF], [-INF] * 4, [1 / 2, -1 / 4, 1 / 4, -3 / 8]]),
+    ("3/x", lambda v: 3 / v, [0, -0.0, 1], [[INF, -INF, INF, -INF], [-INF] * 4, [3, -3, 6, -18]]),
+    ("div2 below", lambda v: F.div2(const(v, 3), v), [0, -0.0, 1],
+     [[INF, -INF, INF, -INF], [-INF] * 4, [3, -3, 6, -18]]),
+    ("div2 above", lambda v: F.div2(v, const(v, 2)), [0, 1, 2], [[0, 0.5, 0, 0], [0.5, 0.5, 0, 0], [1, 0.5, 0, 0]]),
+    ("x/(x+1)", lambda v: v / (v + 1), [0, -1, 1],
+     [[0, 1, -2, 6], [-INF, INF, -INF, INF], [1 / 2, 1 / 4, -1 / 4, 3 / 8]]),
+    ("0/(x+1)", lambda v: const(v, 0) / (v + 1), [0, 1, 2], [ZERO] * 3),
+    # Powers of a Variable to a number, as a number and as a Variable.
+    *[
+        (f"{kind} {p}", f, [0, 1, 4], [power(p)(x) for x in (0.0, 1.0, 4.0)])
+        for p in (0.0, 1.0, 2.0, 3.0, 4.0, 0.5, 1.5, 2.5, 3.5, -0.5, -1.0, -1.5, -2.0, 0.3, 1.3)
+        for kind, f in (
+            ("pow_scalar", lambda v, p=p: F.pow_scalar(v, val=p)),
+            ("pow2", lambda v, p=p: F.pow2(v, const(v, p))),
+        )
+    ],
+    *[
+        (f"{kind} {p} below 0", f, [-1, -2, -0.5], [[x**p, p * x ** (p - 1), p * (p - 1) * x ** (p - 2),
+                                                    p * (p - 1) * (p - 2) * x ** (p - 3)] for x in (-1.0, -2.0, -0.5)])
+        for p in (0, 1, 2, 3, -1, -2)
+        for kind, f in (
+            ("pow_scalar", lambda v, p=p: F.pow_scalar(v, val=p)),
+            ("pow2", lambda v, p=p: F.pow2(v, const(v, p))),
+        )
+    ],
+    # Powers of a number to a Variable: of base 0 the exponent has no derivative.
+    *[
+        (f"{kind}", f, [0, 1, -1], [[1, 0, 0, 0], [0, 0, 0, 0], [INF, 0, 0, 0]])
+        for kind, f in (
+            ("0**x", lambda v: F.pow2(const(v, 0), v)),
+            ("r_pow_scalar 0", lambda v: F.r_pow_scalar(v, val=0.0)),
+        )
+    ],
+    ("1**x", lambda v: F.pow2(const(v, 1), v), [0, 1, -1], [[1, 0, 0, 0]] * 3),
+    ("x**x", lambda v: F.pow2(v, v), [0, 1, 0], [[1, 0, 0, 0], [1, 1, 2, 3], [1, 0, 0, 0]]),
+    # Norms: of no element but 0 all derivatives are 0, and so they are of |x|**p for an element 0 among others.
+    *[
+        (f"norm {p}", lambda v, p=p: F.norm(column(v), p=p, axis=1), [0, -2, 3], [ZERO, [2, -1, 0, 0], [3, 1, 0, 0]])
+        for p in (None, 1, 1.5, 2, 2.5, 3, 4, 5, 7.3)
+    ],
+    ("norm**2", lambda v: F.norm(column(v), axis=1) ** 2, [0, -2, 3], [ZERO, [4, -4, 2, 0], [9, 6, 2, 0]]),
+    *[
+        (f"sqrt of norm {p}", lambda v, p=p: F.sqrt(F.norm(column(v), p=p, axis=1)), [0, 4, 1],
+         [ZERO, ROOT_OF_4, ROOT_OF_1])
+        for p in (1, 1.5, 2, 3)
+    ],
+    ("norm of what is 0 by way of 0", lambda v: F.norm(F.stack(v * v, v**3, axis=1), axis=1), [0, 0, 0], [ZERO] * 3),
+    ("std", lambda v: F.std(F.stack(v, v, -v, -v, axis=1), axis=1), [0, 2, -1], [ZERO, [2, 1, 0, 0], [1, -1, 0, 0]]),
+    # where: what is not taken has no influence, at any order.
+    ("where sqrt", lambda v: F.where(v > 0, F.sqrt(v), const(v, 0)), [0, -1, 4], [ZERO, ZERO, ROOT_OF_4]),
+    ("where log", lambda v: F.where(v > 0, F.log(v), const(v, 7)), [0, -1, 1], [[7, 0, 0, 0]] * 2 + [[0, 1, -1, 2]]),
+    ("where not sqrt", lambda v: F.where(v <= 0, const(v, 0), F.sqrt(v)), [0, -1, 4],
+     [ZERO, ZERO, ROOT_OF_4]),
+    ("where 1/x", lambda v: F.where(F.not_equal_scalar(v, val=0), 1 / v, const(v, 0)), [0, 1, 2],
+     [ZERO, [1, -1, 2, -6], [1 / 2, -1 / 4, 1 / 4, -3 / 8]]),
+    ("where x/x", lambda v: F.where(F.not_equal_scalar(v, val=0), v / v, const(v, 1)), [0, 1, 2], [[1, 0, 0, 0]] * 3),
+    ("where sin(x)/x", lambda v: F.where(F.not_equal_scalar(v, val=0), F.sin(v) / v, const(v, 1)), [0, math.pi, 0],
+     [[1, 0, 0, 0], [0, -1 / math.pi, 2 / math.pi**2, 1 / math.pi - 6 / math.pi**3], [1, 0, 0, 0]]),
+    ("where x log x", lambda v: F.where(v > 0, v * F.log(v), const(v, 0)), [0, 1, -1], [ZERO, [0, 1, 1, -1], ZERO]),
+    ("where exp", lambda v: F.where(v < 10, F.exp(v), v), [0, 1e4, 2e4], [[1] * 4, [1e4, 1, 0, 0], [2e4, 1, 0, 0]]),
+    ("where 3 sqrt(2x) + 1", lambda v: F.where(v > 0, 3 * F.sqrt(2 * v) + 1, const(v, 0)), [0, -1, 2],
+     [ZERO, ZERO, [7, 3 / 2, -3 / 8, 9 / 32]]),
+    ("where both", lambda v: F.where(v > 0, F.sqrt(v), F.sqrt(-v)), [4, -4, 1],
+     [ROOT_OF_4, [2, -1 / 4, -1 / 32, -3 / 256], ROOT_OF_1]),
+    ("where where", lambda v: F.where(v > 0, F.where(v < 9, F.sqrt(v) * F.log(v), v), const(v, 0)), [0, -1, 1],
+     [ZERO, ZERO, [0, 1, 0, -1 / 4]]),
+    ("where of several uses", lambda v: several(F.sqrt(v), v), [0, -1, 1], [ZERO, ZERO, [2, 2, 1 / 2, 0]]),
+    ("double where", lambda v: F.where(v > 0, F.sqrt(F.where(v > 0, v, const(v, 1))), const(v, 0)), [0, -1, 4],
+     [ZERO, ZERO, ROOT_OF_4]),
+    # Functions that are flat in places.
+    ("sqrt(relu)", lambda v: F.sqrt(F.relu(v)), [0, -1, 4], [ZERO, ZERO, ROOT_OF_4]),
+    ("log(relu)", lambda v: F.log(F.relu(v)), [0, -1, 1], [[-INF, 0, 0, 0], [-INF, 0, 0, 0], [0, 1, -1, 2]]),
+    ("1/relu6", lambda v: 1 / F.relu6(v), [0, -1, 1], [[INF, 0, 0, 0], [INF, 0, 0, 0], [1, -1, 2, -6]]),
+    ("sqrt(max(x, 0))", lambda v: F.sqrt(F.maximum_scalar(v, val=0)), [-1, -2, 4], [ZERO, ZERO, ROOT_OF_4]),
+    ("sqrt(-min(x, 0))", lambda v: F.sqrt(-F.minimum_scalar(v, val=0)), [1, 2, -4],
+     [ZERO, ZERO, [2, -1 / 4, -1 / 32, -3 / 256]]),
+    ("sqrt(max(x, y))", lambda v: F.sqrt(F.maximum2(v, const(v, 0))), [-1, -2, 1], [ZERO, ZERO, ROOT_OF_1]),
+    ("relu**2", lambda v: F.relu(v) ** 2, [0, -1, 1], [ZERO, ZERO, [1, 2, 2, 0]]),
+    ("x |x|", lambda v: v * F.abs(v), [0, -1, 1], [[0, 0, 2, 0], [-1, 2, -2, 0], [1, 2, 2, 0]]),
+    # Products with zeros.
+    ("x x x", lambda v: F.mul_n(v, v, v), [0, 1, -1], [[0, 0, 0, 6], [1, 3, 6, 6], [-1, 3, -6, 6]]),
+    ("prod", lambda v: F.prod(F.stack(v, v, v, axis=1), axis=1), [0, 1, -1],
+     [[0, 0, 0, 6], [1, 3, 6, 6], [-1, 3, -6, 6]]),
+    ("sinc", F.sinc, [0, 0, math.pi], [[1, 0, -1 / 3, 0], [1, 0, -1 / 3, 0],
+                                       [0, -1 / math.pi, 2 / math.pi**2, 1 / math.pi - 6 / math.pi**3]]),
+]  # fmt: skip
+
+
+def several(r: Variable, v: Variable) -> Variable:
+    """r + r^3 where v is positive, else 0: the gradients that meet at r come through one selection."""
+    return F.where(v > 0, r + r**3, const(v, 0))
+
+
+SETTINGS = [
+    pytest.param(dtype, simplified, id=f"{np.dtype(dtype).name}-{'simplified' if simplified else 'plain'}")
+    for dtype in (np.float64, np.float32) for simplified in (True, False)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "simplified"), SETTINGS)
+@pytest.mark.parametrize(("name", "f", "points", "expected"), TABLE, ids=[row[0] for row in TABLE])
+def test_derivatives(
+    name: str, f: Any, points: list[float], expected: list[list[float]], dtype: Any, simplified: bool
+) -> None:
+    """Op by op, so that thousands of graphs share the executables of their functions."""
+    x = Variable.from_numpy_array(np.array(points, dtype), need_grad=True)
+    with nn.simplify(simplified):
+        found = levels(f, x, 3, MODES)
+    tolerance = 1e-12 if dtype == np.float64 else 4e-6
+    for way, got in zip(found, interpret(list(found.values()), {}), strict=True):
+        wanted = np.array([row[len(way)] for row in expected], dtype)
+        scale = np.max(np.abs(wanted[np.isfinite(wanted)]), initial=1)
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance * scale, err_msg=way)
+
+
+@pytest.mark.parametrize("name", ["sqrt", "log", "reciprocal", "pow_scalar 1.5", "norm 2", "where sqrt", "sqrt(relu)"])
+def test_compiled(name: str) -> None:
+    """The same where XLA fuses the whole."""
+    (row,) = [row for row in TABLE if row[0] == name]
+    x = Variable.from_numpy_array(np.array(row[2], np.float64), need_grad=True)
+    found = levels(row[1], x, 3, MODES)
+    nn.forward_all(list(found.values()))
+    for way, y in found.items():
+        np.testing.assert_allclose(y.d, [each[len(way)] for each in row[3]], rtol=1e-12, atol=1e-12, err_msg=way)
+
+
+# ---------------------------------------------------------------- several Variables
+
+
+def partials(f: Any, xs: list[Any], ways: Iterable[str]) -> dict[str, np.ndarray]:
+    """Partial derivatives of elementwise f: "01" by xs[0] and then xs[1], in reverse and in forward mode alike."""
+    leaves = [Variable.from_numpy_array(np.array(x, np.float64), need_grad=True) for x in xs]
+    found: dict[str, list[Variable]] = {"": [f(*leaves)]}
+    for way in ways:
+        found[way] = [mode(y, leaves[int(way[-1])]) for y in found[way[:-1]] for mode in MODES.values()]
+    flat = [y for ys in found.values() for y in ys]
+    results = iter(interpret(flat, {}))
+    values = {way: [next(results) for _ in ys] for way, ys in found.items()}
+    for way, each in values.items():
+        for value in each:
+            np.testing.assert_allclose(value, each[0], rtol=1e-12, atol=1e-12, err_msg=way)
+    return {way: np.asarray(each[0]) for way, each in values.items()}
+
+
+@pytest.mark.parametrize("simplified", [True, False])
+def test_partials_of_powers(simplified: bool) -> None:
+    """At base 0 the exponent has no derivative, in whatever order one differentiates."""
+    exponents = [-1, 0, 0.5, 1, 1.5, 2, 3]
+    with nn.simplify(simplified):
+        got = partials(F.pow2, [[0] * 7, exponents], ["0", "1", "00", "01", "10", "11", "001", "010", "100", "110"])
+    np.testing.assert_array_equal(got["0"], [-INF, 0, INF, 1, 0, 0, 0])
+    np.testing.assert_array_equal(got["00"], [INF, 0, -INF, 0, INF, 2, 0])
+    for way in ("1", "01", "10", "11", "001", "010", "100", "110"):
+        np.testing.assert_array_equal(got[way], np.zeros(7), err_msg=way)
+
+
+@pytest.mark.parametrize("simplified", [True, False])
+def test_partials_of_quotients(simplified: bool) -> None:
+    with nn.simplify(simplified):
+        got = partials(F.div2, [[1, 0, 3], [0, 2, 1]], ["0", "1", "00", "01", "10", "11", "011", "101", "110", "111"])
+    np.testing.assert_array_equal(got["0"], [INF, 1 / 2, 1])
+    np.testing.assert_array_equal(got["1"], [-INF, 0, -3])
+    np.testing.assert_array_equal(got["00"], [0, 0, 0])
+    for way in ("01", "10"):
+        np.testing.assert_array_equal(got[way], [-INF, -1 / 4, -1], err_msg=way)
+    np.testing.assert_array_equal(got["11"], [INF, 0, 6])
+    for way in ("011", "101", "110"):
+        np.testing.assert_array_equal(got[way], [INF, 1 / 4, 2], err_msg=way)
+    np.testing.assert_array_equal(got["111"], [-INF, 0, -18])
+
+
+def hessian(f: Any, x: np.ndarray, mode: str) -> np.ndarray:
+    """Rows of the Hessian of f at x, by composition of modes."""
+    leaf = Variable.from_numpy_array(x, need_grad=True)
+    y, rows = f(leaf), []
+    for direction in np.eye(x.size):
+        if mode[0] == "r":
+            g = nn.grad([y], [leaf])[0]
+        if mode == "rr":
+            rows += nn.grad([g], [leaf], grad_outputs=[direction])
+        elif mode == "rf":
+            rows.append(along(g, leaf, direction))
+        else:
+            t = along(y, leaf, direction)
+            again = nn.grad([t], [leaf]) if mode == "fr" else [F.stack(*[along(t, leaf, e) for e in np.eye(x.size)])]
+            rows += again
+    return np.stack([np.asarray(row) for row in interpret(rows, {})])
+
+
+def along(y: Variable, x: Variable, direction: np.ndarray) -> Variable:
+    """The derivative of y along a direction: forward mode."""
+    u = Variable.from_numpy_array(np.zeros(y.shape, y.dtype))
+    (gx,) = nn.grad([y], [x], grad_outputs=[u])
+    return nn.grad([gx], [u], grad_outputs=[direction])[0]
+
+
+@pytest.mark.parametrize("mode", ["rr", "rf", "fr", "ff"])
+@pytest.mark.parametrize("p", [1, 1.5, 2, 2.5, 3, 4])
+def test_hessian_of_a_norm(p: float, mode: str) -> None:
+    """At the zero vector it is 0. Beside others, an element 0 has the derivatives of |x|^p at 0, and 0 where those are
+    infinite (p < 2)."""
+    np.testing.assert_array_equal(hessian(lambda x: F.norm(x, p=p), np.zeros(3), mode), np.zeros((3, 3)))
+    x = np.array([0.0, 3.0, -4.0])
+    y = np.sum(np.abs(x) ** p) ** (1 / p)
+    slope = np.sign(x) * (np.abs(x) / y) ** (p - 1)
+    bend = np.array([(abs(each) / y) ** (p - 2) if each else float(p == 2) for each in x])
+    np.testing.assert_allclose(
+        hessian(lambda v: F.norm(v, p=p), x, mode), (p - 1) / y * (np.diag(bend) - np.outer(slope, slope)), atol=1e-14
+    )
+
+
+@pytest.mark.parametrize("mode", ["rr", "rf", "fr", "ff"])
+def test_a_radius_behind_a_selection(mode: str) -> None:
+    """sinh(r) / r of r = |x|, where r is a square root, is smooth at 0; selected, it is flat there."""
+
+    def f(x: Variable) -> Variable:
+        r = F.sqrt(F.sum(x * x))
+        return F.where(r > 0, F.sinh(r) / r, const(r, 1))
+
+    assert np.array_equal(hessian(f, np.zeros(2), mode), np.zeros((2, 2)))
+    assert np.isfinite(hessian(f, np.array([1e-3, 0.0]), mode)).all()
+
+
+@pytest.mark.parametrize("simplified", [True, False])
+def test_unit_vectors_behind_a_selection(simplified: bool) -> None:
+    """x / |x| of rows, one of them 0: the selection reaches the square root through the sum over the row."""
+    x = Variable.from_numpy_array(np.array([[3.0, 4.0], [0.0, 0.0]]), need_grad=True)
+    with nn.simplify(simplified):
+        r = F.sqrt(F.sum(x * x, axis=1, keepdims=True))
+        unit = F.where(r > 0, x / r, const(x, 0))
+        (g,) = nn.grad([unit], [x], grad_outputs=[np.array([[1.0, 0.0], [1.0, 1.0]])])
+        (gg,) = nn.grad([g], [x], grad_outputs=[np.ones((2, 2))])
+    np.testing.assert_allclose(g.d, [[16 / 125, -12 / 125], [0, 0]])
+    assert np.isfinite(gg.d).all()
+    np.testing.assert_array_equal(gg.d[1], [0, 0])
+
+
+def test_missing_targets() -> None:
+    """NaN in the data behind a selection reaches no parameter."""
+    w = Variable.from_numpy_array(np.array([2.0, 3.0]), need_grad=True)
+    target = np.array([1.0, NAN])
+    known = Variable.from_numpy_array(np.isfinite(target).astype(np.float64))
+    loss = F.sum(F.where(known, (w * w - target) ** 2, const(w, 0)))
+    (g,) = nn.grad([loss], [w])
+    np.testing.assert_array_equal(g.d, [24, 0])
+    np.testing.assert_array_equal(nn.grad([g], [w])[0].d, [12 * 4 - 4, 0])
+
+
+@pytest.mark.parametrize("reduction", [F.max, F.min])
+def test_an_infinite_gradient_at_one_extremum(reduction: Any) -> None:
+    x = Variable.from_numpy_array(np.array([0.0, 1.0] if reduction is F.min else [0.0, -1.0]), need_grad=True)
+    np.testing.assert_array_equal(nn.grad([F.sqrt(reduction(x))], [x])[0].d, [INF, 0])
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def test_selections_are_moved_only_where_they_may_be_needed() -> None:
+    """Without a function whose derivative may be infinite, gradients are emitted as the rules say."""
+    x = Variable.from_numpy_array(np.ones((2, 3)), need_grad=True)
+    h = F.relu(F.sin(F.relu(F.sin(x)) + 1))
+    names = [f.name for f in functions_of(nn.grad([h], [x]))]
+    assert names.count("where") == 2
+
+
+def test_a_long_row_of_selections_stays_linear() -> None:
+    sizes = []
+    for depth in (40, 60, 80):
+        x = h = Variable.from_numpy_array(np.ones(3), need_grad=True)
+        for _ in range(depth):
+            h = F.relu(h * x)
+        (g,) = nn.grad([h], [x])
+        sizes.append(len(functions_of([g])))
+    assert sizes[2] - sizes[1] == sizes[1] - sizes[0]
