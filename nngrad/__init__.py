@@ -33,7 +33,7 @@ from .gradient import (
     simplify,
 )
 from .graph import Function, NdArray, Variable
-from .inspection import count
+from .inspection import count, find_nan
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -72,6 +72,7 @@ __all__ = [
     "context_scope",
     "count",
     "executables",
+    "find_nan",
     "forward_all",
     "functions",
     "get_auto_forward",

@@ -1,4 +1,4 @@
-"""What graphs cost, counted by hand and by XLA."""
+"""What graphs cost, counted by hand and by XLA; and where their first NaN comes from."""
 
 from __future__ import annotations
 
@@ -209,3 +209,137 @@ def test_orders_are_those_of_the_functions() -> None:
 def test_only_variables_can_be_counted() -> None:
     with pytest.raises(TypeError, match=r"outputs\[1\]: expected a Variable, got ndarray"):
         nn.count([leaf(2), np.zeros(2)])
+
+
+# ---------------------------------------------------------------- find_nan
+
+
+def vector(*values: float) -> Variable:
+    x = Variable.from_numpy_array(np.array(values), need_grad=True)
+    x.name = "x"
+    return x
+
+
+def test_nothing_to_find() -> None:
+    x = vector(1.0, 2.0)
+    y = F.sum(F.log(x))
+    assert nn.find_nan(y) is None
+    assert nn.find_nan([y, *nn.grad([y], [x])]) is None
+    assert nn.find_nan(x) is None
+    assert nn.find_nan(F.argmax(x)) is None
+
+
+def test_the_first_nan_of_a_gradient() -> None:
+    x = vector(4.0, 0.0, 1.0)
+    y = F.sum(F.sqrt(x) * x)
+    (g,) = nn.grad([y], [x])
+    assert nn.find_nan(y) is None
+    found = nn.find_nan([y, g, F.sum(g)])
+    assert found is not None
+    assert found.kind == "nan"
+    assert found.function is not None
+    assert found.function.name == "mul2"
+    assert (found.order, found.place, found.elements, found.reaches) == (1, (1,), 1, (1, 2))
+    assert sorted((s.finite, s.value) for s in found.inputs) == [(False, np.inf), (True, 0.0)]
+    assert found.cause is not None
+    assert found.cause.function is not None
+    assert (found.cause.function.name, found.cause.kind, found.cause.place) == ("pow_scalar", "inf", (1,))
+    assert found.cause.inputs[0].finite
+    assert str(found).splitlines() == [
+        "NaN in <Mul2(float64[3], float64[3]) -> float64[3]> "
+        "(order of differentiation 1, from the rule of sqrt), at [1]",
+        *(f"  {s.name}: {'finite, 0' if s.finite else 'not finite, inf'} there" for s in found.inputs),
+        "  made of an infinity, which comes from here:",
+        "  infinity in <PowScalar(float64[3], val=-0.5) -> float64[3]> "
+        "(order of differentiation 1, from the rule of sqrt), at [1]",
+        "    x 'x': finite, 0 there",
+    ]
+
+
+def test_the_order_is_that_of_the_function() -> None:
+    x = vector(0.0, 1.0)
+    y = F.sum(x**2.5)
+    for order in range(1, 4):
+        (y,) = nn.grad([F.sum(y)], [x])
+        found = nn.find_nan(y)
+        assert (found is not None) == (order == 3)
+    assert found is not None
+    assert (found.kind, found.order, found.place) == ("inf", 3, (0,))
+
+
+def test_of_several_the_first_in_order_of_running() -> None:
+    x = vector(-1.0, 1.0)
+    found = nn.find_nan(F.log(x) + F.sqrt(F.exp(F.log(x))))
+    assert found is not None
+    assert found.function is not None
+    assert found.function.name == "log"
+    assert str(found) == (
+        "NaN in <Log(float64[2]) -> float64[2]> (order of differentiation 0), at [0]\n  x 'x': finite, -1 there"
+    )
+
+
+def test_overflow_and_reductions() -> None:
+    x = leaf(2, 3)
+    found = nn.find_nan(F.sum(F.exp(x * 1e4) + 1))
+    assert found is not None
+    assert found.function is not None
+    assert (found.kind, found.function.name) == ("inf", "exp")
+    assert found.elements == int((x.d > 0).sum())
+    infinite = leaf(2, 3)
+    infinite.d = [[np.inf, 1, 1], [-np.inf, 1, 1]]
+    found = nn.find_nan(F.sum(infinite, axis=0))
+    assert found is not None
+    assert found.function is not None
+    assert (found.kind, found.function.name, found.place) == ("nan", "sum", (0,))
+    assert found.inputs[0].value is None
+    assert found.cause is not None
+    assert found.cause.function is None
+    assert found.cause.variable is infinite
+
+
+def test_a_leaf_may_be_to_blame() -> None:
+    x = vector(1.0, np.nan, np.nan)
+    found = nn.find_nan(F.sum(F.exp(x)))
+    assert found is not None
+    assert found.function is None
+    assert found.variable is x
+    assert str(found) == "NaN in the leaf x, at [1] and 1 more of 3 elements"
+
+
+def test_what_is_selected_away_is_no_error() -> None:
+    x = vector(0.0, 1.0)
+    y = F.where(x > 0, F.log(x), F.constant(0, (2,), np.float64))
+    assert nn.find_nan([y, *nn.grad([y], [x])]) is None
+    assert nn.find_nan(F.softmax(x + np.array([-np.inf, 0]))) is None
+    found = nn.find_nan(y, masked=True)
+    assert found is not None
+    assert found.function is not None
+    assert (found.kind, found.function.name, found.reaches) == ("inf", "log", ())
+
+
+def test_it_looks_at_the_last_forward() -> None:
+    x = vector(1.0)
+    y = F.log(x)
+    y.forward()
+    x.d = [-1.0]
+    assert nn.find_nan(y) is None
+    y.forward()
+    assert nn.find_nan(y) is not None
+
+
+def test_random_functions_are_not_drawn_again() -> None:
+    x = vector(*[0.0] * 16)
+    y = F.log(F.dropout(x + 1, p=0.5))
+    y.forward()
+    dropped = np.isinf(y.d)
+    found = nn.find_nan(y)
+    assert found is not None
+    assert found.elements == dropped.sum()
+    assert found.place == (int(np.argmax(dropped)),)
+
+
+def test_sixteen_bits() -> None:
+    x = Variable.from_numpy_array(np.array([1.0, 300.0], np.float16))
+    found = nn.find_nan(F.cast(x * x, "float32"))
+    assert found is not None
+    assert (found.kind, found.place) == ("inf", (1,))

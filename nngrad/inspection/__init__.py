@@ -1,5 +1,6 @@
 """What a graph is made of, what it costs, and where it goes wrong."""
 
 from .count import Count, Tally, count
+from .nan import InputState, NanReport, find_nan
 
-__all__ = ["Count", "Tally", "count"]
+__all__ = ["Count", "InputState", "NanReport", "Tally", "count", "find_nan"]
