@@ -1,7 +1,7 @@
 """Derivatives at critical points, to third order, under every composition of reverse and forward mode.
 
 Reverse mode is a gradient. Forward mode is the transpose of a gradient: the gradient of `gx`, which is linear in the
-gradient `u` that it starts from, with respect to `u`.
+gradient `u` that it starts from, with respect to `u`; or it is a walk from the inputs to the outputs.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.interpret import interpret
+from nngrad.gradient.pushforward import Pushforward
 from nngrad.graph import Variable, functions_of
 
 INF, NAN = math.inf, math.nan
@@ -34,22 +35,22 @@ def forward(y: Variable, x: Variable) -> Variable:
     return nn.grad([gx], [u], grad_outputs=[np.ones(x.shape, x.dtype)])[0]
 
 
-MODES: dict[str, Callable[[Variable, Variable], Variable]] = {"r": reverse, "f": forward}
-if hasattr(nn, "jvp"):
-    MODES["j"] = lambda y, x: one(nn.jvp([y], [x], [np.ones(x.shape, x.dtype)]))
+def pushed(y: Variable, x: Variable) -> Variable:
+    """The same by the walk from inputs to outputs."""
+    return Pushforward()([y], [x], [const(x, 1)])[0]
 
 
-def one(result: Any) -> Variable:
-    """The only Variable of what may be a list."""
-    return result[0] if isinstance(result, list | tuple) else result
+MODES: dict[str, Callable[[Variable, Variable], Variable]] = {"r": reverse, "f": forward, "p": pushed}
+WAYS = ["".join(way) for n in range(4) for way in itertools.product("rf", repeat=n)]
+WAYS += ["p", "pr", "pf", "rp", "fp", "pp", "ppr", "prp", "rpp", "ppp"]
+"""Compositions: "rf" is reverse mode and then forward mode of that."""
 
 
-def levels(f: Callable[[Variable], Variable], x: Variable, orders: int, modes: Iterable[str]) -> dict[str, Variable]:
-    """The derivatives of f(x) by composition: "rf" is reverse mode and then forward mode of that."""
+def levels(f: Callable[[Variable], Variable], x: Variable) -> dict[str, Variable]:
+    """The derivatives of f(x), each by one composition."""
     found = {"": f(x)}
-    for order in range(1, orders + 1):
-        for way in itertools.product(modes, repeat=order):
-            found["".join(way)] = MODES[way[-1]](found["".join(way[:-1])], x)
+    for way in WAYS[1:]:
+        found[way] = MODES[way[-1]](found[way[:-1]], x)
     return found
 
 
@@ -197,7 +198,7 @@ def test_derivatives(
     """Op by op, so that thousands of graphs share the executables of their functions."""
     x = Variable.from_numpy_array(np.array(points, dtype), need_grad=True)
     with nn.simplify(simplified):
-        found = levels(f, x, 3, MODES)
+        found = levels(f, x)
     tolerance = 1e-12 if dtype == np.float64 else 4e-6
     for way, got in zip(found, interpret(list(found.values()), {}), strict=True):
         wanted = np.array([row[len(way)] for row in expected], dtype)
@@ -210,7 +211,7 @@ def test_compiled(name: str) -> None:
     """The same where XLA fuses the whole."""
     (row,) = [row for row in TABLE if row[0] == name]
     x = Variable.from_numpy_array(np.array(row[2], np.float64), need_grad=True)
-    found = levels(row[1], x, 3, MODES)
+    found = levels(row[1], x)
     nn.forward_all(list(found.values()))
     for way, y in found.items():
         np.testing.assert_allclose(y.d, [each[len(way)] for each in row[3]], rtol=1e-12, atol=1e-12, err_msg=way)
