@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
+from backward_registry import registry
 from nngrad.graph import Variable, functions_of
 from tests.oracle import check
 
@@ -131,6 +132,21 @@ def test_an_integer_input_is_never_asked_for() -> None:
     assert Mul.asked == [(0,)]
     np.testing.assert_array_equal(ga.d, i.d)
     assert not gi.d.any()
+
+
+def test_surrogates_are_known_as_such() -> None:
+    class Step(nn.FunctionNode):
+        exact = False
+
+        def forward(self, x: Any) -> Any:
+            return jnp.sign(x)
+
+        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+            return grad_outputs
+
+    assert not registry["Step"].exact and registry["Mul"].exact
+    x = leaf(A)
+    np.testing.assert_array_equal(nn.grad(Step()(x) * 3, x)[0].d, np.full(A.shape, 3.0))
 
 
 def test_one_instance_may_be_applied_many_times() -> None:

@@ -17,6 +17,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
+from backward_registry import registry
 from nngrad.functions.jaxpr_structure import structure_of
 from nngrad.graph import Variable, functions_of
 from tests.oracle import check
@@ -168,6 +169,16 @@ def test_backward_and_training() -> None:
     expected = jax.grad(lambda x, w: dense(x, w).sum(), (0, 1))(jnp.asarray(x.d), jnp.asarray(w.d))
     np.testing.assert_allclose(x.g, expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(w.g, expected[1], rtol=1e-4, atol=1e-5)
+
+
+def test_derivatives_that_an_author_has_set_are_known_as_such() -> None:
+    x, w = leaf(X), leaf(W)
+    for fun, exact in ((dense, True), (looped, True), (customized, False), (surrogate, False)):
+        y = F.jax_function(fun)(x, w)
+        y = y[1] if isinstance(y, tuple) else y
+        (gx,) = nn.grad(y, x)
+        ops = {f.op for f in functions_of([gx]) if "JaxFunction" in f.op.type_name}
+        assert ops and all(registry[op.type_name].exact is exact for op in ops)
 
 
 # ---------------------------------------------------------------- what is computed
