@@ -76,6 +76,7 @@ def test_functions_of_all_kinds_pass() -> None:
     nn.checks.check_backward(lambda x: x * x, Variable.from_numpy_array(A))
     nn.checks.check_backward(F.abs, np.array([2e-4, -3e-4]))  # near a kink, and not at it
     nn.checks.check_backward(lambda x: F.exp(30.0 * x), np.array([0.1]))
+    nn.checks.check_backward(F.sqrt, np.array([1e-3, 3e-4, 1.0]))  # near an edge
     nn.checks.check_backward(lambda x: x * x, np.zeros((0, 2)))
 
 
@@ -216,6 +217,7 @@ def test_gradients_that_have_no_rule_say_so() -> None:
         (lambda x: F.max(x), [1.0, 1.0], 1, "a kink"),
         (lambda x: F.round(x) * x, [0.2, 0.5], 1, "x[0][1]: a jump"),
         (lambda x: F.abs(x) * x, [1.0, 0.0], 2, "x[0][1]: a kink"),
+        (F.sqrt, [1.0, 0.0], 1, "x[0][1]: an edge, beside which the function is not finite"),
     ],
 )
 def test_kinks_and_jumps_are_told_from_wrong_rules(func: Any, x: Any, order: int, says: str) -> None:

@@ -61,6 +61,7 @@ class Comparison(NamedTuple):
         return bool(self.apart <= self.allowed(settings))
 
 
+@np.errstate(all="ignore")
 def compare(problem: Problem, direction: Arrays, settings: Settings) -> list[Comparison]:
     """For each order the slope along `direction`, by differences and by the gradient.
 
@@ -110,6 +111,7 @@ class Change(NamedTuple):
     step: float
 
 
+@np.errstate(all="ignore")
 def lagging(problem: Problem, direction: Arrays, k: int, settings: Settings) -> Change | None:
     """Where the gradient of the quantity of order `k` is right at the point but does not follow when the point moves,
     as one does that was made of values that were read; None if it follows.
@@ -119,11 +121,11 @@ def lagging(problem: Problem, direction: Arrays, k: int, settings: Settings) -> 
     along = [v if i < problem.moved[k] else np.zeros_like(v) for i, v in enumerate(direction)]
     fine = settings.precision < 1e-12
     change = None
-    for step in (settings.eps, settings.eps / 10) if fine else (settings.eps,):
+    for step in (settings.eps, settings.eps / 10, settings.eps / 100) if fine else (settings.eps,):
         change, noise, size = _change(problem, along, k, step, settings)
         relative = 1e-3 if fine else 5e-2
         allowed = relative * max(abs(change.numeric), abs(change.exact), 1e-2 * size) + settings.atol + noise
-        if abs(change.numeric - change.exact) <= allowed:
+        if abs(change.numeric - change.exact) <= allowed or not np.isfinite(change.numeric):
             return None
     return change
 
@@ -178,5 +180,7 @@ def slope_of(center: float, ahead: list[float], behind: list[float], step: float
         + [abs(fine - coarse) for coarse, fine in pairwise(central)]
     )
     grows = abs(right[-1]) + abs(left[-1]) > 1.5 * (abs(right[0]) + abs(left[0]))
+    if not np.isfinite([*right, *left]).all():
+        return Slope(second, abs(second - first), np.inf, "an edge, beside which the function is not finite")
     kind = "a jump" if grows else f"a kink: the slope is {left[-1]:.6g} on one side and {right[-1]:.6g} on the other"
     return Slope(second, abs(second - first), roughness, kind)
