@@ -4,6 +4,7 @@ from backward_registry import MissingRule, register, registry, show_registry
 
 from . import checks as checks
 from . import functions as functions
+from . import hooks as hooks
 from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
@@ -20,6 +21,7 @@ from .context import (
     set_default_context,
 )
 from .custom import FunctionNode, PythonFunction
+from .debugging import debug
 from .execution import compile, executables, forward_all, to_jax
 from .gradient import (
     Grad,
@@ -33,6 +35,7 @@ from .gradient import (
     simplify,
 )
 from .graph import Function, NdArray, Variable
+from .hooks import FunctionHook
 from .inspection import count, find_nan
 from .parameter import (
     clear_parameters,
@@ -54,6 +57,7 @@ __all__ = [
     "Context",
     "DynamicLossScale",
     "Function",
+    "FunctionHook",
     "FunctionNode",
     "Grad",
     "GradEndFunction",
@@ -71,6 +75,7 @@ __all__ = [
     "compile",
     "context_scope",
     "count",
+    "debug",
     "executables",
     "find_nan",
     "forward_all",
@@ -83,6 +88,7 @@ __all__ = [
     "get_parameter_or_create",
     "get_parameters",
     "grad",
+    "hooks",
     "initializer",
     "load_parameters",
     "no_grad",

@@ -6,7 +6,7 @@ from ..graph import Variable, rooms
 from .compiled import executables
 from .convert import CompiledFunction, compile, to_jax
 from .forward import evaluate, forward
-from .interpret import run_function
+from .interpret import run_function, run_functions
 
 __all__ = ["CompiledFunction", "compile", "executables", "forward_all", "to_jax"]
 
@@ -32,6 +32,7 @@ class _Engine:
     evaluate = staticmethod(evaluate)
     forward = staticmethod(forward)
     run_function = staticmethod(run_function)
+    run_functions = staticmethod(run_functions)
     backward: Any
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import jax
 
 from ..graph import Function, NdArray, Variable, functions_of
+from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
+from .units import any_watched
 
 
 class Plan:
@@ -43,12 +45,14 @@ class Plan:
 class Snapshot:
     """The arrays of a graph's leaves at one `forward()`, and what it promised; nothing if it was none."""
 
-    __slots__ = ("arrays", "leaf_ids", "promise")
+    __slots__ = ("arrays", "leaf_ids", "promise", "results")
 
     def __init__(self, plan: Plan, arrays: tuple[Any, ...], promise: Promise | None = None) -> None:
         self.leaf_ids = plan.leaf_ids
         self.arrays = arrays
         self.promise = promise
+        self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
+        """The results of the functions, where they ran one by one."""
 
     def by_leaf(self) -> dict[int, Any]:
         """The arrays by the ids of the leaves."""
@@ -137,17 +141,36 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
     if not computed:
         return
     snapshot = take_snapshot(computed)
-    if function_pre_hook is not None or function_post_hook is not None:
-        _run_with_hooks(computed, snapshot, function_pre_hook, function_post_hook)
+    if function_pre_hook is not None or function_post_hook is not None or is_watched(computed):
+        run_one_by_one(computed, snapshot, snapshot.by_leaf(), function_pre_hook, function_post_hook)
 
 
-def _run_with_hooks(outputs: list[Variable], snapshot: Snapshot, before: Hook, after: Hook) -> None:
+def is_watched(outputs: Sequence[Variable]) -> bool:
+    """Whether hooks or debug mode want to see the functions above `outputs` run."""
+    return watched() and any_watched(functions_of(outputs))
+
+
+def run_one_by_one(
+    outputs: Sequence[Variable],
+    snapshot: Snapshot,
+    leaves: dict[int, Any],
+    before: Hook = None,
+    after: Hook = None,
+    hooked: Callable[[Function], bool] = lambda f: True,
+) -> list[Any]:
+    """Compute `outputs`; what `snapshot` covers is kept with it, so that it runs once for each forward."""
+    known = snapshot.results
+    if known is None:
+        known = snapshot.results = weakref.WeakKeyDictionary()
+
     def keep(f: Function, results: tuple[Any, ...]) -> None:
-        for y, result in zip(f.outputs, results, strict=True):
-            y.cell.put(result)
-            y._at = snapshot
+        if f.snapshot is snapshot:
+            known[f] = results
+            for y, result in zip(f.outputs, results, strict=True):
+                y.cell.put(result)
+                y._at = snapshot
 
-    interpret(outputs, snapshot.by_leaf(), before, after, computed=keep)
+    return interpret(outputs, leaves, before, after, hooked, keep, known)
 
 
 def evaluate(variable: Variable) -> None:
@@ -157,7 +180,10 @@ def evaluate(variable: Variable) -> None:
     snapshot: Snapshot | None = variable.parent.snapshot
     plan = plan_of([variable])
     arrays = (present([variable]) if snapshot is None else snapshot).by_leaf()
-    results = plan.executable(*[arrays[i] for i in plan.leaf_ids])
+    if is_watched([variable]):
+        results: Sequence[Any] = interpret([variable], arrays, known=None if snapshot is None else snapshot.results)
+    else:
+        results = plan.executable(*[arrays[i] for i in plan.leaf_ids])
     variable.cell.put(results[0])
     variable._at = snapshot
 

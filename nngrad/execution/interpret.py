@@ -1,18 +1,21 @@
-"""Op by op: every function is run by itself, in rank order, with real arrays."""
+"""Op by op: every function is run by itself, with real arrays, and whoever wants to can watch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 
-from ..graph import Function, Op, Variable, functions_of, rooms
+from ..graph import Function, Op, Variable, building, functions_of, rooms
 from ..graph.leaf import arrays_of
 from ..graph.spec import is_wide
 from .compiled import BoundedCache, on_device
+from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
+Arrays = tuple[Any, ...]
 
 single_ops = BoundedCache(4096)
 """Executables of single ops, by op, arguments and device."""
@@ -26,7 +29,7 @@ def executable_of_op(op: Op, arguments: tuple[Any, ...], device: jax.Device | No
     return result
 
 
-def results_of(f: Function, arrays: Sequence[Any]) -> tuple[Any, ...]:
+def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     """The outputs of `f` for given input arrays."""
     wide = any([s.wide for s in f.specs]) or any([x.spec.wide for x in f.inputs]) or is_wide(f.arguments)
     device = None if f.context is None else f.context.device
@@ -34,16 +37,79 @@ def results_of(f: Function, arrays: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(out) if f.op.several else (out,)
 
 
+def wait_for(arrays: Arrays) -> None:
+    """Wait until they are computed, so that hooks can tell the time."""
+    jax.block_until_ready(arrays)  # type: ignore[no-untyped-call]
+
+
+def run_unit(
+    unit: Unit,
+    value: Callable[[Variable], Any],
+    run: Callable[[Function, list[Any]], Arrays],
+) -> None:
+    """Run the functions of a unit, with hooks around them.
+
+    Args:
+        unit: A function that the user built, or what one call of a backward rule emitted.
+        value: The array of a Variable.
+        run: Runs a function on arrays and takes care of its results.
+    """
+    origin = None if unit.call is None else unit.call.function
+    if unit.call is None or origin is None:
+        for f in unit.functions:
+            inputs = [value(x) for x in f.inputs]
+            hooks = hooks_of(f) if f.order == 0 else ()
+            for hook in hooks:
+                hook.forward_preprocess(f, tuple(inputs))
+            results = run(f, inputs)
+            if hooks:
+                wait_for(results)
+            for hook in hooks:
+                hook.forward_postprocess(f, tuple(inputs))
+        return
+    hooks = hooks_of(origin)
+    in_data = tuple([value(x) for x in origin.inputs])
+    out_grad = tuple([None if gy is None else value(gy) for gy in unit.call.grad_outputs])
+    for hook in hooks:
+        hook.backward_preprocess(origin, in_data, out_grad)
+    results = ()
+    for f in unit.functions:
+        results = (*results, *run(f, [value(x) for x in f.inputs]))
+    wait_for(results)
+    del results
+    for hook in hooks:
+        hook.backward_postprocess(origin, in_data, out_grad)
+
+
 def run_function(f: Function) -> None:
     """Compute the outputs of `f` from the data of its inputs, and apply its effects."""
-    for x in f.inputs:
-        if x.parent is not None and not x.is_computed:
-            rooms.engine.evaluate(x)
-    results = results_of(f, arrays_of(f.inputs, draw=False))
-    for y, result in zip(f.outputs, results, strict=True):
-        y.cell.put(result)
-    for leaf, index in f.effects:
-        leaf.cell.put(results[index])
+    run_functions([f])
+
+
+def run_functions(functions: list[Function]) -> None:
+    """Compute the outputs of those functions, lowest rank first, whose outputs are not there."""
+    missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]
+    for unit in units_of(missing, through=lambda x: not x.is_computed):
+        checker = None if building.debug is None else building.debug.checker()
+
+        def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
+            results = results_of(f, inputs)
+            if checker is not None:
+                checker.ran(f, inputs, results)
+                checker.finish(f.outputs)
+            for y, result in zip(f.outputs, results, strict=True):
+                y.cell.put(result)
+            for leaf, index in f.effects:
+                leaf.cell.put(results[index])
+            return results
+
+        run_unit(unit, _computed, run)
+
+
+def _computed(x: Variable) -> Any:
+    if x.parent is not None and not x.is_computed:
+        rooms.engine.evaluate(x)
+    return arrays_of([x], draw=False)[0]
 
 
 def interpret(
@@ -52,7 +118,8 @@ def interpret(
     before: Hook = None,
     after: Hook = None,
     hooked: Callable[[Function], bool] = lambda f: True,
-    computed: Callable[[Function, tuple[Any, ...]], None] | None = None,
+    computed: Callable[[Function, Arrays], None] | None = None,
+    known: Mapping[Function, Arrays] | None = None,
 ) -> list[Any]:
     """Run the graph above `outputs` op by op, and return their arrays.
 
@@ -62,22 +129,49 @@ def interpret(
         before, after: Called with each function around its run.
         hooked: Which functions they are called with.
         computed: Called with each function and its results.
+        known: Results of functions that need not run again.
     """
     values: dict[tuple[Function, int], Any] = {}
+    known = known or {}
+    checker = None if building.debug is None else building.debug.checker()
 
     def value(x: Variable) -> Any:
         if x.parent is not None:
             return values[x.parent, x.index]
         return leaves[id(x)] if id(x) in leaves else x.cell.raw()
 
-    for f in functions_of(outputs):
+    def run(f: Function, inputs: list[Any]) -> Arrays:
         if before is not None and hooked(f):
             before(f)
-        results = results_of(f, [value(x) for x in f.inputs])
-        for i, result in enumerate(results):
-            values[f, i] = result
+        results = results_of(f, inputs)
+        keep(f, inputs, results)
         if computed is not None:
             computed(f, results)
         if after is not None and hooked(f):
             after(f)
+        return results
+
+    def keep(f: Function, inputs: list[Any], results: Arrays) -> None:
+        if checker is not None:
+            checker.ran(f, inputs, results)
+        for i, result in enumerate(results):
+            if left[f, i]:
+                values[f, i] = result
+
+    units = units_of(functions_of(outputs))
+    needs = [needed_by(unit) for unit in units]
+    left = Counter([(x.parent, x.index) for xs in (*needs, outputs) for x in xs if x.parent is not None])
+    for unit, xs in zip(units, needs, strict=True):
+        if unit.call is None and unit.functions[0] in known:
+            (f,) = unit.functions
+            keep(f, [value(x) for x in f.inputs], known[f])
+        else:
+            run_unit(unit, value, run)
+        for x in xs:
+            if x.parent is not None:
+                left[x.parent, x.index] -= 1
+                if not left[x.parent, x.index]:
+                    values.pop((x.parent, x.index), None)  # nobody wants it any more
+    if checker is not None:
+        checker.finish(outputs)
     return [value(y) for y in outputs]

@@ -13,15 +13,16 @@ import numpy as np
 from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executable_of
-from ..execution.forward import Plan, Snapshot, plan_of, present, take_snapshot
-from ..execution.interpret import Hook, interpret
+from ..execution.forward import Plan, Snapshot, is_watched, plan_of, present, run_one_by_one, take_snapshot
+from ..execution.interpret import Hook
 from ..execution.lower import linearize
 from ..graph import NdArray, Variable, building, leaves_of
 from ..graph.spec import wide_types
 from ..graph.variable import leaf_of
 from .grad import grad, variables
+from .intern import emitting
 from .recompute import mirrored, policy_key
-from .seeds import held_scale, seed_of, seeds_of
+from .seeds import held_scale, one_each, seed_of
 from .walk import Grad
 
 Wanted = tuple[int, ...]
@@ -78,7 +79,7 @@ def backward(
         listed = _with_gradient(listed)
         given: list[Any] = [y.grad for y in listed]
     else:
-        given = seeds_of(listed, grad_outputs)
+        given = one_each(listed, grad_outputs)
     options = Options(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
     accumulate_gradients(listed, given, options, own=grad_outputs is None)
 
@@ -145,10 +146,10 @@ def accumulate_gradients(
         own: Whether `grads` are the outputs' own, which leaves among them have already.
     """
     groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
-    for y, gy in zip(outputs, grads, strict=True):
+    for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
         if not y.spec.differentiable:
             raise TypeError(f"backward: the Variable is {y.dtype.name}; only floating dtypes can be differentiated")
-        seed = _seed_array(y, gy, options.loss_scale)
+        seed = _seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
         if y.parent is not None:
             if y._need_grad is not False:
                 groups.setdefault(y.parent.snapshot, []).append((y, seed))
@@ -167,7 +168,7 @@ def _accumulate_from(outputs: list[Variable], seeds: list[Any], snapshot: Snapsh
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     if not wanted:
         return
-    run = _interpreted if options.op_by_op else _compiled
+    run = _interpreted if options.op_by_op or is_watched(outputs) else _compiled
     accumulate([plan.leaves[i] for i in wanted], run(outputs, plan, wanted, seeds, snapshot, options))
 
 
@@ -181,14 +182,16 @@ def _keep_variables(outputs: list[Variable], grads: list[Any], options: Options)
         x.grad_var = gx
 
 
-def _seed_array(output: Variable, gy: Any, loss_scale: float | None) -> Any:
+def _seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
     """The gradient at `output` as an array; None for ones."""
     if gy is None and loss_scale is None:
         return None
     if gy is None or (isinstance(gy, int | float | np.integer | np.floating) and not isinstance(gy, bool)):
         seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
     else:
-        seed = seed_of(output, gy, "grad").data.raw()  # type: ignore[union-attr]
+        with emitting([], 1):
+            given = seed_of(output, gy, name)
+        seed = given.data.raw()  # type: ignore[union-attr]
     if loss_scale is None:
         return seed
     with wide_types(output.spec.wide):
@@ -307,10 +310,12 @@ def _interpreted(
     own = {*plan.functions, *[y.parent for y in outputs]}
     before, after = options.function_pre_hook, options.function_post_hook
     wanted_values = [*graph.gradients, *graph.retained.values()]
-    values = interpret(wanted_values, leaves, before, after, hooked=lambda f: f not in own)
+    if is_watched([*outputs, *wanted_values]):
+        wanted_values += outputs  # the forward is part of what is watched
+    values = run_one_by_one(wanted_values, snapshot, leaves, before, after, hooked=lambda f: f not in own)
     if graph.retained:
         middle = list(_middle(plan).values())
-        for i, gy in zip(graph.retained, values[len(wanted) :], strict=True):
+        for i, gy in zip(graph.retained, values[len(wanted) :], strict=False):
             middle[i].grad.put(gy)
     return values[: len(wanted)]
 

@@ -8,6 +8,8 @@ from typing import Any
 import nngrad.functions as F
 
 from ..graph import Variable, building, create, functions_of, leaves_of, rooms
+from ..graph.function import watched
+from .intern import emitting
 from .recompute import mirrored
 from .seeds import initial_gradients, scaled_seeds, seeds_of
 from .steering import UNREACHABLE, Aggregate, check_choice, checked_aggregate, keep_gradient, unreachable_inputs
@@ -82,8 +84,9 @@ def grad(
         if not y.spec.differentiable:
             raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
     check_choice(unreachable, "unreachable", UNREACHABLE)
-    seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
-    initial = initial_gradients(inputs, grad_inputs)
+    with emitting([], 1):
+        seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
+        initial = initial_gradients(inputs, grad_inputs)
     ends = frozenset([id(x) for x in variables(stop_gradients, "stop_gradients")])
     persistent_outputs = list(persistent_outputs)
     if persistent_outputs and len(persistent_outputs) != len(outputs):
@@ -101,7 +104,7 @@ def grad(
     starts = [*outputs, *[own[0] for own, gx in zip(owners, initial, strict=True) if gx is not None]]
     seeds += [gx for gx in initial if gx is not None]
     retained: list[tuple[Variable, Variable]] = []
-    steered = retain_grad or aggregate is not None or bool(ends) or building.watched
+    steered = retain_grad or aggregate is not None or bool(ends) or watched()
     walk = Grad()
     if steered:
         total = None if aggregate is None else checked_aggregate(aggregate)
@@ -126,9 +129,7 @@ def grad(
         keep_gradient(x, gx)
     if building.auto_forward:
         # Only now is it known which of the emitted functions are of use.
-        for f in functions_of([*gradients, *kept.values()]):
-            if not all([y.is_computed for y in f.outputs]):
-                rooms.engine.run_function(f)
+        rooms.engine.run_functions(functions_of([*gradients, *kept.values()]))
     for i in lost:
         gradients[i] = None  # type: ignore[call-overload]
     return gradients

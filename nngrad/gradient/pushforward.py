@@ -23,10 +23,11 @@ from ..functions.array import zeros_like
 from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, path_between
 from ..graph.building import Emission
 from ..graph.variable import leaf_of
+from .checking import fitted, way
 from .gates import applied
 from .intern import emitting
 from .numbers import is_zero
-from .walk import Grad, fitted, order_of, sum_of, way
+from .walk import Grad, order_of, sum_of
 
 Tangents = Sequence[Any]
 """A Variable, or None for zero, for each of some Variables."""

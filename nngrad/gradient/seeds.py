@@ -18,6 +18,12 @@ _NUMBERS = int | float | np.integer | np.floating
 
 def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
     """The gradient at each output, as a Variable or None for ones."""
+    grad_outputs = one_each(outputs, grad_outputs)
+    return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
+
+
+def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
+    """What is given for each of `outputs`."""
     if grad_outputs is None or isinstance(grad_outputs, _NUMBERS):
         grad_outputs = [grad_outputs] * len(outputs)
     elif not isinstance(grad_outputs, list | tuple):
@@ -26,7 +32,7 @@ def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None
         raise ValueError(
             f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
         )
-    return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
+    return list(grad_outputs)
 
 
 def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable | None:

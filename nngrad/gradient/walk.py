@@ -10,9 +10,11 @@ import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
 from ..functions.array import zeros_like
-from ..graph import Function, RuleCall, Variable, building, path_between
+from ..graph import Function, RuleCall, Variable, path_between
 from ..graph.building import Emission
-from .gates import rank_of_gates, reduced, summed, through_gates
+from ..graph.function import watched
+from .checking import check_gradients, fitted, way
+from .gates import rank_of_gates, summed, through_gates
 from .intern import emitting
 from .numbers import grad_end as GradEndFunction
 from .numbers import is_zero
@@ -76,7 +78,7 @@ class Grad:
         seeds: Sequence[Variable | None],
     ) -> list[Variable]:
         """The gradients, from the functions on some way, lowest rank first, and the ids of the Variables there."""
-        total, ends, kept = self.total, self.ends, building.watched
+        total, ends, keep, outer = self.total, self.ends, watched(), self.inside or emission.call
         gates_to = rank_of_gates(path)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
@@ -87,12 +89,12 @@ class Grad:
             outs = f.outputs
             gys = [None if y._need_grad is False or id(y) in ends else total(arrived, y) for y in outs]
             if any([gy is not None for gy in gys]):
-                emission.call = self.inside or RuleCall(f, gys, kept)
+                emission.call = outer or RuleCall(f, gys, keep)  # a rule that asks for gradients is still one rule
                 gxs = self.pulled(f, outs, gys, outputs, active, arrived, f.rank >= gates_to)
                 for x, gx in zip(f.inputs, gxs, strict=True):
                     if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
                         arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
-        emission.call = self.inside
+                emission.call = outer
         if self.retained is not None:
             on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
             self.retained += [(x, gx) for x in on_the_way.values() for gx in [total(arrived, x)] if gx is not None]
@@ -131,15 +133,13 @@ class Grad:
                 gxs = self.accumulated(rule.accumulate, f, filled, active, arrived)
             else:
                 gxs = through_gates(rule, f, filled) if gated else rule.function(f, *filled)
+            gxs = gxs if isinstance(gxs, tuple | list) else (gxs,)
+            check_gradients(f, gxs)
         except Exception as error:
             error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
+            if hasattr(f, "place"):
+                error.add_note(f"{f.op.name} was called at {f.place}")
             raise
-        gxs = gxs if isinstance(gxs, tuple | list) else (gxs,)
-        if len(gxs) != len(f.inputs):
-            raise ValueError(f"{f.op.name}: its rule gave {len(gxs)} gradients for {len(f.inputs)} inputs")
-        for gx in gxs:
-            if gx is not None and gx.__class__ is not Variable:
-                raise TypeError(f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__}; use F")
         return gxs
 
     def accumulated(
@@ -167,30 +167,3 @@ _by_rank = attrgetter("rank")
 def sum_of(gradients: list[Variable]) -> Variable:
     """The sum of gradients of one Variable."""
     return summed(gradients, lambda gxs: F.add2(*gxs) if len(gxs) == 2 else F.add_n(*gxs))
-
-
-def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
-    """`gx` in the shape and dtype of `x`: a broadcasting op's gradient is summed over the axes it repeated."""
-    if gx.shape != x.shape:
-        if not f.op.broadcasts or gx.shape != f.specs[0].shape:
-            raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for an input of shape {x.shape}")
-        gx = reduced(gx, x.shape)
-    return gx if gx.dtype == x.dtype else F.cast(gx, dtype=x.dtype)
-
-
-def way(outputs: Sequence[Variable], target: Function) -> str:
-    """The types of function between `outputs` and `target`, for messages."""
-    below: dict[Function, Function | None] = {y.parent: None for y in outputs if y.parent is not None}
-    stack = list(below)
-    while stack and target not in below:
-        f = stack.pop()
-        for x in f.inputs:
-            if x.parent is not None and x.parent not in below:
-                below[x.parent] = f
-                stack.append(x.parent)
-    names, step = [], below.get(target)
-    while step is not None:
-        names.append(step.op.type_name)
-        step = below[step]
-    shown = names if len(names) <= 8 else [*names[:4], "...", *names[-4:]]
-    return " <- ".join(["output", *reversed(shown), target.op.type_name])

@@ -97,6 +97,9 @@ class Engine(Protocol):
     def run_function(self, function: Function) -> None:
         """Compute the outputs of one function from the data of its inputs."""
 
+    def run_functions(self, functions: list[Function]) -> None:
+        """Compute the outputs of those functions whose outputs are not there."""
+
     def forward(self, outputs: list[Variable], **options: Any) -> None:
         """Take a snapshot of the leaves and promise the values of `outputs`."""
 

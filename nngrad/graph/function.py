@@ -22,6 +22,15 @@ class FunctionInfo(NamedTuple):
     args: dict[str, Any]
 
 
+function_hooks: dict[weakref.ref[Function], dict[str, Any]] = {}
+"""Hooks that single functions have, by function and name; a function that goes takes its hooks along."""
+
+
+def watched() -> bool:
+    """Whether hooks are in force in this thread or on any function, or debug mode is on."""
+    return building.watched or bool(function_hooks)
+
+
 class RuleCall:
     """One call of a backward rule: of which function, for which gradients. All that it emits refers to it."""
 
@@ -60,6 +69,7 @@ class Function:
         "mark",
         "op",
         "order",
+        "place",
         "plan",
         "rank",
         "snapshot",
@@ -88,6 +98,8 @@ class Function:
     """The last forward that covered this function (kept by the execution room)."""
     plan: Any
     """How to run the graph above this function (kept by the execution room)."""
+    place: Any
+    """Where the user called it. Left unset but in debug mode."""
     call: RuleCall | None
     """The call of a backward rule that emitted it, if one did."""
     _outputs: tuple[weakref.ref[Variable], ...]
@@ -123,6 +135,36 @@ class Function:
     def origin(self) -> Function | None:
         """The forward function whose backward rule emitted this one, while that function lives."""
         return None if self.call is None else self.call.function
+
+    @property
+    def hooks(self) -> dict[str, Any]:
+        """The hooks that were added to this function, by name."""
+        return dict(function_hooks.get(weakref.ref(self), {}))
+
+    def add_hook(self, hook: Any, name: str | None = None) -> None:
+        """Let a `FunctionHook` watch this function, in forward and backward.
+
+        Args:
+            hook: The hook.
+            name: What `delete_hook` calls it; the hook's own name by default.
+        """
+        name = hook.name if name is None else name
+        hooks = function_hooks.setdefault(weakref.ref(self, lambda ref: function_hooks.pop(ref, None) and None), {})
+        if name in hooks:
+            raise KeyError(f"{self.op.name} has a hook named {name!r} already; give another name")
+        hooks[name] = hook
+        hook.added(self)
+
+    def delete_hook(self, name: str) -> None:
+        """Take a hook off this function."""
+        hooks = function_hooks.get(weakref.ref(self), {})
+        if name not in hooks:
+            known = ", ".join(map(repr, hooks)) or "none"
+            raise KeyError(f"{self.op.name} has no hook named {name!r}; it has {known}")
+        hook = hooks.pop(name)
+        if not hooks:
+            function_hooks.pop(weakref.ref(self), None)
+        hook.deleted(self)
 
     def __repr__(self) -> str:
         described = [repr(x.spec) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.args.items()]
@@ -179,6 +221,8 @@ def create(
 
 
 def _apply_switches(f: Function) -> None:
+    if building.debug is not None:
+        f.place = building.debug.place()
     if building.no_grad:
         for y in f.outputs:
             y.need_grad = False

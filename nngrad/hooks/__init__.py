@@ -1,0 +1,9 @@
+"""Hooks: what watches functions run, forward and backward, and hooks that are ready to use."""
+
+from .base import FunctionHook, label
+from .memory import MemoryHook
+from .norm import GradientNormHook
+from .printing import PrintHook
+from .timer import TimerHook
+
+__all__ = ["FunctionHook", "GradientNormHook", "MemoryHook", "PrintHook", "TimerHook", "label"]
