@@ -14,12 +14,12 @@ from rich.table import Table
 
 from nngrad.installation import version_of
 
-from . import building, classifier, critic, derivatives, growth, operators, physics
+from . import building, classifier, critic, derivatives, growth, operators, physics, steering
 from .timing import Row
 
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
-    for module in (building, critic, classifier, derivatives, physics, operators)
+    for module in (building, critic, classifier, derivatives, physics, operators, steering)
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 

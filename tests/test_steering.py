@@ -485,3 +485,12 @@ def test_an_input_used_k_times_gets_one_sum(eager: bool, simplified: bool) -> No
     assert [len(f.inputs) for f in sums] == [20]
     t = np.tanh(0.5)
     assert gx.d == pytest.approx((1 - t * t) * sum((1 + i) * np.cos(t * (1 + i)) for i in range(20)))
+
+
+def test_a_sum_of_many_runs_by_itself_without_being_compiled() -> None:
+    from nngrad.execution.interpret import single_ops
+
+    xs = [leaf(float(i), 1.0) for i in range(150)]
+    with nn.auto_forward():
+        np.testing.assert_array_equal(F.add_n(*xs).d, [150 * 149 / 2, 150])
+    assert single_ops.find((F.add_n, (), None, True, False)) is not None

@@ -21,11 +21,21 @@ single_ops = BoundedCache(4096)
 """Executables of single ops, by op, arguments and device."""
 
 
-def executable_of_op(op: Op, arguments: tuple[Any, ...], device: jax.Device | None, wide: bool) -> Callable[..., Any]:
+MOST_INPUTS = 100
+"""Past so many inputs an op is not compiled by itself: an executable for the sum of 1,000 arrays takes seconds to
+compile, whatever its shape, and adding them one after the other takes milliseconds."""
+
+
+def executable_of_op(
+    op: Op, arguments: tuple[Any, ...], device: jax.Device | None, wide: bool, compiled: bool = True
+) -> Callable[..., Any]:
     """The executable of one op."""
-    result: Callable[..., Any] = single_ops.get(
-        (op, arguments, device, wide), lambda: on_device(device, wide, jax.jit(op.bind(arguments)))
-    )
+
+    def make() -> Callable[..., Any]:
+        forward = op.bind(arguments)
+        return on_device(device, wide, jax.jit(forward) if compiled else forward)
+
+    result: Callable[..., Any] = single_ops.get((op, arguments, device, wide, compiled), make)
     return result
 
 
@@ -33,7 +43,7 @@ def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     """The outputs of `f` for given input arrays."""
     wide = any([s.wide for s in f.specs]) or any([x.spec.wide for x in f.inputs]) or is_wide(f.arguments)
     device = None if f.context is None else f.context.device
-    out = executable_of_op(f.op, f.arguments, device, wide)(*arrays)
+    out = executable_of_op(f.op, f.arguments, device, wide, len(arrays) <= MOST_INPUTS)(*arrays)
     return tuple(out) if f.op.several else (out,)
 
 
