@@ -36,7 +36,7 @@ from .gradient import (
 )
 from .graph import Function, NdArray, Variable
 from .hooks import FunctionHook
-from .inspection import count, find_nan
+from .inspection import count, find_nan, memory_report
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -91,6 +91,7 @@ __all__ = [
     "hooks",
     "initializer",
     "load_parameters",
+    "memory_report",
     "no_grad",
     "parameter_scope",
     "parametric_functions",

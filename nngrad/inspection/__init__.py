@@ -1,6 +1,7 @@
 """What a graph is made of, what it costs, and where it goes wrong."""
 
 from .count import Count, Tally, count
+from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
 
-__all__ = ["Count", "InputState", "NanReport", "Tally", "count", "find_nan"]
+__all__ = ["Count", "InputState", "MemoryReport", "NanReport", "Tally", "count", "find_nan", "memory_report"]

@@ -9,6 +9,7 @@
     costs.py      what functions cost
 """
 
+from .costs import reads
 from .liveness import Timeline, predicted_peak, timeline
 from .mirror import mirrored
 from .policies import LeastMemory, MemoryBudget, Segments, policy_key, recompute
@@ -21,6 +22,7 @@ __all__ = [
     "mirrored",
     "policy_key",
     "predicted_peak",
+    "reads",
     "recompute",
     "timeline",
 ]

@@ -27,6 +27,9 @@ class Candidate(NamedTuple):
     """Predicted bytes of temporaries of outputs and gradients."""
     extra: float
     """Arithmetic of what is computed again, as a share of that of the plain graph."""
+    plan: Plan | None = None
+    sums_split: bool = False
+    """Whether sums of gradients were split into partial ones."""
 
 
 def mirrored(
@@ -91,15 +94,23 @@ class _Search:
         if isinstance(policy, Segments):
             return self._lowest(self._nested(policy.levels))
         if isinstance(policy, LeastMemory):
-            limited = [c for c in self._of_all_kinds(policy.extra) if c.extra <= policy.extra]
-            return self._lowest(iter(limited))
+            tried = [c if c.extra <= policy.extra else self._spared(c) for c in self._of_all_kinds(policy.extra)]
+            return self._lowest(iter([c for c in tried if c.extra <= policy.extra]))
         if isinstance(policy, MemoryBudget):
             return self._fitting(policy.nbytes)
         return self._lowest(self._restricted(self._named()))
 
     def _lowest(self, candidates: Iterator[Candidate]) -> Candidate:
         best = min(candidates, key=lambda c: (c.peak, c.extra), default=self._plain)
-        return best if best.peak < self._plain.peak else self._plain
+        return self._spared(best) if best.peak < self._plain.peak else self._plain
+
+    def _spared(self, best: Candidate) -> Candidate:
+        """The same plan with less arithmetic, where that takes no more memory."""
+        if best.plan is None or best.sums_split:
+            # Where gradients of a shared weight are summed, XLA has been seen to gather all of them in one loop then.
+            return best
+        other = self._followed(best.plan._replace(bases_stay=True))
+        return other if other.peak <= best.peak and other.extra <= best.extra else best
 
     # ---------------------------------------------------------------- candidates
 
@@ -107,13 +118,13 @@ class _Search:
         return self._followed(self._forward.plan(*cut, dropped))
 
     def _followed(self, plan: Plan) -> Candidate:
-        gradients, again = rebuild(self._forward.functions, self._outputs, self._gradients, plan)
+        gradients, again, sums_split = rebuild(self._forward.functions, self._outputs, self._gradients, plan)
         if not isinstance(self._policy, Marked):
             rooms.marks = True
             for f in again:
                 f.mark = self._policy
         extra = sum([arithmetic(f) for f in again]) / self._arithmetic
-        return Candidate(gradients, predicted_peak([*self._outputs, *gradients]), extra)
+        return Candidate(gradients, predicted_peak([*self._outputs, *gradients]), extra, plan, sums_split)
 
     def _nested(self, levels: int) -> Iterator[Candidate]:
         """Plans of so many levels that compute everything again."""
@@ -170,7 +181,7 @@ class _Search:
                     break
         fitting = [c for c in tried if c.peak <= nbytes]
         if fitting:
-            return min(fitting, key=lambda c: (c.extra, c.peak))
+            return self._spared(min(fitting, key=lambda c: (c.extra, c.peak)))
         best = self._lowest(iter(tried))
         warnings.warn(
             f"MemoryBudget({nbytes}): no plan was found that fits; the lowest predicted peak is {best.peak} bytes",

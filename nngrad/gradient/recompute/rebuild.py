@@ -21,6 +21,8 @@ class Rebuilt(NamedTuple):
     gradients: list[Variable]
     again: list[Function]
     """The functions that compute something again."""
+    sums_split: bool
+    """Whether sums of gradients were split into partial ones."""
 
 
 class Sweep:
@@ -65,6 +67,8 @@ class _Rebuilding:
         self._again: list[Function] = []
         self._latest: dict[Function, tuple[Variable, ...]] = {}
         """What last stood for the outputs of a forward function."""
+        self._bases: dict[Function, Sweep] = {}
+        """Where the values are that a segment was computed again from, by the functions that compute them."""
         self._marked: dict[tuple[Variable, Variable], Variable] = {}
         """Recomputed values, by themselves and what they are in place of."""
         self._new: dict[Function, tuple[Variable, ...]] = {}
@@ -86,7 +90,7 @@ class _Rebuilding:
                 for segment in range(node.end - 1, node.first - 1, -1):
                     self._renew(segment, sweep)
         gradients = [self._now(self._stages.split(gx)) for gx in self._gradients]
-        return Rebuilt(gradients, self._again)
+        return Rebuilt(gradients, self._again, self._stages.sums_split)
 
     # ---------------------------------------------------------------- the gradients' functions
 
@@ -129,7 +133,12 @@ class _Rebuilding:
             # Of a segment whose turn is over: what it was computed as then.
             later = self._latest.get(f)
             return x if later is None else later[x.index]
+        inner = sweep
         while segment < sweep.first and sweep.outer is not None:
+            sweep = sweep.outer
+        if segment == inner.first - 1 and self._plan.bases_stay:
+            self._bases[f] = sweep
+        elif sweep.outer is not None and self._bases.get(f) is sweep.outer:
             sweep = sweep.outer
         if sweep.outer is None:
             return x

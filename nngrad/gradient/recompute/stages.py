@@ -35,6 +35,9 @@ class Plan(NamedTuple):
     dropped: frozenset[Function]
     """The functions whose results are not kept where the gradient needs them; all others' are."""
     tree: Node
+    bases_stay: bool = False
+    """Whether a value that the segment after its own is computed again from stays for the gradient of its own segment,
+    which is next. That is less arithmetic, and in some graphs more memory."""
 
 
 def created_like(
@@ -75,6 +78,11 @@ class Stages:
         spans = [(self._stage[x.parent], low, x) for x, low in self._read_at.items()]  # type: ignore[index]
         self._waiting = sorted([span for span in spans if span[1] < span[0]], key=itemgetter(0))
         self._crossing: list[tuple[int, int, Variable]] = []
+
+    @property
+    def sums_split(self) -> bool:
+        """Whether there are sums that were split into partial ones."""
+        return bool(self._sums)
 
     def split(self, x: Variable) -> Variable:
         """`x`, or the last of the partial sums that it was split into."""

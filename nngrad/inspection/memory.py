@@ -1,0 +1,172 @@
+"""memory_report: the memory that a graph takes, predicted and as compiled; what is kept, and what is computed again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import jax
+
+import nngrad.functions as F
+
+from ..execution.forward import device_of
+from ..execution.lower import linearize, lower
+from ..gradient.grad import variables
+from ..gradient.recompute import Timeline, reads, timeline
+from ..graph import Function, Variable, functions_of
+from ..graph.spec import Spec, wide_types
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_READ = "read by a gradient"
+_BASE = "others are computed from it again"
+
+
+class Held(NamedTuple):
+    """Values of one op, shape and dtype, and one reason."""
+
+    op: str
+    spec: Spec
+    number: int
+    nbytes: int
+    """Bytes of all of them."""
+    why: str
+
+
+class MemoryReport(NamedTuple):
+    """What `memory_report` found; `str()` of it is a text."""
+
+    peak: int
+    """Predicted bytes of temporaries: all but leaves and results."""
+    compiled: int | None
+    """Bytes of temporaries by the compiler's own account; None where it was not asked."""
+    leaves: int
+    """Bytes of the leaves."""
+    results: int
+    """Bytes of the outputs."""
+    kept: tuple[Held, ...]
+    """Values that are kept until a gradient reads them, the largest first."""
+    recomputed: tuple[Held, ...]
+    """Values that are not kept, but computed again for a gradient, the largest first."""
+    timeline: Timeline
+    """Bytes that are live at each step of the predicted schedule."""
+
+    def __str__(self) -> str:
+        compiled = "" if self.compiled is None else f", as compiled {_size(self.compiled)}"
+        lines = [
+            f"temporaries: predicted peak {_size(self.peak)}{compiled}",
+            f"leaves {_size(self.leaves)}, results {_size(self.results)}",
+        ]
+        for title, rows in (("kept", self.kept), ("computed again", self.recomputed)):
+            total = sum([row.nbytes for row in rows])
+            lines.append(f"{title}: {_size(total)}" if rows else f"{title}: nothing")
+            lines += [f"  {_size(r.nbytes):>9}  {r.number} x {r.op} {r.spec!r}: {r.why}" for r in rows[:_MOST_ROWS]]
+            if len(rows) > _MOST_ROWS:
+                lines.append(f"  and {len(rows) - _MOST_ROWS} more")
+        return "\n".join([*lines, f"live bytes over the schedule: |{self._bars()}|"])
+
+    def _bars(self, width: int = 64) -> str:
+        live = self.timeline.live
+        n = len(live)
+        width = min(width, n)
+        tops = [max(live[i * n // width : (i + 1) * n // width]) for i in range(width)]
+        return "".join([_BARS[math.ceil(8 * top / self.peak)] if self.peak else " " for top in tops])
+
+    def plot(self, path: str | None = None) -> Any:
+        """Draw the live bytes over the schedule, with matplotlib.
+
+        Args:
+            path: A file to save the picture in, or None.
+
+        Returns:
+            The matplotlib Figure.
+
+        Raises:
+            ImportError: There is no matplotlib.
+        """
+        try:
+            from matplotlib.figure import Figure
+        except ImportError:
+            raise ImportError("memory_report: plot needs matplotlib; pip install matplotlib") from None
+        figure = Figure(figsize=(8, 3), layout="constrained")
+        axes = figure.add_subplot()
+        axes.fill_between(range(len(self.timeline.live)), [n / 1e6 for n in self.timeline.live], step="mid", alpha=0.6)
+        axes.axhline(self.peak / 1e6, linewidth=0.8, linestyle="--", label=f"predicted peak, {_size(self.peak)}")
+        if self.compiled is not None:
+            axes.axhline(self.compiled / 1e6, linewidth=0.8, color="k", label=f"as compiled, {_size(self.compiled)}")
+        axes.set(xlabel="step", ylabel="live temporaries, MB", xlim=(0, None), ylim=(0, None))
+        axes.legend(loc="upper right", fontsize="small")
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+_MOST_ROWS = 8
+
+
+def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) -> MemoryReport:
+    """The memory that the graph of `outputs` takes: give it a loss together with its gradients.
+
+    The prediction is made from shapes and dtypes alone and rests on how XLA runs graphs on a CPU; see docs/memory.md.
+
+    Args:
+        outputs: A Variable or Variables.
+        compile: Whether to compile the graph and ask XLA. Nothing is run.
+
+    Raises:
+        TypeError: Something is not a Variable.
+    """
+    listed = variables(outputs, "outputs")
+    line = timeline(listed)
+    linear = linearize(listed, device=device_of(listed))
+    compiled = _compiled_bytes(linear.program) if compile else None
+    kept, again = _held(functions_of(listed))
+    results = sum([y.spec.nbytes for y in listed])
+    return MemoryReport(line.peak, compiled, sum([s.nbytes for s in linear.program.leaves]), results, kept, again, line)
+
+
+def _compiled_bytes(program: Any) -> int:
+    """Bytes of temporaries in the executable of `program`."""
+    with wide_types(program.wide), jax.default_device(program.device):
+        given = [s.abstract() for s in program.leaves]
+        analysis = jax.jit(lower(program)).lower(*given).compile().memory_analysis()
+    return int(analysis.temp_size_in_bytes)  # type: ignore[union-attr]
+
+
+def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
+    """What gradients read of lower orders, and what is computed again in place of that."""
+    again = {f.inputs[1]: f.inputs[0] for f in functions if f.op is F.recomputed}
+    kept: dict[Variable, str] = {}
+    for f in functions:
+        for x in reads(f):
+            p = x.parent
+            if p is None or not p.inputs or f.op is F.recomputed or p.op in (F.recomputed, F.after):
+                continue
+            if f.op is F.after or (f.mark is not None and p.mark is None):
+                kept.setdefault(x, _BASE)
+            elif f.order > p.order:
+                kept[x] = _READ
+    whys = {x: _reason(value.parent) for x, value in again.items()}
+    return _rows(kept), _rows(whys)
+
+
+def _reason(f: Function | None) -> str:
+    policy = None if f is None else f.mark
+    return "built within nn.recompute()" if policy is None else f"as {policy!r} has it"
+
+
+def _rows(reasons: dict[Variable, str]) -> tuple[Held, ...]:
+    groups: dict[tuple[str, Spec, str], int] = {}
+    for x, why in reasons.items():
+        key = (x.parent.name if x.parent is not None else "leaf", x.spec, why)
+        groups[key] = groups.get(key, 0) + 1
+    rows = [Held(op, spec, n, n * spec.nbytes, why) for (op, spec, why), n in groups.items()]
+    return tuple(sorted(rows, key=lambda row: (-row.nbytes, row.op, row.why)))
+
+
+def _size(nbytes: int) -> str:
+    """Bytes in a unit that suits them."""
+    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if nbytes >= size:
+            return f"{nbytes / size:.3g} {unit}"
+    return f"{nbytes} B"
