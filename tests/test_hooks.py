@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad import hooks
-from nngrad.graph import Variable
+from nngrad.graph import Variable, functions_of
 from nngrad.graph.function import function_hooks
 from tests.test_properties import SETTINGS, Recipe, draw_leaves, follow, recipes
 
@@ -180,6 +180,22 @@ def test_a_hook_on_one_function() -> None:
     y.backward()
     assert len(seen.events) == 10
     assert not function_hooks
+
+
+def test_a_hook_on_one_function_leaves_other_graphs_alone() -> None:
+    watched = F.sin(leaf(0.5))
+    assert watched.parent is not None
+    seen = Recorder()
+    watched.parent.add_hook(seen)
+    x = leaf(0.5)
+    (gx,) = nn.grad(F.exp(F.sin(x)) * 1.0, x)  # simplified: nothing is multiplied by 1
+    y = F.exp(x)
+    y.forward()
+    assert y.cell._pending is not None  # compiled, as ever
+    assert "mul_scalar" not in [f.name for f in functions_of([gx])]
+    assert gx.d == pytest.approx(np.cos(0.5) * np.exp(np.sin(0.5)))
+    assert seen.events == ["added sin"]
+    watched.parent.delete_hook("Recorder")
 
 
 def test_a_function_that_goes_takes_its_hooks_along() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import nngrad.functions as F
@@ -84,7 +85,8 @@ def grad(
         if not y.spec.differentiable:
             raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
     check_choice(unreachable, "unreachable", UNREACHABLE)
-    with emitting([], 1):
+    nothing_given = grad_outputs is None and loss_scale is None and grad_inputs is None
+    with nullcontext() if nothing_given else emitting([], 1):
         seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
         initial = initial_gradients(inputs, grad_inputs)
     ends = frozenset([id(x) for x in variables(stop_gradients, "stop_gradients")])

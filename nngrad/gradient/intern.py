@@ -9,7 +9,7 @@ from typing import Any
 from ..graph import Function, Op, RuleCall, Variable, building, create
 from ..graph.building import Emission as AnyEmission
 from ..graph.building import collector_paused
-from ..graph.function import function_hooks
+from ..graph.function import any_hooked, function_hooks
 from .canonical import canonical_forms
 from .numbers import Number
 from .polynomial import POLYNOMIAL, Factors, Terms, remember
@@ -113,7 +113,7 @@ def emitting(known: list[Function], order: int) -> Iterator[AnyEmission]:
     outer = building.emission
     if outer is None:
         # Hooks shall find the backward of each function by itself, and not what several have in common.
-        simplified = building.simplify and not building.hooks and not function_hooks
+        simplified = building.simplify and not building.hooks and not (function_hooks and any_hooked(known))
         emission = Emission() if simplified else PlainEmission()
         with building.having("emission", emission), collector_paused():
             emission.learn(known)

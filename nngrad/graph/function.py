@@ -10,7 +10,7 @@ from .spec import Spec
 from .variable import Variable, output_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from .op import Op
 
@@ -29,6 +29,11 @@ function_hooks: dict[weakref.ref[Function], dict[str, Any]] = {}
 def watched() -> bool:
     """Whether hooks are in force in this thread or on any function, or debug mode is on."""
     return building.watched or bool(function_hooks)
+
+
+def any_hooked(functions: Iterable[Function]) -> bool:
+    """Whether one of the functions has hooks of its own."""
+    return any([weakref.ref(f) in function_hooks for f in functions])
 
 
 class RuleCall:
