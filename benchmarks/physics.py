@@ -131,7 +131,7 @@ def run(smoke: bool, torch: bool) -> list[Row]:
         if torch:
             contenders["PyTorch eager"] = torch_step(equation, parameters, points)
         agreeing(contenders, 1e-4)
-        times = medians(contenders, 2 if smoke else 21, 1 if smoke else 5)
+        times = medians(contenders, 2 if smoke else 21, 1 if smoke else 2)
         what = f"{equation.name} step, MLP {'-'.join(map(str, widths))}, {n:,} points"
         best = min(("nested jax.jvp", "jet"), key=times.__getitem__)
         rows.append(row(what, times, "nested nn.grad", "vmap of nested jax.grad", equation.goal))
