@@ -31,9 +31,9 @@ from .gradient import (
     Segments,
     backward,
     grad,
-    recompute,
     simplify,
 )
+from .gradient.recompute import recompute
 from .graph import Function, NdArray, Variable
 from .hooks import FunctionHook
 from .inspection import count, find_nan, memory_report

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -400,6 +404,58 @@ def test_a_jax_function_of_it_can_be_transformed() -> None:
     agree([jax.jit(g)(w)], [jax.jit(f)(w)], 1e-5)
     agree([jax.grad(lambda a: g(a).sum())(w)], [jax.grad(lambda a: f(a).sum())(w)], 1e-4)
     agree([jax.vmap(g)(np.stack([w, w]))], [jax.vmap(f)(np.stack([w, w]))], 1e-5)
+
+
+SHARDED = """
+import jax, numpy as np, nngrad as nn
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tests.test_recompute import agree, chain, products, temporaries
+from nngrad.graph import leaves_of
+
+loss, weights = chain()
+(x,) = [leaf for leaf in leaves_of([loss]) if not leaf.need_grad]
+mesh = Mesh(np.array(jax.devices()), ("batch",))
+rows, whole = NamedSharding(mesh, PartitionSpec("batch")), NamedSharding(mesh, PartitionSpec())
+found = []
+for policy in (None, "sqrt"):
+    f = nn.to_jax([loss, *nn.grad(loss, weights, recompute=policy)], x)
+    jitted = jax.jit(f, in_shardings=rows, out_shardings=whole)
+    executable = jitted.lower(jax.ShapeDtypeStruct(x.shape, x.dtype)).compile()
+    found.append((executable(jax.device_put(x.d, rows)), temporaries(executable), products(executable)))
+(plain, most, few), (again, least, many) = found
+agree(again, plain, 1e-5)
+assert len(jax.devices()) == 2 and least < 0.7 * most and many > few, found[1:]
+"""
+
+
+def test_it_saves_memory_on_each_of_several_devices() -> None:
+    root = str(Path(__file__).parents[1])
+    paths = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu", "PYTHONPATH": paths}
+    done = subprocess.run([sys.executable, "-c", SHARDED], env=os.environ | flags, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+# ---------------------------------------------------------------- duplicates and zeros
+
+
+def test_equal_gradients_are_distinct_variables_at_no_cost() -> None:
+    a, b = Variable((32, 32), need_grad=True), Variable((32, 32), need_grad=True)
+    y = F.sum(F.tanh(a + b) ** 2)
+    one, two = nn.grad(y, [a, b])
+    assert one is not two and one.data is not two.data
+    alone, both = compiled([one]), compiled([one, two])
+    flops = [executable.cost_analysis()["flops"] for executable in (alone, both)]
+    assert flops[0] == flops[1] > 0
+
+
+def test_a_gradient_that_is_zero_costs_no_arithmetic() -> None:
+    x, w = Variable((16, 16), need_grad=True), Variable((16, 16), need_grad=True)
+    h = F.tanh(F.affine(x, w))
+    gx, gw = nn.grad(F.sum(h * 0.0) + F.sum(F.unlink(h)) + F.sum(F.greater_scalar(h, val=0.5) * 0.0), [x, w])
+    assert {f.name for f in functions_of([gx, gw])} <= {"constant", "identity"} and gx is not gw
+    executable = compiled([gx, gw])
+    assert products(executable) == 0 and not executable.cost_analysis().get("flops")
 
 
 def test_hooks_see_the_plain_gradient() -> None:

@@ -5,7 +5,7 @@ from .backward import backward, backward_from
 from .grad import grad
 from .intern import simplify
 from .numbers import grad_end as GradEndFunction
-from .recompute import LeastMemory, MemoryBudget, Segments, recompute
+from .recompute import LeastMemory, MemoryBudget, Segments
 from .walk import Grad
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "Segments",
     "backward",
     "grad",
-    "recompute",
     "simplify",
 ]
 
