@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,11 +10,14 @@ import nngrad.functions as F
 
 from ..graph import Variable, building, create, functions_of, leaves_of, rooms
 from ..graph.function import watched
+from . import symmetry
 from .intern import emitting
 from .recompute import mirrored
 from .seeds import initial_gradients, scaled_seeds, seeds_of
 from .steering import UNREACHABLE, Aggregate, check_choice, checked_aggregate, keep_gradient, unreachable_inputs
 from .walk import Grad
+
+Walk = Callable[[Sequence[Variable], Sequence[Variable], Sequence[Variable | None]], list[Variable]]
 
 
 def grad(
@@ -107,7 +110,7 @@ def grad(
     seeds += [gx for gx in initial if gx is not None]
     retained: list[tuple[Variable, Variable]] = []
     steered = retain_grad or aggregate is not None or bool(ends) or watched()
-    walk = Grad()
+    walk: Walk = symmetry.gradients
     if steered:
         total = None if aggregate is None else checked_aggregate(aggregate)
         walk = Grad(aggregate=total, ends=ends, retained=retained if retain_grad else None)
@@ -117,6 +120,9 @@ def grad(
         gradients, kept_ones = emitted[: len(gradients)], emitted[len(gradients) :]
         retained = [(x, gx) for (x, _), gx in zip(retained, kept_ones, strict=True)]
         gradients = distinct(gradients, [*outputs, *inputs], bind_grad_output)
+        as_given = len(starts) == len(outputs) and all([own[0] is x for own, x in zip(owners, inputs, strict=True)])
+        if as_given and not steered:
+            symmetry.remember(outputs, inputs, seeds, gradients)
         kept = dict(zip(inputs, gradients, strict=True)) if set_grad or retain_grad else {}
         if retained:
             own = distinct([gx for _, gx in retained], [*outputs, *inputs, *gradients], False)
@@ -166,7 +172,7 @@ def own_leaves(outputs: list[Variable], inputs: list[Variable]) -> list[list[Var
 
 
 def bound_gradients(
-    outputs: list[Variable], owners: list[list[Variable]], seeds: list[Variable | None], walk: Grad
+    outputs: list[Variable], owners: list[list[Variable]], seeds: list[Variable | None], walk: Walk
 ) -> list[Variable]:
     """The gradients: for each list in `owners` their sum over what is in it."""
     gxs = walk(outputs, [x for own in owners for x in own], seeds)

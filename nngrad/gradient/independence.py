@@ -1,9 +1,9 @@
 """Which axes of a result depend elementwise on which axes of an input: the rows of a batch, for the most part.
 
 An axis of x is *carried* to an axis of y where y at place b of that axis depends on x at place b alone. The rows of a
-network's input are carried to the rows of its output, unless something such as batch normalization mixes them. Where every
-axis of x is carried (of size 1 or not: an axis of size 1 cannot mix anything), each element of y depends on one element of
-x, and the Jacobian is diagonal but for axes that y has besides.
+network's input are carried to the rows of its output, unless something such as batch normalization mixes them. Where
+every axis of x that is longer than 1 is carried, each element of y depends on one element of x, and the Jacobian is
+diagonal but for axes that y has besides.
 """
 
 from __future__ import annotations

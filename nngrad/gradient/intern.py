@@ -12,7 +12,7 @@ from ..graph.building import collector_paused
 from ..graph.function import any_hooked, function_hooks
 from .canonical import canonical_forms
 from .numbers import Number
-from .polynomial import POLYNOMIAL, Factors, Terms, remember
+from .polynomial import POLYNOMIAL, Terms, remember
 
 
 class Emission:
@@ -30,8 +30,6 @@ class Emission:
         """Order of differentiation of what is emitted."""
         self.created: list[Function] | None = None
         """What was emitted since this was set, in the order in which it can run."""
-        self.factors: dict[Variable, Factors] = {}
-        """The factors of what was looked at as a product."""
         self.terms: dict[Variable, tuple[Terms, Number]] = {}
         """The terms of what was looked at as a sum, and their constant."""
         self.products: dict[frozenset[tuple[Variable, int]], Variable] = {}

@@ -1,19 +1,22 @@
 """Products as monomials, sums as linear combinations, with exact coefficients; like factors and like terms merge.
 
-An emitted product is known by its *factors*: a whole power for each distinct Variable, however the product was put
-together. An emitted sum is known by its *terms*: a coefficient for each distinct Variable, and a constant. So
-`(a b) c` and `b (a c)` are one function, `x x` is `x**2`, and `2 x y + 3 y x` is `5 x y`. Numbers stand outside of
-products and of sums, where they meet the numbers of others.
+An emitted product is known by its *factors*: a whole power for each distinct Variable, in whatever order. An emitted
+sum is known by its *terms*: a coefficient for each distinct Variable, and a constant. So `x y` and `y x` are one
+function, `x x` is `x**2`, and `2 x y + 3 y x` is `5 x y`. Numbers stand outside of products and of sums, where they
+meet the numbers of others.
 
-What is emitted differs from a fully multiplied-out polynomial in three ways:
+What is emitted is no polynomial multiplied out:
 
 - No product is distributed over a sum: `(1 - y*y) z` stays a product, since expanding it would lose accuracy.
+- A product that is a factor stays one: `a (b c)` has the factors `a` and `b c`, which others may use. So the product
+  rule gives Leibniz's: derivatives of order n are sums of n products of lower derivatives, and the graph of n orders
+  grows as n^2. Multiplied out, terms would be as many as the partitions of n.
+- Sums within sums are merged where terms meet; a sum of which no terms meet refers to its operands, so that a long
+  chain of additions costs what it costs without canonical form.
 - A function that the user built is a factor or a term, and is never looked into.
-- A product of which no factors merge refers to its operands, and a sum of which no terms merge likewise, so that a long
-  chain of products or sums costs what it costs without canonical form.
 
 Coefficients are whole numbers and `Fraction`s. A float is taken at its exact value, so nothing is rounded until the
-graph runs; rounded ones would keep like terms from merging (from order ten on, in the derivatives of tanh).
+graph runs; rounded ones would keep like terms from merging.
 """
 
 from __future__ import annotations
@@ -37,14 +40,12 @@ Factors = dict[Variable, int]
 Terms = dict[Variable, Number]
 """The coefficient of each term of a sum."""
 
-MOST_FACTORS = 12
-"""From how many distinct factors on a product is itself a factor."""
-MOST_TERMS = 256
+MOST_TERMS = 64
 """From how many distinct terms on a sum is itself a term."""
 MOST_POWER = 64
 """Up to which power factors merge: so far a power is computed by multiplication."""
 _DEEPEST = 16
-"""How far into products of products and sums of sums one looks, where they are not in canonical form."""
+"""How far into sums of sums one looks, where they are not in canonical form."""
 
 
 POLYNOMIAL = frozenset({
@@ -56,10 +57,10 @@ POLYNOMIAL = frozenset({
 
 def remember(emission: Emission, y: Variable) -> None:
     """Let `y`, which was emitted earlier, be found as the product or the sum that it is."""
-    if split(y)[1] is not y:
+    if split(y)[1] is not y or any([x.spec is not y.spec for x in y.parent.inputs]):  # type: ignore[union-attr]
         return
-    factors = factors_of(emission, y)
-    if y not in factors:
+    factors = factors_of(y)
+    if factors is not None:
         emission.products.setdefault(frozenset(factors.items()), y)
         return
     terms, constant = terms_of(emission, y)
@@ -70,52 +71,21 @@ def remember(emission: Emission, y: Variable) -> None:
 # ---------------------------------------------------------------- products
 
 
-def factors_of(emission: Emission, x: Variable, depth: int = 0) -> Factors:
-    """The factors of what `split` leaves of a Variable."""
-    known = emission.factors.get(x)
-    if known is not None:
-        return known
-    f, result = x.parent, {x: 1}
-    if f is not None and f.order and depth < _DEEPEST:
-        operands = _powers(f.op, f.inputs, f.arguments)
-        if operands is not None and all([each.spec is x.spec for each, _ in operands]):
-            merged: Factors = {}
-            for each, power in operands:
-                merge(merged, factors_of(emission, each, depth + 1), power)
-            if len(merged) <= MOST_FACTORS and all([abs(p) <= MOST_POWER for p in merged.values()]):
-                result = merged
-    emission.factors[x] = result
-    return result
-
-
-def _powers(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> list[tuple[Variable, int]] | None:
-    """The operands of a product with their powers; None if the op makes no product."""
-    if op is F.mul2:
-        return [(x, 1) for x in inputs]
-    if op is F.div2:
-        return [(inputs[0], 1), (inputs[1], -1)]
-    if op is F.monomial:
-        return list(zip(inputs, arguments[0], strict=True))
-    if op is F.pow_scalar and arguments[0].is_integer() and abs(arguments[0]) <= MOST_POWER:
-        return [(inputs[0], int(arguments[0]))]
-    return None
-
-
-def merge(into: Factors, factors: Factors, power: int = 1) -> None:
-    """Multiply `into` by a power of a product."""
-    for x, p in factors.items():
-        together = into.get(x, 0) + p * power
-        if together:
-            into[x] = together
-        else:
-            into.pop(x, None)
+def power_of(x: Variable) -> tuple[Variable, int]:
+    """`x` as a whole power of a Variable."""
+    f = x.parent
+    if f is not None and f.order and f.op is F.pow_scalar:
+        (power,) = f.arguments
+        if power.is_integer() and abs(power) <= MOST_POWER:
+            return f.inputs[0], int(power)
+    return x, 1
 
 
 def product(emission: Emission, operands: list[tuple[Variable, int]]) -> Variable | None:
     """The product of powers of `operands`, all of one spec; None where its numbers cannot be collected."""
     spec = operands[0][0].spec
     number: Number = 1
-    cores: list[tuple[Variable, int]] = []
+    factors: Factors = {}
     for x, power in operands:
         inner, core = split(x)
         if inner != 1:
@@ -127,35 +97,37 @@ def product(emission: Emission, operands: list[tuple[Variable, int]]) -> Variabl
                 inner, core = 1, x
             number *= inner
         if core is not None:
-            cores.append((core, power))
+            base, inside = power_of(core)
+            together = factors.get(base, 0) + inside * power
+            if together:
+                factors[base] = together
+            else:
+                factors.pop(base, None)
     if number == 0:
         return filled(emission, 0, spec)
-    if not collectable(number, spec):
+    if not collectable(number, spec) or any([abs(p) > MOST_POWER for p in factors.values()]):
         return None
-    merged: Factors = {}
-    count = 0
-    for core, power in cores:
-        factors = factors_of(emission, core)
-        count += len(factors)
-        merge(merged, factors, power)
-    if len(merged) > MOST_FACTORS or any([abs(p) > MOST_POWER for p in merged.values()]):
-        return None
-    if not merged:
+    if not factors:
         return filled(emission, number, spec)
-    key = frozenset(merged.items())
+    key = frozenset(factors.items())
     y = emission.products.get(key)
     if y is None:
-        given = merged if len(merged) < count else _collected(cores)
-        y = emission.products[key] = _product(emission, given)
-        emission.factors[y] = merged
+        y = emission.products[key] = _product(emission, factors)
     return scaled(emission, y, number)
 
 
-def _collected(operands: list[tuple[Variable, int]]) -> Factors:
-    result: Factors = {}
-    for x, power in operands:
-        merge(result, {x: power})
-    return result
+def factors_of(y: Variable) -> Factors | None:
+    """The factors of an emitted product; None if it is none."""
+    f = y.parent
+    assert f is not None
+    if f.op is F.mul2:
+        return dict.fromkeys(f.inputs, 1) if f.inputs[0] is not f.inputs[1] else {f.inputs[0]: 2}
+    if f.op is F.div2 and f.inputs[0] is not f.inputs[1]:
+        return {f.inputs[0]: 1, f.inputs[1]: -1}
+    if f.op is F.monomial and len(set(f.inputs)) == len(f.inputs):
+        return dict(zip(f.inputs, f.arguments[0], strict=True))
+    base, power = power_of(y)
+    return None if base is y else {base: power}
 
 
 def _product(emission: Emission, factors: Factors) -> Variable:
@@ -262,7 +234,7 @@ def combination(emission: Emission, operands: list[tuple[Variable, Number]], con
             unmerged = len(merged) == count and constants < 2
             written = _shallow(operands, given) if unmerged else (merged, constant)
             y = emission.sums[key] = _sum(emission, *_divided(*written, content))
-            emission.terms[y] = _divided(merged, constant, content)
+            emission.terms[y] = _divided(merged, constant, content) if len(merged) <= MOST_TERMS else ({y: 1}, 0)
     return scaled(emission, y, content)
 
 

@@ -8,7 +8,8 @@ What is wanted here is the product with J itself. There are three ways to have i
 - Otherwise the rule is applied to a placeholder u, which gives the graph of J' u, and `Grad` differentiates that with
   respect to u: the gradient of <t, J' u> is J t. (Radul et al., "You Only Linearize Once", 2023, tell the converse.)
 
-So forward mode needs no second set of rules, and derivatives of any mix of the two modes are exact where the rules are.
+So forward mode needs no second set of rules, and derivatives of any mix of the two modes are exact where the rules
+are.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Pushforward:
         _, nonlinear = depending(emission.created, us)
         if any([id(t) in nonlinear for t in moved]):
             raise ValueError(
-                f"{f.op.name}: its backward rule is not linear in the gradient that arrives, so there is no forward mode; "
+                f"{f.op.name}: its backward rule is not linear in the gradient that arrives, and so of no use forward; "
                 "a rule must multiply the gradient by the Jacobian and do nothing else to it"
             )
         emission.created = before

@@ -35,6 +35,7 @@ class Variable:
         "__weakref__",
         "_at",
         "_data",
+        "_derived",
         "_grad",
         "_grad_var",
         "_need_grad",
@@ -60,6 +61,8 @@ class Variable:
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
+    _derived: Any
+    """For a result of `grad`: where it comes from (kept by the gradient room, and not set on others)."""
     _source: Callable[[], Any] | None
     _grad_var: Variable
     """Left unset until one is kept."""
