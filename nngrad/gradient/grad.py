@@ -121,7 +121,7 @@ def grad(
         retained = [(x, gx) for (x, _), gx in zip(retained, kept_ones, strict=True)]
         gradients = distinct(gradients, [*outputs, *inputs], bind_grad_output)
         as_given = len(starts) == len(outputs) and all([own[0] is x for own, x in zip(owners, inputs, strict=True)])
-        if as_given and not steered:
+        if as_given and enable_double_backprop and not steered:
             symmetry.remember(outputs, inputs, seeds, gradients)
         kept = dict(zip(inputs, gradients, strict=True)) if set_grad or retain_grad else {}
         if retained:

@@ -67,7 +67,7 @@ class Pushforward:
                 if any([t is not None for t in ts]):
                     emission.call = RuleCall(f, ())
                     for y, t in zip(f.outputs, self.pushed(emission, f, ts, outputs), strict=True):
-                        if t is not None and id(y) in active and y._need_grad is not False:
+                        if t is not None and id(y) in active and y._need_grad is not False and y.spec.differentiable:
                             add(moved, y, t)
             emission.call = None
             return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]

@@ -118,8 +118,10 @@ def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
 
 def elementwise(outputs: Sequence[Variable], x: Variable, seeds: Seeds) -> Variable | None:
     """The gradient with respect to `x`, where each element of the outputs depends on one of `x`; else None."""
-    if any([y.size < x.size for y in outputs]):
+    if not x.spec.differentiable or any([y.size < x.size for y in outputs]):
         return None
+    if any([y.dtype.itemsize == 2 and seed is not None for y, seed in zip(outputs, seeds, strict=True)]):
+        return None  # a scale for the loss has to be in from the start, or what it is to save is lost already
     outputs = [forward_form(y) for y in outputs]
     path, active, known = path_between(outputs, [x])
     if not exact(path) or not unrelated(seeds, [x]):

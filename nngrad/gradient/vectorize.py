@@ -19,10 +19,10 @@ from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from .batching import Operand, batched_form
 from .collapsing import Moved, commutes, folded_sum, folds, sum_of_sums
-from .grad import Grad
 from .intern import emitting
 from .mapped import mapped, mapped_several
 from .numbers import is_zero
+from .walk import Grad
 
 Values = Mapping[Variable, Variable]
 

@@ -61,8 +61,7 @@ class Variable:
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
-    _derived: Any
-    """For a result of `grad`: where it comes from (kept by the gradient room, and not set on others)."""
+    _derived: Any  # set on results of `grad` alone, by the gradient room
     _source: Callable[[], Any] | None
     _grad_var: Variable
     """Left unset until one is kept."""
@@ -365,9 +364,7 @@ def _carries_gradient(x: Variable) -> bool:
 def _fill(x: Variable, spec: Spec) -> None:
     x.spec = spec
     x.parent = x._data = x._grad = x._need_grad = x._source = x._at = None
-    x.index = 0
-    x.name = ""
-    x.persistent = False
+    x.index, x.name, x.persistent = 0, "", False
 
 
 def output_variable(function: Function, index: int) -> Variable:
