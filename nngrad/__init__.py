@@ -22,6 +22,19 @@ from .context import (
 )
 from .custom import FunctionNode, PythonFunction
 from .debugging import debug
+from .derivatives import (
+    bilaplacian,
+    curl,
+    derivatives,
+    divergence,
+    hessian,
+    hessian_diagonal,
+    hvp,
+    jacobian,
+    jvp,
+    laplacian,
+    vjp,
+)
 from .execution import compile, executables, forward_all, to_jax
 from .gradient import (
     Grad,
@@ -70,12 +83,16 @@ __all__ = [
     "Variable",
     "auto_forward",
     "backward",
+    "bilaplacian",
     "checks",
     "clear_parameters",
     "compile",
     "context_scope",
     "count",
+    "curl",
     "debug",
+    "derivatives",
+    "divergence",
     "executables",
     "find_nan",
     "forward_all",
@@ -88,8 +105,14 @@ __all__ = [
     "get_parameter_or_create",
     "get_parameters",
     "grad",
+    "hessian",
+    "hessian_diagonal",
     "hooks",
+    "hvp",
     "initializer",
+    "jacobian",
+    "jvp",
+    "laplacian",
     "load_parameters",
     "memory_report",
     "no_grad",
@@ -110,4 +133,5 @@ __all__ = [
     "timing",
     "to_jax",
     "train_step",
+    "vjp",
 ]

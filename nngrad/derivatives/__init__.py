@@ -1,0 +1,30 @@
+"""Differential operators: products with Jacobians and Hessians, those matrices themselves, and sums over them.
+
+All results are Variables of a graph made of ordinary functions: they can be used in a loss, trained through and
+differentiated again. Where several directions are wanted, the graph for one is vectorized, so that they share one
+matrix product per layer; where only a sum over directions is wanted, the sum of the highest derivatives is propagated
+and not each of them.
+
+*Rows.* With `batched=True`, the normal case, the first axis of x and of y is that of a batch, and row b of y depends on
+row b of x alone. This is shown from the graph; where it cannot be, a ValueError says so. With `batched=False` all
+elements count as one point.
+"""
+
+from .matrices import hessian, hessian_diagonal, jacobian
+from .partials import derivatives
+from .products import hvp, jvp, vjp
+from .sums import bilaplacian, curl, divergence, laplacian
+
+__all__ = [
+    "bilaplacian",
+    "curl",
+    "derivatives",
+    "divergence",
+    "hessian",
+    "hessian_diagonal",
+    "hvp",
+    "jacobian",
+    "jvp",
+    "laplacian",
+    "vjp",
+]

@@ -1,0 +1,60 @@
+"""Partial derivatives of several orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..gradient.directions import independent_rows
+from ..gradient.grad import grad
+from ..graph import Variable
+from .parts import floating
+
+
+def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) -> list[Variable]:
+    """Partial derivatives of several orders, each computed once however many others are built on it.
+
+        u, = ...;  u_t, u_x, u_xx, u_xt = nn.derivatives(u, [(t,), (x,), (x, x), (x, t)])
+
+    Each derivative is the gradient of the sum of the one before. So it is the partial derivative where each element of
+    y depends on one element of every variable, as for coordinates `(B,)` or `(B, 1)` of B points.
+
+    Args:
+        y: Variable to differentiate.
+        wanted: For each derivative the Variables to differentiate by, in turn. (x, t) and (t, x) are the same partial
+            derivative, and built once, where rows can be shown to be independent.
+
+    Returns:
+        One Variable for each of `wanted`, in the shape of the variables, which within one entry must have the same.
+
+    Raises:
+        TypeError: Something is not a Variable, or not of a floating dtype.
+        ValueError: An entry is empty, or its variables differ in shape.
+        MissingRule: An op on the way has no backward rule.
+    """
+    (y,) = floating(y, "y")
+    if isinstance(wanted, Variable):
+        raise TypeError("wanted: expected a list of tuples of Variables, got a Variable")
+    entries = [tuple(floating(entry, f"wanted[{i}]")) for i, entry in enumerate(wanted)]
+    for i, entry in enumerate(entries):
+        if not entry:
+            raise ValueError(f"wanted[{i}] is empty; give the Variables to differentiate by")
+        if len({x.shape for x in entry}) > 1:
+            raise ValueError(f"wanted[{i}] has Variables of shapes {[x.shape for x in entry]}; give ones of one shape")
+    place = {x: i for i, x in enumerate(dict.fromkeys(x for entry in entries for x in entry))}
+    if all([x.size == (x.shape[0] if x.ndim else 1) and independent_rows(y, x) for x in place]):
+        entries = [tuple(sorted(entry, key=place.__getitem__)) for entry in entries]
+    return _partials(y, entries)
+
+
+def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable]:
+    """The derivatives, from those of the lowest order up; those that share all but the last variable are one walk's."""
+    known: dict[tuple[Variable, ...], Variable] = {(): y}
+    for order in range(max([len(entry) for entry in entries], default=0)):
+        nexts: dict[tuple[Variable, ...], dict[Variable, None]] = {}
+        for entry in entries:
+            if len(entry) > order:
+                nexts.setdefault(entry[:order], {})[entry[order]] = None
+        for prefix, xs in nexts.items():
+            gradients = grad(known[prefix], list(xs))
+            known.update({(*prefix, x): gx for x, gx in zip(xs, gradients, strict=True)})
+    return [known[entry] for entry in entries]

@@ -1,0 +1,100 @@
+"""What the differential operators are made of, and their checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import nngrad.functions as F
+
+from ..gradient.directions import independent_rows
+from ..gradient.grad import bound_gradients, distinct, own_leaves, variables
+from ..gradient.intern import emitting
+from ..gradient.pushforward import Pushforward
+from ..gradient.seeds import seed_of
+from ..gradient.walk import Grad
+from ..graph import Variable, building, functions_of, rooms
+
+Variables = Variable | Iterable[Variable]
+
+
+def pushed(outputs: list[Variable], inputs: list[Variable], tangents: list[Variable]) -> list[Variable]:
+    """The derivatives along tangents. A leaf that is not in the graph stands for those there that share its data."""
+    pairs = [(x, t) for own, t in zip(own_leaves(outputs, inputs), tangents, strict=True) for x in own]
+    return Pushforward()(outputs, [x for x, _ in pairs], [t for _, t in pairs])
+
+
+def gradients_of(outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]) -> list[Variable]:
+    """The gradients. A leaf that is not in the graph stands for those there that share its data."""
+    return bound_gradients(outputs, own_leaves(outputs, inputs), seeds, Grad())
+
+
+def after_batch(x: Variable, lead: int) -> Variable:
+    """The first axis moved behind the `lead` axes that follow it."""
+    return F.transpose(x, axes=(*range(1, 1 + lead), 0, *range(1 + lead, x.ndim)))
+
+
+def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
+    """What `build` emits, each expression once, as Variables that are none of those given."""
+    with building.having("auto_forward", False):
+        with emitting(functions_of(given), 1):
+            results = build()
+        results = distinct(results, given, False)
+    if building.auto_forward:
+        for f in functions_of(results):
+            if not all([y.is_computed for y in f.outputs]):
+                rooms.engine.run_function(f)
+    return results
+
+
+def second(y: Variable, x: Variable, t: Variable) -> Variable:
+    """The second derivative of `y` along `t`, which is held fixed."""
+    return pushed(pushed([y], [x], [t]), [x], [t])[0]
+
+
+def floating(given: Any, name: str) -> list[Variable]:
+    """`given` as a list of Variables of floating dtypes."""
+    listed = variables(given, name)
+    for i, x in enumerate(listed):
+        if not x.spec.differentiable:
+            raise TypeError(f"{name}[{i}] is {x.dtype.name}; only floating dtypes can be differentiated")
+    return listed
+
+
+def vectors_for(xs: list[Variable], given: Any, name: str) -> list[Variable]:
+    """One Variable of the shape and dtype of each of `xs`."""
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    if len(listed) != len(xs):
+        raise ValueError(f"{name}: {len(listed)} given for {len(xs)} Variables; give a list with one each")
+    results = []
+    for i, (x, v) in enumerate(zip(xs, listed, strict=True)):
+        vector = seed_of(x, v, f"{name}[{i}]", "Variable")
+        if vector is None:
+            raise TypeError(f"{name}[{i}]: expected a number, an array, an NdArray or a Variable, got None")
+        results.append(vector)
+    return results
+
+
+def checked(
+    operator: str, y: Variable, x: Variable, batched: bool, chunk: int | None, scalar: bool = False
+) -> int:
+    """The number of batch axes, 1 or 0, once all is found to be in order."""
+    for name, given in (("y", y), ("x", x)):
+        if not isinstance(given, Variable):
+            raise TypeError(f"{operator}: {name}: expected a Variable, got {type(given).__name__}")
+        if not given.spec.differentiable:
+            raise TypeError(f"{operator}: {name} is {given.dtype.name}; only floating dtypes can be differentiated")
+    if not isinstance(batched, bool):
+        raise TypeError(f"{operator}: batched: expected True or False, got {batched!r}")
+    if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
+        raise ValueError(f"{operator}: chunk: expected a positive int or None, got {chunk!r}")
+    if batched and not all([independent_rows(y, own) for own in own_leaves([y], [x])[0]]):
+        raise ValueError(
+            f"{operator}: it cannot be shown that row b of y, of shape {y.shape}, depends on row b of x, of shape "
+            f"{x.shape}, alone; with batched=False all of x counts as one point"
+        )
+    if scalar and y.size != (y.shape[0] if batched else 1):
+        raise ValueError(
+            f"{operator}: y of shape {y.shape} must hold one number{' for each row: (B,) or (B, 1)' if batched else ''}"
+        )
+    return int(batched)

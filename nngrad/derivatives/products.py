@@ -1,0 +1,76 @@
+"""Products of Jacobians and Hessians with vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..gradient.grad import grad
+from ..graph import Variable
+from .parts import Variables, built, floating, gradients_of, pushed, vectors_for
+
+
+def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
+    """The derivative of each output when the inputs move along tangents: the Jacobian times a vector (forward mode).
+
+        outputs[i]' = sum_j d outputs[i] / d inputs[j] . tangents[j]
+
+    Args:
+        outputs: Variable or Variables to differentiate.
+        inputs: Variables that move; leaves, or Variables in the middle of the graph.
+        tangents: The direction: for each input a Variable, an array, an NdArray or a number, of the input's shape. A
+            Variable may be a leaf that is written to later, or depend on the inputs; gradients flow into it.
+
+    Returns:
+        One Variable per output, of its shape and dtype; zeros where no input moves it.
+
+    Raises:
+        TypeError: Something is not a Variable, or not of a floating dtype.
+        ValueError: Lengths or shapes do not fit.
+        MissingRule: An op on the way has no backward rule.
+    """
+    outputs, inputs = floating(outputs, "outputs"), floating(inputs, "inputs")
+    vectors = vectors_for(inputs, tangents, "tangents")
+    return built([*outputs, *inputs], lambda: pushed(outputs, inputs, vectors))
+
+
+def vjp(outputs: Variables, inputs: Variables, cotangents: Any) -> list[Variable]:
+    """A vector times the Jacobian (reverse mode): what `grad` gives for `grad_outputs=cotangents`.
+
+        gradient j = sum_i cotangents[i] . d outputs[i] / d inputs[j]
+
+    Args:
+        outputs: Variable or Variables to differentiate.
+        inputs: Variables with respect to which.
+        cotangents: For each output a Variable, an array, an NdArray or a number, of the output's shape.
+
+    Returns:
+        One Variable per input, of its shape and dtype.
+
+    Raises:
+        TypeError, ValueError, MissingRule: As for `jvp`.
+    """
+    outputs, inputs = floating(outputs, "outputs"), floating(inputs, "inputs")
+    return grad(outputs, inputs, grad_outputs=vectors_for(outputs, cotangents, "cotangents"))
+
+
+def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
+    """The Hessian of the sum of the outputs times vectors, forward over reverse (Pearlmutter 1994).
+
+        product i = sum_j d^2 (sum of outputs) / (d inputs[i] d inputs[j]) . vectors[j]
+
+    Args:
+        outputs: Variable or Variables whose sum is differentiated twice.
+        inputs: Variables with respect to which.
+        vectors: For each input a Variable, an array, an NdArray or a number, of the input's shape.
+
+    Returns:
+        One Variable per input, of its shape and dtype.
+
+    Raises:
+        TypeError, ValueError, MissingRule: As for `jvp`.
+    """
+    outputs, inputs = floating(outputs, "outputs"), floating(inputs, "inputs")
+    directions = vectors_for(inputs, vectors, "vectors")
+    return built(
+        [*outputs, *inputs], lambda: pushed(gradients_of(outputs, inputs, [None] * len(outputs)), inputs, directions)
+    )

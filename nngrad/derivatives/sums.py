@@ -1,0 +1,109 @@
+"""Sums and differences of derivatives: Laplacians, divergence and curl."""
+
+from __future__ import annotations
+
+import nngrad.functions as F
+
+from ..gradient.directions import over_directions
+from ..graph import Variable
+from .parts import built, checked, pushed, second
+
+
+def laplacian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+    """The sum of the second derivatives by the elements of `x`.
+
+        result[b, k] = sum_i d^2 y[b, k] / dx[b, i]^2
+
+    The first derivatives along all directions are propagated together, and of the second derivatives only their sum
+    (the forward Laplacian: Li et al. 2024, "A computational framework for neural network-based variational Monte Carlo
+    with Forward Laplacian"; collapsed Taylor mode: Dangel et al. 2025, "Collapsing Taylor Mode Automatic
+    Differentiation").
+
+    Args:
+        y: `(B,)`, `(B, 1)` or `(B, *m)`; of any shape with `batched=False`.
+        x: `(B, *d)`; of any shape with `batched=False`.
+        batched: Whether rows are independent; see `nngrad.derivatives`.
+        chunk: How many directions are propagated at once, to bound the memory; None for all.
+
+    Returns:
+        In the shape of `y`.
+
+    Raises:
+        TypeError, ValueError, MissingRule: As for `jacobian`.
+    """
+    lead = checked("laplacian", y, x, batched, chunk)
+    return built([y, x], lambda: [_laplacian(y, x, lead, chunk)])[0]
+
+
+def bilaplacian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+    """The Laplacian of the Laplacian.
+
+        result[b, k] = sum_ij d^4 y[b, k] / (dx[b, i]^2 dx[b, j]^2)
+
+    Args, Returns, Raises:
+        As for `laplacian`. d^2 pairs of directions are propagated, `chunk` times d of them at once.
+    """
+    lead = checked("bilaplacian", y, x, batched, chunk)
+    return built([y, x], lambda: [_laplacian(_laplacian(y, x, lead, None), x, lead, chunk)])[0]
+
+
+def divergence(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+    """The divergence of a vector field: the trace of its Jacobian.
+
+        result[b] = sum_i dy[b, i] / dx[b, i]
+
+    Args:
+        y: The field `(B, *d)`; of any shape with `batched=False`.
+        x: The points, of the same shape.
+        batched: Whether rows are independent; see `nngrad.derivatives`.
+        chunk: How many directions are propagated at once, to bound the memory; None for all.
+
+    Returns:
+        `(B,)`; `()` with `batched=False`.
+
+    Raises:
+        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also where the shapes differ.
+    """
+    lead = checked("divergence", y, x, batched, chunk)
+    if y.shape != x.shape:
+        raise ValueError(f"divergence: the field y of shape {y.shape} must have the shape of x, {x.shape}")
+
+    def along(t: Variable) -> Variable:
+        return F.sum(pushed([y], [x], [t])[0] * t, axis=tuple(range(lead, x.ndim)))
+
+    return built([y, x], lambda: [over_directions(along, x, lead, chunk, collapse=True)])[0]
+
+
+def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
+    """The curl of a vector field in two or three dimensions.
+
+        d = 2:  dy1/dx0 - dy0/dx1
+        d = 3:  (dy2/dx1 - dy1/dx2, dy0/dx2 - dy2/dx0, dy1/dx0 - dy0/dx1)
+
+    Args:
+        y: The field `(B, d)`; `(d,)` with `batched=False`.
+        x: The points, of the same shape.
+        batched: Whether rows are independent; see `nngrad.derivatives`.
+
+    Returns:
+        `(B,)` for d = 2 and `(B, 3)` for d = 3; `()` or `(3,)` with `batched=False`.
+
+    Raises:
+        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also where the shapes differ or d is neither.
+    """
+    lead = checked("curl", y, x, batched, None)
+    if y.shape != x.shape or x.ndim != lead + 1 or x.shape[-1] not in (2, 3):
+        raise ValueError(f"curl: y {y.shape} and x {x.shape} must be of one shape, (*batch, 2) or (*batch, 3)")
+
+    def build() -> Variable:
+        columns = over_directions(lambda t: pushed([y], [x], [t])[0], x, lead)
+        d = {(i, j): columns[j, ..., i] for i in range(x.shape[-1]) for j in range(x.shape[-1]) if i != j}
+        if x.shape[-1] == 2:
+            return d[1, 0] - d[0, 1]
+        return F.stack(d[2, 1] - d[1, 2], d[0, 2] - d[2, 0], d[1, 0] - d[0, 1], axis=-1)
+
+    return built([y, x], lambda: [build()])[0]
+
+
+def _laplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
+    return over_directions(lambda t: second(y, x, t), x, lead, chunk, collapse=True)

@@ -1,0 +1,391 @@
+"""The differential operators against JAX's, in float64; and differentiated once more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution.interpret import interpret
+from nngrad.graph import Variable, functions_of, leaves_of
+from tests.test_properties import SETTINGS
+
+Array = Any
+RNG = np.random.default_rng(3)
+W = [RNG.standard_normal(s) / np.sqrt(s[0]) for s in ((3, 5), (5, 4))]
+OUT = {1: RNG.standard_normal((4, 1)), 2: RNG.standard_normal((4, 2)), 3: RNG.standard_normal((4, 3))}
+POINTS = RNG.standard_normal((4, 3))
+
+
+class Field(NamedTuple):
+    """A function of points `(B, 3)` for nngrad, and of one point `(3,)` for JAX, both of weights."""
+
+    ours: Callable[[Variable, list[Variable]], Variable]
+    theirs: Callable[[Array, list[Array]], Array]
+
+
+def network(outputs: int) -> Field:
+    """A tanh network with `outputs` outputs."""
+
+    def ours(x: Variable, w: list[Variable]) -> Variable:
+        return F.tanh(F.tanh(x @ w[0] + 0.3) @ w[1]) @ Variable.from_numpy_array(OUT[outputs])
+
+    def theirs(x: Array, w: list[Array]) -> Array:
+        return jnp.tanh(jnp.tanh(x @ w[0] + 0.3) @ w[1]) @ OUT[outputs]
+
+    return Field(ours, theirs)
+
+
+MIXED = Field(
+    lambda x, w: F.stack(
+        F.softmax(x @ w[0])[:, 1] * F.sum(F.exp(F.sin(x)), axis=1), F.prod(x, axis=1) / (1 + x[:, 0] ** 2), axis=1
+    ),
+    lambda x, w: jnp.stack(
+        [jax.nn.softmax(x @ w[0])[1] * jnp.sum(jnp.exp(jnp.sin(x))), jnp.prod(x) / (1 + x[0] ** 2)]
+    ),
+)
+"""Ops that are mapped, reductions, slices and products of what varies."""
+
+FIELDS = {"1": network(1), "2": network(2), "3": network(3), "mixed": MIXED}
+
+
+def setting(field: Field, batched: bool) -> tuple[Variable, Variable, list[Variable]]:
+    """`y`, `x` and the weights as Variables; for one point alone if not `batched`."""
+    w = [Variable.from_numpy_array(a) for a in W]
+    if batched:
+        x = Variable.from_numpy_array(POINTS)
+        return field.ours(x, w), x, w
+    x = Variable.from_numpy_array(POINTS[0])
+    y = field.ours(F.reshape(x, shape=(1, 3)), w)
+    return F.reshape(y, shape=y.shape[1:]), x, w
+
+
+def laplacian_of(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Trace of the Hessian of each output."""
+    return lambda x: jnp.trace(jax.hessian(f)(x), axis1=-2, axis2=-1)
+
+
+def curl_of(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """Curl in three dimensions."""
+
+    def at(x: Array) -> Array:
+        d = jax.jacfwd(f)(x)
+        return jnp.stack([d[2, 1] - d[1, 2], d[0, 2] - d[2, 0], d[1, 0] - d[0, 1]])
+
+    return at
+
+
+class Operator(NamedTuple):
+    """A differential operator, and what makes of a function of one point the function that it should give."""
+
+    ours: Callable[..., Variable]
+    theirs: Callable[[Callable[[Array], Array]], Callable[[Array], Array]]
+    fields: tuple[str, ...]
+    chunks: bool = True
+
+
+OPERATORS = {
+    "jacobian": Operator(nn.jacobian, jax.jacrev, ("1", "2", "3", "mixed")),
+    "hessian": Operator(nn.hessian, lambda f: jax.hessian(lambda x: f(x)[0]), ("1",)),
+    "hessian_diagonal": Operator(
+        nn.hessian_diagonal, lambda f: lambda x: jnp.diagonal(jax.hessian(lambda z: f(z)[0])(x)), ("1",)
+    ),
+    "laplacian": Operator(nn.laplacian, laplacian_of, ("1", "2", "mixed")),
+    "bilaplacian": Operator(nn.bilaplacian, lambda f: laplacian_of(laplacian_of(f)), ("1",)),
+    "divergence": Operator(nn.divergence, lambda f: lambda x: jnp.trace(jax.jacfwd(f)(x)), ("3",)),
+    "curl": Operator(nn.curl, curl_of, ("3",), chunks=False),
+}
+CASES = [(name, field, b) for name, op in OPERATORS.items() for field in op.fields for b in (True, False)]
+
+
+def expected(name: str, field: str, batched: bool, w: Sequence[Array]) -> Array:
+    """What JAX gives."""
+    at = OPERATORS[name].theirs(lambda x: FIELDS[field].theirs(x, w))
+    return jax.vmap(at)(jnp.asarray(POINTS)) if batched else at(jnp.asarray(POINTS[0]))
+
+
+@pytest.mark.parametrize(("name", "field", "batched"), CASES)
+def test_operators_are_those_of_jax_and_can_be_trained_through(name: str, field: str, batched: bool) -> None:
+    y, x, w = setting(FIELDS[field], batched)
+    operator = OPERATORS[name]
+    result = operator.ours(y, x, batched=batched)
+    loss = F.sum(result * result)
+    gradients = nn.grad(loss, [w[0], x])
+
+    def theirs(x0: Array, w0: Array) -> Array:
+        at = operator.theirs(lambda p: FIELDS[field].theirs(p, [w0, jnp.asarray(W[1])]))
+        value = jax.vmap(at)(x0) if batched else at(x0)
+        return jnp.sum(value * value), value
+
+    run = nn.compile([result, *gradients], [])
+    value, gw, gx = run()
+    with jax.enable_x64(True):
+        points = jnp.asarray(POINTS if batched else POINTS[0])
+        reference = jax.jit(jax.value_and_grad(theirs, argnums=(1, 0), has_aux=True))
+        (_, wanted), (wanted_w, wanted_x) = reference(points, jnp.asarray(W[0]))
+    if name in ("laplacian", "bilaplacian"):
+        assert value.shape == y.shape
+    for a, b in ((value, np.reshape(wanted, value.shape)), (gw, wanted_w), (gx, wanted_x)):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * max(1.0, np.abs(b).max()))
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("name", [name for name, op in OPERATORS.items() if op.chunks])
+def test_chunks_change_nothing(name: str, batched: bool) -> None:
+    operator = OPERATORS[name]
+    y, x, _ = setting(FIELDS[operator.fields[0]], batched)
+    whole = operator.ours(y, x, batched=batched)
+    for chunk in (1, 2, 5):
+        part = operator.ours(y, x, batched=batched, chunk=chunk)
+        np.testing.assert_allclose(*interpret([part, whole], {}), rtol=1e-12, atol=1e-12)
+
+
+def test_shapes() -> None:
+    y, x, _ = setting(FIELDS["2"], True)
+    scalar = F.reshape(F.sum(y, axis=1), shape=(4,))
+    assert nn.jacobian(y, x).shape == (4, 2, 3)
+    assert nn.jacobian(y, x, batched=False).shape == (4, 2, 4, 3)
+    assert nn.jacobian(scalar, x).shape == (4, 3)
+    assert nn.hessian(scalar, x).shape == (4, 3, 3)
+    assert nn.hessian(F.sum(y), x, batched=False).shape == (4, 3, 4, 3)
+    assert nn.hessian_diagonal(scalar, x).shape == (4, 3)
+    assert nn.laplacian(scalar, x).shape == (4,)
+    assert nn.laplacian(F.reshape(scalar, shape=(4, 1)), x).shape == (4, 1)
+    image = Variable.from_numpy_array(RNG.standard_normal((2, 2, 3)))
+    z = F.tanh(F.sum(image, axis=(1, 2), keepdims=True)) * image
+    assert nn.jacobian(z, image).shape == (2, 2, 3, 2, 3)
+    assert nn.divergence(z, image).shape == (2,)
+    assert nn.laplacian(z, image).shape == (2, 2, 3)
+
+
+def test_a_full_jacobian_is_the_batched_one_on_its_diagonal() -> None:
+    y, x, _ = setting(FIELDS["2"], True)
+    full, rows = interpret([nn.jacobian(y, x, batched=False), nn.jacobian(y, x)], {})
+    b = np.arange(4)
+    np.testing.assert_allclose(np.asarray(full)[b, :, b, :], rows, rtol=1e-12)
+    np.testing.assert_allclose(np.abs(full).sum(), np.abs(rows).sum(), rtol=1e-12)
+
+
+def test_curl_in_two_dimensions() -> None:
+    x = Variable.from_numpy_array(RNG.standard_normal((5, 2)))
+    y = F.stack(-x[:, 1] * x[:, 0], F.sin(x[:, 0]), axis=1)
+    np.testing.assert_allclose(nn.curl(y, x).d, np.cos(x.d[:, 0]) + x.d[:, 0], rtol=1e-12)
+    p = Variable.from_numpy_array([0.5, 2.0])
+    assert nn.curl(p * p[::-1], p, batched=False).shape == ()
+
+
+# ---------------------------------------------------------------- products
+
+
+def test_jvp_vjp_and_hvp_are_those_of_jax() -> None:
+    arrays = [RNG.standard_normal((2, 3)), RNG.standard_normal((3,))]
+    vectors = [RNG.standard_normal(a.shape) for a in arrays]
+    weights = [RNG.standard_normal((2, 3)), RNG.standard_normal(())]
+    a, b = (Variable.from_numpy_array(v) for v in arrays)
+    outputs = [F.tanh(a * b), F.sum(F.softmax(a) * b)]
+
+    def theirs(p: Array, q: Array) -> tuple[Array, Array]:
+        return jnp.tanh(p * q), jnp.sum(jax.nn.softmax(p) * q)
+
+    with jax.enable_x64(True):
+        primals, moves = tuple(jnp.asarray(v) for v in arrays), tuple(jnp.asarray(v) for v in vectors)
+        tangents = jax.jvp(theirs, primals, moves)[1]
+        pulled = jax.vjp(theirs, *primals)[1](tuple(jnp.asarray(v) for v in weights))
+        gradient = jax.grad(lambda p, q: sum(jnp.sum(y) for y in theirs(p, q)), argnums=(0, 1))
+        product = jax.jvp(gradient, primals, moves)[1]
+    for ours, wanted in (
+        (nn.jvp(outputs, [a, b], vectors), tangents),
+        (nn.vjp(outputs, [a, b], weights), pulled),
+        (nn.hvp(outputs, [a, b], vectors), product),
+    ):
+        for got, value in zip(interpret(ours, {}), wanted, strict=True):
+            np.testing.assert_allclose(got, value, rtol=1e-11, atol=1e-13)
+
+
+def test_gradients_flow_into_tangents() -> None:
+    x, t = Variable.from_numpy_array([0.5, 2.0]), Variable.from_numpy_array([1.0, -1.0])
+    (y,) = nn.jvp(F.sin(x), x, t)
+    gx, gt = nn.grad(y, [x, t])
+    np.testing.assert_allclose(gx.d, -np.sin(x.d) * t.d, rtol=1e-6)
+    np.testing.assert_allclose(gt.d, np.cos(x.d), rtol=1e-6)
+    (along,) = nn.jvp(F.sin(x), x, x * x)
+    (ga,) = nn.grad(along, x)
+    np.testing.assert_allclose(ga.d, -np.sin(x.d) * x.d**2 + np.cos(x.d) * 2 * x.d, rtol=1e-5)
+
+
+def test_what_is_not_reached_is_zero() -> None:
+    x, z = Variable.from_numpy_array(POINTS), Variable.from_numpy_array(POINTS)
+    y = F.sin(z)
+    for result in (*nn.jvp(y, x, 1.0), *nn.vjp(y, x, 1.0), *nn.hvp(y, x, 1.0), nn.laplacian(y, x), nn.jacobian(y, x)):
+        assert not result.d.any()
+
+
+def test_leaves_that_share_data_stand_for_each_other() -> None:
+    x = Variable.from_numpy_array(POINTS)
+    same = x.get_unlinked_variable()
+    y = F.sum(F.sin(x), axis=1)
+    np.testing.assert_allclose(nn.laplacian(y, same).d, -np.sin(POINTS).sum(1), rtol=1e-12)
+    np.testing.assert_allclose(nn.jvp(y, same, POINTS)[0].d, (np.cos(POINTS) * POINTS).sum(1), rtol=1e-12)
+    np.testing.assert_allclose(nn.hessian_diagonal(y, same).d, -np.sin(POINTS), rtol=1e-12)
+
+
+def test_operators_under_auto_forward_are_computed() -> None:
+    x = Variable.from_numpy_array(POINTS)
+    with nn.auto_forward():
+        y = F.sum(x**3, axis=1)
+        result = nn.laplacian(y, x)
+        assert result.is_computed
+    np.testing.assert_allclose(result.d, 6 * POINTS.sum(1), rtol=1e-12)
+
+
+def test_operators_without_simplification() -> None:
+    y, x, _ = setting(FIELDS["2"], True)
+    simple = [nn.laplacian(y, x), nn.jacobian(y, x)]
+    with nn.simplify(False):
+        plain = [nn.laplacian(y, x), nn.jacobian(y, x)]
+    results = interpret([*simple, *plain], {})
+    for a, b in zip(results[:2], results[2:], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
+# ---------------------------------------------------------------- partial derivatives
+
+
+def test_partial_derivatives_of_a_polynomial() -> None:
+    x, t = (Variable.from_numpy_array(RNG.standard_normal((6, 1))) for _ in range(2))
+    u = x**4 * t**3 + F.sin(x) * t
+    u_t, u_xt, u_tx, u_xxx, u_xxt = nn.derivatives(u, [(t,), (x, t), (t, x), (x, x, x), (x, t, x)])
+    a, b = x.d, t.d
+    np.testing.assert_allclose(u_t.d, 3 * a**4 * b**2 + np.sin(a), rtol=1e-11)
+    np.testing.assert_allclose(u_xt.d, 12 * a**3 * b**2 + np.cos(a), rtol=1e-11)
+    assert u_xt is u_tx
+    np.testing.assert_allclose(u_xxx.d, 24 * a * b**3 - np.cos(a) * b, rtol=1e-11)
+    np.testing.assert_allclose(u_xxt.d, 36 * a**2 * b**2 - np.sin(a), rtol=1e-11)
+
+
+def test_prefixes_are_shared() -> None:
+    x = Variable.from_numpy_array(RNG.standard_normal((6, 1)))
+    u = F.exp(F.sin(x))
+    first, third, second = nn.derivatives(u, [x, (x, x, x), (x, x)])
+    (again,) = nn.grad(first, x)
+    assert second.parent in functions_of([third]) or len(functions_of([third])) < 25
+    np.testing.assert_allclose(second.d, again.d, rtol=1e-12)
+
+
+def test_variables_that_mix_rows_keep_their_order() -> None:
+    x, t = (Variable.from_numpy_array(RNG.standard_normal(3)) for _ in range(2))
+    u = F.cumsum(x * t) ** 3
+    xt, tx = nn.derivatives(u, [(x, t), (t, x)])
+    np.testing.assert_allclose(xt.d, nn.grad(nn.grad(u, x), t)[0].d, rtol=1e-12)
+    np.testing.assert_allclose(tx.d, nn.grad(nn.grad(u, t), x)[0].d, rtol=1e-12)
+    assert not np.allclose(xt.d, tx.d)
+
+
+@st.composite
+def polynomials(draw: Callable[..., Any]) -> list[tuple[int, tuple[int, int]]]:
+    """Coefficients and powers of the terms of a polynomial in two variables."""
+    return draw(
+        st.lists(st.tuples(st.integers(-5, 5), st.tuples(st.integers(0, 4), st.integers(0, 4))), min_size=1, max_size=4)
+    )
+
+
+@settings(SETTINGS, max_examples=12)
+@given(polynomials())
+def test_laplacians_of_polynomials(terms: list[tuple[int, tuple[int, int]]]) -> None:
+    """Sums of c x^p y^q, whose derivatives are known."""
+    points = np.random.default_rng(0).uniform(-1, 1, (3, 2))
+    x = Variable.from_numpy_array(points)
+    u, v = x[:, 0], x[:, 1]
+    y = F.add_n(*[c * u**p * v**q for c, (p, q) in terms])
+
+    def derivative(dp: int, dq: int) -> Array:
+        total = np.zeros(3)
+        for c, (p, q) in terms:
+            falling = np.prod(np.arange(p - dp + 1, p + 1)) * np.prod(np.arange(q - dq + 1, q + 1))
+            if dp <= p and dq <= q:
+                total += c * falling * points[:, 0] ** (p - dp) * points[:, 1] ** (q - dq)
+        return total
+
+    results = interpret([nn.laplacian(y, x), nn.bilaplacian(y, x), nn.hessian(y, x), nn.hessian_diagonal(y, x)], {})
+    wanted = [
+        derivative(2, 0) + derivative(0, 2),
+        derivative(4, 0) + 2 * derivative(2, 2) + derivative(0, 4),
+        np.stack([derivative(2, 0), derivative(1, 1), derivative(1, 1), derivative(0, 2)], 1).reshape(3, 2, 2),
+        np.stack([derivative(2, 0), derivative(0, 2)], 1),
+    ]
+    for a, b in zip(results, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+
+
+# ---------------------------------------------------------------- what is built
+
+
+def test_the_laplacian_propagates_one_sum() -> None:
+    """Of the products in a Laplacian only those with the first derivatives have a row for each direction."""
+    y, x, _ = setting(FIELDS["1"], True)
+    products = [f for f in functions_of([nn.laplacian(y, x)]) if f.name == "batch_matmul"]
+    assert sum(f.specs[0].ndim == 3 for f in products) == 2
+    assert all(f.specs[0].ndim == 2 or not f.inputs[1].shape == OUT[1].shape for f in products)
+
+
+def test_nothing_of_the_placeholders_is_left() -> None:
+    y, x, w = setting(FIELDS["mixed"], True)
+    given_leaves = {id(leaf) for leaf in leaves_of([y])}
+    for result in (nn.laplacian(y, x), nn.jacobian(y, x, chunk=2), nn.bilaplacian(y, x)):
+        assert {id(leaf) for leaf in leaves_of([result])} <= given_leaves
+
+
+def test_one_direction_needs_no_vectorizing() -> None:
+    x = Variable.from_numpy_array(RNG.standard_normal((6, 1)))
+    assert all(f.specs[0].ndim <= 2 for f in functions_of([nn.laplacian(F.sin(x) * x, x)]))
+
+
+# ---------------------------------------------------------------- errors
+
+
+def test_rows_that_are_not_independent_are_refused() -> None:
+    x = Variable.from_numpy_array(POINTS)
+    for y in (x - F.mean(x, axis=0), F.cumsum(x), x[::-1], F.sum(x), F.transpose(x @ POINTS.T)):
+        for operator in (nn.jacobian, nn.laplacian, nn.bilaplacian, nn.divergence):
+            with pytest.raises(ValueError, match=r"cannot be shown that row b of y.*batched=False"):
+                operator(y, x)
+
+
+def test_wrong_arguments_are_named() -> None:
+    x = Variable.from_numpy_array(POINTS)
+    with pytest.raises(ValueError, match=r"hessian: y of shape \(4, 3\) must hold one number for each row"):
+        nn.hessian(x * 2, x)
+    with pytest.raises(ValueError, match="hessian_diagonal: y of shape"):
+        nn.hessian_diagonal(x, x, batched=False)
+    with pytest.raises(ValueError, match="chunk: expected a positive int or None, got 0"):
+        nn.laplacian(x, x, chunk=0)
+    with pytest.raises(TypeError, match="batched: expected True or False, got 3"):
+        nn.jacobian(x, x, 3)
+    with pytest.raises(TypeError, match="jacobian: y: expected a Variable, got ndarray"):
+        nn.jacobian(POINTS, x)
+    with pytest.raises(TypeError, match="jacobian: x is int32"):
+        nn.jacobian(x, Variable.from_numpy_array(np.zeros((4, 3), np.int32)))
+    with pytest.raises(ValueError, match="curl: y"):
+        nn.curl(F.concatenate(x, x, axis=1), x)
+    with pytest.raises(ValueError, match="divergence: the field y of shape"):
+        nn.divergence(F.sum(x, axis=1), x)
+    with pytest.raises(ValueError, match=r"tangents\[0\]: shape \(2,\) is not the shape \(4, 3\)"):
+        nn.jvp(x * x, x, np.zeros(2))
+    with pytest.raises(ValueError, match="vectors: 2 given for 1"):
+        nn.hvp(x * x, x, [1.0, 1.0])
+    with pytest.raises(TypeError, match=r"cotangents\[0\]: expected a number"):
+        nn.vjp(x * x, x, None)
+    with pytest.raises(ValueError, match=r"wanted\[1\] is empty"):
+        nn.derivatives(x, [(x,), ()])
+    with pytest.raises(ValueError, match=r"wanted\[0\] has Variables of shapes"):
+        nn.derivatives(x, [(x, Variable((2,), dtype=np.float64))])
+    with pytest.raises(TypeError, match="list of tuples"):
+        nn.derivatives(x, x)
