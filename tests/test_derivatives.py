@@ -337,7 +337,7 @@ def test_the_laplacian_propagates_one_sum() -> None:
 
 
 def test_nothing_of_the_placeholders_is_left() -> None:
-    y, x, w = setting(FIELDS["mixed"], True)
+    y, x, _ = setting(FIELDS["mixed"], True)
     given_leaves = {id(leaf) for leaf in leaves_of([y])}
     for result in (nn.laplacian(y, x), nn.jacobian(y, x, chunk=2), nn.bilaplacian(y, x)):
         assert {id(leaf) for leaf in leaves_of([result])} <= given_leaves
