@@ -333,7 +333,7 @@ def test_the_laplacian_propagates_one_sum() -> None:
     y, x, _ = setting(FIELDS["1"], True)
     products = [f for f in functions_of([nn.laplacian(y, x)]) if f.name == "batch_matmul"]
     assert sum(f.specs[0].ndim == 3 for f in products) == 2
-    assert all(f.specs[0].ndim == 2 or not f.inputs[1].shape == OUT[1].shape for f in products)
+    assert all(f.specs[0].ndim == 2 or f.inputs[1].shape != OUT[1].shape for f in products)
 
 
 def test_nothing_of_the_placeholders_is_left() -> None:
