@@ -319,8 +319,6 @@ def _sum_of_broadcast(
     axes = axes_of(axis, len(shape))
     own = (1,) * (len(shape) - x.ndim) + x.shape
     repeated = [a for a in axes if own[a] != shape[a]]
-    if not repeated:
-        return None
     times = math.prod([shape[a] for a in repeated])
     if not collectable(times, x.spec):
         return None

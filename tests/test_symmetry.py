@@ -1,0 +1,323 @@
+"""Forward mode from backward rules, and the routes that nested gradients take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from numpy.polynomial import Polynomial
+
+import nngrad as nn
+import nngrad.functions as F
+from backward_registry import Registry, Rule, registry
+from nngrad.gradient.independence import carried
+from nngrad.gradient.pushforward import Pushforward
+from nngrad.graph import Variable, functions_of, path_between
+
+from .test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes
+
+RNG = np.random.default_rng(0)
+WEIGHTS = [RNG.normal(size=s) / s[0] ** 0.5 for s in [(1, 5), (5, 5), (5, 1)]]
+
+
+def leaf(array: Any) -> Variable:
+    return Variable.from_numpy_array(np.asarray(array, np.float64))
+
+
+def network(x: Variable) -> Variable:
+    w = [leaf(a) for a in WEIGHTS]
+    return F.affine(F.tanh(F.affine(F.tanh(F.affine(x, w[0])), w[1])), w[2])
+
+
+def products(y: Variable) -> int:
+    return sum(f.name == "batch_matmul" for f in functions_of([y]))
+
+
+def nested(y: Variable, xs: list[Variable], **options: Any) -> list[Variable]:
+    """Gradients of gradients, one for each of `xs` in turn."""
+    results = []
+    for x in xs:
+        (y,) = nn.grad(y, x, **options)
+        results.append(y)
+    return results
+
+
+# ---------------------------------------------------------------- forward mode
+
+
+@SETTINGS
+@given(recipes())
+def test_tangents_agree_with_jax(recipe: Recipe) -> None:
+    arrays = draw_leaves(recipe)
+    leaves, tangents = [leaf(a) for a in arrays], [np.cos(np.arange(a.size)).reshape(a.shape) for a in arrays]
+    moved = Pushforward()(follow(recipe, leaves, ours=True), leaves, [leaf(t) for t in tangents])
+    with jax.enable_x64(True), jax.disable_jit():
+        theirs = jax.jvp(lambda *xs: follow(recipe, xs, ours=False), [jnp.asarray(a) for a in arrays],
+                         [jnp.asarray(t) for t in tangents])[1]
+    nn.forward_all(moved)
+    agree([t.d for t in moved], theirs, 1e-10)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: F.softmax(x), lambda x: F.norm(x, axis=1), lambda x: F.cumprod(x, axis=1), lambda x: F.batch_matmul(x, x, True),
+    lambda x: F.concatenate(x, F.sin(x), axis=0), lambda x: F.stack(x, x * x), lambda x: F.sort(x, axis=1),
+    lambda x: F.pad(x, pad_width=(1, 1), mode="reflect"), lambda x: F.einsum(x, x, equation="ij,kj->ik"),
+    lambda x: F.where(F.greater_scalar(x, val=0.8), x**3, x), lambda x: F.amax(x, axis=0), lambda x: F.prod(x),
+    lambda x: F.add_n(*F.split(F.exp(x), axis=1)), lambda x: F.logsumexp(x, axis=0), lambda x: F.batch_inv(x[:, :2]),
+])  # fmt: skip
+def test_forward_mode_of_each_kind_of_op(f: Callable[[Variable], Variable]) -> None:
+    x, t = leaf(RNG.uniform(0.5, 1.5, (2, 3))), leaf(RNG.normal(size=(2, 3)))
+    y = f(x)
+    run = nn.to_jax(y, x)
+    with jax.enable_x64(True):
+        _, theirs = jax.jvp(run, (jnp.asarray(x.d),), (jnp.asarray(t.d),))
+        _, second = jax.jvp(lambda a: jax.jvp(run, (a,), (jnp.asarray(t.d),))[1], (jnp.asarray(x.d),), (jnp.asarray(t.d),))
+    (ours,) = Pushforward()([y], [x], [t])
+    np.testing.assert_allclose(ours.d, theirs, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(Pushforward()([ours], [x], [t])[0].d, second, rtol=1e-9, atol=1e-11)
+
+
+def test_what_stops_gradients_stops_tangents() -> None:
+    x = leaf([1.0, 2.0])
+    stopped = F.sin(x)
+    stopped.need_grad = False
+    y = x * stopped + F.unlink(x) + F.greater_scalar(x, val=1.5)
+    np.testing.assert_allclose(Pushforward()([y], [x], [leaf([1.0, 1.0])])[0].d, np.sin(x.d))
+
+
+def test_a_rule_that_is_not_linear_has_no_forward_mode() -> None:
+    rules = Registry()
+    for op, rule in registry.ops():
+        rules.add(op, rule)
+    rules.add(F.softmax.body if hasattr(F.softmax, "body") else F.softmax,
+              Rule(lambda f, gy: gy * gy, "rule", True, __name__), replace=True)
+    x = leaf([[1.0, 2.0]])
+    with pytest.raises(ValueError, match="softmax: its backward rule is not linear"):
+        Pushforward(rules)([F.softmax(x)], [x], [leaf([[1.0, 1.0]])])
+
+
+def test_a_missing_rule_is_named() -> None:
+    x = leaf([1.0])
+    with pytest.raises(nn.MissingRule, match=r"tanh has no backward rule.*output <- Tanh"):
+        Pushforward(Registry())([F.tanh(x)], [x], [x])
+
+
+# ---------------------------------------------------------------- independence
+
+
+@pytest.mark.parametrize(("f", "expected"), [
+    (lambda x: F.tanh(x) * 2, (0,)),
+    (lambda x: F.affine(x, leaf(np.ones((3, 4)))), (0,)),
+    (lambda x: F.transpose(x), (1,)),
+    (lambda x: F.reshape(x, shape=(4, 3, 1)), (0,)),
+    (lambda x: F.reshape(x, shape=(2, 6)), None),
+    (lambda x: F.sum(x, axis=1), (0,)),
+    (lambda x: F.sum(x, axis=0), None),
+    (lambda x: F.softmax(x, axis=1), (0,)),
+    (lambda x: F.softmax(x, axis=0), None),
+    (lambda x: F.concatenate(x, x, axis=1), (0,)),
+    (lambda x: F.concatenate(x, x, axis=0), None),
+    (lambda x: F.stack(x, x, axis=0), (1,)),
+    (lambda x: x[:, 1], (0,)),
+    (lambda x: x[1:], None),
+    (lambda x: x[:, None], (0,)),
+    (lambda x: F.batch_matmul(leaf(np.ones((5, 3))), x, False, True), (1,)),
+    (lambda x: F.batch_matmul(x, x, True), None),
+    (lambda x: F.batch_matmul(x, F.tanh(x), False, True), None),
+    (lambda x: x + F.sum(x, axis=0, keepdims=True), None),
+    (lambda x: F.broadcast(x, shape=(2, 4, 3)), (1,)),
+    (lambda x: x * leaf(np.ones((2, 4, 3))), (1,)),
+    (lambda x: F.flip(x, axes=(0,)), None),
+    (lambda x: F.cumsum(x, axis=1), (0,)),
+    (lambda x: F.split(x, axis=1)[0], (0,)),
+    (lambda x: F.sort(x, axis=1), None),  # not known, so not relied on
+])  # fmt: skip
+def test_which_axes_are_carried(f: Callable[[Variable], Variable], expected: Any) -> None:
+    x = leaf(RNG.normal(size=(4, 3)))
+    y = f(x)
+    path, _, _ = path_between([y], [x])
+    assert carried(path, x, (0,))[id(y)] == expected
+    if expected is not None:  # and they are: another row changes nothing
+        run, other = nn.to_jax(y, x), np.array(x.d)
+        other[1:] += 1.0
+        before, after = np.asarray(run(x.d)), np.asarray(run(other))
+        np.testing.assert_array_equal(np.take(before, 0, expected[0]), np.take(after, 0, expected[0]))
+
+
+# ---------------------------------------------------------------- nested gradients
+
+
+def test_products_grow_linearly_in_the_order() -> None:
+    x = leaf(RNG.uniform(-1, 1, (4, 1)))
+    assert [products(g) for g in nested(network(x), [x] * 6)] == [5, 6, 7, 8, 9, 10]
+
+
+def test_nested_gradients_agree_with_the_plain_walk() -> None:
+    x = leaf(RNG.uniform(-1, 1, (4, 1)))
+    y = network(x)
+    ours = nested(y, [x] * 5)
+    with nn.simplify(False):
+        plain = nested(y, [x] * 5)
+    for a, b in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(a.d, b.d, rtol=1e-10)
+
+
+@pytest.mark.parametrize("order", ["xt", "xxt", "txx", "xtx", "ttx"])
+def test_mixed_partials(order: str) -> None:
+    x, t = leaf(RNG.uniform(-1, 1, (3, 1))), leaf(RNG.uniform(-1, 1, (3, 1)))
+    u = F.sin(2 * x) * F.exp(-t) * network(x * t + x)
+    by = {"x": x, "t": t}
+    got = nested(u, [by[c] for c in order])[-1]
+    with nn.simplify(False):
+        plain = nested(u, [by[c] for c in sorted(order)])[-1]
+    np.testing.assert_allclose(got.d, plain.d, rtol=1e-10)
+
+
+def test_one_call_for_several_inputs_leads_to_the_same() -> None:
+    x, t = leaf(RNG.uniform(-1, 1, (3, 1))), leaf(RNG.uniform(-1, 1, (3, 1)))
+    u = network(x * t + x)
+    ux, ut = nn.grad(u, [x, t])
+    (uxx,), (utx,) = nn.grad(ux, x), nn.grad(ut, x)
+    with nn.simplify(False):
+        px, pt = nn.grad(u, [x, t])
+        pxx, ptx = nn.grad(px, x)[0], nn.grad(pt, x)[0]
+    np.testing.assert_allclose(uxx.d, pxx.d, rtol=1e-10)
+    np.testing.assert_allclose(utx.d, ptx.d, rtol=1e-10)
+
+
+def scalar_field(x: Variable) -> Variable:
+    """A number that mixes all of x."""
+    return F.sum(F.sin(x @ leaf(RNG_MATRIX)) ** 2) * F.logsumexp(x)
+
+
+RNG_MATRIX = np.random.default_rng(1).normal(size=(3, 4))
+
+
+@pytest.mark.parametrize("between", [
+    lambda g: g,
+    lambda g: g[:, :1],
+    lambda g: F.sum(g * g),
+    lambda g: F.sum(F.tanh(g), axis=0) * 2,
+], ids=["itself", "a part", "a function", "a sum"])
+def test_gradients_of_numbers_are_differentiated_forward(between: Callable[[Variable], Variable]) -> None:
+    x = leaf(RNG.uniform(0.2, 1, (2, 3)))
+
+    def third(y: Variable) -> Variable:
+        for _ in range(2):
+            (y,) = nn.grad(between(nn.grad(y, x)[0]), x)
+        return y
+
+    got = third(scalar_field(x))
+    with nn.simplify(False):
+        plain = third(scalar_field(x))
+    np.testing.assert_allclose(got.d, plain.d, rtol=1e-9)
+
+
+def test_a_hessian_vector_product_as_users_write_it() -> None:
+    a, b = leaf(RNG.normal(size=(3, 4))), leaf(RNG.normal(size=(4, 2)))
+    x, v, w = leaf(RNG.normal(size=(5, 3))), leaf(RNG.normal(size=(3, 4))), leaf(RNG.normal(size=(4, 2)))
+    loss = F.mean(F.tanh(F.tanh(x @ a) @ b) ** 2)
+    ga, gb = nn.grad(loss, [a, b])
+    got = nn.grad(F.sum(ga * v) + F.sum(gb * w), [a, b])
+    run = nn.to_jax(loss, [a, b])
+    with jax.enable_x64(True):
+        theirs = jax.jvp(jax.grad(run, argnums=(0, 1)), (a.d, b.d), (v.d, w.d))[1]
+    for ours, reference in zip(got, theirs, strict=True):
+        np.testing.assert_allclose(ours.d, reference, rtol=1e-10, atol=1e-14)
+    back = nn.grad(F.add_n(*[F.sum(g) for g in got]), [a])[0]  # and again
+    with jax.enable_x64(True):
+        total = jax.grad(lambda p, q: sum(jnp.sum(h) for h in jax.jvp(
+            jax.grad(run, argnums=(0, 1)), (p, q), (v.d, w.d))[1]))(a.d, b.d)
+    np.testing.assert_allclose(back.d, total, rtol=1e-9, atol=1e-13)
+
+
+# ---------------------------------------------------------------- where forward mode may not go
+
+
+def as_plain(build: Callable[[], list[Variable]]) -> None:
+    got = build()
+    with nn.simplify(False):
+        plain = build()
+    for a, b in zip(got, plain, strict=True):
+        np.testing.assert_allclose(a.d, b.d, rtol=1e-10)
+
+
+def test_surrogate_rules() -> None:
+    x = leaf([[0.3], [1.7]])
+    as_plain(lambda: nested(F.round(x * 2) * F.sin(x) * F.round(x), [x] * 3))
+
+
+def test_need_grad_false_and_unlink() -> None:
+    x = leaf([[0.3], [1.7]])
+
+    def stopped() -> list[Variable]:
+        h = F.sin(x)
+        h.need_grad = False
+        return nested(h * x**3, [x] * 3)
+
+    as_plain(stopped)
+    as_plain(lambda: nested(F.unlink(F.sin(x)) * x**3, [x] * 3))
+
+
+@pytest.mark.parametrize("field", [lambda x: F.sin(x) * x, lambda x: F.sum(F.sin(x) * F.sum(x * x))])
+def test_grad_outputs_that_depend_on_the_input(field: Callable[[Variable], Variable]) -> None:
+    x = leaf([[0.3], [1.7]])
+
+    def build() -> list[Variable]:
+        y = field(x)
+        (first,) = nn.grad(y, x, grad_outputs=F.cos(x) if y.shape == x.shape else F.sum(F.cos(x)))
+        return [first, *nested(first, [x] * 2)]
+
+    as_plain(build)
+
+
+def test_a_gradient_without_double_backprop_is_a_constant() -> None:
+    x = leaf([[0.3], [1.7]])
+    (g,) = nn.grad(F.sin(x), x, enable_double_backprop=False)
+    np.testing.assert_array_equal(nn.grad(g * x, x)[0].d, g.d)
+
+
+def test_an_input_in_the_middle_of_the_graph() -> None:
+    x = leaf([[0.3, 0.5], [1.7, 0.1]])
+    h = F.tanh(x)
+    as_plain(lambda: nested(F.sum(F.sin(h) * F.sum(h**2)), [h, h, x]))
+
+
+# ---------------------------------------------------------------- closed forms
+
+POINTS = np.array([[-0.9], [-0.3], [0.4], [0.8]])
+
+
+def tanh_derivative(n: int) -> np.ndarray[Any, Any]:
+    """By the polynomials in y = tanh x of which each is the derivative of the last times 1 - y^2."""
+    p = Polynomial([0.0, 1.0])
+    for _ in range(n):
+        p = p.deriv() * Polynomial([1.0, 0.0, -1.0])
+    return p(np.tanh(POINTS))
+
+
+def lorentz_derivative(n: int) -> np.ndarray[Any, Any]:
+    """1/(1 + x^2) is the imaginary part of 1/(x - i)."""
+    return (-1.0) ** n * math.factorial(n) * ((POINTS - 1j) ** -(n + 1.0)).imag
+
+
+@pytest.mark.parametrize(("f", "derivative"), [
+    (F.sin, lambda n: np.sin(POINTS + n * np.pi / 2)),
+    (lambda x: F.exp(2 * x), lambda n: 2.0**n * np.exp(2 * POINTS)),
+    (F.tanh, tanh_derivative),
+    (lambda x: x**15, lambda n: math.factorial(15) / math.factorial(15 - n) * POINTS ** (15 - n)),
+    (lambda x: 1 / (1 + x**2), lorentz_derivative),
+], ids=["sin", "exp", "tanh", "power", "lorentz"])  # fmt: skip
+def test_derivatives_up_to_order_12(f: Callable[[Variable], Variable], derivative: Callable[[int], Any]) -> None:
+    x = leaf(POINTS)
+    results = nested(f(x), [x] * 12)
+    nn.forward_all(results)
+    for n, g in enumerate(results, start=1):
+        expected = derivative(n)
+        np.testing.assert_allclose(g.d, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
