@@ -128,8 +128,6 @@ MAKERS = {
     GRAD: jax_function(nested_grad),
 }
 """Those that compile longest come last: making a contender forgets what was compiled for those before it."""
-if not hasattr(nn, "nth_derivative"):
-    del MAKERS[AT_ONCE]
 
 
 # ---------------------------------------------------------------- the reference

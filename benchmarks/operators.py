@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 
 import nngrad as nn
-import nngrad.functions as F
 
 from . import critic
 from .peers import Parameters, dense_parameters
@@ -89,8 +88,7 @@ def laplacian_rows(smoke: bool) -> list[Row]:
     ours, goals = "nn.laplacian", {"trace of jax.hessian": 0.5, "jet, summed": 0.35, "forward Laplacian, by hand": None}
     routes = [traced_hessian, summed_jet, forward_laplacian]
     makers = {name: jax_laplacian(route) for name, route in zip(goals, routes, strict=True)}
-    if hasattr(nn, "laplacian"):
-        makers = {ours: nngrad_laplacian, **makers}
+    makers = {ours: nngrad_laplacian, **makers}
     contenders = {name: make(parameters, x) for name, make in makers.items()}
     agreeing(contenders, 1e-4)
     times = medians(contenders, 2 if smoke else 9, 1)
@@ -132,10 +130,7 @@ def nngrad_hvp(parameters: Parameters, directions: Parameters, data: list[np.nda
 
 def hessian_vector_product(loss: nn.Variable, p: list[nn.Variable], v: list[nn.Variable]) -> list[nn.Variable]:
     """`nn.hvp`."""
-    if hasattr(nn, "hvp"):
-        return nn.hvp(loss, p, v)
-    slopes = nn.grad([loss], p)
-    return nn.grad([F.sum(g * w) for g, w in zip(slopes, v, strict=True)], p)
+    return nn.hvp(loss, p, v)
 
 
 def jax_hvp(parameters: Parameters, directions: Parameters, data: list[np.ndarray]) -> dict[str, Contender]:

@@ -33,6 +33,7 @@ from .derivatives import (
     jacobian,
     jvp,
     laplacian,
+    nth_derivative,
     vjp,
 )
 from .execution import compile, executables, forward_all, to_jax
@@ -116,6 +117,7 @@ __all__ = [
     "load_parameters",
     "memory_report",
     "no_grad",
+    "nth_derivative",
     "parameter_scope",
     "parametric_functions",
     "pop_parameter",

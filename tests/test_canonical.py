@@ -97,8 +97,7 @@ W = leaf(3, 4)
     lambda x: F.flip(3 * x, axes=(0,)),
     lambda x: F.cumsum(3 * x, axis=1),
     lambda x: F.einsum(3 * x, W, equation="ij,jk->ki"),
-    lambda x: F.convolve(F.reshape(3 * x, shape=(1, 2, 3)), leaf(1, 2, 2), pad=(0,), stride=(1,), dilation=(1,), group=1,
-                         channel_last=False),
+    lambda x: F.convolution(F.reshape(3 * x, shape=(1, 2, 3)), leaf(1, 2, 2)),
 ])  # fmt: skip
 def test_numbers_move_out_of_linear_functions(build: Callable[[Variable], Variable]) -> None:
     x = leaf(2, 3)

@@ -65,7 +65,8 @@ def test_tangents_agree_with_jax(recipe: Recipe) -> None:
 
 
 @pytest.mark.parametrize("f", [
-    lambda x: F.softmax(x), lambda x: F.norm(x, axis=1), lambda x: F.cumprod(x, axis=1), lambda x: F.batch_matmul(x, x, True),
+    lambda x: F.softmax(x), lambda x: F.norm(x, axis=1), lambda x: F.cumprod(x, axis=1),
+    lambda x: F.batch_matmul(x, x, True),
     lambda x: F.concatenate(x, F.sin(x), axis=0), lambda x: F.stack(x, x * x), lambda x: F.sort(x, axis=1),
     lambda x: F.pad(x, pad_width=(1, 1), mode="reflect"), lambda x: F.einsum(x, x, equation="ij,kj->ik"),
     lambda x: F.where(F.greater_scalar(x, val=0.8), x**3, x), lambda x: F.amax(x, axis=0), lambda x: F.prod(x),
@@ -76,8 +77,9 @@ def test_forward_mode_of_each_kind_of_op(f: Callable[[Variable], Variable]) -> N
     y = f(x)
     run = nn.to_jax(y, x)
     with jax.enable_x64(True):
-        _, theirs = jax.jvp(run, (jnp.asarray(x.d),), (jnp.asarray(t.d),))
-        _, second = jax.jvp(lambda a: jax.jvp(run, (a,), (jnp.asarray(t.d),))[1], (jnp.asarray(x.d),), (jnp.asarray(t.d),))
+        point, direction = (jnp.asarray(x.d),), (jnp.asarray(t.d),)
+        _, theirs = jax.jvp(run, point, direction)
+        _, second = jax.jvp(lambda a: jax.jvp(run, (a,), direction)[1], point, direction)
     (ours,) = Pushforward()([y], [x], [t])
     np.testing.assert_allclose(ours.d, theirs, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(Pushforward()([ours], [x], [t])[0].d, second, rtol=1e-9, atol=1e-11)
@@ -316,8 +318,19 @@ def lorentz_derivative(n: int) -> np.ndarray[Any, Any]:
 ], ids=["sin", "exp", "tanh", "power", "lorentz"])  # fmt: skip
 def test_derivatives_up_to_order_12(f: Callable[[Variable], Variable], derivative: Callable[[int], Any]) -> None:
     x = leaf(POINTS)
-    results = nested(f(x), [x] * 12)
+    results = nn.nth_derivative(f(x), x, 12)
     nn.forward_all(results)
     for n, g in enumerate(results, start=1):
         expected = derivative(n)
         np.testing.assert_allclose(g.d, expected, rtol=1e-8, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize(("n", "error", "message"), [
+    (0, ValueError, "n: the highest order must be at least 1, got 0"), (1.5, TypeError, "n: expected an int, got 1.5"),
+])  # fmt: skip
+def test_nth_derivative_says_what_is_wrong(n: Any, error: type[Exception], message: str) -> None:
+    x = leaf(POINTS)
+    with pytest.raises(error, match=message):
+        nn.nth_derivative(F.sin(x), x, n)
+    with pytest.raises(TypeError, match="is int32; only floating dtypes"):
+        nn.nth_derivative(F.sin(x), F.cast(x, dtype=np.int32), 1)

@@ -11,7 +11,7 @@ elements count as one point.
 """
 
 from .matrices import hessian, hessian_diagonal, jacobian
-from .partials import derivatives
+from .partials import derivatives, nth_derivative
 from .products import hvp, jvp, vjp
 from .sums import bilaplacian, curl, divergence, laplacian
 
@@ -26,5 +26,6 @@ __all__ = [
     "jacobian",
     "jvp",
     "laplacian",
+    "nth_derivative",
     "vjp",
 ]

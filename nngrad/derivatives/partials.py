@@ -1,4 +1,4 @@
-"""Partial derivatives of several orders."""
+"""Derivatives of higher orders, and partial derivatives of several."""
 
 from __future__ import annotations
 
@@ -44,6 +44,38 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
     if all([x.size == (x.shape[0] if x.ndim else 1) and independent_rows(y, x) for x in place]):
         entries = [tuple(sorted(entry, key=place.__getitem__)) for entry in entries]
     return _partials(y, entries)
+
+
+def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
+    """The derivatives of `y` with respect to `x` of orders 1 to n; each is built on those before it.
+
+    The k-th is the gradient of the sum of the (k-1)-th. So where each element of y depends on one element of x, as for
+    a network evaluated at points `(B, 1)`, it is d^k y / dx^k at every point; the graph of all n orders then has a
+    number of matrix products that grows as n.
+
+    Args:
+        y: Variable to differentiate; a first derivative sums over what y has for one element of x.
+        x: The variable.
+        n: The highest order, at least 1.
+
+    Returns:
+        n Variables of the shape and dtype of x.
+
+    Raises:
+        TypeError: Something is not a Variable, or not of a floating dtype; n is no int.
+        ValueError: n is less than 1.
+        MissingRule: An op on the way has no backward rule.
+    """
+    (y,), (x,) = floating(y, "y"), floating(x, "x")
+    if not isinstance(n, int) or isinstance(n, bool):
+        raise TypeError(f"n: expected an int, got {n!r}")
+    if n < 1:
+        raise ValueError(f"n: the highest order must be at least 1, got {n}")
+    results = []
+    for _ in range(n):
+        (y,) = grad(y, x)
+        results.append(y)
+    return results
 
 
 def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable]:
