@@ -1,17 +1,24 @@
-"""The examples run as they stand; what they compute is compared with JAX."""
+"""The examples run: nnabla's as they stand, compared with JAX; the scripts with few steps.
+
+What the scripts hold for the known solution is checked by other means.
+"""
 
 from __future__ import annotations
 
+import importlib
 import runpy
+import sys
 from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import nngrad as nn
 from backward_registry import registry
@@ -74,3 +81,159 @@ def test_gradient_penalty() -> None:
     for name, p in parameters.items():
         expected = np.asarray(grads[name])
         np.testing.assert_allclose(p.g, expected, atol=1e-4 * np.abs(expected).max(), err_msg=name)
+
+
+# ---------------------------------------------------------------- scripts
+
+FEW_STEPS = {
+    "burgers": 100,
+    "derivatives_of_sin": 100,
+    "force_matching": 100,
+    "hessian_spectrum": 30,
+    "korteweg_de_vries": 100,
+    "kuramoto_sivashinsky": 60,
+}
+SMALLER = {
+    ("pinn", "POINTS"): 128,
+    ("hessian_spectrum", "PROBES"): 1,
+    ("hessian_spectrum", "ITERATIONS"): 40,
+    ("hessian_spectrum", "WIDTH"): 8,
+    ("force_matching", "CLUSTERS"): 200,
+    ("force_matching", "HELD_OUT"): 20,
+}
+"""Constants of the scripts, made small."""
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Imports a script of the folder, as it is when it is run, with the constants of `SMALLER`."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    before = set(sys.modules)
+
+    def load(name: str) -> ModuleType:
+        module = importlib.import_module(name)
+        for (place, constant), value in SMALLER.items():
+            if place in sys.modules:
+                monkeypatch.setattr(sys.modules[place], constant, value)
+        return module
+
+    yield load
+    for path in EXAMPLES.glob("*.py"):
+        if path.stem not in before:
+            sys.modules.pop(path.stem, None)
+
+
+def test_every_example_is_tested() -> None:
+    of_nnabla, shared = {"gradient_penalty", "nth_derivative_of_sin"}, {"pinn", "script"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*FEW_STEPS, *of_nnabla, *shared}
+
+
+@pytest.mark.parametrize("name", FEW_STEPS)
+def test_script_learns(name: str, script: Any, tmp_path: Path) -> None:
+    module = script(name)
+    result = module.solve(FEW_STEPS[name], tmp_path)
+    assert np.mean(result.losses[-2:]) < 0.8 * result.losses[0]
+    assert 0 <= result.error < 2
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    assert 0 < module.BOUND < 0.1
+    assert 10 * FEW_STEPS[name] <= module.STEPS
+
+
+@pytest.mark.parametrize("error, code", [(0.5, 0), (1.0, 0), (1.5, 1), (np.nan, 1)])
+def test_exit_code_says_whether_the_error_is_within_the_bound(
+    error: float, code: int, script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script("script")
+    given = []
+
+    def solve(steps: int, out: Path) -> Any:
+        given.append((steps, out))
+        return module.Result([], error)
+
+    folder = tmp_path / "pictures"
+    assert module.main(solve, "What it does.", 7, 1.0, ["--steps", "3", "--out", str(folder)]) == code
+    assert given == [(3, folder)] and folder.is_dir()
+    assert ("within" if code == 0 else "ABOVE") in capsys.readouterr().out
+
+
+def wide(*values: float) -> nn.Variable:
+    """A Variable of float64, of shape (n, 1)."""
+    return nn.Variable.from_numpy_array(np.array(values)[:, None], dtype=np.float64)
+
+
+def test_soliton_solves_its_equation(script: Any) -> None:
+    kdv = script("korteweg_de_vries")
+    x, t = wide(-3.0, -1.5, 0.0, 0.5, 2.0), wide(0.0, 0.3, 1.0, 1.7, 2.0)
+    u = kdv.soliton(x, t)
+    (u_t,) = nn.grad([u], [t])
+    assert np.max(np.abs(u_t.d)) > 0.1
+    np.testing.assert_allclose(kdv.residual(u, x, t).d, 0, atol=1e-12)
+    np.testing.assert_allclose(kdv.known(x.d[:, 0], t.d[:, 0])[2, 2], u.d[2, 0], rtol=1e-12)
+    assert kdv.known(np.array([-kdv.HALF, kdv.HALF]), np.array([0.0, kdv.END])).max() < 2e-4
+
+
+def test_integral_of_cole_and_hopf_solves_burgers_equation(script: Any) -> None:
+    burgers = script("burgers")
+    h = 1e-3
+    x, t = np.array([-0.6, -0.1, 0.0, 0.05, 0.7]), np.array([0.2, 0.5, 0.9])
+    u, left, right = burgers.known(x, t), burgers.known(x - h, t), burgers.known(x + h, t)
+    u_t = (burgers.known(x, t + h) - burgers.known(x, t - h)) / (2 * h)
+    u_x, u_xx = (right - left) / (2 * h), (right - 2 * u + left) / h**2
+    assert np.max(np.abs(u_t)) > 0.5
+    np.testing.assert_allclose(u_t, burgers.VISCOSITY * u_xx - u * u_x, atol=2e-2)
+    np.testing.assert_allclose(burgers.known(x, np.zeros(1))[0], -np.sin(np.pi * x), atol=1e-12)
+
+
+def test_spectral_solver_agrees_with_an_implicit_one(script: Any) -> None:
+    ks = script("kuramoto_sivashinsky")
+    modes = 32
+    x, t = ks.LENGTH * np.arange(modes) / modes, np.array([0.0, 1.0, 2.5])
+    wave = ks.WAVE * np.fft.fftfreq(modes, 1 / modes)
+
+    def slope(_: float, u: np.ndarray) -> np.ndarray:
+        v = np.fft.fft(u)
+        return np.real(np.fft.ifft((wave**2 - wave**4) * v)) - u * np.real(np.fft.ifft(1j * wave * v))
+
+    expected = solve_ivp(slope, (0, 2.5), np.cos(ks.WAVE * x), method="Radau", t_eval=t, rtol=1e-8, atol=1e-9).y.T
+    np.testing.assert_allclose(ks.known(x, t), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["burgers", "korteweg_de_vries", "kuramoto_sivashinsky"])
+def test_initial_and_boundary_conditions_hold_by_construction(name: str, script: Any) -> None:
+    module = script(name)
+    problem = module.PROBLEM
+    low, high = problem.place
+    x, zero = np.linspace(low, high, 9), np.zeros(1)
+    np.testing.assert_allclose(script("pinn").on_grid(problem.solution, x, zero), problem.known(x, zero), atol=1e-5)
+    ends = script("pinn").on_grid(problem.solution, np.array([low, high]), np.linspace(0, problem.end, 5))
+    if name == "kuramoto_sivashinsky":
+        np.testing.assert_allclose(ends[:, 0], ends[:, 1], atol=1e-5)
+    else:
+        np.testing.assert_allclose(ends, np.broadcast_to(ends[0], ends.shape), atol=1e-5)
+
+
+def test_lanczos_finds_eigenvalues_and_their_weights(script: Any) -> None:
+    spectrum = script("hessian_spectrum")
+    rng = np.random.default_rng(0)
+    q, _ = np.linalg.qr(rng.standard_normal((12, 12)))
+    eigenvalues = np.sort(rng.standard_normal(12))
+    matrix, start = (q * eigenvalues) @ q.T, rng.standard_normal(12)
+    values, weights = spectrum.lanczos(lambda v: matrix @ v, start, 12)
+    np.testing.assert_allclose(values, eigenvalues, atol=1e-10)
+    np.testing.assert_allclose(weights, (q.T @ start) ** 2 / (start @ start), atol=1e-10)
+
+
+def test_forces_are_minus_the_gradient_of_the_energy(script: Any) -> None:
+    matching = script("force_matching")
+    positions = matching.clusters(2, np.random.default_rng(0))
+    _, forces = matching.true_energy_and_forces(positions)
+    h = 1e-6
+    for atom, axis in (0, 0), (3, 1), (5, 2):
+        moved = np.zeros_like(positions)
+        moved[:, atom, axis] = h
+        after, before = (matching.true_energy_and_forces(p)[0] for p in (positions + moved, positions - moved))
+        np.testing.assert_allclose(forces[:, atom, axis], -(after - before) / (2 * h), rtol=1e-5, atol=1e-6)
+    x = nn.Variable.from_numpy_array(positions.astype(np.float32))
+    learned = matching.forces_of(matching.energy(x), x).d
+    assert np.abs(learned).max() > 1e-3
+    np.testing.assert_allclose(learned.sum(axis=1), 0, atol=1e-5)  # Newton's third law
