@@ -65,9 +65,8 @@ def test_coefficients_are_exact() -> None:
     third = Fraction(1, 3)
     y = emitted(lambda: F.linear_combination(A, B, coefficients=(third, 1)) * 3 - 3 * B)
     assert y is A
-    tenth = emitted(lambda: 0.1 * A + 0.2 * A)
-    assert tenth.parent.op is F.linear_combination
-    assert tenth.parent.args["coefficients"] == (Fraction(0.1) + Fraction(0.2),)
+    assert emitted(lambda: (0.25 * A) * (4 * B) - A * B).parent.op is F.constant
+    assert emitted(lambda: 0.1 * A + 0.2 * A).parent.args["val"] == 0.1 + 0.2
 
 
 def test_a_product_is_not_distributed_over_a_sum() -> None:

@@ -15,7 +15,7 @@ from ..graph.spec import Spec
 if TYPE_CHECKING:
     from .intern import Emission
 
-Number = int | Fraction
+Number = int | float | Fraction
 
 
 @op(type_name="GradEndFunction")
@@ -24,12 +24,41 @@ def grad_end(*, shape: Shape, dtype: DTypeName):  # type: ignore[no-untyped-def]
     return F.constant.forward(val=1, shape=shape, dtype=dtype)
 
 
-def exact(number: float | Number) -> Number:
-    """The value of a finite number, unrounded."""
+def exact(number: Number) -> Number:
+    """A finite number as an int or a Fraction if it is a whole one or a short fraction; else the float that it is.
+
+    `0.5` is a half, while `1.01` stands for a number that no float holds: exact arithmetic with it would be slow and
+    would prove nothing.
+    """
     if number.__class__ is int:
         return number
+    if number.__class__ is float:
+        if number.is_integer() and abs(number) < _WHOLE:
+            return int(number)
+        numerator, denominator = number.as_integer_ratio()
+        return Fraction(numerator, denominator) if denominator <= _SHORT else number
     value = Fraction(number)
     return value.numerator if value.denominator == 1 else value
+
+
+_WHOLE, _SHORT = 2**53, 2**20
+
+
+def ratio(number: Number, divisor: Number) -> Number:
+    """One number divided by another."""
+    if divisor == -1:
+        return -number
+    if number.__class__ is float or divisor.__class__ is float:
+        return number / divisor
+    return exact(Fraction(number) / divisor)
+
+
+def to_power(number: Number, power: int) -> Number | None:
+    """A whole power of a number; None if it is out of the range of floats."""
+    try:
+        return float(number) ** power if number.__class__ is float else exact(Fraction(number) ** power)
+    except OverflowError:
+        return None
 
 
 def magnitude(number: Number) -> Number:
@@ -64,7 +93,7 @@ def filled(emission: Emission, number: Number, spec: Spec) -> Variable:
 
 def collectable(number: Number, spec: Spec) -> bool:
     """Whether a product of numbers may stand for its factors: far from overflow and underflow, of bounded length."""
-    if number.__class__ is not int and number.denominator.bit_length() > 512:
+    if number.__class__ is Fraction and number.denominator.bit_length() > 512:
         return False
     limit = 2**8 if spec.dtype.itemsize == 2 else 2**64
     size = magnitude(number)

@@ -15,8 +15,8 @@ What is emitted is no polynomial multiplied out:
   chain of additions costs what it costs without canonical form.
 - A function that the user built is a factor or a term, and is never looked into.
 
-Coefficients are whole numbers and `Fraction`s. A float is taken at its exact value, so nothing is rounded until the
-graph runs; rounded ones would keep like terms from merging.
+Coefficients are whole numbers and `Fraction`s where their source is exact, as 2 and 0.5 are, so nothing is rounded
+until the graph runs; rounded ones would keep like terms from merging. A number such as 1.01 stays the float it is.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from ..graph.spec import Spec
-from .numbers import Number, collectable, exact, filled, magnitude, scaled, split
+from .numbers import Number, collectable, exact, filled, ratio, scaled, split, to_power
 
 if TYPE_CHECKING:
     from .intern import Emission
@@ -91,7 +91,10 @@ def product(emission: Emission, operands: list[tuple[Variable, int]]) -> Variabl
         if inner != 1:
             if inner == 0 and power < 0:
                 return None
-            inner = exact(Fraction(inner) ** power) if power != 1 else inner
+            scale = inner if power == 1 else to_power(inner, power)
+            if scale is None:
+                return None
+            inner = scale
             if inner and not collectable(inner, spec):
                 # A number that is too large to be moved stays where it is.
                 inner, core = 1, x
@@ -241,7 +244,7 @@ def combination(emission: Emission, operands: list[tuple[Variable, Number]], con
 def _divided(terms: Terms, constant: Number, content: Number) -> tuple[Terms, Number]:
     if content == 1:
         return terms, constant
-    return {x: exact(Fraction(c) / content) for x, c in terms.items()}, exact(Fraction(constant) / content)
+    return {x: ratio(c, content) for x, c in terms.items()}, ratio(constant, content)
 
 
 def _key(terms: Terms, constant: Number, content: Number) -> tuple[frozenset[tuple[Variable, Number]], Number]:
@@ -263,12 +266,16 @@ def _shallow(operands: list[tuple[Variable, Number]], constant: Number) -> tuple
 
 def _content(numbers: list[Number], spec: Spec) -> Number:
     """The largest number of which all of `numbers` are whole multiples, if those are small."""
-    if (1 in numbers or -1 in numbers) and all([c.__class__ is int for c in numbers]):
+    if all([c.__class__ is int for c in numbers]) and (1 in numbers or -1 in numbers):
         return 1
-    common = math.lcm(*[c.denominator for c in numbers])
-    content = exact(Fraction(math.gcd(*[int(c * common) for c in numbers]), common))
-    largest = exact(Fraction(max([magnitude(c) for c in numbers])) / content)
-    return content if largest <= 2**20 and collectable(largest, spec) and collectable(content, spec) else 1
+    fractions = [Fraction(c) for c in numbers if c.__class__ is not float]
+    if len(fractions) < len(numbers):
+        return 1
+    common = math.lcm(*[c.denominator for c in fractions])
+    content = Fraction(math.gcd(*[int(c * common) for c in fractions]), common)
+    largest = max([abs(c) for c in fractions]) / content
+    small = largest <= 2**20 and collectable(largest, spec) and collectable(content, spec)
+    return exact(content) if small else 1
 
 
 _by_rank = attrgetter("rank")

@@ -34,6 +34,10 @@ Tangents = Sequence[Any]
 """A Variable, or None for zero, for each of some Variables."""
 
 
+_OPAQUE = "nngrad.functions.jax_derivatives"
+"""Where the derivatives of users' JAX functions are: of what they depend on, only JAX knows how."""
+
+
 class Pushforward:
     """Walks a graph from its inputs to its outputs and emits the graph of the directional derivative.
 
@@ -122,15 +126,28 @@ class Pushforward:
         moved = Grad(self.rules, inside=emission.call).walk(
             emission, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs]
         )
-        _, nonlinear = depending(emission.created, us)
-        if any([id(t) in nonlinear for t in moved]):
+        moved = self.without(emission, f, us, moved)
+        emission.created = before
+        found = iter(moved)
+        return [None if u is None else next(found) for u in marks]
+
+    def without(self, emission: Emission, f: Function, us: list[Variable], moved: list[Variable]) -> list[Variable]:
+        """What has been moved, without the placeholders: the derivative of a linear function does not depend on where
+        it is taken."""
+        created = emission.created or []
+        path, nonlinear = depending(created, us)
+        if not any([id(t) in nonlinear for t in moved]):
+            return moved
+        if f.op.module != _OPAQUE:
             raise ValueError(
                 f"{f.op.name}: its backward rule is not linear in the gradient that arrives, and so of no use forward; "
                 "a rule must multiply the gradient by the Jacobian and do nothing else to it"
             )
-        emission.created = before
-        found = iter(moved)
-        return [None if u is None else next(found) for u in marks]
+        put = {id(u): zeros_like(u) for u in us}
+        for each in path:
+            ys = apply(each.op, tuple([put.get(id(x), x) for x in each.inputs]), each.arguments)
+            put.update(zip(map(id, each.outputs), ys if each.op.several else (ys,), strict=True))
+        return [put.get(id(t), t) for t in moved]
 
 
 def depending(functions: list[Function], us: list[Variable]) -> tuple[list[Function], set[int]]:
