@@ -23,7 +23,7 @@ BEGIN = -1.5
 HALF = 9.0
 """Half of the interval in x. The soliton is hardly there at the ends of it."""
 END = 1.5
-STEPS = 4000
+STEPS = 8000
 BOUND = 1e-2
 
 

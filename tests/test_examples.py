@@ -23,6 +23,7 @@ from scipy.integrate import solve_ivp
 import nngrad as nn
 from backward_registry import registry
 from nngrad.graph import building
+from nngrad.installation import Requirement
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -154,6 +155,16 @@ def test_exit_code_says_whether_the_error_is_within_the_bound(
     assert module.main(solve, "What it does.", 7, 1.0, ["--steps", "3", "--out", str(folder)]) == code
     assert given == [(3, folder)] and folder.is_dir()
     assert ("within" if code == 0 else "ABOVE") in capsys.readouterr().out
+
+
+def test_what_is_not_installed_is_named(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script("script")
+    lacking = [Requirement("matplotlib", "3.8", "demo", None)]
+    monkeypatch.setattr(module, "missing", lambda extra: lacking if extra == "demo" else [])
+    assert module.main(pytest.fail, "What it does.", 7, 1.0, ["--out", str(tmp_path)]) == 1
+    assert "install 'matplotlib>=3.8'" in capsys.readouterr().err
 
 
 def wide(*values: float) -> nn.Variable:
