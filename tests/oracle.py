@@ -15,6 +15,7 @@ import numpy as np
 
 import nngrad as nn
 from nngrad.execution.lower import linearize, lower
+from nngrad.gradient.walk import sum_of
 from nngrad.graph import Variable
 
 Arrays = list[np.ndarray]
@@ -69,12 +70,13 @@ def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Ar
 def nngrad_graph(
     f: Callable[..., Any], leaves: list[Variable], directions: list[Arrays], orders: int
 ) -> list[list[Variable]]:
-    """`[f(x), g1, g2, ...]` as graphs of nngrad."""
+    """`[f(x), g1, g2, ...]` as graphs of nngrad, by the plain walk: a faulty rule may do no harm in forward mode."""
     floating = [x for x in leaves if is_floating(x)]
     levels = [list(as_tuple(f(*leaves)))]
     for rs in directions[:orders]:
         pairs = [(y, r) for y, r in zip(levels[-1], rs, strict=True) if r is not None]
-        levels.append(nn.grad([y for y, _ in pairs], floating, grad_outputs=[r.astype(y.dtype) for y, r in pairs]))
+        seeds = [r.astype(y.dtype) for y, r in pairs]
+        levels.append(nn.grad([y for y, _ in pairs], floating, grad_outputs=seeds, aggregate=sum_of))
     return levels
 
 

@@ -14,7 +14,7 @@ k, y[b, k] depends on x[b] alone, and
 
     (v' J)[b] = sum_k v[b, k] dy[b, k]/dx[b] = sum_k v[b, k] (J 1)[b, k]
 
-so one tangent of ones gives v' J for every v. Derivatives of y in this sense have independent elements again.
+so one tangent of ones gives v' J. Derivatives of y in this sense have independent elements again.
 
 *Gradients of scalars.* Let g = dU/dx be the gradient of U = <seed, u(x, z)>, a number, with a seed that depends on
 neither of the leaves x and z. The second derivatives of U commute (Schwarz), so for any v
@@ -117,27 +117,25 @@ def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
 
 
 def elementwise(outputs: Sequence[Variable], x: Variable, seeds: Seeds) -> Variable | None:
-    """The gradient with respect to `x`, where each element of the outputs depends on one of `x`; else None."""
-    if not x.spec.differentiable or any([y.size < x.size for y in outputs]):
+    """The gradient with respect to `x`, where each element of the outputs depends on one of `x`; else None.
+
+    With gradients given at the outputs it is None too: in 16 bits a scale for the loss has to be in from the start.
+    """
+    given = any([seed is not None for seed in seeds])
+    if given or not x.spec.differentiable or any([y.size < x.size for y in outputs]):
         return None
-    if any([y.dtype.itemsize == 2 and seed is not None for y, seed in zip(outputs, seeds, strict=True)]):
-        return None  # a scale for the loss has to be in from the start, or what it is to save is lost already
     outputs = [forward_form(y) for y in outputs]
     path, active, known = path_between(outputs, [x])
-    if not exact(path) or not unrelated(seeds, [x]):
+    if not exact(path):
         return None
-    axes = tuple([a for a, n in enumerate(x.shape) if n != 1])
-    places = carried(path, x, axes)
-    reached = [(y, seed) for y, seed in zip(outputs, seeds, strict=True) if id(y) in active]
-    if any([places[id(y)] is None for y, _ in reached]):
+    places = carried(path, x, tuple([a for a, n in enumerate(x.shape) if n != 1]))
+    reached = [y for y in outputs if id(y) in active]
+    if any([places[id(y)] is None for y in reached]):
         return None
     with emitting(known, order_of(path)):
         ones = GradEndFunction(shape=x.shape, dtype=x.dtype)
-        tangents = Pushforward()([y for y, _ in reached], [x], [ones])
-        parts = [
-            gathered(t if seed is None else seed * t, places[id(y)] or (), x)
-            for (y, seed), t in zip(reached, tangents, strict=True)
-        ]
+        tangents = Pushforward()(reached, [x], [ones])
+        parts = [gathered(t, places[id(y)] or (), x) for y, t in zip(reached, tangents, strict=True)]
         return F.add_n(*parts) if parts else zeros_like(x)
 
 
