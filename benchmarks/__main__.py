@@ -64,7 +64,7 @@ def write(tables: dict[str, list[Row]]) -> None:
         lines += [f"| {r.what} | {r.ours} | {r.peer} | {r.ratio:.3f} | {goal_of(r)} |" for r in rows]
         text = replaced(text, name, [f"On {machine()}:", "", *lines])
     if "derivatives" in tables:
-        figures = derivatives.measured(smoke=False)
+        figures = derivatives.measured(False)
         growth.save(figures)
         growth.draw(figures, growth.PICTURE)
         text = replaced(text, "growth", growth.table(figures))

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from ..gradient.directions import independent_rows
 from ..gradient.grad import grad
-from ..graph import Variable
+from ..gradient.intern import emitting
+from ..graph import Variable, functions_of
 from .parts import floating
 
 
@@ -72,9 +73,10 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
     if n < 1:
         raise ValueError(f"n: the highest order must be at least 1, got {n}")
     results = []
-    for _ in range(n):
-        (y,) = grad(y, x)
-        results.append(y)
+    with emitting(functions_of([y]), 1):  # so that all orders share what they have in common
+        for _ in range(n):
+            (y,) = grad(y, x)
+            results.append(y)
     return results
 
 
