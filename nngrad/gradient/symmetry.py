@@ -164,6 +164,8 @@ def forward_form(g: Variable) -> Variable:
 
 def symmetric(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds) -> list[Variable] | None:
     """The gradients, where outputs depend on results of `grad` through which forward mode can go; else None."""
+    if not any([f.order for f in functions_of(outputs)]):
+        return None  # nothing there was emitted
     wanted = {id(x) for x in inputs}
     direct = {id(y) for y in outputs}
     fit: dict[int, bool] = {}
