@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+from importlib.metadata import version
 
 import nngrad.functions as F
 
 from ...graph import Function, Op, Variable
+from ...graph.arguments import axes_of
 
 PASSING: frozenset[Op] = frozenset({F.identity, F.unlink, F.update, F.recomputed})
 """Ops whose outputs are their inputs: output i is input i."""
@@ -36,6 +39,18 @@ _FUSED_FAMILIES = ("nngrad.functions.arithmetic", "nngrad.functions.comparison",
                    "nngrad.functions.activation")
 
 
+_REDUCTIONS: frozenset[Op] = frozenset({F.sum, F.mean, F.amax, F.amin, F.prod})
+"""Ops that reduce over the axes in their argument `axis`, all of them if it is None."""
+
+_REDUCED_BY_LIBRARY = tuple(map(int, re.findall(r"\d+", version("jaxlib"))[:3])) >= (0, 10, 2)
+"""Whether XLA on a CPU gives reductions to a library (YNNPACK), which finds in memory what it reduces.
+
+Since jaxlib 0.10.2. XLA's own loops, before that, compute what they reduce on the way."""
+
+_WINDOW = 32
+"""XLA's own reductions go in several passes over an axis that is longer, and then they too read from memory."""
+
+
 def is_heavy(op: Op) -> bool:
     """Whether `op` does much arithmetic for each element: products of matrices, convolutions, and what users wrote."""
     if not op.module.startswith("nngrad."):
@@ -58,6 +73,16 @@ def is_costly(f: Function) -> bool:
 def is_reduction(op: Op) -> bool:
     """Whether `op` sums, or otherwise reduces, over axes."""
     return op.module == "nngrad.functions.reduction" or op is F.sum_to
+
+
+def computes_operands(f: Function) -> bool:
+    """Whether XLA computes what `f` reads within the loop of `f`, unless something else has it in memory."""
+    if is_fused(f.op):
+        return True
+    if _REDUCED_BY_LIBRARY or f.op not in _REDUCTIONS:
+        return False
+    shape = f.inputs[0].shape
+    return all([shape[a] <= _WINDOW for a in axes_of(f.args["axis"], len(shape))])
 
 
 def is_product(f: Function) -> bool:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from ...graph import Function, Variable
 from .costs import (
     VIEWS,
+    computes_operands,
     copied_operands,
     is_costly,
     is_fused,
@@ -134,7 +135,7 @@ class _Run:
             if f.op in VIEWS:
                 if f in solid:
                     solid.update(p for x in reads(f) if (p := x.parent) is not None)
-            elif not is_fused(f.op):
+            elif not computes_operands(f):
                 solid.update(p for x in self._operands(f) if (p := x.parent) is not None)
         return solid
 
@@ -173,7 +174,7 @@ class _Run:
                 self._through[f, i] = self._sources(f.inputs[i if len(f.specs) > 1 else 0])
             return
         fused = is_fused(f.op)
-        if fused:
+        if computes_operands(f):
             read = _joined([self._sources(x) for x in f.inputs])
         else:
             read = _joined([*[self._memory(x) for x in self._operands(f)], *self._copies(f)])
