@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 from numpy.polynomial import Polynomial
 
 import nngrad as nn
@@ -193,6 +194,31 @@ def test_one_call_for_several_inputs_leads_to_the_same() -> None:
     np.testing.assert_allclose(utx.d, ptx.d, rtol=1e-10)
 
 
+MOVES: dict[str, Callable[[Variable], Variable]] = {
+    "transposed": lambda h: F.transpose(h),
+    "last axis first": lambda h: F.transpose(h, axes=(h.ndim - 1, *range(h.ndim - 1))),
+    "an axis more": lambda h: F.reshape(h, shape=(*h.shape, 1)),
+    "repeated": lambda h: F.broadcast(F.reshape(h, shape=(1, *h.shape)), shape=(2, *h.shape)) * leaf([[[1.0]], [[3.0]]])
+    if h.ndim == 2 else h,
+    "summed": lambda h: F.sum(h, axis=0) if h.ndim > 2 else h,
+}  # fmt: skip
+
+
+@SETTINGS
+@given(st.lists(st.sampled_from(list(MOVES)), min_size=1, max_size=4), st.sampled_from([(2, 2), (2, 3), (3, 1)]))
+def test_axes_that_move_on_the_way(steps: list[str], shape: tuple[int, ...]) -> None:
+    x = leaf(np.linspace(0.2, 1.1, math.prod(shape)).reshape(shape))
+
+    def build() -> list[Variable]:
+        y = x
+        for step in steps:
+            y = MOVES[step](y)
+            y = F.sin(y * leaf(np.cos(np.arange(y.size)).reshape(y.shape)))  # no two elements alike
+        return nested(y, [x] * 2)
+
+    as_plain(build)
+
+
 def scalar_field(x: Variable) -> Variable:
     """A number that mixes all of x."""
     return F.sum(F.sin(x @ leaf(RNG_MATRIX)) ** 2) * F.logsumexp(x)
@@ -246,8 +272,9 @@ def as_plain(build: Callable[[], list[Variable]]) -> None:
     got = build()
     with nn.simplify(False):
         plain = build()
+    nn.forward_all([*got, *plain])
     for a, b in zip(got, plain, strict=True):
-        np.testing.assert_allclose(a.d, b.d, rtol=1e-10)
+        np.testing.assert_allclose(a.d, b.d, rtol=1e-10, atol=1e-12)
 
 
 def test_surrogate_rules() -> None:

@@ -128,7 +128,7 @@ def elementwise(outputs: Sequence[Variable], x: Variable, seeds: Seeds) -> Varia
     path, active, known = path_between(outputs, [x])
     if not exact(path):
         return None
-    places = carried(path, x, tuple([a for a, n in enumerate(x.shape) if n != 1]))
+    places = carried(path, x, long_axes(x))
     reached = [y for y in outputs if id(y) in active]
     if any([places[id(y)] is None for y in reached]):
         return None
@@ -139,9 +139,14 @@ def elementwise(outputs: Sequence[Variable], x: Variable, seeds: Seeds) -> Varia
         return F.add_n(*parts) if parts else zeros_like(x)
 
 
+def long_axes(x: Variable) -> Axes:
+    """The axes of `x` that tell its elements apart: those longer than 1."""
+    return tuple([a for a, n in enumerate(x.shape) if n != 1])
+
+
 def gathered(t: Variable, axes: Axes, x: Variable) -> Variable:
-    """`t` summed over all but `axes`, which are those of `x` that are longer than 1, in the shape and dtype of `x`."""
-    if t.spec is x.spec:
+    """`t` summed over all but `axes`, where it has the long axes of `x`, in the shape and dtype of `x`."""
+    if t.spec is x.spec and axes == long_axes(x):
         return t
     rest = tuple([a for a in range(t.ndim) if a not in axes])
     t = F.sum(t, axis=rest) if rest else t
