@@ -49,9 +49,11 @@ class Point(NamedTuple):
 
     def gradient(self, slot: int, ys: Variables) -> list[Variable]:
         """The gradient of <ys, derivative> in each active input (slot 0), or in each part of a direction."""
-        if slot and slot == self.order:
-            # D^k f(x)[v1 ... vk] is linear in vk: its gradient there is that of D^(k-1) f(x)[v1 ...] in x.
-            return self._replace(directions=self.directions[:-1]).gradient(0, ys)
+        if slot and (slot == self.order or not self.fun.custom):
+            # D^k f(x)[v1 ... vk] is linear in the last direction taken, and its gradient there is that of
+            # D^(k-1) f(x)[v1 ...] in x. If derivatives commute, any direction may count as the last.
+            others = (*self.directions[: slot - 1], *self.directions[slot:])
+            return self._replace(directions=others).gradient(0, ys)
         fun, order = self.fun, self.order
         op = custom_jax_gradient if fun.custom else jax_gradient
         everything = tuple(range(len(fun.active)))

@@ -126,7 +126,6 @@ def test_only_what_wraps_jax_functions_uses_their_derivatives() -> None:
         "functions/jax_functions.py",
         "backward_registry/jax_derivatives.py",
         "backward_registry/__init__.py",
-        "gradient/pushforward.py",
     }
 
 

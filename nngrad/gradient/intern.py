@@ -29,7 +29,7 @@ class Emission:
         self.order = 1
         """Order of differentiation of what is emitted."""
         self.created: list[Function] | None = None
-        """What was emitted since this was set, in the order in which it can run."""
+        """Where what is emitted is written down, if anyone is `recording`."""
         self.terms: dict[Variable, tuple[Terms, Number]] = {}
         """The terms of what was looked at as a sum, and their constant."""
         self.products: dict[frozenset[tuple[Variable, int]], Variable] = {}
@@ -125,6 +125,19 @@ def emitting(known: list[Function], order: int) -> Iterator[AnyEmission]:
         yield outer
     finally:
         outer.call, outer.order = before
+
+
+@contextmanager
+def recording(emission: AnyEmission) -> Iterator[list[Function]]:
+    """Within this context, a list of the functions that `emission` makes, in an order in which they can run."""
+    outer, emission.created = emission.created, []
+    created = emission.created
+    try:
+        yield created
+    finally:
+        emission.created = outer
+        if outer is not None:
+            outer += created
 
 
 @contextmanager

@@ -26,16 +26,12 @@ from ..graph.building import Emission
 from ..graph.variable import leaf_of
 from .checking import fitted, way
 from .gates import applied
-from .intern import emitting
+from .intern import emitting, recording
 from .numbers import is_zero
 from .walk import Grad, order_of, sum_of
 
 Tangents = Sequence[Any]
 """A Variable, or None for zero, for each of some Variables."""
-
-
-_OPAQUE = "nngrad.functions.jax_derivatives"
-"""Where the derivatives of users' JAX functions are: of what they depend on, only JAX knows how."""
 
 
 class Pushforward:
@@ -63,17 +59,18 @@ class Pushforward:
         """
         path, active, known = path_between(outputs, inputs)
         with emitting(known, order_of(path)) as emission:
+            outer = emission.call
             moved: dict[int, Variable] = {}
             for x, t in zip(inputs, tangents, strict=True):
                 add(moved, x, t)
             for f in path:
                 ts = [moved.get(id(x)) for x in f.inputs]
                 if any([t is not None for t in ts]):
-                    emission.call = RuleCall(f, ())
+                    emission.call = outer or RuleCall(f, ())
                     for y, t in zip(f.outputs, self.pushed(emission, f, ts, outputs), strict=True):
                         if t is not None and id(y) in active and y._need_grad is not False and y.spec.differentiable:
                             add(moved, y, t)
-            emission.call = None
+            emission.call = outer
             return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
 
     def pushed(self, emission: Emission, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
@@ -113,41 +110,25 @@ class Pushforward:
     def transposed(self, emission: Emission, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
         """The tangents of a function by differentiating what its rule makes of placeholders."""
         marks = [leaf_of(NdArray.of_spec(spec)) if spec.differentiable else None for spec in f.specs]
-        before, emission.created = emission.created, []
-        live = {id(x) for x, t in zip(f.inputs, ts, strict=True) if t is not None}
-        gxs = self.reverse.pulled(f, f.outputs, marks, outputs, live, {})
-        pairs = [
-            (fitted(f, x, gx), t)
-            for x, gx, t in zip(f.inputs, gxs, ts, strict=True)
-            if gx is not None and t is not None
-        ]
         us = [u for u in marks if u is not None]
-        path, active = depending(emission.created, us)
-        moved = Grad(self.rules, inside=emission.call).walk(
-            emission, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs]
-        )
-        moved = self.without(emission, f, us, moved)
-        emission.created = before
-        found = iter(moved)
-        return [None if u is None else next(found) for u in marks]
-
-    def without(self, emission: Emission, f: Function, us: list[Variable], moved: list[Variable]) -> list[Variable]:
-        """What has been moved, without the placeholders: the derivative of a linear function does not depend on where
-        it is taken."""
-        created = emission.created or []
-        path, nonlinear = depending(created, us)
-        if not any([id(t) in nonlinear for t in moved]):
-            return moved
-        if f.op.module != _OPAQUE:
+        live = {id(x) for x, t in zip(f.inputs, ts, strict=True) if t is not None}
+        with recording(emission) as created:
+            gxs = self.reverse.pulled(f, f.outputs, marks, outputs, live, {})
+            pairs = [
+                (fitted(f, x, gx), t)
+                for x, gx, t in zip(f.inputs, gxs, ts, strict=True)
+                if gx is not None and t is not None
+            ]
+            path, active = depending(created, us)
+            gus = self.reverse.walk(emission, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs])
+            _, nonlinear = depending(created, us)
+        if any([id(gu) in nonlinear for gu in gus]):
             raise ValueError(
                 f"{f.op.name}: its backward rule is not linear in the gradient that arrives, and so of no use forward; "
                 "a rule must multiply the gradient by the Jacobian and do nothing else to it"
             )
-        put = {id(u): zeros_like(u) for u in us}
-        for each in path:
-            ys = apply(each.op, tuple([put.get(id(x), x) for x in each.inputs]), each.arguments)
-            put.update(zip(map(id, each.outputs), ys if each.op.several else (ys,), strict=True))
-        return [put.get(id(t), t) for t in moved]
+        found = iter(gus)
+        return [None if u is None else next(found) for u in marks]
 
 
 def depending(functions: list[Function], us: list[Variable]) -> tuple[list[Function], set[int]]:

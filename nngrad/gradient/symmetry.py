@@ -174,10 +174,11 @@ def symmetric(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Se
     wanted = {id(x) for x in inputs}
     direct = {id(y) for y in outputs}
     fit: dict[int, bool] = {}
+    commuting: dict[Derivation, bool] = {}
 
     def passes(y: Variable) -> bool:
         if id(y) not in fit:
-            fit[id(y)] = id(y) not in wanted and symmetry_holds(y, inputs, id(y) in direct)
+            fit[id(y)] = id(y) not in wanted and symmetry_holds(y, inputs, id(y) in direct, commuting)
         return not fit[id(y)]
 
     above = functions_of(outputs, through=passes)
@@ -203,7 +204,7 @@ def symmetric(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Se
         return [F.add_n(*part) for part in parts]
 
 
-def symmetry_holds(g: Variable, inputs: Sequence[Variable], direct: bool) -> bool:
+def symmetry_holds(g: Variable, inputs: Sequence[Variable], direct: bool, commuting: dict[Derivation, bool]) -> bool:
     """Whether `g` is the gradient of a number, and its derivatives with respect to `inputs` commute with that.
 
     Args:
@@ -211,6 +212,7 @@ def symmetry_holds(g: Variable, inputs: Sequence[Variable], direct: bool) -> boo
         inputs: With respect to what it is to be differentiated.
         direct: Whether it is itself what is to be differentiated. Otherwise the inputs must be among those of the call
             that it comes from: the gradient of a loss with respect to parameters is better had in reverse.
+        commuting: What is known of other results of the same calls, and takes what is found.
     """
     derivation, x = derivation_of(g)
     if derivation is None or g._need_grad is False:
@@ -218,8 +220,11 @@ def symmetry_holds(g: Variable, inputs: Sequence[Variable], direct: bool) -> boo
     own = {id(each) for each in derivation.inputs}
     if not all([z is x or (z.parent is None and x.parent is None and (direct or id(z) in own)) for z in inputs]):
         return False
-    sources = [x, *inputs]
-    return exact(path_between(derivation.outputs, sources)[0]) and unrelated(derivation.seeds, sources)
+    if derivation not in commuting:
+        sources = [*derivation.inputs, *inputs]
+        path, _, _ = path_between(derivation.outputs, sources)
+        commuting[derivation] = exact(path) and unrelated(derivation.seeds, sources)
+    return commuting[derivation]
 
 
 def first_gradients(derivation: Derivation, inputs: Sequence[Variable]) -> list[Variable]:

@@ -37,7 +37,6 @@ class Grad:
         aggregate: Sums a list of two or more gradients that have arrived at one Variable.
         ends: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
         retained: A list that takes every Variable on the way together with its gradient.
-        inside: The call of a rule on whose behalf it walks; what it emits refers to that one.
     """
 
     def __init__(
@@ -46,13 +45,11 @@ class Grad:
         aggregate: Aggregate | None = None,
         ends: frozenset[int] = frozenset(),
         retained: list[tuple[Variable, Variable]] | None = None,
-        inside: RuleCall | None = None,
     ) -> None:
         self.rules = rules
         self.aggregate = aggregate or sum_of
         self.ends = ends
         self.retained = retained
-        self.inside = inside
 
     def __call__(
         self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Sequence[Variable | None]
@@ -78,7 +75,7 @@ class Grad:
         seeds: Sequence[Variable | None],
     ) -> list[Variable]:
         """The gradients, from the functions on some way, lowest rank first, and the ids of the Variables there."""
-        total, ends, keep, outer = self.total, self.ends, watched(), self.inside or emission.call
+        total, ends, keep, outer = self.total, self.ends, watched(), emission.call
         gates_to = rank_of_gates(path)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
