@@ -7,7 +7,7 @@ belongs to what runs: an op needs no formula of its own, and a user's function h
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -64,7 +64,7 @@ def _cost_of_jaxpr(jaxpr: Any) -> Cost:
         for equation in body.eqns:
             name = equation.primitive.name
             if name == "cond":
-                branches = [_cost_of_jaxpr(b.jaxpr) for b in equation.params["branches"]]
+                branches = [_cost_of_jaxpr(b.jaxpr) for b in _branches(equation.params)]
                 total = total.plus(max(branches, key=lambda c: c.flops).times(runs))
                 continue
             # What has a formula is not looked into: a reduction's parameters hold the function that combines.
@@ -74,6 +74,12 @@ def _cost_of_jaxpr(jaxpr: Any) -> Cost:
             else:
                 total = total.plus(_cost_of_equation(equation).times(runs))
     return total
+
+
+def _branches(params: dict[str, Any]) -> Sequence[Any]:
+    """What may run. Of ways that differ by platform it is the one for all that are not named: it has no detours."""
+    branches: Sequence[Any] = params["branches"]
+    return branches[-1:] if params.get("branches_platforms") is not None else branches
 
 
 def _inner(params: dict[str, Any]) -> Iterator[Any]:
@@ -188,7 +194,7 @@ for _formula, _names in (
     # Movement and creation, a random generator's bits, and calls out of JAX, of which nothing is known.
     (_nothing, "broadcast_in_dim reshape transpose squeeze expand_dims rev slice dynamic_slice dynamic_update_slice"),
     (_nothing, "concatenate split pad gather scatter copy copy_p convert_element_type bitcast_convert_type"),
-    (_nothing, "reduce_precision iota full empty stop_gradient optimization_barrier device_put"),
+    (_nothing, "reduce_precision iota full empty stop_gradient optimization_barrier device_put platform_index"),
     (_nothing, "random_wrap random_unwrap random_bits random_split threefry2x32 lu_pivots_to_permutation"),
     (_nothing, "pure_callback io_callback debug_callback"),
 ):
