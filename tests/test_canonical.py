@@ -61,6 +61,24 @@ def test_equal_expressions_are_one_function(first: Callable[[], Variable], secon
     np.testing.assert_allclose(x.d, first().d, rtol=1e-14)
 
 
+@pytest.mark.parametrize("count", [3, 80], ids=["few terms", "many terms"])
+def test_multiples_of_a_sum_share_it(count: int) -> None:
+    xs = [leaf(3) for _ in range(count)]
+
+    def build() -> list[Variable]:
+        weighted = [2 * (k + 1) * x for k, x in enumerate(xs)]
+        return [F.add_n(*weighted), F.add_n(*[-1.5 * x for x in weighted[::-1]]), F.add_n(*[1.01 * x for x in xs])]
+
+    double, negative, other = emitted(build)
+    assert [f.name for f in functions_of([double, negative])] == ["linear_combination", "mul_scalar", "mul_scalar"]
+    nn.forward_all([double, negative, other])
+    values = np.array([x.d for x in xs])
+    expected = 2 * np.arange(1, count + 1) @ values
+    np.testing.assert_allclose(double.d, expected, rtol=1e-12)
+    np.testing.assert_allclose(negative.d, -1.5 * expected, rtol=1e-12)
+    np.testing.assert_allclose(other.d, 1.01 * values.sum(axis=0), rtol=1e-12)
+
+
 def test_coefficients_are_exact() -> None:
     third = Fraction(1, 3)
     y = emitted(lambda: F.linear_combination(A, B, coefficients=(third, 1)) * 3 - 3 * B)

@@ -43,7 +43,7 @@ def canonical(*ops: Op) -> Callable[[Form], Form]:
 def alike(inputs: Inputs) -> bool:
     """Whether all of `inputs` are floating and of one shape and dtype: operands of a polynomial."""
     spec = inputs[0].spec
-    return spec.differentiable and all([x.spec is spec for x in inputs])
+    return spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs]))
 
 
 # ---------------------------------------------------------------- products

@@ -34,8 +34,8 @@ class Emission:
         """The terms of what was looked at as a sum, and their constant."""
         self.products: dict[frozenset[tuple[Variable, int]], Variable] = {}
         """The emitted product of given factors."""
-        self.sums: dict[tuple[frozenset[tuple[Variable, Number]], Number], Variable] = {}
-        """The emitted sum of given terms and a constant."""
+        self.sums: dict[frozenset[Variable], list[tuple[Variable, Terms, Number]]] = {}
+        """The emitted sums of given Variables, each with its terms and its constant."""
         self._table: dict[tuple[Any, ...], Function] = {}
 
     def learn(self, known: list[Function]) -> None:

@@ -109,7 +109,7 @@ def movable(number: Number, spec: Spec) -> bool:
 def split(x: Variable) -> tuple[Number, Variable | None]:
     """`x` as a number and what it multiplies; as a number and None if it is a constant."""
     f = x.parent
-    if f is None:
+    if f is None or f.op not in _WITH_NUMBERS:
         return 1, x
     number = number_of(x)
     if number is not None:
@@ -122,16 +122,22 @@ def split(x: Variable) -> tuple[Number, Variable | None]:
     return 1, x
 
 
+_WITH_NUMBERS = frozenset({grad_end, F.constant, F.mul_scalar, F.linear_combination})
+"""The ops of constants, and of what is emitted as a number times a Variable."""
+
+
 def scaled(emission: Emission, x: Variable, number: Number) -> Variable:
     """`number * x`, with the numbers of nested products collected."""
+    if number == 1:
+        return x
     inner, core = split(x)
     if core is None:
         if number * inner == 0 or collectable(number * inner, x.spec):
             return filled(emission, number * inner, x.spec)
     elif inner != 1 and collectable(number * inner, x.spec):
         x, number = core, number * inner
-    if number == 1:
-        return x
+        if number == 1:
+            return x
     if number == 0:
         return filled(emission, 0, x.spec)
     as_float = float(number)

@@ -64,8 +64,8 @@ def remember(emission: Emission, y: Variable) -> None:
         emission.products.setdefault(frozenset(factors.items()), y)
         return
     terms, constant = terms_of(emission, y)
-    if y not in terms:
-        emission.sums.setdefault((frozenset(terms.items()), constant), y)
+    if y not in terms and multiple_of_known(emission, terms, constant, y.spec) is None:
+        emission.sums.setdefault(frozenset(terms), []).append((y, terms, constant))
 
 
 # ---------------------------------------------------------------- products
@@ -102,13 +102,15 @@ def product(emission: Emission, operands: list[tuple[Variable, int]]) -> Variabl
         if core is not None:
             base, inside = power_of(core)
             together = factors.get(base, 0) + inside * power
+            if not -MOST_POWER <= together <= MOST_POWER:
+                return None
             if together:
                 factors[base] = together
             else:
                 factors.pop(base, None)
     if number == 0:
         return filled(emission, 0, spec)
-    if not collectable(number, spec) or any([abs(p) > MOST_POWER for p in factors.values()]):
+    if number != 1 and not collectable(number, spec):
         return None
     if not factors:
         return filled(emission, number, spec)
@@ -153,22 +155,26 @@ def _product(emission: Emission, factors: Factors) -> Variable:
 
 def terms_of(emission: Emission, x: Variable, depth: int = 0) -> tuple[Terms, Number]:
     """The terms of what `split` leaves of a Variable, and their constant."""
+    f = x.parent
+    if f is None or not f.order or f.op not in _SUMS:
+        return {x: 1}, 0
     known = emission.terms.get(x)
     if known is not None:
         return known
-    f = x.parent
     result: tuple[Terms, Number] = {x: 1}, 0
-    if f is not None and f.order and depth < _DEEPEST:
-        summed = _summands(f.op, f.inputs, f.arguments)
-        if summed is not None and all([each.spec is x.spec for each, _ in summed[0]]):
-            merged: Terms = {}
-            constant = summed[1]
-            for each, coefficient in summed[0]:
-                constant += gather(emission, merged, each, coefficient, depth + 1)[1]
-            if len(merged) <= MOST_TERMS:
-                result = merged, constant
+    summed = _summands(f.op, f.inputs, f.arguments) if depth < _DEEPEST else None
+    if summed is not None and all([each.spec is x.spec for each, _ in summed[0]]):
+        merged: Terms = {}
+        constant = summed[1]
+        for each, coefficient in summed[0]:
+            constant += gather(emission, merged, each, coefficient, depth + 1)[1]
+        if len(merged) <= MOST_TERMS:
+            result = merged, constant
     emission.terms[x] = result
     return result
+
+
+_SUMS = frozenset({F.add2, F.add_n, F.sub2, F.add_scalar, F.r_sub_scalar, F.linear_combination})
 
 
 def _summands(
@@ -216,40 +222,50 @@ def combination(emission: Emission, operands: list[tuple[Variable, Number]], con
         if number:
             constant += number
             constants += 1
-    if not all([collectable(c, spec) for c in merged.values()]) or (constant and not collectable(constant, spec)):
+    numbers = [*merged.values(), constant] if constant else list(merged.values())
+    units = all([c == 1 or c == -1 for c in numbers])
+    if not units and not all([collectable(c, spec) for c in numbers]):
         return None
     if not merged:
         return filled(emission, constant, spec)
-    if len(merged) == 1 and not constant:
-        ((x, coefficient),) = merged.items()
-        return scaled(emission, x, coefficient)
-    content = _content([*merged.values(), constant] if constant else list(merged.values()), spec)
-    key = _key(merged, constant, content)
-    y = emission.sums.get(key)
-    if y is None:
+    first, coefficient = next(iter(merged.items()))
+    if len(numbers) == 1:
+        return scaled(emission, first, coefficient)
+    known = multiple_of_known(emission, merged, constant, spec)
+    if known is not None:
+        return scaled(emission, *known)
+    content = 1 if units else _content(numbers, spec)
+    if constant < 0 or (constant == 0 and coefficient < 0):
         content = -content
-        y = emission.sums.get(_key(merged, constant, content))
-        if y is None:
-            if constant < 0 or (constant == 0 and next(iter(merged.values())) < 0):
-                key = _key(merged, constant, content)
-            else:
-                content = -content
-            unmerged = len(merged) == count and constants < 2
-            written = _shallow(operands, given) if unmerged else (merged, constant)
-            y = emission.sums[key] = _sum(emission, *_divided(*written, content))
-            emission.terms[y] = _divided(merged, constant, content) if len(merged) <= MOST_TERMS else ({y: 1}, 0)
+    unmerged = len(merged) == count and constants < 2
+    plain = count == len(operands) and constants == (1 if given else 0)
+    written = _shallow(operands, given) if unmerged and not plain else (merged, constant)
+    y = _sum(emission, *_divided(*written, content))
+    terms, number = _divided(merged, constant, content)
+    emission.terms[y] = (terms, number) if len(terms) <= MOST_TERMS else ({y: 1}, 0)
+    emission.sums.setdefault(frozenset(terms), []).append((y, terms, number))
     return scaled(emission, y, content)
+
+
+def multiple_of_known(
+    emission: Emission, terms: Terms, constant: Number, spec: Spec
+) -> tuple[Variable, Number] | None:
+    """An emitted sum of which this one, with `terms` and `constant`, is a multiple, and the factor; else None."""
+    for y, own, number in emission.sums.get(frozenset(terms), ()):
+        x, coefficient = next(iter(terms.items()))
+        factor = ratio(coefficient, own[x])
+        if factor.__class__ is float and abs(factor) != 1:
+            continue  # what floats are multiples of depends on rounding
+        same = constant == factor * number and all([c == factor * own[x] for x, c in terms.items()])
+        if same and collectable(factor, spec):
+            return y, factor
+    return None
 
 
 def _divided(terms: Terms, constant: Number, content: Number) -> tuple[Terms, Number]:
     if content == 1:
         return terms, constant
     return {x: ratio(c, content) for x, c in terms.items()}, ratio(constant, content)
-
-
-def _key(terms: Terms, constant: Number, content: Number) -> tuple[frozenset[tuple[Variable, Number]], Number]:
-    terms, constant = _divided(terms, constant, content)
-    return frozenset(terms.items()), constant
 
 
 def _shallow(operands: list[tuple[Variable, Number]], constant: Number) -> tuple[Terms, Number]:
