@@ -81,7 +81,7 @@ class CompiledFunction:
 
     def __call__(self, *arrays: Any) -> Any:
         given = _checked(arrays, self._given)
-        results = self._executable(*given, *arrays_of(self._rest))
+        results = self._executable(*given, *arrays_of(self._rest, often=True))
         for leaf, value in zip(self._updated, results[self._count :], strict=True):
             leaf.cell.put(value)
         return results[0] if self._single else list(results[: self._count])

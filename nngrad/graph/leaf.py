@@ -17,17 +17,18 @@ def drawn_leaf(spec: Spec, source: Callable[[], Any], name: str = "") -> Variabl
     return x
 
 
-def arrays_of(leaves: Iterable[Variable], draw: bool = True) -> list[Any]:
+def arrays_of(leaves: Iterable[Variable], draw: bool = True, often: bool = False) -> list[Any]:
     """The arrays in the leaves' cells, as they are held.
 
-    Keys of random functions are drawn first: all of them, or without `draw` those that never were.
+    Keys of random functions are drawn first: all of them, or without `draw` those that never were. Small NumPy arrays
+    that are handed over `often` are moved to JAX for good.
     """
     arrays = []
     for x in leaves:
         cell = x.cell
         if x._source is not None and (draw or cell.is_zero):
             cell.put(x._source())
-        arrays.append(cell.raw())
+        arrays.append(cell.array if often else cell.raw())
     return arrays
 
 
