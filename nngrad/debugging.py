@@ -176,6 +176,6 @@ def debug(on: bool = True, *, inf: bool = True) -> Iterator[None]:
         yield
 
 
-if os.environ.get("NNGRAD_DEBUG", "0") not in ("", "0"):
+if os.environ.get("NNGRAD_DEBUG", "").lower() not in ("", "0", "false", "no", "off"):
     Building.debug = Debug()
     Building.special = Building.watched = True

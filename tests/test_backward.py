@@ -138,8 +138,20 @@ def test_backward_checks_its_arguments() -> None:
         nn.backward([1])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="grad_outputs: 1 given for 2 outputs"):
         nn.backward([x, x], [1.0])
-    with pytest.raises(TypeError, match="only floating dtypes can be differentiated"):
-        nn.backward(F.cast(x, dtype="int32"), 1.0)
+    for given in ([1.0, 1.0], None):
+        with pytest.raises(TypeError, match=r"outputs\[1\] is int32; only floating dtypes can be differentiated"):
+            nn.backward([x, F.cast(x, dtype="int32")], given)
+
+
+def test_a_variable_whose_gradient_is_taken_and_holds_nothing_is_warned_of() -> None:
+    x = leaf(3.0)
+    y = x * x
+    with pytest.warns(UserWarning, match="grad=None takes what .grad holds, and that of this Variable holds nothing"):
+        y.backward(None)
+    assert x.g == 0
+    y.g = 2.0
+    y.backward(None)
+    assert x.g == 12
 
 
 # ---------------------------------------------------------------- options

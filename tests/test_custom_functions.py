@@ -464,6 +464,34 @@ class InNumPy(nn.FunctionNode):
         return np.sin(x)
 
 
+class Result(nn.FunctionNode):
+    """Returns something wrong from `forward`, as it is told."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def forward(self, x: Any) -> Any:
+        if self.kind.startswith("retain"):
+            self.retain_inputs({"retain one": 0, "retain too many": (1,)}[self.kind])  # type: ignore[arg-type]
+            return x
+        return F.sin(x) if self.kind == "variable" else {"none": None, "text": (x, "a")}[self.kind]
+
+    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+        return self.get_retained_inputs()
+
+
+class Inferred(nn.FunctionNode):
+    """Declares its shape as a tuple."""
+
+    numpy = True
+
+    def infer(self, x: Any) -> Any:
+        return x.shape
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
 def unhashable() -> Any:
     node = Wrong("count")
     node.kind = []  # type: ignore[assignment]
@@ -488,6 +516,13 @@ def unhashable() -> Any:
         (lambda x: Mul().retain_inputs((0,)), RuntimeError, "in forward and backward only"),
         (lambda x: Mul().inputs, RuntimeError, "in forward and backward only"),
         (lambda x: unhashable(), TypeError, "attributes must be hashable"),
+        (lambda x: Result("none")(x), TypeError, "Result.forward: its result must be an array, got None"),
+        (lambda x: Result("text")(x), TypeError, "Result.forward: output 1 must be an array, got 'a'"),
+        (lambda x: Result("variable")(x), TypeError, "its result is a Variable; .* use jax.numpy in place of F"),
+        (lambda x: nn.grad(Result("retain one")(x), x), TypeError, "retain_inputs: expected a tuple of ints, got 0"),
+        (lambda x: nn.grad(Result("retain too many")(x), x), ValueError,
+         "Result.forward: retain_inputs: expected numbers from 0 to 0, got 1"),
+        (lambda x: Inferred()(x), TypeError, r"Inferred: infer must return a jax.ShapeDtypeStruct\(shape, dtype\)"),
     ],
     ids=lambda value: "" if callable(value) else str(value)[:20],
 )

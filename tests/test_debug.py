@@ -164,7 +164,7 @@ def test_the_environment_variable_switches_it_on() -> None:
         "f()\n"
         "t = threading.Thread(target=f); t.start(); t.join()\n"
     )
-    for value, lines in (("1", 2), ("0", 0), ("", 0)):
+    for value, lines in (("1", 2), ("0", 0), ("", 0), ("False", 0)):
         done = subprocess.run(
             [sys.executable, "-c", program], env={**os.environ, "NNGRAD_DEBUG": value}, capture_output=True, text=True
         )

@@ -491,3 +491,79 @@ def test_printing_of_what_is_not_finite_and_of_single_numbers(capsys: pytest.Cap
     with hooks.PrintHook():
         F.sin(leaf(0.5)).forward()
     assert capsys.readouterr().out == "forward  sin x: float64[1] 0.5\n"
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+class Failing(Recorder):
+    """Raises when it is put in force."""
+
+    def added(self, function: nn.Function | None) -> None:
+        raise OSError("no file to write to")
+
+
+def test_a_hook_that_cannot_start_is_not_in_force() -> None:
+    y = F.sin(leaf(0.5))
+    assert y.parent is not None
+    with pytest.raises(OSError, match="no file"), Failing():
+        pass
+    with pytest.raises(OSError, match="no file"):
+        y.parent.add_hook(Failing())
+    assert y.parent.hooks == {} and not function_hooks
+    with Recorder() as seen:
+        y.forward()
+    assert seen.events == ["added None", "-> sin", "=> sin", "deleted None"]
+
+
+@pytest.mark.parametrize("wrong", [3, Recorder])
+def test_what_is_no_hook_is_refused(wrong: Any) -> None:
+    y = F.sin(leaf(0.5))
+    assert y.parent is not None
+    with pytest.raises(TypeError, match="hook: expected an instance of nn.FunctionHook, got"):
+        y.parent.add_hook(wrong)
+
+
+class Slow(nn.FunctionHook):
+    """Another hook, which takes its time over one function and runs another meanwhile."""
+
+    def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
+        if function.name == "exp":
+            F.sin(Variable.from_numpy_array(np.asarray(in_data[0]))).forward()
+
+
+def test_times_of_functions_within_functions_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = iter(range(100))
+    monkeypatch.setattr("nngrad.hooks.timer.time.perf_counter", lambda: float(next(ticks)))
+    with hooks.TimerHook() as timer, Slow():
+        F.exp(leaf(0.5)).forward()
+    assert timer.history == [("sin", "forward", 1.0), ("exp", "forward", 3.0)]
+
+
+def test_a_timer_on_one_function_in_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = {"first": 0.0, "second": 100.0}
+    monkeypatch.setattr("nngrad.hooks.timer.time.perf_counter", lambda: now[threading.current_thread().name])
+    timer, f = hooks.TimerHook(), F.sin(leaf(0.5)).parent
+    assert f is not None
+    begun, other = threading.Event(), threading.Event()
+
+    def first() -> None:
+        timer.forward_preprocess(f, ())
+        begun.set()
+        other.wait(10)
+        now["first"] = 5.0
+        timer.forward_postprocess(f, ())
+
+    def second() -> None:
+        begun.wait(10)
+        timer.forward_preprocess(f, ())
+        other.set()
+        now["second"] = 102.0
+        timer.forward_postprocess(f, ())
+
+    threads = [threading.Thread(target=run, name=run.__name__) for run in (first, second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(seconds for *_, seconds in timer.history) == [2.0, 5.0]

@@ -469,6 +469,8 @@ def test_arguments_are_checked() -> None:
             solver.loss_scaling(value)
     with pytest.raises(TypeError, match="loss_scaling: scale: expected a number, got 'dynamic'"):
         solver.loss_scaling("dynamic")
+    with pytest.raises(TypeError, match="loss_scaling: scale: expected a number, got True"):
+        solver.loss_scaling(True)
     assert solver.loss_scale == 1.0
     for name in ("scale", "factor", "minimum", "maximum"):
         with pytest.raises(ValueError, match=f"{name}: must be a power of two"):

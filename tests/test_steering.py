@@ -6,6 +6,7 @@ import gc
 import weakref
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -78,6 +79,9 @@ def test_grad_inputs_are_checked() -> None:
         nn.grad(x * x, x, grad_inputs=[[1.0, 2.0, 3.0]])
     with pytest.raises(TypeError, match=r"grad_inputs\[0\]: expected None, a number"):
         nn.grad(x * x, x, grad_inputs=[True])
+    index = Variable.from_numpy_array(np.array([0, 1]))
+    with pytest.raises(TypeError, match=r"grad_inputs\[1\]: its input is int64, which has no gradient; give None"):
+        nn.grad(x * x, [x, index], grad_inputs=[None, [1.5, 1.5]])
 
 
 # ---------------------------------------------------------------- set_grad, retain_grad
@@ -256,7 +260,7 @@ def test_loss_scale_is_checked() -> None:
     for scale in (0.0, -1.0, np.inf, np.nan):
         with pytest.raises(ValueError, match="loss_scale: must be positive and finite"):
             nn.grad(x * x, x, loss_scale=scale)
-    for wrong in ("2", True, [2.0]):
+    for wrong in ("2", True, [2.0], jnp.array(True), np.array([2.0])):
         with pytest.raises(TypeError, match="loss_scale: expected a number"):
             nn.grad(x * x, x, loss_scale=wrong)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"loss_scale: expected a number or a floating Variable of shape \(\)"):

@@ -97,13 +97,16 @@ def check_nth_backward(
     Raises:
         GradientMismatch: (an `AssertionError`) A gradient is wrong. The report says at which order and inputs, gives
             the numbers, and the elements that are worst.
+        TypeError: `func` is no function of Variables, or none of what it returns is of a floating dtype.
+        ValueError: An argument is out of its range, or lengths or shapes do not fit.
         NondifferentiableError: (a `ValueError`) There is a kink or a jump at the point, so that there is nothing to
             compare with: choose another.
     """
-    if not isinstance(order, int) or order < 1:
-        raise ValueError(f"order: expected an int from 1 on, got {order!r}")
-    if not isinstance(directions, int) or directions < 1:
-        raise ValueError(f"directions: expected an int from 1 on, got {directions!r}")
+    if not callable(func):
+        raise TypeError(f"func: expected a function of Variables, got {func!r}")
+    for value, name in ((order, "order"), (directions, "directions")):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}: expected an int from 1 on, got {value!r}")
     given_weights = [None if w is None else listed(w) for w in (y_grad, x_grad_grad)]
     problem = Problem(func, listed(x_data), order, given_weights, params, no_grads, dtype, seed)
     settings = Settings.of(problem.precision, eps, atol, rtol)

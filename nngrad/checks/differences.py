@@ -26,11 +26,14 @@ class Settings(NamedTuple):
         """What is given, and for the rest what suits the precision of the arithmetic."""
         fine, medium = precision < 1e-12, precision < 1e-5
         default = (1e-3, 1e-7, 1e-6) if fine else (2e-2, 1e-3, 1e-3) if medium else (0.25, 5e-2, 5e-2)
-        chosen = [d if v is None else float(v) for v, d in zip((eps, atol, rtol), default, strict=True)]
+        chosen = [d if v is None else v for v, d in zip((eps, atol, rtol), default, strict=True)]
         for name, value in zip(("eps", "atol", "rtol"), chosen, strict=True):
-            if not value >= 0 or (name == "eps" and value == 0):
-                raise ValueError(f"{name}: expected a positive number, got {value!r}")
-        return Settings(*chosen, precision)
+            if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+                raise TypeError(f"{name}: expected a number, got {value!r}")
+            if not 0 <= value < np.inf or (name == "eps" and value == 0):
+                least = "above 0" if name == "eps" else "from 0 on"
+                raise ValueError(f"{name}: expected a finite number {least}, got {value!r}")
+        return Settings(*map(float, chosen), precision)
 
 
 class Comparison(NamedTuple):

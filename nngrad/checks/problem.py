@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
@@ -47,6 +48,8 @@ class Problem:
         seed: int,
     ) -> None:
         self.name = name_of(func)
+        if dtype is not None and not jnp.issubdtype(dtype, jnp.floating):
+            raise TypeError(f"dtype: expected a floating dtype or None, got {dtype!r}")
         self._seed = seed
         rng = np.random.default_rng(seed)
         arguments = [_leaf(x, dtype) for x in x_data]
@@ -61,7 +64,7 @@ class Problem:
             self.moving.append(x)
             self.labels.append(x.name or f"params[{i}]")
         if not self.moving:
-            raise ValueError("x_data: there is no floating array to check a gradient at")
+            raise ValueError("x_data: there is no array of a floating dtype to check a gradient at")
         with building.having("auto_forward", False):
             self._build(func, arguments, order, given_weights, rng)
 
@@ -79,6 +82,8 @@ class Problem:
             if not isinstance(y, Variable):
                 raise TypeError(f"{self.name}: output {i} is no Variable but {type(y).__name__}")
         level = [y for y in level if y.spec.differentiable]
+        if not level:
+            raise TypeError(f"func: {self.name} returns nothing of a floating dtype, so it has no gradient to check")
         self.levels = [level]
         self.moved: list[int] = []
         """How many of what moves the gradient of each order is taken in."""

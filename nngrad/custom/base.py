@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
+import jax.numpy as jnp
 
 from backward_registry import MissingRule, Rule, registry
 
-from ..graph import Function, Op, as_variable
+from ..graph import Function, Op, Variable, as_variable
 from ..graph.arguments import Static
 from .host import Result, on_host, shapes_by_running
 
@@ -46,6 +47,19 @@ class CustomFunction:
     def _forward(self, *arrays: Any) -> Any:
         """`forward` of the subclass, with what its protocol does around it."""
         raise NotImplementedError
+
+    def _returned(self, result: Any) -> Any:
+        """What `forward` returned, an array or a tuple of arrays; raises if it is something else."""
+        several = isinstance(result, tuple | list)
+        for i, array in enumerate(result if several else (result,)):
+            which = f"{type(self).__name__}.forward: {f'output {i}' if several else 'its result'}"
+            if isinstance(array, Variable):
+                raise TypeError(f"{which} is a Variable; forward works on arrays: use {_library(self)} in place of F")
+            if array is None or not (hasattr(array, "shape") or isinstance(array, int | float)):
+                raise TypeError(f"{which} must be an array, got {array!r}")
+        if self.numpy:
+            return result
+        return tuple(map(jnp.asarray, result)) if several else jnp.asarray(result)
 
     def _run(self, arrays: Arrays) -> Any:
         """`forward` within a graph that JAX traces: called on the host where it is written on NumPy arrays."""
@@ -95,6 +109,10 @@ class CustomFunction:
     def __repr__(self) -> str:
         attributes = ", ".join([f"{k}={v!r}" for k, v in vars(self).items()])
         return f"{type(self).__name__}({attributes})"
+
+
+def _library(function: CustomFunction) -> str:
+    return "NumPy" if function.numpy else "jax.numpy"
 
 
 def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -115,11 +116,11 @@ class FunctionNode(CustomFunction):
 
     def retain_inputs(self, indexes: Iterable[int]) -> None:
         """In `forward`: which inputs `get_retained_inputs` gives to `backward`; all of them by default."""
-        self._known().retained = self._known().retained._replace(inputs=tuple(indexes))
+        self._known().retained = self._known().retained._replace(inputs=_checked(indexes, "retain_inputs"))
 
     def retain_outputs(self, indexes: Iterable[int]) -> None:
         """In `forward`: which outputs `get_retained_outputs` gives to `backward`; none by default."""
-        self._known().retained = self._known().retained._replace(outputs=tuple(indexes))
+        self._known().retained = self._known().retained._replace(outputs=_checked(indexes, "retain_outputs"))
 
     def get_retained_inputs(self) -> tuple[Variable, ...]:
         """In `backward`: the inputs that were retained."""
@@ -191,7 +192,7 @@ class FunctionNode(CustomFunction):
     def _traced(self, arrays: Arrays) -> tuple[Any, Retained]:
         """The result of `forward`, and what it retained."""
         node = self._within(Application())
-        result = node.forward(*arrays)
+        result = self._returned(node.forward(*arrays))
         before = vars(self)
         changed = sorted([k for k, v in vars(node).items() if k not in before or before[k] is not v])
         if changed:
@@ -200,7 +201,23 @@ class FunctionNode(CustomFunction):
                 "many calls, so what it leaves there is of no use to backward: return it as another output and retain "
                 "that, or compute it in backward from the retained inputs"
             )
-        return result, node._application.retained
+        retained = node._application.retained
+        _check_range(self, "retain_inputs", retained.inputs or (), len(arrays))
+        _check_range(self, "retain_outputs", retained.outputs, len(result) if isinstance(result, tuple | list) else 1)
+        return result, retained
+
+
+def _checked(indexes: Any, method: str) -> Indexes:
+    try:
+        return tuple([operator.index(i) for i in indexes])
+    except TypeError:
+        raise TypeError(f"{method}: expected a tuple of ints, got {indexes!r}") from None
+
+
+def _check_range(node: FunctionNode, method: str, indexes: Indexes, count: int) -> None:
+    for i in indexes:
+        if not 0 <= i < count:
+            raise ValueError(f"{type(node).__name__}.forward: {method}: expected numbers from 0 to {count - 1}, got {i}")
 
 
 def _forward(instance: FunctionNode, arrays: Arrays) -> tuple[Any, ...]:

@@ -29,7 +29,7 @@ def on_host(
     given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
     inferred = infer(*given)
     several = isinstance(inferred, tuple | list)
-    specs = [_narrowed(s) for s in (inferred if several else (inferred,))]
+    specs = [_narrowed(s, name) for s in (inferred if several else (inferred,))]
 
     def call(*packed: Any) -> tuple[Any, ...]:
         results = function(*[_unpacked(np.asarray(a), s) for a, s in zip(packed, given, strict=True)])
@@ -59,8 +59,10 @@ def _spec(array: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
-def _narrowed(spec: Any) -> jax.ShapeDtypeStruct:
+def _narrowed(spec: Any, name: str) -> jax.ShapeDtypeStruct:
     """`spec` with its dtype as JAX's present setting of x64 has it: NumPy makes float64 of much."""
+    if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
+        raise TypeError(f"{name}: infer must return a jax.ShapeDtypeStruct(shape, dtype) for each output, got {spec!r}")
     return jax.ShapeDtypeStruct(tuple(spec.shape), jax.dtypes.canonicalize_dtype(spec.dtype))
 
 

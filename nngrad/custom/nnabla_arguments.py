@@ -97,11 +97,12 @@ class Symbol(Variable):
 class HostCell(NdArray, NDArrayOperatorsMixin):
     """The values of an array, with NumPy's operators."""
 
-    __slots__ = ("_writable",)
+    __slots__ = ("_label", "_writable")
 
-    def __init__(self, array: np.ndarray[Any, Any], writable: bool) -> None:
+    def __init__(self, array: np.ndarray[Any, Any], label: str, writable: bool) -> None:
         super().__init__(array.shape, array.dtype)
         self.put(array)
+        self._label = label
         self._writable = writable
 
     @property
@@ -116,10 +117,10 @@ class HostCell(NdArray, NDArrayOperatorsMixin):
     def copy_from(self, source: Any) -> None:
         """Take over a value, cast to this array's dtype."""
         if not self._writable:
-            raise ValueError("this array is there to be read; a function of nngrad does not change its inputs")
+            raise ValueError(f"{self._label} is there to be read; a function of nngrad does not change its inputs")
         value = np.asarray(source.d if isinstance(source, Variable) else source)
         if value.shape not in ((), self.shape):
-            raise ValueError(f"shape {value.shape} was copied to one of shape {self.shape}")
+            raise ValueError(f"{self._label}: shape {value.shape} was copied to one of shape {self.shape}")
         self.data[...] = value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -135,7 +136,10 @@ class HostCell(NdArray, NDArrayOperatorsMixin):
 
 
 class Denied:
-    """Data that a gradient was said not to depend on."""
+    """Data that a gradient was said not to depend on.
+
+    What it raises is no ValueError, which what makes arrays of things would take for its own.
+    """
 
     __slots__ = ("label", "method")
 
@@ -145,7 +149,7 @@ class Denied:
 
     def refuse(self) -> NoReturn:
         """Say so."""
-        raise ValueError(f"backward_impl reads {self.label}, on which no gradient depends as {self.method} says")
+        raise RuntimeError(f"backward_impl reads {self.label}, on which no gradient depends as {self.method} says")
 
     def __getattr__(self, name: str) -> Any:
         return self.refuse()

@@ -110,8 +110,8 @@ def forward(instance: PythonFunction, arrays: Sequence[Any]) -> tuple[Any, ...]:
 
     def compute(*values: Any) -> tuple[Any, ...]:
         twin = prepared(instance, inputs).instance
-        xs = [HostCell(v, False) for v in values]
-        ys = [HostCell(np.zeros(s.shape, s.dtype), True) for s in outputs]
+        xs = [HostCell(v, f"inputs[{i}].data", False) for i, v in enumerate(values)]
+        ys = [HostCell(np.zeros(s.shape, s.dtype), f"outputs[{o}].data", True) for o, s in enumerate(outputs)]
         _forward_impl(twin, *_arguments(xs, ys))
         return tuple([y.view for y in ys])
 
@@ -235,17 +235,20 @@ def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The gradients that `backward_impl` computes from values, in a graph that JAX traces."""
     outputs = prepared(gradient.instance, gradient.inputs).outputs
     on_x, on_y = gradient.depends(len(outputs))
+    down = gradient.down
 
     def compute(*values: Any) -> tuple[Any, ...]:
         twin = prepared(gradient.instance, gradient.inputs).instance
-        cells = iter([HostCell(v, False) for v in values])
-        xs = _denied([next(cells) if i in on_x else None for i in range(len(gradient.inputs))], on_x,
-                     "grad_depends_input_data")
-        ys = _denied([next(cells) if o in on_y else None for o in range(len(outputs))], on_y,
-                     "grad_depends_output_data")
-        gxs = [HostCell(np.zeros(s.shape, s.dtype), True) for s in gradient.inputs]
-        arguments = _named("inputs", xs, gxs, gradient.inputs), _named("outputs", ys, list(cells), outputs)
-        twin.backward_impl(*arguments, gradient.down, [False] * len(gxs))
+        given = iter(values)
+        xs = [HostCell(next(given), f"inputs[{i}].data", False) if i in on_x else None for i in range(len(down))]
+        ys = [HostCell(next(given), f"outputs[{o}].data", False) if o in on_y else None for o in range(len(outputs))]
+        gys = [HostCell(v, f"outputs[{o}].grad", False) for o, v in enumerate(given)]
+        gxs = [HostCell(np.zeros(s.shape, s.dtype), f"inputs[{i}].grad", True) for i, s in enumerate(gradient.inputs)]
+        arguments = (
+            _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, gradient.inputs),
+            _named("outputs", _denied(ys, on_y, "grad_depends_output_data"), gys, outputs),
+        )
+        twin.backward_impl(*arguments, down, [False] * len(down))
         return tuple([gxs[i].view for i in gradient.wanted])
 
     wanted = tuple([gradient.inputs[i] for i in gradient.wanted])

@@ -156,7 +156,7 @@ class PythonFunction(CustomFunction):
         return building.context if self.ctx is None else self.ctx
 
     def _forward(self, *arrays: Any) -> Any:
-        out = self.forward(*arrays)
+        out = self._returned(self.forward(*arrays))
         count = len(out) if isinstance(out, tuple) else 1
         if count != self.outputs or isinstance(out, tuple) != (self.outputs > 1):
             raise ValueError(

@@ -75,6 +75,9 @@ def backward(
         ValueError: Lengths or shapes do not fit.
     """
     listed = variables(outputs, "outputs")
+    for i, y in enumerate(listed):
+        if not y.spec.differentiable:
+            raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
     if grad_outputs is None:
         listed = _with_gradient(listed)
         given: list[Any] = [y.grad for y in listed]
@@ -110,8 +113,13 @@ def backward_from(
     options = Options(enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute)
     if isinstance(grad, int | float) and grad == 1 and not isinstance(grad, bool):
         seed = None
+    elif grad is None:
+        if output.grad.is_zero:
+            message = "backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it"
+            warnings.warn(message, stacklevel=3)
+        seed = output.grad
     else:
-        seed = output.grad if grad is None else grad
+        seed = grad
     accumulate_gradients([output], [seed], options, own=grad is None)
 
 

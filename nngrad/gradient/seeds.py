@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import nngrad.functions as F
@@ -62,6 +63,9 @@ def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable
         raise ValueError(
             f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing"
         )
+    for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True)):
+        if gx is not None and not x.spec.differentiable:
+            raise TypeError(f"grad_inputs[{i}]: its input is {x.dtype.name}, which has no gradient; give None")
     return [
         seed_of(x, gx, f"grad_inputs[{i}]", "input") for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True))
     ]
@@ -95,9 +99,11 @@ def held_scale(loss_scale: Any, dtype: DType) -> Any:
     An array of JAX is not looked into, which would wait for the device: it is a solver's dynamic scale, and the solver
     finds out by itself when that is too large.
     """
-    if isinstance(loss_scale, jax.Array) and loss_scale.shape == ():
+    if isinstance(loss_scale, jax.Array) and loss_scale.shape == () and jnp.issubdtype(loss_scale.dtype, jnp.floating):
         with wide_types(dtype.itemsize == 8):
             return loss_scale.astype(dtype)
+    if isinstance(loss_scale, np.ndarray) and loss_scale.shape == ():
+        loss_scale = loss_scale[()]
     if isinstance(loss_scale, bool) or not isinstance(loss_scale, _NUMBERS):
         raise TypeError(f"loss_scale: expected a number, got {loss_scale!r}")
     if not 0 < loss_scale < float("inf"):

@@ -26,6 +26,11 @@ function_hooks: dict[weakref.ref[Function], dict[str, Any]] = {}
 """Hooks that single functions have, by function and name; a function that goes takes its hooks along."""
 
 
+def _forget_hooks(function: weakref.ref[Function]) -> None:
+    """Called when a function that has hooks is gone."""
+    function_hooks.pop(function, None)
+
+
 def watched() -> bool:
     """Whether hooks are in force in this thread or on any function, or debug mode is on."""
     return building.watched or bool(function_hooks)
@@ -152,22 +157,30 @@ class Function:
         Args:
             hook: The hook.
             name: What `delete_hook` calls it; the hook's own name by default.
+
+        Raises:
+            TypeError: `hook` is no instance of a `FunctionHook`.
+            KeyError: The function has a hook of that name.
         """
+        if isinstance(hook, type) or not hasattr(hook, "backward_preprocess"):
+            raise TypeError(f"hook: expected an instance of nn.FunctionHook, got {hook!r}")
         name = hook.name if name is None else name
-        hooks = function_hooks.setdefault(weakref.ref(self, lambda ref: function_hooks.pop(ref, None) and None), {})
-        if name in hooks:
+        if name in self.hooks:
             raise KeyError(f"{self.op.name} has a hook named {name!r} already; give another name")
-        hooks[name] = hook
         hook.added(self)
+        # Never changed in place: another thread may be going through them.
+        function_hooks[weakref.ref(self, _forget_hooks)] = {**self.hooks, name: hook}
 
     def delete_hook(self, name: str) -> None:
         """Take a hook off this function."""
-        hooks = function_hooks.get(weakref.ref(self), {})
+        hooks = self.hooks
         if name not in hooks:
             known = ", ".join(map(repr, hooks)) or "none"
             raise KeyError(f"{self.op.name} has no hook named {name!r}; it has {known}")
         hook = hooks.pop(name)
-        if not hooks:
+        if hooks:
+            function_hooks[weakref.ref(self)] = hooks
+        else:
             function_hooks.pop(weakref.ref(self), None)
         hook.deleted(self)
 

@@ -23,8 +23,9 @@ class FunctionHook:
     hooks watch are not simplified, so that each function has a backward of its own; in one that was built
     before, functions share what they can, and some have none.
 
-    Arrays that hooks are given are JAX or NumPy arrays, and must not be written to. A hook should keep
-    names and numbers rather than functions or arrays, which would keep graphs alive.
+    Arrays that hooks are given are JAX or NumPy arrays, and must not be written to. What a hook computes with `F` is
+    watched like all else; to compute with the arrays use NumPy or JAX. A hook should keep names and numbers rather
+    than functions or arrays, which would keep graphs alive. What a hook raises ends the run.
     """
 
     name: str = ""
@@ -38,8 +39,8 @@ class FunctionHook:
     def __enter__(self) -> Self:
         if any(hook.name == self.name for hook in building.hooks):
             raise KeyError(f"a hook named {self.name!r} is in force already; give one of the two another name")
-        building.set("hooks", (*building.hooks, self))
         self.added(None)
+        building.set("hooks", (*building.hooks, self))
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,6 +8,7 @@ import jax
 
 from ..graph import Function
 from .base import Arrays, FunctionHook, label
+from .before import Before
 from .table import amount, table
 
 
@@ -36,7 +37,7 @@ class MemoryHook(FunctionHook):
         self.device = jax.devices()[0] if device is None else device
         self.history: list[tuple[str, str, int, int]] = []
         """Name of each function that ran, 'forward' or 'backward', growth, and bytes in use afterwards."""
-        self._before = 0
+        self._before = Before()
 
     def in_use(self) -> int:
         """Bytes that are in use now."""
@@ -52,7 +53,7 @@ class MemoryHook(FunctionHook):
 
     def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
         """Look at what is in use."""
-        self._before = self.in_use()
+        self._before.note(self.in_use())
 
     def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
         """Look again."""
@@ -60,7 +61,7 @@ class MemoryHook(FunctionHook):
 
     def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
         """Look at what is in use."""
-        self._before = self.in_use()
+        self._before.note(self.in_use())
 
     def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
         """Look again."""
@@ -68,7 +69,7 @@ class MemoryHook(FunctionHook):
 
     def _record(self, function: Function, way: str) -> None:
         used = self.in_use()
-        self.history.append((label(function), way, used - self._before, used))
+        self.history.append((label(function), way, used - self._before.taken(), used))
 
     @property
     def memory(self) -> dict[tuple[str, str], Memory]:

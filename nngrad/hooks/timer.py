@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ..graph import Function
 from .base import Arrays, FunctionHook, label
+from .before import Before
 from .table import table
 
 
@@ -29,23 +30,26 @@ class TimerHook(FunctionHook):
     def __init__(self) -> None:
         self.history: list[tuple[str, str, float]] = []
         """Name of each function that ran, 'forward' or 'backward', and seconds."""
-        self._start = 0.0
+        self._before = Before()
 
     def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
         """Start the clock."""
-        self._start = time.perf_counter()
+        self._before.note(time.perf_counter())
 
     def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
         """Stop it."""
-        self.history.append((label(function), "forward", time.perf_counter() - self._start))
+        self._record(function, "forward")
 
     def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
         """Start the clock."""
-        self._start = time.perf_counter()
+        self._before.note(time.perf_counter())
 
     def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
         """Stop it."""
-        self.history.append((label(function), "backward", time.perf_counter() - self._start))
+        self._record(function, "backward")
+
+    def _record(self, function: Function, way: str) -> None:
+        self.history.append((label(function), way, time.perf_counter() - self._before.taken()))
 
     @property
     def total(self) -> float:

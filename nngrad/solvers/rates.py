@@ -9,9 +9,11 @@ from typing import Any
 def as_number(value: Any, name: str) -> float:
     """`value` as a float."""
     try:
-        return float(value)
+        if not isinstance(value, bool):
+            return float(value)
     except (TypeError, ValueError):
-        raise TypeError(f"{name}: expected a number, got {value!r}") from None
+        pass
+    raise TypeError(f"{name}: expected a number, got {value!r}")
 
 
 def as_rate(value: Any, name: str) -> float:
