@@ -521,7 +521,7 @@ def unhashable() -> Any:
         (lambda x: Result("variable")(x), TypeError, "its result is a Variable; .* use jax.numpy in place of F"),
         (lambda x: nn.grad(Result("retain one")(x), x), TypeError, "retain_inputs: expected a tuple of ints, got 0"),
         (lambda x: nn.grad(Result("retain too many")(x), x), ValueError,
-         "Result.forward: retain_inputs: expected numbers from 0 to 0, got 1"),
+         "Result.forward: retain_inputs: expected 0 to 0, got 1"),
         (lambda x: Inferred()(x), TypeError, r"Inferred: infer must return a jax.ShapeDtypeStruct\(shape, dtype\)"),
     ],
     ids=lambda value: "" if callable(value) else str(value)[:20],

@@ -520,7 +520,7 @@ def test_a_hook_that_cannot_start_is_not_in_force() -> None:
 def test_what_is_no_hook_is_refused(wrong: Any) -> None:
     y = F.sin(leaf(0.5))
     assert y.parent is not None
-    with pytest.raises(TypeError, match="hook: expected an instance of nn.FunctionHook, got"):
+    with pytest.raises(TypeError, match=r"hook: expected an instance of nn\.FunctionHook, got"):
         y.parent.add_hook(wrong)
 
 

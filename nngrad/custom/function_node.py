@@ -217,7 +217,7 @@ def _checked(indexes: Any, method: str) -> Indexes:
 def _check_range(node: FunctionNode, method: str, indexes: Indexes, count: int) -> None:
     for i in indexes:
         if not 0 <= i < count:
-            raise ValueError(f"{type(node).__name__}.forward: {method}: expected numbers from 0 to {count - 1}, got {i}")
+            raise ValueError(f"{type(node).__name__}.forward: {method}: expected 0 to {count - 1}, got {i}")
 
 
 def _forward(instance: FunctionNode, arrays: Arrays) -> tuple[Any, ...]:
