@@ -3,6 +3,7 @@
     policies.py   what a user can ask for
     mirror.py     the plans for a policy, and which is taken
     segments.py   where a forward pass is cut, and how segments are nested
+    folds.py      the same for a graph that contains gradients
     stages.py     which segment each function of the backward pass waits for
     rebuild.py    the gradient graph that follows a plan
     liveness.py   the memory that a graph takes, predicted

@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 from ...graph import Function, Variable, building, functions_of, rooms
 from ...graph.building import collector_paused
 from .costs import arithmetic, is_heavy, reads
-from .liveness import predicted_peak
+from .folds import folded
+from .liveness import in_order, predicted_peak
 from .policies import Block, Chosen, Kept, LeastMemory, Marked, MemoryBudget, Policy, Segments, policy_of
-from .rebuild import rebuild
-from .segments import Forward, binomial, partly, slots_for, uniform
+from .rebuild import Rebuilt, rebuild
+from .segments import Forward, binomial, in_sequence, partly, slots_for, uniform
 from .stages import Node, Plan
 
-Cut = Callable[[], tuple[list[float], Node]]
+Cut = tuple[list[float], Node]
+"""Shares of segments, and how these are nested."""
 
 
 class Candidate(NamedTuple):
@@ -72,6 +74,17 @@ def inherited(outputs: Sequence[Variable]) -> Policy | None:
     return found
 
 
+class Way(NamedTuple):
+    """A way to cut a graph: along the order in which it runs, or through the model that it runs through repeatedly."""
+
+    forward: Forward
+    follow: Callable[[Plan], Candidate]
+
+    def __call__(self, cut: Cut, dropped: Callable[[Function], Any] = lambda f: True) -> Candidate:
+        """What comes of computing again, by segments, the functions for which `dropped` is true."""
+        return self.follow(self.forward.plan(*cut, frozenset(filter(dropped, self.forward.droppable))))
+
+
 class _Search:
     """Tries plans for a policy."""
 
@@ -79,10 +92,16 @@ class _Search:
         self._outputs = list(outputs)
         self._gradients = gradients
         self._policy = policy
+        self._mark = mark = None if isinstance(policy, Marked) else policy
+        rooms.marks = rooms.marks or mark is not None
         known = functions_of(outputs)
-        before = set(known)
-        emitted = [f for f in functions_of(gradients) if f not in before]
-        self._forward = Forward(self._outputs, emitted)
+        self._known = frozenset(known)
+        emitted = [f for f in functions_of(gradients) if f not in self._known]
+        self._forward = in_sequence(self._outputs, emitted)
+        self._ways = [Way(self._forward, self._followed)]
+        fold = folded(self._outputs, known, gradients, emitted)
+        if fold is not None:
+            self._ways.append(Way(fold.forward, lambda p: self._judged(fold.rebuilt(outputs, gradients, p, mark))))
         self._arithmetic = max(1, sum([arithmetic(f) for f in (*known, *emitted)]))
         self._plain = Candidate(gradients, predicted_peak([*outputs, *gradients]), 0.0)
 
@@ -98,7 +117,7 @@ class _Search:
             return self._lowest(iter([c for c in tried if c.extra <= policy.extra]))
         if isinstance(policy, MemoryBudget):
             return self._fitting(policy.nbytes)
-        return self._lowest(self._restricted(self._named()))
+        return self._lowest(self._restricted())
 
     def _lowest(self, candidates: Iterator[Candidate]) -> Candidate:
         best = min(candidates, key=lambda c: (c.peak, c.extra), default=self._plain)
@@ -114,44 +133,42 @@ class _Search:
 
     # ---------------------------------------------------------------- candidates
 
-    def _candidate(self, cut: tuple[list[float], Node], dropped: frozenset[Function]) -> Candidate:
-        return self._followed(self._forward.plan(*cut, dropped))
-
     def _followed(self, plan: Plan) -> Candidate:
-        gradients, again, sums_split = rebuild(self._forward.functions, self._outputs, self._gradients, plan)
-        if not isinstance(self._policy, Marked):
-            rooms.marks = True
-            for f in again:
-                f.mark = self._policy
-        extra = sum([arithmetic(f) for f in again]) / self._arithmetic
-        return Candidate(gradients, predicted_peak([*self._outputs, *gradients]), extra, plan, sums_split)
+        return self._judged(rebuild(self._known, self._outputs, self._gradients, plan, self._mark), plan)
+
+    def _judged(self, rebuilt: Rebuilt, plan: Plan | None = None) -> Candidate:
+        extra = sum([arithmetic(f) for f in rebuilt.again]) / self._arithmetic
+        peak = predicted_peak([*self._outputs, *rebuilt.gradients])
+        return Candidate(rebuilt.gradients, peak, extra, plan, rebuilt.sums_split)
 
     def _nested(self, levels: int) -> Iterator[Candidate]:
         """Plans of so many levels that compute everything again."""
-        units, every = self._forward.units, self._forward.droppable
-        slots = slots_for(levels, units)
-        for count in sorted({max(2, round(slots * factor)) for factor in (0.5, 0.7, 1.0)}):
-            yield self._candidate(binomial(levels, count), every)
-        if levels == 1:
-            for count in sorted({max(2, round(math.sqrt(units) * factor)) for factor in (0.5, 1.0)}):
-                yield self._candidate(uniform(count), every)
+        for way in self._ways:
+            slots = slots_for(levels, way.forward.units)
+            for count in sorted({max(2, round(slots * factor)) for factor in (0.5, 0.7, 1.0)}):
+                yield way(binomial(levels, count))
+            if levels == 1:
+                root = math.sqrt(way.forward.units)
+                for count in sorted({max(2, round(root * factor)) for factor in (0.5, 1.0, 1.5)}):
+                    yield way(uniform(count))
 
     def _light(self) -> Iterator[Candidate]:
         """Plans that compute nothing again that takes much arithmetic."""
-        light = frozenset(f for f in self._forward.droppable if not is_heavy(f.op))
-        units = self._forward.units
+        along = self._ways[0]
+        units = along.forward.units
         for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2, units)}):
-            yield self._candidate(uniform(min(count, 256)), light)
+            yield along(uniform(min(count, 256)), lambda f: not is_heavy(f.op))
 
     def _partial(self, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
         """Plans that compute a first part of the forward pass again, as large as `more` asks for, by bisection."""
-        slots = slots_for(1, self._forward.units)
-        low, high = 0.0, 1.0
-        for _ in range(5):
-            middle = (low + high) / 2
-            candidate = self._candidate(partly(lambda: binomial(1, slots), middle), self._forward.droppable)
-            yield candidate
-            low, high = (middle, high) if more(candidate) else (low, middle)
+        for way in self._ways:
+            slots = slots_for(1, way.forward.units)
+            low, high = 0.0, 1.0
+            for _ in range(5):
+                middle = (low + high) / 2
+                candidate = way(partly(binomial(1, slots), middle))
+                yield candidate
+                low, high = (middle, high) if more(candidate) else (low, middle)
 
     def _of_all_kinds(self, most: float) -> Iterator[Candidate]:
         """Plans of every kind, those that add less arithmetic than others first."""
@@ -189,23 +206,24 @@ class _Search:
         )
         return best
 
-    def _named(self) -> frozenset[Function]:
-        """The functions that the user wants to have computed again."""
-        policy, droppable = self._policy, self._forward.droppable
-        if isinstance(policy, Chosen):
-            return frozenset(f for f in droppable if policy.predicate(f))
-        if isinstance(policy, Kept):
-            return frozenset(f for f in droppable if policy(f))
-        return frozenset(f for f in droppable if isinstance(f.mark, Block))
+    def _is_named(self, f: Function) -> Any:
+        """Whether the user wants to have `f` computed again."""
+        if isinstance(self._policy, Chosen):
+            return self._policy.predicate(f)
+        if isinstance(self._policy, Kept):
+            return self._policy(f)
+        return isinstance(f.mark, Block)
 
-    def _restricted(self, dropped: frozenset[Function]) -> Iterator[Candidate]:
-        """Plans that compute only functions of `dropped` again."""
+    def _restricted(self) -> Iterator[Candidate]:
+        """Plans that compute only functions again that the user named."""
+        dropped = frozenset(filter(self._is_named, self._forward.droppable))
         if not dropped:
             return
-        yield self._followed(blocks(self._forward.functions, dropped))
-        units = self._forward.units
-        for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2)}):
-            yield self._candidate(uniform(min(count, 256)), dropped)
+        yield self._followed(blocks(in_order(self._outputs), dropped))
+        for way in self._ways:
+            units = way.forward.units
+            for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2)}):
+                yield way(uniform(min(count, 256)), self._is_named)
 
 
 def blocks(functions: Sequence[Function], dropped: frozenset[Function]) -> Plan:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
@@ -43,7 +43,15 @@ class Sweep:
         """Inputs from before it, as they are after the tokens."""
 
 
-def rebuild(forward: Sequence[Function], outputs: Sequence[Variable], gradients: list[Variable], plan: Plan) -> Rebuilt:
+def rebuild(
+    forward: Iterable[Function],
+    outputs: Sequence[Variable],
+    gradients: list[Variable],
+    plan: Plan,
+    mark: Any = None,
+    readers: Container[Function] | None = None,
+    awaited: Sequence[Variable] = (),
+) -> Rebuilt:
     """The same gradients by a graph that follows `plan`.
 
     Args:
@@ -51,18 +59,35 @@ def rebuild(forward: Sequence[Function], outputs: Sequence[Variable], gradients:
         outputs: What was differentiated.
         gradients: The gradients' graph as it was emitted.
         plan: What is computed again.
+        mark: The mark of the functions that compute it.
+        readers: The emitted functions that are to read what is computed again; None for all.
+        awaited: What must have been computed before anything is computed again.
     """
     known = set(forward)
     emitted = [f for f in functions_of(gradients) if f not in known]
-    return _Rebuilding(outputs, emitted, gradients, plan).run()
+    rest: list[Function] = []
+    if readers is not None:
+        emitted, rest = [f for f in emitted if f in readers], [f for f in emitted if f not in readers]
+    return _Rebuilding(outputs, emitted, rest, gradients, plan, mark, awaited).run()
 
 
 class _Rebuilding:
     def __init__(
-        self, outputs: Sequence[Variable], emitted: list[Function], gradients: list[Variable], plan: Plan
+        self,
+        outputs: Sequence[Variable],
+        emitted: list[Function],
+        rest: list[Function],
+        gradients: list[Variable],
+        plan: Plan,
+        mark: Any,
+        awaited: Sequence[Variable],
     ) -> None:
         self._plan = plan
+        self._mark = mark
+        self._awaited = awaited
         self._outputs = outputs
+        self._rest = rest
+        """Emitted functions that read nothing that is computed again but by way of others."""
         self._gradients = gradients
         self._again: list[Function] = []
         self._latest: dict[Function, tuple[Variable, ...]] = {}
@@ -89,6 +114,7 @@ class _Rebuilding:
             else:
                 for segment in range(node.end - 1, node.first - 1, -1):
                     self._renew(segment, sweep)
+        self._carry_on()
         gradients = [self._now(self._stages.split(gx)) for gx in self._gradients]
         return Rebuilt(gradients, self._again, self._stages.sums_split)
 
@@ -105,6 +131,14 @@ class _Rebuilding:
             if any([new is not old for new, old in zip(inputs, e.inputs, strict=True)]):
                 self._new[e] = created_like(e, e.op, inputs, e.arguments)
 
+    def _carry_on(self) -> None:
+        """Build the functions anew that only depend on others that were."""
+        for e in self._rest:
+            inputs = tuple([self._now(self._stages.split(x)) for x in e.inputs])
+            if any([new is not old for new, old in zip(inputs, e.inputs, strict=True)]):
+                new = self._new[e] = created_like(e, e.op, inputs, e.arguments)
+                new[0].parent.mark = e.mark  # type: ignore[union-attr]
+
     def _input(self, x: Variable, sweep: Sweep, reader: Function) -> Variable:
         if x.parent not in self._plan.dropped:
             return self._now(x)
@@ -119,7 +153,7 @@ class _Rebuilding:
     def _tokens(self, end: int) -> list[Variable]:
         """The gradients that have arrived at the end of a stretch; what was differentiated where none has."""
         tokens = [self._now(x) for x in self._stages.arriving(end)]
-        return tokens or [y for y in self._outputs if y.parent is not None and y.size][:1]
+        return [*tokens, *self._awaited] or [y for y in self._outputs if y.parent is not None and y.size][:1]
 
     # ---------------------------------------------------------------- forward values
 
@@ -128,6 +162,11 @@ class _Rebuilding:
         f = x.parent
         if f is None or f not in self._plan.dropped:
             return x
+        original = self._plan.originals.get(f)
+        if original is not None:
+            f, x = original, original.outputs[x.index]
+            if f not in self._plan.dropped:
+                return x
         segment = self._plan.segment[f]
         if segment >= sweep.end:
             # Of a segment whose turn is over: what it was computed as then.
@@ -153,6 +192,8 @@ class _Rebuilding:
         while stack:
             for x in reads(stack.pop()):
                 p = x.parent
+                if p is not None:
+                    p = self._plan.originals.get(p, p)
                 if (
                     p in self._plan.dropped
                     and p not in needed
@@ -175,6 +216,7 @@ class _Rebuilding:
         new = created_like(g, g.op, tuple(inputs), g.arguments)
         clone = new[0].parent
         assert clone is not None
+        clone.mark = self._mark
         self._again.append(clone)
         sweep.made.add(clone)
         for old, y in zip(g.outputs, new, strict=True):

@@ -5,9 +5,11 @@ A cut costs what crosses it: values from before it that are read after it must b
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
 
 from ...graph import Function, Variable
 from .costs import PASSING, VIEWS, reads
@@ -16,40 +18,48 @@ from .stages import Node, Plan
 
 
 class Forward:
-    """A forward pass in the order in which it runs, and what its gradient reads of it.
+    """The places of functions in a forward pass, and what its gradient reads of it.
 
     Args:
-        outputs: What is differentiated.
+        place: The place of each function. Those of one place are never cut apart.
+        results: Functions that are not to be computed again, since their results stay in any case.
         emitted: The functions of the gradients.
+        originals: For functions that compute something again already: what they compute again.
     """
 
-    def __init__(self, outputs: Sequence[Variable], emitted: Sequence[Function]) -> None:
-        self.functions = in_order(outputs)
-        self.outputs = list(outputs)
-        place = {f: t for t, f in enumerate(self.functions)}
-        results = {y.parent for y in outputs}
-        self.droppable = frozenset(f for f in self.functions if f.inputs and f not in results)
+    def __init__(
+        self,
+        place: Mapping[Function, int],
+        results: Container[Function | None],
+        emitted: Sequence[Function],
+        originals: Mapping[Function, Function] = MappingProxyType({}),
+    ) -> None:
+        self._place = place
+        self._originals = originals
+        self.droppable = frozenset(f for f in place if f.inputs and f not in results)
         """The functions that can be computed again."""
         needed = {x for e in emitted for x in reads(e) if x.parent in place}
-        self.saved = [0] * len(self.functions)
-        """Bytes that the gradient wants of what each function computes."""
+        self.saved = [0] * (1 + max(place.values(), default=0))
+        """Bytes that the gradient wants of what is computed at each place."""
         for x in needed:
             if x.parent.op not in VIEWS:  # type: ignore[union-attr]
                 self.saved[place[x.parent]] += x.spec.nbytes  # type: ignore[index]
-        self._cost = self._crossing(place, needed)
+        self._cost = self._crossing(needed)
 
-    def _crossing(self, place: dict[Function, int], needed: set[Variable]) -> list[int]:
-        """For a cut after each function: bytes that cross it, twice where the gradient has no other use for them."""
-        last: dict[Variable, int] = {}
-        for t, f in enumerate(self.functions):
+    def _crossing(self, needed: set[Variable]) -> list[int]:
+        """For a cut after each place: bytes that cross it, twice where the gradient has no other use for them."""
+        spans: dict[Variable, tuple[int, int]] = {}
+        for f, t in self._place.items():
             for x in reads(f):
-                if x.parent in self.droppable:
-                    last[x] = t
-        change = [0] * (len(self.functions) + 1)
-        for x, t in last.items():
+                p = x.parent
+                if p in self.droppable:
+                    low, high = spans.get(x, (self._place[p], self._place[p]))
+                    spans[x] = min(low, t), max(high, t)
+        change = [0] * (len(self.saved) + 1)
+        for x, (low, high) in spans.items():
             nbytes = x.spec.nbytes * (1 if x in needed or x.parent.op in PASSING else 2)  # type: ignore[union-attr]
-            change[place[x.parent]] += nbytes  # type: ignore[index]
-            change[t] -= nbytes
+            change[low] += nbytes
+            change[high] -= nbytes
         return list(itertools.accumulate(change))
 
     @property
@@ -90,20 +100,17 @@ class Forward:
 
     def plan(self, shares: Sequence[float], tree: Node, dropped: frozenset[Function]) -> Plan:
         """Segments of these shares, nested as `tree` says."""
-        segment: dict[Function, int] = {}
-        ends = [*self.cuts(shares), len(self.functions) - 1]
-        number = 0
-        for t, f in enumerate(self.functions):
-            while t > ends[number]:
-                number += 1
-            segment[f] = number
-        return Plan(segment, dropped, tree)
+        ends = self.cuts(shares)
+        return Plan({f: bisect.bisect_left(ends, t) for f, t in self._place.items()}, dropped, tree, self._originals)
+
+
+def in_sequence(outputs: Sequence[Variable], emitted: Sequence[Function]) -> Forward:
+    """The forward pass of `outputs` in the order in which it runs."""
+    return Forward({f: t for t, f in enumerate(in_order(outputs))}, {y.parent for y in outputs}, emitted)
 
 
 def _first(sums: list[int], value: float, start: int) -> int:
     """The first place from `start` on where the sum is at least `value`."""
-    import bisect
-
     return min(bisect.bisect_left(sums, value, lo=min(start, len(sums))), len(sums) - 1)
 
 
@@ -143,9 +150,9 @@ def slots_for(levels: int, steps: float) -> int:
     return slots
 
 
-def partly(make: Callable[[], tuple[list[float], Node]], share: float) -> tuple[list[float], Node]:
-    """A nest for the first `share` of the forward pass; the rest of it is kept."""
-    shares, tree = make()
+def partly(nest: tuple[list[float], Node], share: float) -> tuple[list[float], Node]:
+    """`nest` for the first `share` of the forward pass; the rest of it is kept."""
+    shares, tree = nest
     whole = sum(shares) * (1 / share - 1)
     end = len(shares)
     return [*shares, whole], Node(0, end + 1, (tree, Node(end, end + 1)))

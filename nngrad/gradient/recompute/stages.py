@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import nngrad.functions as F
@@ -35,6 +37,8 @@ class Plan(NamedTuple):
     dropped: frozenset[Function]
     """The functions whose results are not kept where the gradient needs them; all others' are."""
     tree: Node
+    originals: Mapping[Function, Function] = MappingProxyType({})
+    """For functions that compute something again already: what they compute again. They are read as that one."""
     bases_stay: bool = False
     """Whether a value that the segment after its own is computed again from stays for the gradient of its own segment,
     which is next. That is less arithmetic, and in some graphs more memory."""
