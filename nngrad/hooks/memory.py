@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from ..graph import Function
-from .base import Arrays, FunctionHook, label
-from .before import Before
+from .base import label
+from .measuring import MeasuringHook
 from .table import amount, table
 
 
@@ -22,7 +22,7 @@ class Memory(NamedTuple):
     """The most that was in use when one of them had run."""
 
 
-class MemoryHook(FunctionHook):
+class MemoryHook(MeasuringHook):
     """Measures memory in use after each function, in bytes, with each function run by itself.
 
     On a device that keeps count of its memory it is what that says. Elsewhere, as on a CPU, it is the sum of
@@ -34,42 +34,26 @@ class MemoryHook(FunctionHook):
     """
 
     def __init__(self, device: jax.Device | None = None) -> None:
+        super().__init__()
         self.device = jax.devices()[0] if device is None else device
         self.history: list[tuple[str, str, int, int]] = []
         """Name of each function that ran, 'forward' or 'backward', growth, and bytes in use afterwards."""
-        self._before = Before()
-
-    def in_use(self) -> int:
-        """Bytes that are in use now."""
-        stats = self.device.memory_stats()
-        if stats and "bytes_in_use" in stats:
-            return int(stats["bytes_in_use"])
-        return sum(array.nbytes for array in jax.live_arrays() if not array.is_deleted())
 
     @property
     def peak(self) -> int:
         """The most bytes in use after a function."""
         return max((used for *_, used in self.history), default=0)
 
-    def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
-        """Look at what is in use."""
-        self._before.note(self.in_use())
+    def read(self) -> int:
+        """Bytes that are in use now."""
+        stats = self.device.memory_stats()
+        if stats and "bytes_in_use" in stats:
+            return int(stats["bytes_in_use"])
+        return sum(array.nbytes for array in jax.live_arrays() if not array.is_deleted())
 
-    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
-        """Look again."""
-        self._record(function, "forward")
-
-    def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Look at what is in use."""
-        self._before.note(self.in_use())
-
-    def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Look again."""
-        self._record(function, "backward")
-
-    def _record(self, function: Function, way: str) -> None:
-        used = self.in_use()
-        self.history.append((label(function), way, used - self._before.taken(), used))
+    def record(self, function: Function, way: str, before: float, after: float) -> None:
+        """Keep the growth, and what is in use now."""
+        self.history.append((label(function), way, int(after - before), int(after)))
 
     @property
     def memory(self) -> dict[tuple[str, str], Memory]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..graph import Function
-from .base import Arrays, FunctionHook, label
-from .before import Before
+from .base import label
+from .measuring import MeasuringHook
 from .table import table
 
 
@@ -20,7 +20,7 @@ class Times(NamedTuple):
     longest: float
 
 
-class TimerHook(FunctionHook):
+class TimerHook(MeasuringHook):
     """Measures how long functions take, each run by itself; results are waited for.
 
     The first run of an op on shapes that are new is compiled, which takes most of the longest time; the median
@@ -28,28 +28,17 @@ class TimerHook(FunctionHook):
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.history: list[tuple[str, str, float]] = []
         """Name of each function that ran, 'forward' or 'backward', and seconds."""
-        self._before = Before()
 
-    def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
-        """Start the clock."""
-        self._before.note(time.perf_counter())
+    def read(self) -> float:
+        """The clock, in seconds."""
+        return time.perf_counter()
 
-    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
-        """Stop it."""
-        self._record(function, "forward")
-
-    def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Start the clock."""
-        self._before.note(time.perf_counter())
-
-    def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Stop it."""
-        self._record(function, "backward")
-
-    def _record(self, function: Function, way: str) -> None:
-        self.history.append((label(function), way, time.perf_counter() - self._before.taken()))
+    def record(self, function: Function, way: str, before: float, after: float) -> None:
+        """Keep the time between."""
+        self.history.append((label(function), way, after - before))
 
     @property
     def total(self) -> float:
