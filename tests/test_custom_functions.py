@@ -492,6 +492,28 @@ class Inferred(nn.FunctionNode):
         return x
 
 
+class Picky(nn.FunctionNode):
+    """Takes what sums to zero."""
+
+    numpy = True
+
+    def forward(self, x: Any) -> Any:
+        if x.sum() != 0:
+            raise ValueError("the sum must be zero")
+        return x
+
+
+def test_a_forward_that_takes_no_ones_is_told_what_to_do() -> None:
+    with pytest.raises(ValueError, match="the sum must be zero") as caught:
+        Picky()(leaf([1.0, -1.0]))
+    notes: list[str] = []
+    error: BaseException | None = caught.value
+    while error is not None:
+        notes += getattr(error, "__notes__", [])
+        error = error.__cause__
+    assert any("arrays of ones" in note and "def infer" in note for note in notes)
+
+
 def unhashable() -> Any:
     node = Wrong("count")
     node.kind = []  # type: ignore[assignment]

@@ -295,15 +295,21 @@ def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
-@pytest.mark.parametrize("wrong", [
-    [], ["lenet"], ["alexnet", "--batch-size", "0"], ["alexnet", "--iterations", "-1"], ["alexnet", "--warm-up", "0"],
-    ["alexnet", "--device", "abacus"], ["alexnet", "--batch-size", "many"],
+@pytest.mark.parametrize(("wrong", "says"), [
+    ([], "arguments are required: NETWORK"),
+    (["lenet"], "invalid choice: 'lenet'"),
+    (["alexnet", "--batch-size", "0"], "argument --batch-size: 0 is not positive"),
+    (["alexnet", "--iterations", "-1"], "argument --iterations: -1 is not positive"),
+    (["alexnet", "--warm-up", "0"], "argument --warm-up: 0 is not positive"),
+    (["alexnet", "--device", "abacus"], "invalid choice: 'abacus'"),
+    (["alexnet", "--batch-size", "many"], "argument --batch-size: 'many' is not a whole number"),
 ])
-def test_wrong_usage_of_the_command(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_usage_of_the_command(wrong: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(["time", *wrong])
     assert stopped.value.code == 2
-    assert "nngrad time: error: " in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "nngrad time: error: " in error and says in error
 
 
 def test_a_device_that_is_not_there(tiny: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -42,7 +42,14 @@ class CustomFunction:
         Unless a subclass says it here, `forward` is run once on arrays of ones for each new combination of
         shapes and dtypes. A `forward` on JAX arrays needs neither: it is traced.
         """
-        return shapes_by_running(self._forward, inputs)
+        try:
+            return shapes_by_running(self._forward, inputs)
+        except Exception as error:
+            error.add_note(
+                f"{type(self).__name__}.forward was run on arrays of ones, for the shapes of its outputs; "
+                "if it takes no ones, declare these with `def infer(self, *inputs)`"
+            )
+            raise
 
     def _forward(self, *arrays: Any) -> Any:
         """`forward` of the subclass, with what its protocol does around it."""
