@@ -168,6 +168,10 @@ def debug(on: bool = True, *, inf: bool = True) -> Iterator[None]:
     Args:
         on: False switches debug mode off within.
         inf: Whether infinity is an error, besides NaN.
+
+    Raises:
+        TypeError: `on` or `inf` is no bool.
+        FloatingPointError: Within, by whatever runs a graph.
     """
     for value, name in ((on, "on"), (inf, "inf")):
         if not isinstance(value, bool):

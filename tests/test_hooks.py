@@ -423,6 +423,18 @@ def test_watching_changes_no_values(
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
+def test_forward_mode_has_no_backward_to_watch() -> None:
+    def watched(derivative: Callable[[Variable], Any]) -> list[str]:
+        with Recorder() as seen:
+            derivative(leaf(0.5, 1.0)).forward()
+        return [event for event in seen.events if event[:2] in ("->", "<-")]
+
+    forward = ["-> mul_scalar", "-> sin", "-> exp"]
+    assert watched(lambda x: nn.jvp(model(x), [x], [np.ones(2)])[0]) == forward
+    hessian_product = watched(lambda x: nn.hvp(model(x), [x], [np.ones(2)])[0])
+    assert hessian_product[:5] == [*forward, "<- sum", "<- exp"]  # of the gradient, which is then pushed forward
+
+
 # ---------------------------------------------------------------- ready hooks
 
 

@@ -73,6 +73,10 @@ def backward(
     Raises:
         TypeError: Something is not a Variable, or an output is not of a floating dtype.
         ValueError: Lengths or shapes do not fit.
+        MissingRule: An op on the way has no backward rule.
+
+    Warns:
+        UserWarning: No `grad_outputs` are given, and the `.grad` of an output holds nothing.
     """
     listed = variables(outputs, "outputs")
     for i, y in enumerate(listed):
