@@ -282,8 +282,8 @@ def _shallow(operands: list[tuple[Variable, Number]], constant: Number) -> tuple
 
 def _content(numbers: list[Number], spec: Spec) -> Number:
     """The largest number of which all of `numbers` are whole multiples, if those are small."""
-    if all([c.__class__ is int for c in numbers]) and (1 in numbers or -1 in numbers):
-        return 1
+    if 1 in numbers or -1 in numbers:
+        return 1  # taking out 1/4 of x + y/4 would make more work
     fractions = [Fraction(c) for c in numbers if c.__class__ is not float]
     if len(fractions) < len(numbers):
         return 1
