@@ -224,6 +224,21 @@ def test_returned_variables_are_distinct_from_the_users() -> None:
     assert doubled.d == 4
 
 
+@pytest.mark.parametrize("again", [
+    lambda y, c: nn.grad(y, c, enable_double_backprop=False)[0],
+    lambda y, c: nn.vjp(y, c, 1.0)[0],
+])  # fmt: skip
+def test_returned_variables_are_distinct_from_earlier_gradients(again: Any) -> None:
+    x, c = leaf([1.0, 2.0]), leaf([3.0, 5.0])
+    (first,) = nn.grad(F.sum(F.sin(x)), x)
+    y = F.sum(first * c)
+    second = again(y, c)  # the same as `first`, and a Variable of its own
+    second.need_grad = False
+    assert second is not first
+    np.testing.assert_allclose(second.d, np.cos(x.d))
+    np.testing.assert_allclose(nn.grad(y, x)[0].d, -np.sin(x.d) * c.d)
+
+
 def test_need_grad_false_on_an_intermediate_stops() -> None:
     x = leaf(2.0)
     h = F.exp(x)

@@ -14,6 +14,7 @@ from ..gradient.pushforward import Pushforward
 from ..gradient.seeds import seed_of
 from ..gradient.walk import Grad
 from ..graph import Variable, building, functions_of, rooms
+from ..graph.function import next_serial
 
 Variables = Variable | Iterable[Variable]
 
@@ -35,11 +36,12 @@ def after_batch(x: Variable, lead: int) -> Variable:
 
 
 def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
-    """What `build` emits, each expression once, as Variables that are none of those given."""
+    """What `build` emits, each expression once, as Variables that were not there before."""
+    since = next_serial()
     with building.having("auto_forward", False):
         with emitting(functions_of(given), 1):
             results = build()
-        results = distinct(results, given, False)
+        results = distinct(results, since)
     if building.auto_forward:
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):

@@ -9,7 +9,7 @@ from typing import Any
 import nngrad.functions as F
 
 from ..graph import Variable, building, create, functions_of, leaves_of, rooms
-from ..graph.function import watched
+from ..graph.function import next_serial, watched
 from . import symmetry
 from .intern import emitting
 from .recompute import mirrored
@@ -88,6 +88,7 @@ def grad(
         if not y.spec.differentiable:
             raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
     check_choice(unreachable, "unreachable", UNREACHABLE)
+    since = next_serial()
     nothing_given = grad_outputs is None and loss_scale is None and grad_inputs is None
     with nullcontext() if nothing_given else emitting([], 1):
         seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
@@ -119,13 +120,13 @@ def grad(
         emitted = mirrored(starts, [*gradients, *[gx for _, gx in retained]], recompute, seeds)
         gradients, kept_ones = emitted[: len(gradients)], emitted[len(gradients) :]
         retained = [(x, gx) for (x, _), gx in zip(retained, kept_ones, strict=True)]
-        gradients = distinct(gradients, [*outputs, *inputs], bind_grad_output)
+        gradients = distinct(gradients, since, bind_grad_output)
         as_given = len(starts) == len(outputs) and all([own[0] is x for own, x in zip(owners, inputs, strict=True)])
         if as_given and enable_double_backprop and not steered:
             symmetry.remember(outputs, inputs, seeds, gradients)
         kept = dict(zip(inputs, gradients, strict=True)) if set_grad or retain_grad else {}
         if retained:
-            own = distinct([gx for _, gx in retained], [*outputs, *inputs, *gradients], False)
+            own = distinct([gx for _, gx in retained], since, False, gradients)
             kept = dict(zip([x for x, _ in retained], own, strict=True)) | kept
     if bind_grad_output:
         for x, gx in zip(inputs, gradients, strict=True):
@@ -183,15 +184,19 @@ def bound_gradients(
     return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]
 
 
-def distinct(gradients: list[Variable], others: list[Variable], always: bool) -> list[Variable]:
-    """`gradients` as Variables of their own: none is one of `others`, a leaf, or there twice."""
+def distinct(
+    gradients: list[Variable], since: int, always: bool = False, others: Iterable[Variable] = ()
+) -> list[Variable]:
+    """`gradients` as Variables of their own: none is a leaf, older than `since`, one of `others`, or there twice.
+
+    What was there already is another's: its name, its `need_grad`, and what it is remembered as the gradient of.
+    """
     taken = {id(x) for x in others}
     results = []
     for gx in gradients:
-        if always or id(gx) in taken or gx.parent is None or gx.parent.order == 0:
-            gx = create(F.identity, (gx,), (), order=max(1, 0 if gx.parent is None else gx.parent.order))
+        f = gx.parent
+        if always or f is None or f.serial < since or id(gx) in taken:
+            gx = create(F.identity, (gx,), (), order=1 if f is None else max(1, f.order))
         taken.add(id(gx))
         results.append(gx)
     return results
-
-

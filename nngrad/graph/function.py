@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,6 +83,7 @@ class Function:
         "place",
         "plan",
         "rank",
+        "serial",
         "snapshot",
         "specs",
     )
@@ -102,6 +104,8 @@ class Function:
     order: int
     """Order of differentiation: 0 for what the user built, and for a gradient one more than the highest order
     in what it is the gradient of."""
+    serial: int
+    """Larger than that of every function that was made before."""
     mark: Any
     """Whether gradients are to compute it again: None, or what says so."""
     snapshot: Any
@@ -190,6 +194,8 @@ class Function:
 
 
 _new_function = Function.__new__
+next_serial = itertools.count().__next__
+"""The serial number of the next function to be made."""
 
 
 def create(
@@ -222,6 +228,7 @@ def create(
     f.rank = rank + 1
     f.effects = effects
     f.order = order
+    f.serial = next_serial()
     f.mark = f.snapshot = f.plan = None
     f.call = call
     f.context = building.context if call is None else call.context
