@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from importlib.metadata import version
+from typing import Any
 
 import nngrad.functions as F
 
@@ -93,6 +94,17 @@ def is_product(f: Function) -> bool:
 def is_scaling(f: Function) -> bool:
     """Whether `f` multiplies by a number of the graph."""
     return f.op is F.mul_scalar
+
+
+def multipliers(f: Function) -> tuple[Any, ...]:
+    """The whole numbers by which `f` multiplies products of arrays that it adds.
+
+    In front of a reduction, XLA's library does all of that, and takes the numbers as arrays; it leaves fractions, which
+    come of means, to XLA. Found by comparison with XLA's own account, on batch normalisation.
+    """
+    if f.op is not F.linear_combination or not all([x.parent is not None and is_product(x.parent) for x in f.inputs]):
+        return ()
+    return tuple([c for c in f.arguments[0] if isinstance(c, int) and abs(c) != 1])
 
 
 def copied_operands(f: Function) -> dict[int, bool]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...graph import Function, Variable
 from .costs import (
@@ -24,6 +24,7 @@ from .costs import (
     is_reduction,
     is_scaling,
     is_sum_of_many,
+    multipliers,
     reads,
     tokens,
 )
@@ -204,14 +205,21 @@ class _Run:
                 else:
                     self._steps.append(step)
         for x in reads(f):
-            p = x.parent
-            if p is not None and is_scaling(p) and self._is_factor(f, p):
-                constant = ("constant", p.specs[0], p.arguments)
+            for number in self._multipliers(f, x.parent):
+                constant = ("constant", x.spec, number)
                 made.append((constant,))
                 if constant not in self._seen:
                     self._seen.add(constant)
-                    self._early.append(_Step(None, [(constant, p.specs[0].nbytes)], (), False))
+                    self._early.append(_Step(None, [(constant, x.spec.nbytes)], (), False))
         return made
+
+    def _multipliers(self, f: Function, p: Function | None) -> tuple[Any, ...]:
+        """The numbers that `p` multiplies by, where `f` reduces its result: the library reads them as arrays."""
+        if p is None or computes_operands(f) or not is_reduction(f.op):
+            return ()
+        if is_scaling(p) and self._is_factor(f, p):
+            return p.arguments
+        return multipliers(p)
 
     def _place_after(self, read: tuple[Value, ...]) -> int:
         wanted = set(read)

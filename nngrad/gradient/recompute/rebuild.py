@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import nngrad.functions as F
 
 from ...graph import Function, Variable, functions_of
-from .costs import PASSING, reads
+from .costs import PASSING, copied_operands, reads
 from .stages import NEVER, Node, Plan, Stages, created_like
 
 _by_rank = attrgetter("rank")
@@ -211,7 +211,9 @@ class _Rebuilding:
             return (inputs[0], *g.outputs[1:])
         if not any([x.parent in sweep.made for x in inputs]):
             # Without this it would be the same function as one of those that are there already.
-            i = min(range(len(inputs)), key=lambda i: inputs[i].spec.nbytes or NEVER)
+            copied = [k for k, early in copied_operands(g).items() if not early]
+            # Best an operand that is read from a copy: with another, the copy is shared, and kept all the while.
+            i = min(range(len(inputs)), key=lambda i: (i not in copied, inputs[i].spec.nbytes or NEVER))
             inputs[i] = self._tied(inputs[i], g, sweep)
         new = created_like(g, g.op, tuple(inputs), g.arguments)
         clone = new[0].parent
