@@ -1,5 +1,7 @@
 """Backward rules of products and of functions of matrices."""
 
+import math
+
 import nngrad.functions as F
 
 from . import backward
@@ -19,7 +21,8 @@ def batch_matmul_backward(f, gy):
     ga = F.batch_matmul(b, gy, tb, True) if ta else F.batch_matmul(gy, b, False, not tb)
     if b.ndim == 2 and a.ndim > 2 and not ta:
         # One matrix for a whole batch: the sum over the batch is part of the product.
-        a, gy = F.reshape(a, shape=(-1, a.shape[-1])), F.reshape(gy, shape=(-1, gy.shape[-1]))
+        rows = math.prod(a.shape[:-1])
+        a, gy = F.reshape(a, shape=(rows, a.shape[-1])), F.reshape(gy, shape=(rows, gy.shape[-1]))
     gb = F.batch_matmul(gy, a, True, ta) if tb else F.batch_matmul(a, gy, not ta, False)
     a, b = f.inputs
     return F.sum_to(ga, shape=a.shape), F.sum_to(gb, shape=b.shape)

@@ -353,14 +353,31 @@ def test_one_direction_needs_no_vectorizing() -> None:
 
 def test_rows_that_are_not_independent_are_refused() -> None:
     x = Variable.from_numpy_array(POINTS)
-    for y in (x - F.mean(x, axis=0), F.cumsum(x), x[::-1], F.sum(x), F.transpose(x @ POINTS.T)):
+    for y in (x - F.mean(x, axis=0), F.cumsum(x), x[::-1], F.transpose(x @ POINTS.T)):
         for operator in (nn.jacobian, nn.laplacian, nn.bilaplacian, nn.divergence):
             with pytest.raises(ValueError, match=r"cannot be shown that row b of y.*batched=False"):
                 operator(y, x)
+    for y in (F.sum(x), x[:2]):
+        with pytest.raises(ValueError, match=r"have no first axis in common.*batched=False"):
+            nn.jacobian(y, x)
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    x = Variable.from_numpy_array(POINTS)
+    np.testing.assert_allclose(nn.laplacian(F.sin(x), x, chunk=np.int64(2)).d, -np.sin(POINTS))
+    assert len(nn.nth_derivative(F.sin(x), x, np.int64(3))) == 3
 
 
 def test_wrong_arguments_are_named() -> None:
     x = Variable.from_numpy_array(POINTS)
+    with pytest.raises(ValueError, match="y: expected one Variable, got a list of 2"):
+        nn.nth_derivative([x, x], x, 2)
+    with pytest.raises(ValueError, match="y: expected one Variable, got a list of 0"):
+        nn.derivatives([], [(x,)])
+    with pytest.raises(TypeError, match="wanted: expected a list of tuples of Variables, got NoneType"):
+        nn.derivatives(x, None)
+    with pytest.raises(TypeError, match="chunk: expected a positive int or None, got 'auto'"):
+        nn.hessian(F.sum(x, axis=1), x, chunk="auto")
     with pytest.raises(ValueError, match=r"hessian: y of shape \(4, 3\) must hold one number for each row"):
         nn.hessian(x * 2, x)
     with pytest.raises(ValueError, match="hessian_diagonal: y of shape"):

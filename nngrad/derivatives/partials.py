@@ -8,7 +8,7 @@ from ..gradient.directions import independent_rows
 from ..gradient.grad import grad
 from ..gradient.intern import emitting
 from ..graph import Variable, functions_of
-from .parts import floating
+from .parts import floating, one_floating, positive_int
 
 
 def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) -> list[Variable]:
@@ -32,9 +32,9 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
         ValueError: An entry is empty, or its variables differ in shape.
         MissingRule: An op on the way has no backward rule.
     """
-    (y,) = floating(y, "y")
-    if isinstance(wanted, Variable):
-        raise TypeError("wanted: expected a list of tuples of Variables, got a Variable")
+    y = one_floating(y, "y")
+    if not isinstance(wanted, list | tuple):
+        raise TypeError(f"wanted: expected a list of tuples of Variables, got {type(wanted).__name__}")
     entries = [tuple(floating(entry, f"wanted[{i}]")) for i, entry in enumerate(wanted)]
     for i, entry in enumerate(entries):
         if not entry:
@@ -67,11 +67,7 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
         ValueError: n is less than 1.
         MissingRule: An op on the way has no backward rule.
     """
-    (y,), (x,) = floating(y, "y"), floating(x, "x")
-    if not isinstance(n, int) or isinstance(n, bool):
-        raise TypeError(f"n: expected an int, got {n!r}")
-    if n < 1:
-        raise ValueError(f"n: the highest order must be at least 1, got {n}")
+    y, x, n = one_floating(y, "y"), one_floating(x, "x"), positive_int(n, "n")
     results = []
     with emitting(functions_of([y]), 1):  # so that all orders share what they have in common
         for _ in range(n):

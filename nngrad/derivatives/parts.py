@@ -14,6 +14,7 @@ from ..gradient.pushforward import Pushforward
 from ..gradient.seeds import seed_of
 from ..gradient.walk import Grad
 from ..graph import Variable, building, functions_of, rooms
+from ..graph.arguments import as_int
 from ..graph.function import next_serial
 
 Variables = Variable | Iterable[Variable]
@@ -63,6 +64,25 @@ def floating(given: Any, name: str) -> list[Variable]:
     return listed
 
 
+def one_floating(given: Any, name: str) -> Variable:
+    """`given`, a Variable of a floating dtype, or a list of one."""
+    listed = floating(given, name)
+    if len(listed) != 1:
+        raise ValueError(f"{name}: expected one Variable, got a list of {len(listed)}")
+    return listed[0]
+
+
+def positive_int(given: Any, name: str, alternative: str = "") -> int:
+    """`given` as an int that is at least 1; `alternative` says what else it may be."""
+    try:
+        number = as_int(given)
+    except TypeError:
+        raise TypeError(f"{name}: expected a positive int{alternative}, got {given!r}") from None
+    if number < 1:
+        raise ValueError(f"{name}: expected a positive int{alternative}, got {given!r}")
+    return number
+
+
 def vectors_for(xs: list[Variable], given: Any, name: str) -> list[Variable]:
     """One Variable of the shape and dtype of each of `xs`."""
     listed = list(given) if isinstance(given, list | tuple) else [given]
@@ -88,15 +108,27 @@ def checked(
             raise TypeError(f"{operator}: {name} is {given.dtype.name}; only floating dtypes can be differentiated")
     if not isinstance(batched, bool):
         raise TypeError(f"{operator}: batched: expected True or False, got {batched!r}")
-    if chunk is not None and (not isinstance(chunk, int) or isinstance(chunk, bool) or chunk < 1):
-        raise ValueError(f"{operator}: chunk: expected a positive int or None, got {chunk!r}")
-    if batched and not all([independent_rows(y, own) for own in own_leaves([y], [x])[0]]):
-        raise ValueError(
-            f"{operator}: it cannot be shown that row b of y, of shape {y.shape}, depends on row b of x, of shape "
-            f"{x.shape}, alone; with batched=False all of x counts as one point"
-        )
+    if chunk is not None:
+        positive_int(chunk, f"{operator}: chunk", " or None")
+    if batched:
+        _check_rows(operator, y, x)
     if scalar and y.size != (y.shape[0] if batched else 1):
         raise ValueError(
             f"{operator}: y of shape {y.shape} must hold one number{' for each row: (B,) or (B, 1)' if batched else ''}"
         )
     return int(batched)
+
+
+def _check_rows(operator: str, y: Variable, x: Variable) -> None:
+    """Raise unless row b of `y` can be shown to depend on row b of `x` alone."""
+    one_point = "with batched=False all of x counts as one point"
+    if not y.ndim or not x.ndim or y.shape[0] != x.shape[0]:
+        raise ValueError(
+            f"{operator}: y of shape {y.shape} and x of shape {x.shape} have no first axis in common, that of a batch "
+            f"of rows; {one_point}"
+        )
+    if not all([independent_rows(y, own) for own in own_leaves([y], [x])[0]]):
+        raise ValueError(
+            f"{operator}: it cannot be shown that row b of y, of shape {y.shape}, depends on row b of x, of shape "
+            f"{x.shape}, alone; {one_point}"
+        )

@@ -48,7 +48,7 @@ def over_directions(
     if count == 0:
         result = zeros_like(y) if collapse else F.constant(val=0, shape=(0, *y.shape), dtype=y.dtype)
         return result
-    step = count if chunk is None else chunk
+    step = count if chunk is None else int(chunk)
     parts = [
         vectorize([y], {t: unit_vectors(x, lead, first, min(step, count - first))}, collapse)[0]
         for first in range(0, count, step)
