@@ -246,6 +246,37 @@ def test_gradients_that_are_variables_add_up_until_they_are_cleared() -> None:
     assert x.grad_var.d == pytest.approx(2 * np.cos(0.5))
 
 
+@pytest.mark.parametrize("route", ["nn.backward", "Variable.backward"])
+def test_gradients_of_outputs_that_change_between_two_backwards(route: str) -> None:
+    x = leaf(1.0, 2.0)
+    y = F.sum(x * x)
+    for given in (1.0, 3.0):
+        y.g = given
+        if route == "nn.backward":
+            nn.backward(y, enable_double_backprop=True)
+        else:
+            y.backward(None, enable_double_backprop=True)
+    y.g = 100.0
+    assert x.grad_var is not None
+    assert x.grad_var.d.tolist() == x.g.tolist() == [8.0, 16.0]
+
+
+@pytest.mark.parametrize("value", [None, 0.0, 7.0])
+def test_a_gradient_that_was_written_over_has_no_variable(value: float | None) -> None:
+    x = leaf(1.0, 2.0)
+    y = F.sum(x * x)
+    y.backward(enable_double_backprop=True)
+    if value is None:
+        x.grad.zero()
+    else:
+        x.g = value
+    assert x.g.tolist() == [value or 0.0] * 2  # reading it changes nothing
+    assert x.grad_var is None
+    y.backward(enable_double_backprop=True)
+    assert x.grad_var is not None
+    assert x.grad_var.d.tolist() == [2.0, 4.0]
+
+
 def test_a_gradient_penalty_through_backward() -> None:
     x, w = leaf(0.5), leaf(2.0)
     (F.sin(x * w)).backward(enable_double_backprop=True)

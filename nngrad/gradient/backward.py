@@ -188,6 +188,8 @@ def _keep_variables(outputs: list[Variable], grads: list[Any], options: Options)
     """Let `.grad_var` of the leaves be their gradients as Variables, added to what is there."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
     before = [x.grad_var for x in leaves]
+    # What is written to a cell afterwards belongs to the next backward.
+    grads = [NdArray.from_numpy_array(gy) if isinstance(gy, NdArray) else gy for gy in grads]
     how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
     gradients = grad(outputs, leaves, grads, grad_inputs=before, **how)
     for x, gx in zip(leaves, gradients, strict=True):

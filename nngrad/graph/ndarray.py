@@ -34,18 +34,21 @@ class NdArray:
         dtype: Its dtype; float32 by default.
     """
 
-    __slots__ = ("__weakref__", "_array", "_lent", "_pending", "_spec")
+    __slots__ = ("__weakref__", "_array", "_lent", "_pending", "_spec", "variable")
 
     _array: Any  # jax.Array or np.ndarray, or None for zeros
     _pending: Pending | None
     _lent: bool
     """Whether the array was handed out as a NumPy array that may be written to."""
+    variable: Any
+    """The Variable of the gradient that it holds, where one was kept; None again once another value is set."""
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = spec_of(checked_shape(shape), dtype_of(dtype))
         self._array = None
         self._pending = None
         self._lent = False
+        self.variable = None
 
     @staticmethod
     def of_spec(spec: Spec) -> NdArray:
@@ -55,6 +58,7 @@ class NdArray:
         cell._array = None
         cell._pending = None
         cell._lent = False
+        cell.variable = None
         return cell
 
     @staticmethod
@@ -167,6 +171,7 @@ class NdArray:
             with wide_types(self._spec.wide):
                 new = new.astype(self._spec.dtype)
         self.put(_settled(new))
+        self.variable = None
 
     def put(self, array: Any) -> None:
         """Store an array that an executable has made; its shape and dtype are known to fit."""
@@ -181,6 +186,7 @@ class NdArray:
     def zero(self) -> None:
         """Fill with zeros."""
         self.put(None)
+        self.variable = None
 
     def fill(self, value: float) -> None:
         """Fill with one number."""

@@ -37,7 +37,6 @@ class Variable:
         "_data",
         "_derived",
         "_grad",
-        "_grad_var",
         "_need_grad",
         "_source",
         "index",
@@ -63,8 +62,6 @@ class Variable:
     _need_grad: bool | None
     _derived: Any  # set on results of `grad` alone, by the gradient room
     _source: Callable[[], Any] | None
-    _grad_var: Variable
-    """Left unset until one is kept."""
     _at: Any
     """The snapshot from which the data of an output was computed."""
 
@@ -198,19 +195,17 @@ class Variable:
     @property
     def grad_var(self) -> Variable | None:
         """The gradient as a Variable of its own graph, where `nn.grad` (`set_grad`, `retain_grad`) or a `backward`
-        with `enable_double_backprop` has kept one; else None."""
-        return None if self._grad is None or self._grad.is_zero else getattr(self, "_grad_var", None)
+        with `enable_double_backprop` has kept one; else None, also once `.g` was set or zeroed."""
+        return None if self._grad is None or self._grad.is_zero else self._grad.variable
 
     @grad_var.setter
     def grad_var(self, gradient: Variable) -> None:
-        self._grad_var = gradient
+        self.grad.variable = gradient
 
     def cleargrad(self) -> None:
         """Let the gradient be zeros again, and forget its Variable."""
         if self._grad is not None:
             self._grad.zero()
-        if hasattr(self, "_grad_var"):
-            del self._grad_var
 
     def _checked_cell(self, cell: NdArray, name: str) -> NdArray:
         if not isinstance(cell, NdArray):
