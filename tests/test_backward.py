@@ -10,6 +10,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.solvers as S
 from nngrad.gradient.walk import Grad
 from nngrad.graph import Variable
 
@@ -259,6 +260,16 @@ def test_gradients_of_outputs_that_change_between_two_backwards(route: str) -> N
     y.g = 100.0
     assert x.grad_var is not None
     assert x.grad_var.d.tolist() == x.g.tolist() == [8.0, 16.0]
+
+
+def test_a_gradient_that_a_solver_has_changed_has_no_variable() -> None:
+    x = leaf(1.0, 2.0)
+    solver = S.Sgd()
+    solver.set_parameters({"x": x})
+    F.sum(x * x).backward(enable_double_backprop=True)
+    solver.scale_grad(0.5)
+    assert x.g.tolist() == [1.0, 2.0]
+    assert x.grad_var is None
 
 
 @pytest.mark.parametrize("value", [None, 0.0, 7.0])

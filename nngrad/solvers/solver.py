@@ -264,6 +264,7 @@ class Solver:
             changed = function(params, grads, value, self.loss_scale)
         for p, grad in zip(self._variables, changed, strict=True):
             p.grad.put(grad)
+            p.grad.variable = None  # which has another value
 
     def check_inf_grad(self) -> bool:
         """Whether some gradient is infinite."""
