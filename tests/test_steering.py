@@ -6,9 +6,12 @@ import gc
 import weakref
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
@@ -465,6 +468,45 @@ def test_stop_gradients_are_checked() -> None:
 
 
 # ---------------------------------------------------------------- all together, and eagerly
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    stop=st.booleans(), given_before=st.booleans(), scale=st.sampled_from([None, 8.0, "variable"]),
+    aggregate=st.booleans(), retain=st.booleans(), double=st.booleans(), simplify=st.booleans(), eager=st.booleans(),
+)
+def test_any_options_together_to_order_2(
+    stop: bool, given_before: bool, scale: Any, aggregate: bool, retain: bool, double: bool, simplify: bool, eager: bool
+) -> None:
+    point, weights = np.array([0.3, -0.8, 1.1]), np.array([[1.0, 0.5, -1.0], [0.2, 2.0, 0.7], [-0.4, 0.1, 0.9]])
+    factor = 8.0 if scale else 1.0
+    with nn.simplify(simplify), nn.auto_forward(eager):
+        x = leaf(*point)
+        h = F.tanh(F.sum(F.reshape(x, (1, 3)) * weights, axis=1))
+        y = F.sum(h * h * F.sin(x) + F.exp(x))
+        (g,) = nn.grad(
+            y, x, grad_inputs=[x * x] if given_before else None,
+            loss_scale=leaf(8.0)[0] if scale == "variable" else scale,
+            aggregate=(lambda gs: F.add_n(*gs)) if aggregate else None, stop_gradients=[h] if stop else (),
+            retain_grad=retain, enable_double_backprop=double,
+        )
+        (gg,) = nn.grad(F.sum(g * g), x)
+
+    def first(z: Any) -> Any:
+        def total(z: Any, h: Any) -> Any:
+            return jnp.sum(h * h * jnp.sin(z) + jnp.exp(z))
+
+        hidden = jnp.tanh(weights @ z)
+        of_z = jax.grad(total)(z, hidden) if stop else jax.grad(lambda z: total(z, jnp.tanh(weights @ z)))(z)
+        return factor * of_z + (z * z if given_before else 0.0)
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(g.d, first(point), rtol=1e-12)
+        second = jax.grad(lambda z: jnp.sum(first(z) ** 2))(point)
+        np.testing.assert_allclose(gg.d, second if double else np.zeros(3), rtol=1e-11)
+    assert (x.grad_var is not None) == retain
+    if retain:
+        np.testing.assert_array_equal(x.g, g.d)
 
 
 def test_options_in_eager_mode() -> None:
