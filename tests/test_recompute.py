@@ -297,8 +297,11 @@ def test_a_budget_takes_no_more_recomputation_than_it_needs() -> None:
     some, more = again(0.7 * plain), again(0.4 * plain)
     assert some[0] <= 0.7 * plain and more[0] <= 0.4 * plain
     assert 3 * 24 - 1 < some[1] < more[1]
-    with pytest.warns(RuntimeWarning, match="no plan was found that fits"):
+    with pytest.warns(RuntimeWarning, match="no plan was found that fits") as caught:
         again(10)
+        loss.forward()
+        loss.backward(recompute=nn.MemoryBudget(10))
+    assert [Path(w.filename).name for w in caught] == ["test_recompute.py"] * 2
 
 
 def test_a_share_of_arithmetic_is_not_exceeded() -> None:
@@ -352,11 +355,17 @@ def test_random_functions_have_the_same_mask() -> None:
     for w in weights:
         h = F.dropout(F.tanh(F.affine(h, w)), 0.4)
     loss = F.sum(h**2)
-    plain, again = nn.grad(loss, weights), nn.grad(loss, weights, recompute="sqrt")
+
+    def both_orders(policy: Any) -> list[Variable]:
+        first = nn.grad(loss, weights, recompute=policy)
+        (slope,) = nn.grad(loss, [x], recompute=policy)
+        return [*first, *nn.grad(F.sum(slope**2), weights, recompute=policy)]
+
+    plain, again = both_orders(False), both_orders("sqrt")
     assert [f for f in functions_of(again) if f.name == "after"]
     for _ in range(2):
         results = nn.compile([*plain, *again])()  # one draw of keys for both
-        agree(results[8:], results[:8], 1e-12)
+        agree(results[16:], results[:16], 1e-12)
 
 
 def test_batch_statistics_are_updated_once() -> None:
@@ -540,6 +549,7 @@ def test_binomial_schedules_have_the_steps_that_the_theory_says(levels: int, slo
         ([1], TypeError, "recompute: expected None"),
         (nn.MemoryBudget(-1), ValueError, "number of bytes"),
         (nn.Segments(0), ValueError, "levels from 1 to 64"),
+        (nn.Segments(True), ValueError, "levels from 1 to 64"),
         (nn.LeastMemory(float("nan")), ValueError, "share"),
     ],
 )

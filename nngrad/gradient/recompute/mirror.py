@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -202,7 +203,7 @@ class _Search:
         best = self._lowest(iter(tried))
         warnings.warn(
             f"MemoryBudget({nbytes}): no plan was found that fits; the lowest predicted peak is {best.peak} bytes",
-            RuntimeWarning, stacklevel=6,
+            RuntimeWarning, stacklevel=_level_of_user(),
         )
         return best
 
@@ -224,6 +225,16 @@ class _Search:
             units = way.forward.units
             for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2)}):
                 yield way(uniform(min(count, 256)), self._is_named)
+
+
+def _level_of_user() -> int:
+    """The `stacklevel` with which a warning of the caller names the user's line: the innermost that is not nngrad's."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "nngrad").partition(".")[0] == "nngrad":
+        level += 1
+        frame = frame.f_back
+    return level
 
 
 def blocks(functions: Sequence[Function], dropped: frozenset[Function]) -> Plan:

@@ -98,7 +98,7 @@ def policy_of(given: Any, name: str = "recompute") -> Policy | None:
 def _checked(policy: Policy, name: str) -> Policy:
     if isinstance(policy, MemoryBudget) and not (_is_number(policy.nbytes) and policy.nbytes >= 0):
         raise ValueError(f"{name}: MemoryBudget takes a number of bytes, got {policy.nbytes!r}")
-    if isinstance(policy, Segments) and not (isinstance(policy.levels, int) and 1 <= policy.levels <= 64):
+    if isinstance(policy, Segments) and not (type(policy.levels) is int and 1 <= policy.levels <= 64):
         raise ValueError(f"{name}: Segments takes levels from 1 to 64, got {policy.levels!r}")
     if isinstance(policy, LeastMemory) and not (_is_number(policy.extra) and policy.extra >= 0):
         raise ValueError(f"{name}: LeastMemory takes a share that is not negative, got {policy.extra!r}")
