@@ -139,7 +139,30 @@ def test_a_missing_rule_is_named() -> None:
     (lambda x: F.flip(x, axes=(0,)), None),
     (lambda x: F.cumsum(x, axis=1), (0,)),
     (lambda x: F.split(x, axis=1)[0], (0,)),
-    (lambda x: F.sort(x, axis=1), None),  # not known, so not relied on
+    (lambda x: F.sort(x, axis=1), (0,)),
+    (lambda x: F.sort(x, axis=0), None),
+    (lambda x: F.einsum(x, leaf(np.ones((2, 3))), equation="bi,ji->jb"), (1,)),
+    (lambda x: F.einsum(x, F.tanh(x), equation="bi,bi->b"), (0,)),
+    (lambda x: F.einsum(x, x, equation="bi,ci->bc"), None),
+    (lambda x: F.einsum(x, leaf(np.ones(4)), equation="bi,b->i"), None),
+    (lambda x: x[:, np.array([2, 0])], (0,)),
+    (lambda x: x[np.array([1, 0, 2, 3])], None),
+    (lambda x: F.gather(F.reshape(x, shape=(4, 1, 3)), np.array([[0, 0], [0, 0]]), axis=1), (0,)),
+    (lambda x: F.take_points(F.reshape(x, shape=(3, 4)), np.array([[1], [0]]), axes=(0,), at=1), None),
+    (lambda x: F.take_points(F.transpose(x), np.array([[1], [0]]), axes=(0,), at=0), (1,)),
+    (lambda x: F.take_points(F.transpose(x), np.array([[1], [0]]), axes=(0,), at=1), (0,)),
+    (lambda x: F.pad(x, (1, 2)), (0,)),
+    (lambda x: F.pad(x, (0, 0, 1, 2), mode="reflect"), (0,)),
+    (lambda x: F.pad(x, (0, 1, 0, 0)), None),
+    (lambda x: F.pad(F.transpose(x), (0, 1)), None),
+    (lambda x: F.matrix_diag(x), (0,)),
+    (lambda x: F.matrix_diag(F.transpose(x)), (1,)),
+    (lambda x: F.batch_det(F.matrix_diag(x) + 1), (0,)),
+    (lambda x: F.batch_inv(F.matrix_diag(x) + 1), (0,)),
+    (lambda x: F.batch_inv(F.matrix_diag(F.transpose(x)) + 1), None),
+    (lambda x: F.max_pooling(F.reshape(x, shape=(4, 1, 1, 3)), (1, 2)), (0,)),
+    (lambda x: F.average_pooling(F.reshape(x, shape=(1, 4, 3, 1)), (2, 1)), None),
+    (lambda x: F.jax_function(lambda a: a * 2)(x), None),  # not known, so not relied on
 ])  # fmt: skip
 def test_which_axes_are_carried(f: Callable[[Variable], Variable], expected: Any) -> None:
     x = leaf(RNG.normal(size=(4, 3)))

@@ -59,7 +59,7 @@ def divergence(y: Variable, x: Variable, batched: bool = True, chunk: int | None
         chunk: How many directions are propagated at once, to bound the memory; None for all.
 
     Returns:
-        `(B,)`; `()` with `batched=False`.
+        `(B,)`; `()` with `batched=False`; in the dtype of `y`.
 
     Raises:
         TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also where the shapes differ.
@@ -69,7 +69,8 @@ def divergence(y: Variable, x: Variable, batched: bool = True, chunk: int | None
         raise ValueError(f"divergence: the field y of shape {y.shape} must have the shape of x, {x.shape}")
 
     def along(t: Variable) -> Variable:
-        return F.sum(pushed([y], [x], [t])[0] * t, axis=tuple(range(lead, x.ndim)))
+        mask = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
+        return F.sum(pushed([y], [x], [t])[0] * mask, axis=tuple(range(lead, x.ndim)))
 
     return built([y, x], lambda: [over_directions(along, x, lead, chunk, collapse=True)])[0]
 

@@ -115,6 +115,35 @@ def _batch_matmul(f: Function, given: list[Axes | None]) -> Axes | None:
     return agreed(candidates)
 
 
+@carries(F.contraction)
+def _contraction(f: Function, given: list[Axes | None]) -> Axes | None:
+    """An axis is carried where its index stays; two that have become one are not told apart."""
+    output = f.args["output"]
+    candidates: list[Axes | None] = []
+    for term, axes in zip(f.args["terms"], given, strict=True):
+        if axes is not None:
+            indices = [term[a] for a in axes]
+            apart = len(set(indices)) == len(indices)
+            candidates.append(_all([output.index(i) if i in output else None for i in indices]) if apart else None)
+    return agreed(candidates)
+
+
+@carries(F.batch_det, F.batch_logdet, F.batch_inv, F.batch_cofactor, F.batch_cholesky, F.half_lower, F.trilu,
+         F.matrix_diag_part)
+def _of_matrices(f: Function, given: list[Axes | None]) -> Axes | None:
+    return _leading(given[0], f.inputs[0].ndim - 2)
+
+
+@carries(F.max_pooling, F.sum_pooling, F.average_pooling)
+def _pooling(f: Function, given: list[Axes | None]) -> Axes | None:
+    return _leading(given[0], f.inputs[0].ndim - len(f.args["kernel"]) - 1)
+
+
+def _leading(axes: Axes | None, count: int) -> Axes | None:
+    """`axes` if they are among the first `count`."""
+    return None if axes is None or any([a >= count for a in axes]) else axes
+
+
 @carries(F.sum, F.mean, F.amax, F.amin, F.prod, F.var, F.std, F.norm, F.logsumexp)
 def _reduction(f: Function, given: list[Axes | None]) -> Axes | None:
     x = f.inputs[0]
@@ -125,7 +154,7 @@ def _reduction(f: Function, given: list[Axes | None]) -> Axes | None:
     return axes if f.args["keepdims"] else tuple([a - sum([r < a for r in reduced]) for a in axes])
 
 
-@carries(F.softmax, F.log_softmax, F.cumsum, F.cumprod)
+@carries(F.softmax, F.log_softmax, F.cumsum, F.cumprod, F.sort_values)
 def _along(f: Function, given: list[Axes | None]) -> Axes | None:
     axis = f.args["axis"]
     if axis is None:
@@ -166,6 +195,32 @@ def _slices(f: Function, given: list[Axes | None]) -> Axes | None:
             axis += 1
         part += not isinstance(entry, int)
     return _all([whole.get(a) for a in given[0] or ()])
+
+
+@carries(F.pad)
+def _pad(f: Function, given: list[Axes | None]) -> Axes | None:
+    """An axis without a margin is carried; widths are in pairs, for the last axes."""
+    widths, axes = f.args["pad_width"], given[0] or ()
+    first = f.inputs[0].ndim - len(widths) // 2
+    wider = {first + i // 2 for i, width in enumerate(widths) if width}
+    return None if wider & set(axes) else axes
+
+
+@carries(F.matrix_diag)
+def _diagonal(f: Function, given: list[Axes | None]) -> Axes | None:
+    return given[0]
+
+
+@carries(F.take_points)
+def _points(f: Function, given: list[Axes | None]) -> Axes | None:
+    """The axes that are not indexed stay, with those of the points among them; the points must be fixed."""
+    x, indices = f.inputs
+    indexed, at = f.args["axes"], f.args["at"]
+    if given[1] is not None:
+        return None
+    kept = [a for a in range(x.ndim) if a not in indexed]
+    kept[at:at] = [-1] * (indices.ndim - 1)
+    return _all([kept.index(a) if a in kept else None for a in given[0] or ()])
 
 
 @carries(F.convolve, F.convolve_data_grad)
