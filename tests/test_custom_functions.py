@@ -415,6 +415,9 @@ def test_a_function_without_a_second_derivative_is_of_use_at_first_order() -> No
     assert "ExpGrad is part of the gradient of FirstOrder" in message
     assert "order 1 can be used as it is, and one of order 2 cannot be had" in message
     assert "ExpGrad has no `def backward(self, indexes, grad_outputs)`" in message
+    a, b = leaf(A), leaf(A)  # by way of forward mode, too
+    with pytest.raises(nn.MissingRule, match="order 1 can be used as it is, and one of order 2 cannot be had"):
+        nn.grad(nn.grad(F.sum(FirstOrder()(a * b)), a)[0], b)
 
 
 def test_a_function_without_a_backward_says_so() -> None:

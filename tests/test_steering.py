@@ -333,6 +333,17 @@ def test_unreachable_inputs() -> None:
         nn.grad(y, x, unreachable="zeros")
 
 
+@pytest.mark.parametrize("option", ["set_grad", "retain_grad"])
+def test_what_is_unreachable_keeps_no_gradient(option: str) -> None:
+    x, other = leaf(1.0), leaf(1.0, 2.0)
+    nn.grad(F.sum(other * other), other, set_grad=True)
+    gx, nothing = nn.grad(x * x, [x, other], unreachable="none", **{option: True})
+    assert nothing is None
+    assert x.grad_var is gx
+    assert other.grad_var is None
+    np.testing.assert_array_equal(other.g, [0, 0])
+
+
 def blocked(x: Variable) -> Variable:
     h = F.sin(x)
     h.need_grad = False

@@ -335,6 +335,14 @@ def test_a_gradient_without_double_backprop_is_a_constant() -> None:
     np.testing.assert_array_equal(nn.grad(g * x, x)[0].d, g.d)
 
 
+def test_a_hook_elsewhere_changes_nothing() -> None:
+    x, other = leaf(RNG.uniform(-1, 1, (4, 1))), leaf([1.0])
+    watched = F.exp(other)
+    size = len(functions_of(nested(network(x), [x] * 3)[-1:]))
+    watched.parent.add_hook(nn.hooks.TimerHook())
+    assert len(functions_of(nested(network(x), [x] * 3)[-1:])) == size
+
+
 def test_an_input_in_the_middle_of_the_graph() -> None:
     x = leaf([[0.3, 0.5], [1.7, 0.1]])
     h = F.tanh(x)

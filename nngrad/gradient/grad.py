@@ -9,7 +9,7 @@ from typing import Any
 import nngrad.functions as F
 
 from ..graph import Variable, building, create, functions_of, leaves_of, rooms
-from ..graph.function import next_serial, watched
+from ..graph.function import next_serial
 from . import symmetry
 from .intern import emitting
 from .recompute import mirrored
@@ -110,7 +110,7 @@ def grad(
     starts = [*outputs, *[own[0] for own, gx in zip(owners, initial, strict=True) if gx is not None]]
     seeds += [gx for gx in initial if gx is not None]
     retained: list[tuple[Variable, Variable]] = []
-    steered = retain_grad or aggregate is not None or bool(ends) or watched()
+    steered = retain_grad or aggregate is not None or bool(ends) or building.watched
     walk: Walk = symmetry.gradients
     if steered:
         total = None if aggregate is None else checked_aggregate(aggregate)
@@ -134,6 +134,9 @@ def grad(
     if not enable_double_backprop:
         for gx in (*gradients, *kept.values()):
             gx.need_grad = False
+    for x in [inputs[i] for i in lost if kept]:
+        kept.pop(x, None)
+        x.cleargrad()
     for x, gx in kept.items():
         keep_gradient(x, gx)
     if building.auto_forward:

@@ -113,7 +113,9 @@ class Pushforward:
         us = [u for u in marks if u is not None]
         live = {id(x) for x, t in zip(f.inputs, ts, strict=True) if t is not None}
         with recording(emission) as created:
+            order, emission.order = emission.order, f.order + 1
             gxs = self.reverse.pulled(f, f.outputs, marks, outputs, live, {})
+            emission.order = order
             pairs = [
                 (fitted(f, x, gx), t)
                 for x, gx, t in zip(f.inputs, gxs, ts, strict=True)

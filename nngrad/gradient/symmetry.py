@@ -38,12 +38,13 @@ from backward_registry import registry
 
 from ..functions.array import zeros_like
 from ..graph import Function, Variable, building, functions_of, path_between
-from ..graph.function import watched
+from ..graph.function import any_hooked, function_hooks
 from .independence import Axes, carried
 from .intern import emitting
 from .numbers import grad_end as GradEndFunction
 from .numbers import is_zero
 from .pushforward import Pushforward
+from .recompute.costs import is_heavy
 from .walk import Grad, order_of
 
 Seeds = Sequence[Variable | None]
@@ -88,7 +89,7 @@ def gradients(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Se
         inputs: With respect to what.
         seeds: Gradient at each output; None for ones.
     """
-    if not building.simplify or watched():
+    if not building.simplify or building.watched:
         return Grad()(outputs, inputs, seeds)
     result = None
     if len(inputs) == 1:
@@ -98,7 +99,9 @@ def gradients(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Se
 
 
 def exact(path: Sequence[Function]) -> bool:
-    """Whether all functions on a way have exact rules, and none of their outputs stops gradients."""
+    """Whether all functions on a way have exact rules, none of their outputs stops gradients, and no hook watches."""
+    if function_hooks and any_hooked(path):
+        return False
     for f in path:
         rule = registry.find(f.op)
         if rule is None or not rule.exact or any([y._need_grad is False for y in f.outputs]):
@@ -126,7 +129,9 @@ def elementwise(outputs: Sequence[Variable], x: Variable, seeds: Seeds) -> Varia
         return None
     outputs = [forward_form(y) for y in outputs]
     path, active, known = path_between(outputs, [x])
-    if not exact(path):
+    if not exact(path) or not any([f.order or is_heavy(f.op) for f in path]):
+        # Without a product on the way there is nothing that higher orders would have to share with the first, and the
+        # walk back makes one sum of all gradients that arrive at a Variable.
         return None
     places = carried(path, x, long_axes(x))
     reached = [y for y in outputs if id(y) in active]
