@@ -103,8 +103,10 @@ W = leaf(3, 4)
 
 
 @pytest.mark.parametrize("build", [
-    lambda x: F.batch_matmul(3 * x, W),
-    lambda x: F.batch_matmul(W, 3 * x, True, True),
+    lambda x: F.batch_matmul(3 * x, W[:, :2]),
+    lambda x: F.batch_matmul(W[:, :3], 3 * x, True, True),
+    lambda x: F.where(x, 3 * x, 6 * F.exp(x)),
+    lambda x: F.where(x, F.constant(0, (2, 3), "float64"), 3 * x),
     lambda x: F.sum(3 * x, axis=0),
     lambda x: F.mean(3 * x, axis=1, keepdims=True),
     lambda x: F.reshape(3 * x, shape=(3, 2)),
@@ -121,6 +123,13 @@ def test_numbers_move_out_of_linear_functions(build: Callable[[Variable], Variab
     y = emitted(lambda: build(x))
     assert y.parent.op is F.mul_scalar and y.parent.args["val"] == 3.0
     np.testing.assert_allclose(y.d, build(x).d, rtol=1e-14)
+
+
+def test_numbers_stay_at_the_factor_that_is_smaller_than_the_product() -> None:
+    x = leaf(2, 3)
+    y = emitted(lambda: F.batch_matmul(3 * x, W))
+    assert names(y) == ["mul_scalar", "batch_matmul"]
+    np.testing.assert_allclose(y.d, 3 * x.d @ W.d, rtol=1e-14)
 
 
 def test_movements_compose() -> None:
