@@ -235,7 +235,7 @@ def combination(emission: Emission, operands: list[tuple[Variable, Number]], con
     if known is not None:
         return scaled(emission, *known)
     content = 1 if units else _content(numbers, spec)
-    if constant < 0 or (constant == 0 and coefficient < 0):
+    if constant == 0 and coefficient < 0:
         content = -content
     unmerged = len(merged) == count and constants < 2
     plain = count == len(operands) and constants == (1 if given else 0)
@@ -256,6 +256,8 @@ def multiple_of_known(
         factor = ratio(coefficient, own[x])
         if factor.__class__ is float and abs(factor) != 1:
             continue  # what floats are multiples of depends on rounding
+        if constant and factor < 0:
+            continue  # where 1 - x is 0, -(x - 1) is -0, and 1 / sqrt of it -inf
         same = constant == factor * number and all([c == factor * own[x] for x, c in terms.items()])
         if same and collectable(factor, spec):
             return y, factor
