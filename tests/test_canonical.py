@@ -194,3 +194,11 @@ def test_derivatives_of_tanh_grow_as_the_square_of_their_order() -> None:
         counts.append(len(functions_of([y])))
     steps = np.diff(counts)
     assert np.all(np.diff(steps) <= 4) and counts[-1] < 220
+
+
+def test_what_is_zero_keeps_its_sign() -> None:
+    first, second = emitted(lambda: (A - 1, 1 - A))
+    assert second.parent.op is F.r_sub_scalar  # -(A - 1) is -0 where A is 1
+    x = Variable.from_numpy_array([1.0])
+    assert nn.grad(F.acosh(x), x)[0].d == np.inf
+    assert first is not second

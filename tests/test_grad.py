@@ -224,6 +224,21 @@ def test_returned_variables_are_distinct_from_the_users() -> None:
     assert doubled.d == 4
 
 
+def test_a_constant_of_the_users_is_a_variable() -> None:
+    x, c = leaf([1.0, 3.0]), F.constant(2.0, (1, 2), "float64")
+    (gx,) = nn.grad(F.sum(x * x * c), x)
+    np.testing.assert_array_equal(gx.d, 4 * x.d)
+    np.testing.assert_array_equal(nn.grad(gx, c)[0].d, 2 * x.d)
+
+
+def test_a_zero_gradient_is_no_input_of_another() -> None:
+    x, y = leaf([1.0, 3.0]), F.exp(leaf([2.0]))
+    first, second, third = [nn.grad(y, x)[0] for _ in range(3)]
+    assert first is not third
+    np.testing.assert_array_equal(nn.grad(second, third)[0].d, [[0, 0]])
+    np.testing.assert_array_equal(nn.hessian(F.sum(y), first, batched=False).d, np.zeros((1, 2, 1, 2)))
+
+
 @pytest.mark.parametrize("again", [
     lambda y, c: nn.grad(y, c, enable_double_backprop=False)[0],
     lambda y, c: nn.vjp(y, c, 1.0)[0],

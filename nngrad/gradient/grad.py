@@ -192,13 +192,14 @@ def distinct(
 ) -> list[Variable]:
     """`gradients` as Variables of their own: none is a leaf, older than `since`, one of `others`, or there twice.
 
-    What was there already is another's: its name, its `need_grad`, and what it is remembered as the gradient of.
+    What was there already is another's: its name, its `need_grad`, and what it is remembered as the gradient of. Nor is
+    one a constant, which would count as a number in a gradient that is taken with respect to it.
     """
     taken = {id(x) for x in others}
     results = []
     for gx in gradients:
         f = gx.parent
-        if always or f is None or f.serial < since or id(gx) in taken:
+        if always or f is None or not f.inputs or f.serial < since or id(gx) in taken:
             gx = create(F.identity, (gx,), (), order=1 if f is None else max(1, f.order))
         taken.add(id(gx))
         results.append(gx)

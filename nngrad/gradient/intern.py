@@ -71,8 +71,9 @@ class Emission:
 
 
 def _shareable(f: Function) -> bool:
-    """Whether a user's function may serve as an emitted one: it has no effects, and no gradient stops at it."""
-    if f.effects:
+    """Whether a function may serve as an emitted one: it has no effects, no gradient stops at it, and it is no constant
+    that the user built, which is no number."""
+    if f.effects or not (f.inputs or f.order):
         return False
     for ref in f._outputs:
         y = ref()

@@ -67,9 +67,12 @@ def magnitude(number: Number) -> Number:
 
 
 def number_of(x: Variable) -> Number | None:
-    """The number that fills `x`, if `x` is a constant of the graph and the number finite."""
+    """The number that fills `x`, if `x` is an emitted constant and the number finite.
+
+    A constant that the user built is a Variable like any other: one may differentiate by it.
+    """
     f = x.parent
-    if f is None:
+    if f is None or not f.order:
         return None
     if f.op is grad_end:
         return 1
@@ -80,13 +83,13 @@ def number_of(x: Variable) -> Number | None:
 
 
 def is_zero(x: Variable) -> bool:
-    """Whether `x` is a constant 0 of the graph."""
+    """Whether `x` is an emitted constant 0."""
     f = x.parent
-    return f is not None and f.op is F.constant and f.arguments[0] == 0
+    return f is not None and f.op is F.constant and f.arguments[0] == 0 and f.order > 0
 
 
 def filled(emission: Emission, number: Number, spec: Spec) -> Variable:
-    """A constant of the graph."""
+    """An emitted constant."""
     y: Variable = emission.node(F.constant, (), (float(number), spec.shape, spec.dtype))
     return y
 
@@ -109,16 +112,15 @@ def movable(number: Number, spec: Spec) -> bool:
 def split(x: Variable) -> tuple[Number, Variable | None]:
     """`x` as a number and what it multiplies; as a number and None if it is a constant."""
     f = x.parent
-    if f is None or f.op not in _WITH_NUMBERS:
+    if f is None or f.op not in _WITH_NUMBERS or not f.order:
         return 1, x
     number = number_of(x)
     if number is not None:
         return number, None
-    if f.order:
-        if f.op is F.mul_scalar and math.isfinite(f.arguments[0]):
-            return exact(f.arguments[0]), f.inputs[0]
-        if f.op is F.linear_combination and len(f.inputs) == 1 and f.arguments[1] == 0:
-            return exact(f.arguments[0][0]), f.inputs[0]
+    if f.op is F.mul_scalar and math.isfinite(f.arguments[0]):
+        return exact(f.arguments[0]), f.inputs[0]
+    if f.op is F.linear_combination and len(f.inputs) == 1 and f.arguments[1] == 0:
+        return exact(f.arguments[0][0]), f.inputs[0]
     return 1, x
 
 
