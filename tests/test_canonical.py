@@ -105,7 +105,7 @@ W = leaf(3, 4)
 @pytest.mark.parametrize("build", [
     lambda x: F.batch_matmul(3 * x, W[:, :2]),
     lambda x: F.batch_matmul(W[:, :3], 3 * x, True, True),
-    lambda x: F.where(x, 3 * x, 6 * F.exp(x)),
+    lambda x: F.where(x, 3 * x, 3 * F.exp(x)),
     lambda x: F.where(x, F.constant(0, (2, 3), "float64"), 3 * x),
     lambda x: F.sum(3 * x, axis=0),
     lambda x: F.mean(3 * x, axis=1, keepdims=True),

@@ -16,7 +16,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from ..graph.arguments import axes_of
-from .numbers import Number, collectable, exact, filled, is_zero, movable, number_of, ratio, scaled, split
+from .numbers import Number, collectable, exact, filled, is_zero, movable, number_of, scaled, split
 from .polynomial import combination, product
 
 if TYPE_CHECKING:
@@ -210,15 +210,14 @@ def _where(emission: Emission, inputs: Inputs, arguments: Arguments) -> Variable
         (spec,) = F.where.infer(inputs, arguments)
         return x_true if spec is x_true.spec else None
     (a, first), (b, second) = split(x_true), split(x_false)
-    number = a or b  # that of the side that is not zero
-    if number == 1 or b == 1 or not movable(number, x_true.spec):
-        return None
-    # Out moves what both sides have in common: the first's number, where the second has one too.
-    sides = [
-        x if is_zero(x) else scaled(emission, filled(emission, 1, x.spec) if core is None else core, ratio(own, number))
-        for x, own, core in ((x_true, a, first), (x_false, b, second))
-    ]
-    return scaled(emission, emission.emit(F.where, (condition, *sides), arguments), number)
+    if (a == b or is_zero(x_true) or is_zero(x_false)) and (number := a or b) != 1 and movable(number, x_true.spec):
+        # What both sides have in common moves out.
+        branches = [
+            x if is_zero(x) else filled(emission, 1, x.spec) if core is None else core
+            for x, core in ((x_true, first), (x_false, second))
+        ]
+        return scaled(emission, emission.emit(F.where, (condition, *branches), arguments), number)
+    return None
 
 
 # ---------------------------------------------------------------- movement

@@ -64,7 +64,7 @@ def remember(emission: Emission, y: Variable) -> None:
         emission.products.setdefault(frozenset(factors.items()), y)
         return
     terms, constant = terms_of(emission, y)
-    if y not in terms and multiple_of_known(emission, terms, constant, y.spec) is None:
+    if terms and y not in terms and multiple_of_known(emission, terms, constant, y.spec) is None:
         emission.sums.setdefault(frozenset(terms), []).append((y, terms, constant))
 
 
