@@ -406,3 +406,10 @@ def test_wrong_arguments_are_named() -> None:
         nn.derivatives(x, [(x, Variable((2,), dtype=np.float64))])
     with pytest.raises(TypeError, match="list of tuples"):
         nn.derivatives(x, x)
+
+
+def test_a_divergence_has_the_dtype_of_its_field() -> None:
+    x = Variable.from_numpy_array(np.array([[0.5, 1.0], [2.0, 3.0]]))
+    div = nn.divergence(F.cast(x * x, dtype="float32"), x)
+    assert div.dtype == np.float32
+    np.testing.assert_allclose(div.d, 2 * x.d.sum(axis=1), rtol=1e-6)

@@ -28,7 +28,7 @@ def arrays_of(leaves: Iterable[Variable], draw: bool = True, often: bool = False
         cell = x.cell
         if x._source is not None and (draw or cell.is_zero):
             cell.put(x._source())
-        arrays.append(cell.array if often else cell.raw())
+        arrays.append(cell.array if often and x._source is None else cell.raw())
     return arrays
 
 
