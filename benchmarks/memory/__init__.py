@@ -1,0 +1,3 @@
+"""Memory: gradients that recompute instead of keeping, against the plain ones and the peers' ways."""
+
+from .table import run as run
