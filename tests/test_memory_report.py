@@ -38,11 +38,48 @@ def rectified() -> tuple[Variable, list[Variable]]:
     return F.mean((h - 1) ** 2), weights
 
 
+def residual(layers: int = 12) -> tuple[Variable, list[Variable]]:
+    """Dense residual blocks: what arrives at a block is read within it, and added after it."""
+    h, weights = Variable((128, 32)), []
+    for _ in range(layers):
+        u, w = (Variable((32, 32), need_grad=True) for _ in range(2))
+        h = h + F.affine(F.relu(F.affine(h, u)), w)
+        weights += [u, w]
+    return F.sum(h**2), weights
+
+
+def attentive(layers: int = 3, batch: int = 4, length: int = 32, width: int = 32) -> tuple[Variable, list[Variable]]:
+    """Normalised self-attention with residual connections."""
+    h, weights = Variable((batch, length, width)), []
+    for _ in range(layers):
+        wq, wk, wv, wo = (Variable((width, width), need_grad=True) for _ in range(4))
+        n = F.layer_normalization(h, batch_axis=(0, 1))
+        q, k, v = (F.affine(n, w, base_axis=2) for w in (wq, wk, wv))
+        weighted = F.batch_matmul(F.softmax(F.batch_matmul(q, k, transpose_b=True), axis=2), v)
+        h = h + F.affine(weighted, wo, base_axis=2)
+        weights += [wq, wk, wv, wo]
+    return F.sum(h**2), weights
+
+
+def recurrent(steps: int = 24, width: int = 32, batch: int = 32) -> tuple[Variable, list[Variable]]:
+    """A gated recurrence: its weight is used at every step."""
+    w = Variable((width, 2 * width), need_grad=True)
+    h = Variable((batch, width))
+    for _ in range(steps):
+        z = F.affine(h, w)
+        gate = F.sigmoid(z[:, :width])
+        h = gate * h + (1 - gate) * F.tanh(z[:, width:])
+    return F.sum(h**2), [w]
+
+
 CASES: dict[str, Callable[[], tuple[Variable, list[Variable]]]] = {
     "dense": chain,
     "rectified": rectified,
     "convolutional": convolutional,
     "critic": lambda: critic(None),
+    "residual": residual,
+    "attentive": attentive,
+    "recurrent": recurrent,
 }
 
 

@@ -299,10 +299,16 @@ def _content(numbers: list[Number], spec: Spec) -> Number:
 _by_rank = attrgetter("rank")
 
 
+def _is_whole(x: Variable) -> bool:
+    return x.parent is None or x.parent.op is not F.broadcast
+
+
 def _sum(emission: Emission, terms: Terms, constant: Number) -> Variable:
     """The function that adds up `terms` and a constant: the simplest there is."""
-    # In the order in which they can be had, so that nothing waits for the last one but the last addition.
-    xs = tuple(sorted(terms, key=_by_rank))
+    # In the order in which they can be had, so that nothing waits for the last one but the last addition. What is
+    # repeated along axes comes first: a sum that ends with it XLA takes for a function of one array, and computes anew
+    # in each reader, from all that it is made of.
+    xs = tuple(sorted(sorted(terms, key=_by_rank), key=_is_whole))
     coefficients = tuple([terms[x] for x in xs])
     op: Op = F.linear_combination
     arguments: tuple[Any, ...] = (coefficients, constant)

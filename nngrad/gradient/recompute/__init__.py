@@ -6,8 +6,10 @@
     folds.py      the same for a graph that contains gradients
     stages.py     which segment each function of the backward pass waits for
     rebuild.py    the gradient graph that follows a plan
-    liveness.py   the memory that a graph takes, predicted
     costs.py      what functions cost
+    fusion.py     what XLA does with functions: which it fuses, which it would rather keep
+    loops.py      the loops that it makes of a graph, and what each finds in memory
+    liveness.py   the order in which they run, and the memory that they take
 """
 
 from .costs import reads

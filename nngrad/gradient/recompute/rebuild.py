@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import nngrad.functions as F
 
 from ...graph import Function, Variable, functions_of
-from .costs import PASSING, copied_operands, reads
+from .costs import PASSING, reads
+from .fusion import copied_operands
 from .stages import NEVER, Node, Plan, Stages, created_like
 
 _by_rank = attrgetter("rank")
@@ -90,6 +91,8 @@ class _Rebuilding:
         """Emitted functions that read nothing that is computed again but by way of others."""
         self._gradients = gradients
         self._again: list[Function] = []
+        self._clones: dict[tuple[Any, ...], tuple[Variable, ...]] = {}
+        """By op, arguments and inputs."""
         self._latest: dict[Function, tuple[Variable, ...]] = {}
         """What last stood for the outputs of a forward function."""
         self._bases: dict[Function, Sweep] = {}
@@ -211,16 +214,22 @@ class _Rebuilding:
             return (inputs[0], *g.outputs[1:])
         if not any([x.parent in sweep.made for x in inputs]):
             # Without this it would be the same function as one of those that are there already.
-            copied = [k for k, early in copied_operands(g).items() if not early]
-            # Best an operand that is read from a copy: with another, the copy is shared, and kept all the while.
-            i = min(range(len(inputs)), key=lambda i: (i not in copied, inputs[i].spec.nbytes or NEVER))
+            # Best an operand that XLA copies anyway, and the data before the weights, whose one copy is then for all.
+            copied = copied_operands(g)
+            i = copied[0] if copied else min(range(len(inputs)), key=lambda i: inputs[i].spec.nbytes or NEVER)
             inputs[i] = self._tied(inputs[i], g, sweep)
-        new = created_like(g, g.op, tuple(inputs), g.arguments)
+        # What computes something again already may have the same clone as that which it computes.
+        same = (g.op, g.arguments, *inputs)
+        new = self._clones.get(same)
+        known = new is not None
+        if new is None:
+            new = self._clones[same] = created_like(g, g.op, tuple(inputs), g.arguments)
         clone = new[0].parent
         assert clone is not None
-        clone.mark = self._mark
-        self._again.append(clone)
         sweep.made.add(clone)
+        if not known:
+            clone.mark = self._mark
+            self._again.append(clone)
         for old, y in zip(g.outputs, new, strict=True):
             if old._need_grad is False:
                 y.need_grad = False
