@@ -26,6 +26,8 @@ from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
 from nngrad.gradient.recompute import mirror, predicted_peak
 from nngrad.gradient.recompute.folds import folded
+from nngrad.gradient.recompute.liveness import in_order
+from nngrad.gradient.recompute.rebuild import rebuild
 from nngrad.gradient.recompute.segments import binomial, in_sequence, partly, slots_for, uniform
 from nngrad.graph import Function, Variable, functions_of
 from nngrad.graph.leaf import arrays_of
@@ -160,13 +162,13 @@ def forced(outputs: list[Variable], leaves: list[Variable], kind: int, through: 
     known = functions_of(outputs)
     emitted = [f for f in functions_of(gradients) if f not in set(known)]
     fold = folded(outputs, known, gradients, emitted) if through else None
-    forward = in_sequence(outputs, emitted) if fold is None else fold.forward
+    forward = in_sequence(in_order(outputs), outputs, emitted) if fold is None else fold.forward
     dropped = frozenset(f for f in forward.droppable if kind % 3 or f.name not in ("tanh", "mul2"))
     cuts = [uniform(2), uniform(5), binomial(1, 3), binomial(2, 2), binomial(3, 3), partly(uniform(2), 0.6)]
     plans = [forward.plan(*cut, dropped) for cut in cuts] + [mirror.blocks(known, dropped)]
     if fold is not None:
         return fold.rebuilt(outputs, gradients, plans[kind % len(cuts)], None).gradients
-    return mirror.rebuild(known, outputs, gradients, plans[kind % len(plans)]).gradients
+    return rebuild(known, outputs, gradients, plans[kind % len(plans)]).gradients
 
 
 @settings(SETTINGS, max_examples=80)

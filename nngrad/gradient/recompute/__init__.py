@@ -2,8 +2,10 @@
 
     policies.py   what a user can ask for
     mirror.py     the plans for a policy, and which is taken
+    ways.py       the ways to cut a graph, and the graphs that come of it
     segments.py   where a forward pass is cut, and how segments are nested
     folds.py      the same for a graph that contains gradients
+    originals.py  gradients of mirrored gradients that read what is kept
     stages.py     which segment each function of the backward pass waits for
     rebuild.py    the gradient graph that follows a plan
     costs.py      what functions cost

@@ -6,33 +6,16 @@ import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...graph import Function, Variable, building, functions_of, rooms
 from ...graph.building import collector_paused
-from .costs import arithmetic, is_heavy, reads
-from .folds import folded
-from .liveness import in_order, predicted_peak
+from .costs import is_heavy, reads
+from .originals import contains_recomputed, reading_originals
 from .policies import Block, Chosen, Kept, LeastMemory, Marked, MemoryBudget, Policy, Segments, policy_of
-from .rebuild import Rebuilt, rebuild
-from .segments import Forward, binomial, in_sequence, partly, slots_for, uniform
+from .segments import binomial, slots_for, uniform
 from .stages import Node, Plan
-
-Cut = tuple[list[float], Node]
-"""Shares of segments, and how these are nested."""
-
-
-class Candidate(NamedTuple):
-    """A graph of the gradients, and what it costs."""
-
-    gradients: list[Variable]
-    peak: int
-    """Predicted bytes of temporaries of outputs and gradients."""
-    extra: float
-    """Arithmetic of what is computed again, as a share of that of the plain graph."""
-    plan: Plan | None = None
-    sums_split: bool = False
-    """Whether sums of gradients were split into partial ones."""
+from .ways import Candidate, Gradients, Way
 
 
 def mirrored(
@@ -49,23 +32,34 @@ def mirrored(
     Returns:
         `gradients` themselves where there is nothing to do, or where no plan lowers the predicted peak.
     """
-    if recompute is False:
-        return gradients
     policy = policy_of(recompute)
+    if policy is None and not rooms.marks:
+        return gradients
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
-    if policy is None:
+    if policy is None and recompute is not False:
         policy = inherited(roots)
         if policy is None:
             return gradients
     with building.having("mark", None), building.having("emission", None), collector_paused():
+        if policy is None:
+            return with_originals(roots, gradients)[0].plain.gradients
         return _Search(roots, gradients, policy).run().gradients
+
+
+def with_originals(outputs: Sequence[Variable], gradients: list[Variable], mark: Any = None) -> list[Gradients]:
+    """The graph of gradients as it was emitted, and the one that reads no recomputed values, if that takes less memory:
+    the one that takes least comes first."""
+    known = functions_of(outputs)
+    emitted = Gradients(outputs, known, gradients, mark)
+    if not contains_recomputed(known):
+        return [emitted]
+    other = Gradients(outputs, known, reading_originals(known, gradients), mark)
+    return [other, emitted] if other.plain.peak < emitted.plain.peak else [emitted]
 
 
 def inherited(outputs: Sequence[Variable]) -> Policy | None:
     """The policy of a graph that has marks of its own: that of the gradients in it, or that of `nn.recompute()`."""
     found: Policy | None = None
-    if not rooms.marks:
-        return None
     for f in functions_of(outputs):
         if f.mark is not None:
             if not isinstance(f.mark, Block):
@@ -75,44 +69,24 @@ def inherited(outputs: Sequence[Variable]) -> Policy | None:
     return found
 
 
-class Way(NamedTuple):
-    """A way to cut a graph: along the order in which it runs, or through the model that it runs through repeatedly."""
-
-    forward: Forward
-    follow: Callable[[Plan], Candidate]
-
-    def __call__(self, cut: Cut, dropped: Callable[[Function], Any] = lambda f: True) -> Candidate:
-        """What comes of computing again, by segments, the functions for which `dropped` is true."""
-        return self.follow(self.forward.plan(*cut, frozenset(filter(dropped, self.forward.droppable))))
-
-
 class _Search:
     """Tries plans for a policy."""
 
     def __init__(self, outputs: Sequence[Variable], gradients: list[Variable], policy: Policy) -> None:
-        self._outputs = list(outputs)
-        self._gradients = gradients
         self._policy = policy
-        self._mark = mark = None if isinstance(policy, Marked) else policy
+        mark = None if isinstance(policy, Marked) else policy
         rooms.marks = rooms.marks or mark is not None
-        known = functions_of(outputs)
-        self._known = frozenset(known)
-        emitted = [f for f in functions_of(gradients) if f not in self._known]
-        self._forward = in_sequence(self._outputs, emitted)
-        self._ways = [Way(self._forward, self._followed)]
-        fold = folded(self._outputs, known, gradients, emitted)
-        if fold is not None:
-            self._ways.append(Way(fold.forward, lambda p: self._judged(fold.rebuilt(outputs, gradients, p, mark))))
-        self._arithmetic = max(1, sum([arithmetic(f) for f in (*known, *emitted)]))
-        self._plain = Candidate(gradients, predicted_peak([*outputs, *gradients]), 0.0)
+        self._graphs = with_originals(outputs, gradients, mark)
+        self._plain = self._graphs[0].plain
+        self._ways = [way for graph in self._graphs for way in graph.ways]
 
     def run(self) -> Candidate:
         """The best candidate."""
         policy = self._policy
-        if not any(self._forward.saved):
+        if not any([any(way.forward.saved) for way in self._ways]):
             return self._plain
         if isinstance(policy, Segments):
-            return self._lowest(self._nested(policy.levels))
+            return self._lowest(c for way in self._ways for c in self._nested(way, policy.levels))
         if isinstance(policy, LeastMemory):
             tried = [c if c.extra <= policy.extra else self._spared(c) for c in self._of_all_kinds(policy.extra)]
             return self._lowest(iter([c for c in tried if c.extra <= policy.extra]))
@@ -126,62 +100,49 @@ class _Search:
 
     def _spared(self, best: Candidate) -> Candidate:
         """The same plan with less arithmetic, where that takes no more memory."""
-        if best.plan is None or best.sums_split:
-            # Where gradients of a shared weight are summed, XLA has been seen to gather all of them in one loop then.
-            return best
-        other = self._followed(best.plan._replace(bases_stay=True))
+        other = best if best.sparing is None else best.sparing()
         return other if other.peak <= best.peak and other.extra <= best.extra else best
 
     # ---------------------------------------------------------------- candidates
 
-    def _followed(self, plan: Plan) -> Candidate:
-        return self._judged(rebuild(self._known, self._outputs, self._gradients, plan, self._mark), plan)
-
-    def _judged(self, rebuilt: Rebuilt, plan: Plan | None = None) -> Candidate:
-        extra = sum([arithmetic(f) for f in rebuilt.again]) / self._arithmetic
-        peak = predicted_peak([*self._outputs, *rebuilt.gradients])
-        return Candidate(rebuilt.gradients, peak, extra, plan, rebuilt.sums_split)
-
-    def _nested(self, levels: int) -> Iterator[Candidate]:
+    def _nested(self, way: Way, levels: int) -> Iterator[Candidate]:
         """Plans of so many levels that compute everything again."""
-        for way in self._ways:
-            slots = slots_for(levels, way.forward.units)
-            for count in sorted({max(2, round(slots * factor)) for factor in (0.5, 0.7, 1.0)}):
-                yield way(binomial(levels, count))
-            if levels == 1:
-                root = math.sqrt(way.forward.units)
-                for count in sorted({max(2, round(root * factor)) for factor in (0.5, 1.0, 1.5)}):
-                    yield way(uniform(count))
+        slots = slots_for(levels, way.forward.units)
+        for count in sorted({max(2, round(slots * factor)) for factor in (0.5, 0.7, 1.0)}):
+            yield way(binomial(levels, count))
+        if levels == 1:
+            root = math.sqrt(way.forward.units)
+            for count in sorted({max(2, round(root * factor)) for factor in (0.5, 1.0, 1.5)}):
+                yield way(uniform(count))
 
     def _light(self) -> Iterator[Candidate]:
         """Plans that compute nothing again that takes much arithmetic."""
-        along = self._ways[0]
-        units = along.forward.units
-        for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2, units)}):
-            yield along(uniform(min(count, 256)), lambda f: not is_heavy(f.op))
-
-    def _partial(self, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
-        """Plans that compute a first part of the forward pass again, as large as `more` asks for, by bisection."""
         for way in self._ways:
-            slots = slots_for(1, way.forward.units)
-            low, high = 0.0, 1.0
-            for _ in range(5):
-                middle = (low + high) / 2
-                candidate = way(partly(binomial(1, slots), middle))
-                yield candidate
-                low, high = (middle, high) if more(candidate) else (low, middle)
+            units = way.forward.units
+            for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2, units)}):
+                yield way(uniform(min(count, 256)), lambda f: not is_heavy(f.op))
+
+    def _partial(self, way: Way, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
+        """Plans that compute a first part of the forward pass again, as large as `more` asks for, by bisection."""
+        low, high = 0.0, 1.0
+        for _ in range(5):
+            middle = (low + high) / 2
+            candidate = way.partly(middle)
+            yield candidate
+            low, high = (middle, high) if more(candidate) else (low, middle)
 
     def _of_all_kinds(self, most: float) -> Iterator[Candidate]:
         """Plans of every kind, those that add less arithmetic than others first."""
         yield from self._light()
-        full = list(self._nested(1))
-        yield from full
-        least = min([c.extra for c in full])
-        if least > most:
-            yield from self._partial(lambda c: c.extra <= most)
-        for levels in range(2, 5):
-            if least * levels <= most:
-                yield from self._nested(levels)
+        for way in self._ways:
+            full = list(self._nested(way, 1))
+            yield from full
+            least = min([c.extra for c in full])
+            if least > most:
+                yield from self._partial(way, lambda c: c.extra <= most)
+            for levels in range(2, 5):
+                if least * levels <= most:
+                    yield from self._nested(way, levels)
 
     def _fitting(self, nbytes: float) -> Candidate:
         """The candidate with the least arithmetic among those that fit."""
@@ -189,12 +150,12 @@ class _Search:
             return self._plain
         tried = list(self._light())
         if all([c.peak > nbytes for c in tried]):
-            tried += self._nested(1)
+            tried += [c for way in self._ways for c in self._nested(way, 1)]
         if any([c.peak <= nbytes for c in tried]):
-            tried += self._partial(lambda c: c.peak > nbytes)
+            tried += [c for way in self._ways for c in self._partial(way, lambda c: c.peak > nbytes)]
         else:
             for levels in range(2, 11):
-                tried += self._nested(levels)
+                tried += [c for way in self._ways for c in self._nested(way, levels)]
                 if any([c.peak <= nbytes for c in tried]):
                     break
         fitting = [c for c in tried if c.peak <= nbytes]
@@ -217,14 +178,15 @@ class _Search:
 
     def _restricted(self) -> Iterator[Candidate]:
         """Plans that compute only functions again that the user named."""
-        dropped = frozenset(filter(self._is_named, self._forward.droppable))
-        if not dropped:
-            return
-        yield self._followed(blocks(in_order(self._outputs), dropped))
+        for graph in self._graphs:
+            dropped = frozenset(filter(self._is_named, graph.droppable))
+            if dropped:
+                yield graph.following(blocks(graph.schedule, dropped))
         for way in self._ways:
-            units = way.forward.units
-            for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2)}):
-                yield way(uniform(min(count, 256)), self._is_named)
+            if any(map(self._is_named, way.forward.droppable)):
+                units = way.forward.units
+                for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2)}):
+                    yield way(uniform(min(count, 256)), self._is_named)
 
 
 def _level_of_user() -> int:

@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from ...graph import Function, Variable
 from .costs import PASSING, VIEWS, reads
-from .liveness import in_order
 from .stages import Node, Plan
 
 
@@ -104,9 +103,9 @@ class Forward:
         return Plan({f: bisect.bisect_left(ends, t) for f, t in self._place.items()}, dropped, tree, self._originals)
 
 
-def in_sequence(outputs: Sequence[Variable], emitted: Sequence[Function]) -> Forward:
+def in_sequence(schedule: Sequence[Function], outputs: Sequence[Variable], emitted: Sequence[Function]) -> Forward:
     """The forward pass of `outputs` in the order in which it runs."""
-    return Forward({f: t for t, f in enumerate(in_order(outputs))}, {y.parent for y in outputs}, emitted)
+    return Forward({f: t for t, f in enumerate(schedule)}, {y.parent for y in outputs}, emitted)
 
 
 def _first(sums: list[int], value: float, start: int) -> int:

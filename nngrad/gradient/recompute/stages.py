@@ -48,10 +48,12 @@ def created_like(
     f: Function, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...] = ()
 ) -> tuple[Variable, ...]:
     """The outputs of `op` on `inputs`: made at the place of `f`, of its order, and writing to no leaf."""
-    call = RuleCall(f.origin or f, ())
-    call.context = f.context
+    origin = f.origin if f.order else f  # what sums gradients was emitted for no function
+    call = None if origin is None else RuleCall(origin, ())
     result = create(op, inputs, arguments, (), call, f.order)
-    return result if isinstance(result, tuple) else (result,)
+    outputs: tuple[Variable, ...] = result if isinstance(result, tuple) else (result,)
+    outputs[0].parent.context = f.context  # type: ignore[union-attr]
+    return outputs
 
 
 class Stages:
