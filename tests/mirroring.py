@@ -1,0 +1,106 @@
+"""Models whose gradients compute forward values again, policies for that, and what their compiled programs take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution.interpret import interpret
+from nngrad.execution.lower import linearize, lower
+from nngrad.graph import Function, Variable
+
+LAYERS, BATCH, WIDTH = 12, 64, 16
+
+
+def is_product(f: Function) -> bool:
+    """A predicate, as MXNet's mirror function: whether `f` is a matrix product."""
+    return f.name == "batch_matmul"
+
+
+POLICIES: dict[str, Any] = {
+    "sqrt": "sqrt",
+    "auto": "auto",
+    "two levels": nn.Segments(2),
+    "five levels": nn.Segments(5),
+    "a tenth more": nn.LeastMemory(0.1),
+    "all but products": lambda f: not is_product(f),
+    "everything": lambda f: True,
+    "half a budget": nn.MemoryBudget(40_000),
+}
+
+
+def chain(
+    layers: int = LAYERS,
+    batch: int = BATCH,
+    width: int = WIDTH,
+    mark: Callable[[int], bool] = lambda i: False,
+    dtype: str = "f",
+) -> tuple[Variable, list[Variable]]:
+    """The loss of a chain of dense layers, and its weights."""
+    rng = np.random.default_rng(3)
+    x = Variable.from_numpy_array(rng.normal(size=(batch, width)).astype(dtype))
+    weights = [
+        Variable.from_numpy_array(rng.normal(0, width**-0.5, (width, width)).astype(dtype), need_grad=True)
+        for _ in range(layers)
+    ]
+    h = x
+    for i, w in enumerate(weights):
+        with nn.recompute(mark(i)):
+            h = F.tanh(F.affine(h, w))
+    return F.sum(h**2), weights
+
+
+ACTIVATIONS = {"leaky": lambda h: F.leaky_relu(h, 0.2), "tanh": F.tanh, "softplus": F.softplus}
+
+
+def critic(policy: Any, depth: int = 12, activation: str = "leaky") -> tuple[Variable, list[Variable]]:
+    """A gradient penalty on a chain of dense layers, and its weights."""
+    rng = np.random.default_rng(1)
+    x = Variable.from_numpy_array(rng.normal(size=(BATCH, WIDTH)).astype("f"))
+    weights = [
+        Variable.from_numpy_array(rng.normal(0, 0.3, (WIDTH, WIDTH)).astype("f"), need_grad=True) for _ in range(depth)
+    ]
+    h = x
+    for w in weights:
+        h = ACTIVATIONS[activation](F.affine(h, w))
+    (slope,) = nn.grad(F.sum(h), [x], recompute=policy)
+    return F.mean((F.sum(slope**2, axis=1) ** 0.5 - 1) ** 2) + F.mean(h), weights
+
+
+def compiled(outputs: Sequence[Variable]) -> Any:
+    """The graph of `outputs` compiled by XLA, from shapes alone."""
+    program = linearize(outputs).program
+    return jax.jit(lower(program)).lower(*[s.abstract() for s in program.leaves]).compile()
+
+
+def temporaries(executable: Any) -> int:
+    """Bytes of temporaries, by the compiler's own account."""
+    return int(executable.memory_analysis().temp_size_in_bytes)
+
+
+def products(executable: Any) -> int:
+    """Matrix products in the compiled program."""
+    return int(executable.as_text().count(" dot("))
+
+
+def values_of(variables: Sequence[Variable]) -> list[np.ndarray[Any, Any]]:
+    """The values, computed op by op."""
+    return [np.asarray(a) for a in interpret(variables, {})]
+
+
+def agree_as_one(ours: Sequence[Any], theirs: Sequence[Any], rtol: float) -> None:
+    """Compare gradients of one loss, with a tolerance relative to the largest entry of all of them.
+
+    That is the precision with which each can be known: one that is a sum of terms that cancel, such as that of a bias
+    in front of a normalisation, is zero but for the rounding of the others.
+    """
+    arrays = [(np.asarray(a), np.asarray(b)) for a, b in zip(ours, theirs, strict=True)]
+    scale = max(float(np.max(np.abs(b), initial=0)) for _, b in arrays)
+    for a, b in arrays:
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=0, atol=rtol * scale)
