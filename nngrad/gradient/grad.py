@@ -117,7 +117,7 @@ def grad(
         walk = Grad(aggregate=total, ends=ends, retained=retained if retain_grad else None)
     with building.having("auto_forward", False):
         gradients = bound_gradients(starts, owners, seeds, walk)
-        emitted = mirrored(starts, [*gradients, *[gx for _, gx in retained]], recompute, seeds)
+        emitted = mirrored(starts, [*gradients, *[gx for _, gx in retained]], recompute, seeds, inputs)
         gradients, kept_ones = emitted[: len(gradients)], emitted[len(gradients) :]
         retained = [(x, gx) for (x, _), gx in zip(retained, kept_ones, strict=True)]
         gradients = distinct(gradients, since, bind_grad_output)

@@ -8,6 +8,7 @@
     originals.py  gradients of mirrored gradients that read what is kept
     stages.py     which segment each function of the backward pass waits for
     rebuild.py    the gradient graph that follows a plan
+    keeping.py    the other way round: sums that XLA would compute again, and need not
     costs.py      what functions cost
     fusion.py     what XLA does with functions: which it fuses, which it would rather keep
     loops.py      the loops that it makes of a graph, and what each finds in memory

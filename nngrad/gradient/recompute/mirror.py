@@ -8,9 +8,10 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...graph import Function, Variable, building, functions_of, rooms
+from ...graph import Function, Variable, building, functions_of, leaves_of, rooms
 from ...graph.building import collector_paused
 from .costs import is_heavy, reads
+from .keeping import keeping_sums
 from .originals import contains_recomputed, reading_originals
 from .policies import Block, Chosen, Kept, LeastMemory, Marked, MemoryBudget, Policy, Segments, policy_of
 from .segments import binomial, slots_for, uniform
@@ -19,7 +20,11 @@ from .ways import Candidate, Gradients, Way
 
 
 def mirrored(
-    outputs: Sequence[Variable], gradients: list[Variable], recompute: Any = None, seeds: Sequence[Any] = ()
+    outputs: Sequence[Variable],
+    gradients: list[Variable],
+    recompute: Any = None,
+    seeds: Sequence[Any] = (),
+    inputs: Sequence[Variable] | None = None,
 ) -> list[Variable]:
     """The gradients by a graph that computes some forward values again where they are needed, to save memory.
 
@@ -28,22 +33,25 @@ def mirrored(
         gradients: Its gradients, as emitted.
         recompute: The policy; see `nn.grad`.
         seeds: Gradients at the outputs that were given.
+        inputs: With respect to what; None for all leaves that need a gradient. If there are others, a further gradient
+            is likely, and the plan is one along which that can be cut as well.
 
     Returns:
-        `gradients` themselves where there is nothing to do, or where no plan lowers the predicted peak.
+        Where there is nothing to do, or where no plan lowers the predicted peak, the gradients as they were emitted;
+        but for sums that XLA would compute over and over (keeping.py).
     """
     policy = policy_of(recompute)
-    if policy is None and not rooms.marks:
-        return gradients
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
-    if policy is None and recompute is not False:
+    if policy is None and rooms.marks and recompute is not False:
         policy = inherited(roots)
-        if policy is None:
-            return gradients
     with building.having("mark", None), building.having("emission", None), collector_paused():
-        if policy is None:
+        if policy is not None:
+            own = None if inputs is None else {id(x) for x in inputs}
+            further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
+            return _Search(roots, gradients, policy, further).run().gradients
+        if rooms.marks:
             return with_originals(roots, gradients)[0].plain.gradients
-        return _Search(roots, gradients, policy).run().gradients
+        return keeping_sums(roots, gradients)
 
 
 def with_originals(outputs: Sequence[Variable], gradients: list[Variable], mark: Any = None) -> list[Gradients]:
@@ -72,8 +80,11 @@ def inherited(outputs: Sequence[Variable]) -> Policy | None:
 class _Search:
     """Tries plans for a policy."""
 
-    def __init__(self, outputs: Sequence[Variable], gradients: list[Variable], policy: Policy) -> None:
+    def __init__(
+        self, outputs: Sequence[Variable], gradients: list[Variable], policy: Policy, further: bool = False
+    ) -> None:
         self._policy = policy
+        self._further = further
         mark = None if isinstance(policy, Marked) else policy
         rooms.marks = rooms.marks or mark is not None
         self._graphs = with_originals(outputs, gradients, mark)
@@ -100,7 +111,10 @@ class _Search:
 
     def _spared(self, best: Candidate) -> Candidate:
         """The same plan with less arithmetic, where that takes no more memory."""
-        other = best if best.sparing is None else best.sparing()
+        if best.sparing is None or (self._further and isinstance(self._policy, Segments)):
+            # A further gradient is cut where each segment's gradient reads nothing but what was computed again for it.
+            return best
+        other = best.sparing()
         return other if other.peak <= best.peak and other.extra <= best.extra else best
 
     # ---------------------------------------------------------------- candidates

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from ...graph import Function, Variable, functions_of
 from .costs import arithmetic
 from .folds import folded
+from .keeping import keeping_sums
 from .liveness import in_order, predicted_peak
 from .rebuild import Rebuilt, rebuild
 from .segments import Forward, binomial, in_sequence, partly, slots_for
@@ -73,7 +74,8 @@ class Gradients:
         self._emitted = [e for e in emitted if e.order == order]
         self.schedule = in_order([*outputs, *[f.outputs[0] for f in standing]])
         """The functions that were there before, in the order in which they run."""
-        self.plain = Candidate(gradients, predicted_peak([*outputs, *gradients]))
+        plain = keeping_sums(outputs, gradients)
+        self.plain = Candidate(plain, predicted_peak([*outputs, *plain]))
         self._arithmetic = max(1, sum([arithmetic(f) for f in (*self._known, *self._emitted)]))
 
     @cached_property
