@@ -6,17 +6,20 @@ reaches the sum of the step before through a product with a gate, and the progra
 *all* later steps. Arithmetic and compile time then grow with the square of the length. So one reader of such a sum is
 given `F.after(sum, y)` instead, the same to the bit, where `y` is something heavy that is computed from the sum: with
 this the rule applies, and the sum is computed once.
+
+A weight that is used at every step has a gradient that is a sum over all of them, and large. Its parts would all wait
+in memory for the last. They are added up on the way, and the recurrence is made to wait for that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import nngrad.functions as F
 
 from ...graph import Function, Op, Variable, functions_of
 from .costs import VIEWS, is_heavy
-from .fusion import combines_arrays, is_fused
+from .fusion import combines_arrays, combines_at_once, is_fused
 from .liveness import in_order
 from .stages import created_like
 
@@ -25,6 +28,9 @@ MOST_SOURCES = 8
 
 _FAR = 512
 """How many functions after a sum are searched for something heavy."""
+
+_GROUP = 8
+"""How many parts of a sum over the steps are added up together."""
 
 _SUMS: frozenset[Op] = frozenset({F.add2, F.add_n, F.linear_combination, F.sub2})
 
@@ -48,19 +54,25 @@ class _Keeping:
     """
 
     def __init__(self, functions: list[Function]) -> None:
-        self._functions = functions
-        self._place = {f: n for n, f in enumerate(functions)}
-        self._readers: dict[Function, list[Function]] = {}
-        for f in functions:
-            for p in {x.parent for x in f.inputs}:
-                if p in self._place:
-                    self._readers.setdefault(p, []).append(f)
+        self._readers = _readers_of(functions)
+        self._functions = sorted(functions, key=self._early_parts(functions))
+        self._readers = _readers_of(self._functions)
+        self._place = {f: n for n, f in enumerate(self._functions)}
         self._waiting: dict[Function, list[tuple[Variable, Variable]]] = {}
         """For a reader: what it is to read later, and after what."""
+        self._partial: dict[Function, list[tuple[Function, list[Variable]]]] = {}
+        """For such a reader: of which sums which parts are added up before it."""
+        self._instead: dict[Function, tuple[Variable, ...]] = {}
+        """What stands for the outputs of a function."""
+        self._totals: dict[Function, tuple[Variable, frozenset[Variable]]] = {}
+        """What has been added up of a sum, and of which parts."""
 
     def kept(self, gradients: list[Variable]) -> list[Variable]:
         self._choose()
-        return self._rebuilt(gradients) if self._waiting else gradients
+        if not self._waiting:
+            return gradients
+        self._divide_sums()
+        return self._rebuilt(gradients)
 
     def _choose(self) -> None:
         sources: dict[Function, frozenset[Variable]] = {}
@@ -70,39 +82,103 @@ class _Keeping:
                 continue
             parts = [sources.get(x.parent) or frozenset([x]) for x in f.inputs]  # type: ignore[arg-type]
             read = frozenset().union(*parts)
-            if len(read) > MOST_SOURCES and (self._delayed(f) or len(read) > 8 * MOST_SOURCES):
+            if len(read) > MOST_SOURCES and (self._is_computed_once(f) or len(read) > 8 * MOST_SOURCES):
                 read = frozenset(f.outputs)
             sources[f] = read
 
-    def _delayed(self, f: Function) -> bool:
-        """Let a reader of `f` read it after something heavy that depends on it, if there is such a reader."""
-        readers = self._readers.get(f, ())
+    def _is_computed_once(self, f: Function) -> bool:
+        """Whether XLA computes `f` once: by itself, or as a reader is now to wait for something heavy made of `f`."""
+        readers = self._readers[f]
         if f.op not in _SUMS or len(readers) < 2 or not combines_arrays(f):
             return False
         start, end = self._place[f], self._place[readers[-1]]
-        reached = {f}
-        for g in self._functions[start + 1 : min(end, start + _FAR)]:
-            if any([x.parent in reached for x in g.inputs]):
-                reached.add(g)
-                if is_heavy(g.op) and g.outputs[0].size:
-                    self._waiting.setdefault(readers[-1], []).append((f.outputs[0], g.outputs[0]))
-                    return True
-        return False
+        token: Variable | None = None
+        near: set[Function] = {f}
+        far: set[Function] = set()
+        for g in self._functions[start + 1 : min(end + 1, start + _FAR)]:
+            parents = [x.parent for x in g.inputs]
+            through = any([p in far for p in parents])
+            if through and any([p is f and combines_at_once(g, k) for k, p in enumerate(parents)]):
+                return True
+            if not through and not any([p in near for p in parents]):
+                continue
+            heavy = is_heavy(g.op)
+            (far if through or heavy else near).add(g)
+            if heavy and token is None and g is not readers[-1] and g.outputs[0].size:
+                token = g.outputs[0]
+        if token is None:
+            return False
+        self._waiting.setdefault(readers[-1], []).append((f.outputs[0], token))
+        return True
+
+    def _early_parts(self, functions: list[Function]) -> Callable[[Function], tuple[int, int]]:
+        """A key to sort `functions` by that has the parts of large sums as soon as what they are made of is there."""
+        place = {f: n for n, f in enumerate(functions)}
+        parts = {x.parent for f in functions if f.op is F.add_n for x in f.inputs if self._is_large(x)}
+        for f in reversed(functions):
+            if f in parts:
+                parts.update([x.parent for x in f.inputs if len(self._readers.get(x.parent, ())) == 1])  # type: ignore[arg-type]
+        early: dict[Function, int] = {}
+        for f in functions:
+            if f in parts:
+                made_of = [x.parent for x in f.inputs if x.parent in place]
+                early[f] = max([early.get(p, place[p]) for p in made_of], default=0)
+        return lambda f: (early[f], 1) if f in early else (place[f], 0)
+
+    def _divide_sums(self) -> None:
+        """Find parts of sums over the steps that can be added up on the way."""
+        readers = sorted(self._waiting, key=self._place.__getitem__)
+        for f in self._functions:
+            if f.op is not F.add_n or not all(map(self._is_large, f.inputs)):
+                continue
+            parts = sorted(f.inputs, key=lambda x: self._place[x.parent])  # type: ignore[index]
+            for reader in readers:
+                ready = [x for x in parts if self._place[x.parent] < self._place[reader]]  # type: ignore[index]
+                if len(ready) >= _GROUP and self._place[reader] < self._place[f]:
+                    self._partial.setdefault(reader, []).append((f, ready))
+                    parts = parts[len(ready) :]
+
+    def _is_large(self, x: Variable) -> bool:
+        """Whether `x` must lie in memory until it is added to something."""
+        return x.parent in self._readers and is_heavy(x.parent.op) and len(self._readers[x.parent]) == 1
 
     def _rebuilt(self, gradients: list[Variable]) -> list[Variable]:
-        instead: dict[Function, tuple[Variable, ...]] = {}
-
-        def now(x: Variable) -> Variable:
-            return instead[x.parent][x.index] if x.parent in instead else x
-
         for f in self._functions:
-            inputs = [now(x) for x in f.inputs]
+            inputs = list(map(self._now, f.inputs))
+            tokens = [self._added_up(*partial) for partial in self._partial.get(f, ())]
             for late, token in self._waiting.get(f, ()):
-                after = created_like(f, F.after, (now(late), now(token)))[0]
+                after = created_like(f, F.after, (self._now(late), self._now(token), *tokens))[0]
                 inputs = [after if x is late else y for x, y in zip(f.inputs, inputs, strict=True)]
-            if any([new is not old for new, old in zip(inputs, f.inputs, strict=True)]):
-                instead[f] = created_like(f, f.op, tuple(inputs), f.arguments)
-                for old, new in zip(f.outputs, instead[f], strict=True):
-                    if old._need_grad is False:
-                        new.need_grad = False
-        return [now(gx) for gx in gradients]
+            if f in self._totals:
+                total, parts = self._totals[f]
+                inputs = [total, *[y for x, y in zip(f.inputs, inputs, strict=True) if x not in parts]]
+            if len(inputs) == 1 and f in self._totals:
+                self._instead[f] = (inputs[0],)
+            elif len(inputs) < len(f.inputs) or any([y is not x for x, y in zip(f.inputs, inputs, strict=True)]):
+                self._instead[f] = created_like(f, f.op, tuple(inputs), f.arguments)
+            for old, new in zip(f.outputs, self._instead.get(f, ()), strict=False):
+                if old._need_grad is False:
+                    new.need_grad = False
+        return list(map(self._now, gradients))
+
+    def _now(self, x: Variable) -> Variable:
+        """What stands for `x`."""
+        return self._instead[x.parent][x.index] if x.parent in self._instead else x
+
+    def _added_up(self, f: Function, parts: list[Variable]) -> Variable:
+        """The sum of `parts` of the sum `f`, and of those before."""
+        before, added = self._totals.get(f, (None, frozenset()))
+        terms = [*([] if before is None else [before]), *map(self._now, parts)]
+        total = created_like(f, F.add_n, tuple(terms))[0]
+        self._totals[f] = total, added.union(parts)
+        return total
+
+
+def _readers_of(functions: list[Function]) -> dict[Function, list[Function]]:
+    """Which of `functions` read each of them, in their order."""
+    readers: dict[Function, list[Function]] = {f: [] for f in functions}
+    for f in functions:
+        for p in {x.parent for x in f.inputs}:
+            if p in readers:
+                readers[p].append(f)
+    return readers
