@@ -6,6 +6,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.gradient.recompute import ways
+from nngrad.gradient.recompute.loops import MOST_READ, loops
 from nngrad.graph import Variable, functions_of
 
 ROWS, WIDTH = 64, 48
@@ -91,3 +93,20 @@ def test_a_view_takes_no_memory() -> None:
 @pytest.mark.parametrize("op", [F.sum, F.mean, F.amax])
 def test_a_reduction_of_few_elements_computes_what_it_reads(op: nn.graph.Op) -> None:
     assert temporaries(op(F.tanh(leaf(16, 8)), axis=1)) == 0
+
+
+def test_no_loop_reads_endlessly_many_arrays() -> None:
+    x = Variable((2,), need_grad=True)
+    y = x
+    for _ in range(2000):
+        y = F.tanh(y * 1.01)
+    (g,) = nn.grad(y, x)
+    found, _ = loops([y, g], functions_of([y, g]))
+    assert max([len(loop.read) for loop in found]) <= MOST_READ + 8
+
+
+def test_what_was_planned_for_one_graph_costs_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    h, w = product(F.tanh(leaf())), leaf(WIDTH, WIDTH)
+    nn.grad(F.sum(F.batch_matmul(F.tanh(h), w) ** 2), [w], recompute="sqrt")
+    monkeypatch.setattr(ways, "predicted_peak", None)
+    nn.grad(F.sum(F.batch_matmul(F.tanh(leaf()), w) ** 2), [w])

@@ -162,6 +162,8 @@ def test_a_missing_rule_is_named() -> None:
     (lambda x: F.batch_inv(F.matrix_diag(F.transpose(x)) + 1), None),
     (lambda x: F.max_pooling(F.reshape(x, shape=(4, 1, 1, 3)), (1, 2)), (0,)),
     (lambda x: F.average_pooling(F.reshape(x, shape=(1, 4, 3, 1)), (2, 1)), None),
+    (lambda x: F.after(F.tanh(x), F.sum(x)), (0,)),
+    (lambda x: F.recomputed(x * 2, x), (0,)),
     (lambda x: F.jax_function(lambda a: a * 2)(x), None),  # not known, so not relied on
 ])  # fmt: skip
 def test_which_axes_are_carried(f: Callable[[Variable], Variable], expected: Any) -> None:

@@ -23,6 +23,9 @@ Carry = Callable[[Function, list[Axes | None]], Axes | None]
 
 _carries: dict[Op, Carry] = {}
 
+_FIRST_ONLY: frozenset[Op] = frozenset({F.after, F.recomputed})
+"""Ops whose result is their first input; the others say when, or whose gradient it carries."""
+
 
 def carried(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int, Axes | None]:
     """Where the functions on all ways from `x`, lowest rank first, carry `axes` of `x`.
@@ -32,6 +35,10 @@ def carried(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int, Axes
     """
     found: dict[int, Axes | None] = {id(x): axes}
     for f in path:
+        if f.op in _FIRST_ONLY:
+            if id(f.inputs[0]) in found:
+                found.update({id(y): found[id(f.inputs[0])] for y in f.outputs})
+            continue
         given = [found.get(id(each)) for each in f.inputs]
         if any([each is None and id(x) in found for each, x in zip(given, f.inputs, strict=True)]):
             result = None

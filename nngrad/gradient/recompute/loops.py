@@ -35,6 +35,13 @@ Value = Hashable
 """What gets memory: (function, number of its output), or a tuple that stands for a copy or a constant."""
 
 
+MOST_READ = 512
+"""A function that would have a loop read more than this has memory of its own."""
+
+_MOST_CANDIDATES = 8192
+"""Of how many functions of several arrays it is asked whether they are fused along all paths: the first ones."""
+
+
 class Loop(NamedTuple):
     """What XLA runs as one."""
 
@@ -171,7 +178,8 @@ class _Fusing:
                 found.add(candidates[lowest.bit_length() - 1])
                 broken ^= lowest
             near[f], far[f] = fused, apart
-            if is_fused(f.op) and combines_arrays(f) and (f in self._ends or self._readers.get(f, 0) > 1):
+            read_often = f in self._ends or self._readers.get(f, 0) > 1
+            if read_often and len(candidates) < _MOST_CANDIDATES and is_fused(f.op) and combines_arrays(f):
                 bits[f] = 1 << len(candidates)
                 candidates.append(f)
         return found.union(self._ends.intersection(candidates))
@@ -226,6 +234,9 @@ class _Fusing:
             part = ("part", f)
             self.loops.append(Loop(None, [(part, f.specs[0].nbytes)], read))
             read = {part: True}
+        if len(read) > MOST_READ and f.op not in VIEWS:
+            self._in_memory.add(f)
+            self._lasting.add(f)
         if f in self._in_memory and f.op not in VIEWS:
             self.loops.append(Loop(f, [((f, i), s.nbytes) for i, s in enumerate(f.specs)], read))
         for i in range(len(f.specs)):

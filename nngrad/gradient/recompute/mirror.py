@@ -42,14 +42,15 @@ def mirrored(
     """
     policy = policy_of(recompute)
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
-    if policy is None and rooms.marks and recompute is not False:
-        policy = inherited(roots)
+    below = inherited(roots) if policy is None and rooms.marks else None
+    if policy is None and recompute is not False:
+        policy = below
     with building.having("mark", None), building.having("emission", None), collector_paused():
         if policy is not None:
             own = None if inputs is None else {id(x) for x in inputs}
             further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
             return _Search(roots, gradients, policy, further).run().gradients
-        if rooms.marks:
+        if below is not None:
             return with_originals(roots, gradients)[0].plain.gradients
         return keeping_sums(roots, gradients)
 
