@@ -78,7 +78,7 @@ def critic(policy: Any) -> Loss:
 
 def outputs_of(model: Loss, arrays: Arrays, policy: Any = None) -> list[V]:
     """The loss and the gradients of all weights."""
-    x, *weights = (V.from_numpy_array(a, need_grad=True) for a in (arrays.x, *arrays.weights))
+    x, weights = V.from_numpy_array(arrays.x), [V.from_numpy_array(a, need_grad=True) for a in arrays.weights]
     loss = model(x, weights)
     return [loss, *nn.grad(loss, weights, recompute=policy)]
 
