@@ -13,7 +13,8 @@ in memory for the last. They are added up on the way, and the recurrence is made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import bisect
+from collections.abc import Callable, Iterable
 
 import nngrad.functions as F
 
@@ -35,14 +36,14 @@ _GROUP = 8
 _SUMS: frozenset[Op] = frozenset({F.add2, F.add_n, F.linear_combination, F.sub2})
 
 
-def keeping_sums(outputs: Sequence[Variable], gradients: list[Variable]) -> list[Variable]:
+def keeping_sums(known: Iterable[Function], gradients: list[Variable]) -> list[Variable]:
     """The same gradients, by a graph of which XLA keeps the sums along recurrences.
 
     Args:
-        outputs: What was differentiated.
+        known: The functions of what was differentiated.
         gradients: Its gradients, as emitted.
     """
-    before = frozenset(functions_of(outputs))
+    before = frozenset(known)
     if not any([f.op in _SUMS for f in functions_of(gradients) if f not in before]):
         return gradients
     return _Keeping([f for f in in_order(gradients) if f not in before]).kept(gradients)
@@ -54,9 +55,12 @@ class _Keeping:
     """
 
     def __init__(self, functions: list[Function]) -> None:
-        self._readers = _readers_of(functions)
+        self._readers: dict[Function, list[Function]] = {f: [] for f in functions}
+        for f in functions:
+            for p in {x.parent for x in f.inputs}:
+                if p in self._readers:
+                    self._readers[p].append(f)
         self._functions = sorted(functions, key=self._early_parts(functions))
-        self._readers = _readers_of(self._functions)
         self._place = {f: n for n, f in enumerate(self._functions)}
         self._waiting: dict[Function, list[tuple[Variable, Variable]]] = {}
         """For a reader: what it is to read later, and after what."""
@@ -83,7 +87,7 @@ class _Keeping:
             parts = [sources.get(x.parent) or frozenset([x]) for x in f.inputs]  # type: ignore[arg-type]
             read = frozenset().union(*parts)
             if len(read) > MOST_SOURCES and (self._is_computed_once(f) or len(read) > 8 * MOST_SOURCES):
-                read = frozenset(f.outputs)
+                read = frozenset(f.outputs)  # by itself; or it cannot be helped, and is followed no further
             sources[f] = read
 
     def _is_computed_once(self, f: Function) -> bool:
@@ -91,7 +95,8 @@ class _Keeping:
         readers = self._readers[f]
         if f.op not in _SUMS or len(readers) < 2 or not combines_arrays(f):
             return False
-        start, end = self._place[f], self._place[readers[-1]]
+        last = max(readers, key=self._place.__getitem__)
+        start, end = self._place[f], self._place[last]
         token: Variable | None = None
         near: set[Function] = {f}
         far: set[Function] = set()
@@ -104,11 +109,11 @@ class _Keeping:
                 continue
             heavy = is_heavy(g.op)
             (far if through or heavy else near).add(g)
-            if heavy and token is None and g is not readers[-1] and g.outputs[0].size:
+            if heavy and token is None and g is not last and g.outputs[0].size:
                 token = g.outputs[0]
         if token is None:
             return False
-        self._waiting.setdefault(readers[-1], []).append((f.outputs[0], token))
+        self._waiting.setdefault(last, []).append((f.outputs[0], token))
         return True
 
     def _early_parts(self, functions: list[Function]) -> Callable[[Function], tuple[int, int]]:
@@ -131,12 +136,17 @@ class _Keeping:
         for f in self._functions:
             if f.op is not F.add_n or not all(map(self._is_large, f.inputs)):
                 continue
-            parts = sorted(f.inputs, key=lambda x: self._place[x.parent])  # type: ignore[index]
+            parts = sorted(f.inputs, key=self._made_at)
+            places = list(map(self._made_at, parts))
+            start = 0
             for reader in readers:
-                ready = [x for x in parts if self._place[x.parent] < self._place[reader]]  # type: ignore[index]
-                if len(ready) >= _GROUP and self._place[reader] < self._place[f]:
-                    self._partial.setdefault(reader, []).append((f, ready))
-                    parts = parts[len(ready) :]
+                end = bisect.bisect_left(places, self._place[reader])
+                if end - start >= _GROUP and self._place[reader] < self._place[f]:
+                    self._partial.setdefault(reader, []).append((f, parts[start:end]))
+                    start = end
+
+    def _made_at(self, x: Variable) -> int:
+        return self._place[x.parent]  # type: ignore[index]
 
     def _is_large(self, x: Variable) -> bool:
         """Whether `x` must lie in memory until it is added to something."""
@@ -172,13 +182,3 @@ class _Keeping:
         total = created_like(f, F.add_n, tuple(terms))[0]
         self._totals[f] = total, added.union(parts)
         return total
-
-
-def _readers_of(functions: list[Function]) -> dict[Function, list[Function]]:
-    """Which of `functions` read each of them, in their order."""
-    readers: dict[Function, list[Function]] = {f: [] for f in functions}
-    for f in functions:
-        for p in {x.parent for x in f.inputs}:
-            if p in readers:
-                readers[p].append(f)
-    return readers

@@ -9,14 +9,16 @@ counted apart, as in XLA's own analysis.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ...graph import Function, Variable, functions_of
 from .loops import Loop, Value, loops
+
+T = TypeVar("T", bound=Hashable)
 
 _by_rank = attrgetter("rank")
 
@@ -53,18 +55,26 @@ def in_order(outputs: Iterable[Variable]) -> list[Function]:
     A schedule made like this keeps little alive: what is needed only near the end is computed near the end.
     """
     roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=_by_rank)
-    entered: set[Function] = set()
-    listed: dict[Function, None] = {}
-    for root in roots:
-        stack = [root]
-        while stack:
-            f = stack[-1]
-            if f in entered:
-                stack.pop()
-                listed.setdefault(f)
-            else:
-                entered.add(f)
-                stack += sorted([p for x in f.inputs if (p := x.parent) is not None and p not in entered], key=_by_rank)
+
+    def deepest_first(f: Function) -> list[Function]:
+        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=_by_rank)[::-1]
+
+    return _operands_first(roots, deepest_first)
+
+
+def _operands_first(roots: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
+    """`roots` and what they depend on, each after its operands: depth first, in the order in which these are given."""
+    entered: set[T] = set()
+    listed: dict[T, None] = {}
+    stack = [*roots][::-1]
+    while stack:
+        node = stack[-1]
+        if node in entered:
+            stack.pop()
+            listed.setdefault(node)
+        else:
+            entered.add(node)
+            stack += [p for p in [*operands(node)][::-1] if p not in entered]
     return list(listed)
 
 
@@ -133,8 +143,10 @@ def _in_results(spans: dict[Value, Span], results: dict[Value, None], listed: li
 
     The largest come first, and each goes to the smallest result with room for it, the last one among equals.
     """
-    depth = {value: n for n, value in enumerate(_depth_first(listed, results))}
-    ordered = sorted(spans, key=lambda v: (-spans[v].nbytes, depth[v]))
+    reads = {value: loop.read for loop in listed for value, _ in loop.made}
+    depth = {value: n for n, value in enumerate(_operands_first(results, reads.__getitem__))}
+    # Outputs that nobody reads come last.
+    ordered = sorted(spans, key=lambda v: (-spans[v].nbytes, depth.get(v, len(spans))))
     places = [v for v in ordered if v in results][::-1]
     sizes = np.array([spans[v].nbytes for v in places])
     until = np.array([spans[v].made for v in places])
@@ -151,22 +163,3 @@ def _in_results(spans: dict[Value, Span], results: dict[Value, None], listed: li
                     found.add(value)
                     break
     return found
-
-
-def _depth_first(listed: list[Loop], results: Iterable[Value]) -> list[Value]:
-    """All that the loops make, operands before what reads them, in the order of the results."""
-    maker = {value: loop for loop in listed for value, _ in loop.made}
-    order: dict[Value, None] = {}
-    entered: set[Value] = set()
-    stack = [*results][::-1]
-    while stack:
-        value = stack[-1]
-        if value in entered:
-            stack.pop()
-            order.setdefault(value)
-        else:
-            entered.add(value)
-            stack += [v for v in reversed(maker[value].read) if v not in entered]
-    for loop in listed:
-        order |= dict.fromkeys([value for value, _ in loop.made])
-    return list(order)

@@ -52,7 +52,7 @@ def mirrored(
             return _Search(roots, gradients, policy, further).run().gradients
         if below is not None:
             return with_originals(roots, gradients)[0].plain.gradients
-        return keeping_sums(roots, gradients)
+        return keeping_sums(functions_of(roots), gradients)
 
 
 def with_originals(outputs: Sequence[Variable], gradients: list[Variable], mark: Any = None) -> list[Gradients]:

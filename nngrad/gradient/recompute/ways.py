@@ -74,7 +74,7 @@ class Gradients:
         self._emitted = [e for e in emitted if e.order == order]
         self.schedule = in_order([*outputs, *[f.outputs[0] for f in standing]])
         """The functions that were there before, in the order in which they run."""
-        plain = keeping_sums(outputs, gradients)
+        plain = keeping_sums(known, gradients)
         self.plain = Candidate(plain, predicted_peak([*outputs, *plain]))
         self._arithmetic = max(1, sum([arithmetic(f) for f in (*self._known, *self._emitted)]))
 
