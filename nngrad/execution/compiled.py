@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph.spec import wide_types
+from .host_calls import finished
 from .lower import Program, lower
 
 
@@ -97,6 +98,6 @@ def on_device(device: jax.Device | None, wide: bool, function: Callable[..., Any
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program: arrays of the leaves in, arrays of the results out."""
     result: Callable[..., tuple[Any, ...]] = executables.get(
-        program, lambda: on_device(program.device, program.wide, jax.jit(lower(program)))
+        program, lambda: on_device(program.device, program.wide, finished(jax.jit(lower(program)), program.opaque))
     )
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,9 +15,12 @@ import numpy as np
 import optax
 
 from ..graph import Variable
+from ..graph.leaf import arrays_in
 from ..graph.spec import wide_types
+from ..graph.value import Value, Zeros, hold_together, put_together
 from ..storage import read_arrays, write_arrays
 from .gradients import Arrays, clipped, decayed, multiplied, not_finite
+from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
 from .rates import as_number, as_rate
 from .state import NAMES_OF_LOSS_SCALE, names_of
@@ -37,17 +41,25 @@ class Solver:
 
     rate_name = "lr"
     """How the solver's arguments call the learning rate."""
+    opaque = False
+    """Whether the transformation is the user's, which may call functions on the host."""
 
     def __init__(self, lr: float) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()
         self._variables: tuple[Variable, ...] = ()
-        self._state: Any = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
+        self._state: Value | None = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
         self._structure: Any = None
         self._wide = False
         self._scaling: LossScale | None = None
         self._initial_lr = as_rate(lr, self.rate_name)
         self._set_rate(self._initial_lr)
-        self._step = jax.jit(self._flat_update, donate_argnums=2)
+        self.updating = threading.RLock()
+        """Held while parameters and state move, and while what they are is changed."""
+        self._compile()
+
+    def _compile(self) -> None:
+        # The graph of the loss holds the parameters' arrays, so these are not taken over.
+        self._update = InPlaceUpdate(self._flat_update, self, [], opaque=self.opaque, taken=(1,))
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -110,12 +122,24 @@ class Solver:
 
     def _replace(self, params: OrderedDict[str, Variable], kept: list[str]) -> None:
         """Train `params` from now on; those named in `kept` keep their state, and then counters go on too."""
-        old = self.get_states() if self._state is not None and kept else {}
-        self._params = params
-        self._variables = tuple(params.values())
-        self._wide = any(p.spec.wide for p in self._variables)
-        self._set_rate(self._lr)  # its dtype follows the parameters'
-        self._start_from(old, kept)
+
+        def become(solver: Solver) -> None:
+            old = solver.get_states() if solver._state is not None and kept else {}
+            solver._params = params
+            solver._variables = tuple(params.values())
+            solver._wide = any(p.spec.wide for p in solver._variables)
+            solver._set_rate(solver._lr)  # its dtype follows the parameters'
+            solver._start_from(old, kept)
+
+        self._change(become)
+
+    def _change(self, change: Callable[[Solver], None]) -> None:
+        """Let `change` alter several attributes of the solver, all at one moment."""
+        with self.updating:
+            twin = object.__new__(type(self))
+            twin.__dict__.update(self.__dict__)
+            change(twin)
+            self.__dict__.update(twin.__dict__)
 
     def _start_from(self, old: Mapping[str, np.ndarray[Any, Any]], kept: list[str]) -> None:
         """Make the state anew, with what there is in `old` of the counters and of the parameters named in `kept`."""
@@ -133,26 +157,22 @@ class Solver:
 
     def zero_grad(self) -> None:
         """Set the gradients of all parameters to zero."""
-        for p in self._variables:
-            p.grad.zero()
+        cells = [p.grad for p in self._variables]
+        for cell in cells:
+            cell.variable = None
+        hold_together(cells, [Zeros(cell.spec) for cell in cells])
 
     def update(self) -> None:
-        """Move each parameter along its gradient."""
-        variables = self._variables
-        if not variables:
+        """Move each parameter along its gradient. Parameters and state change at one moment."""
+        if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
-        params = [p.cell.raw() for p in variables]
-        grads = [p.grad.raw() for p in variables]
-        state = self._flat_state() if self._state is None else self._state
-        with wide_types(self._wide):
-            new, self._state = self._step(params, grads, state, self._rate)
-        for p, array in zip(variables, new, strict=True):
-            p.cell.put(array)
+        with self.updating:
+            self._update(None, self._rate, arrays_in([p.grad for p in self._variables]))
 
-    def _flat_update(self, params: list[Any], grads: list[Any], state: Arrays, lr: Any) -> tuple[Arrays, Arrays]:
+    def _flat_update(self, params: Arrays, state: Arrays, lr: Any, grads: list[Any]) -> Results:
         tree = jax.tree.unflatten(self._structure, state)
         new, tree = self.pure_update(tuple(params), tuple(grads), tree, lr)
-        return new, tuple(jax.tree.leaves(tree))
+        return None, (), tuple(new), tuple(jax.tree.leaves(tree))
 
     def pure_update(self, params: Arrays, grads: Arrays, state: Any, lr: Any) -> tuple[Arrays, Any]:
         """One step as a pure function of arrays: the new parameters and the new state.
@@ -179,21 +199,22 @@ class Solver:
 
     @property
     def state(self) -> Any:
-        """The optax state. The next step takes its arrays over: copy what is to last."""
+        """The optax state."""
         arrays = self._flat_state()
         return jax.tree.unflatten(self._structure, arrays)
 
     @state.setter
     def state(self, value: Any) -> None:
         arrays, self._structure = jax.tree.flatten(value)
-        self._state = tuple(arrays)
+        self._state = Value(tuple(arrays))
 
-    def _flat_state(self) -> Any:
+    def _flat_state(self) -> Arrays:
         if self._state is None:
-            with wide_types(self._wide):
+            with self.updating, wide_types(self._wide):
                 init = jax.jit(self._init())
-                self.state = init(tuple([p.cell.raw() for p in self._variables]))
-        return self._state
+                self.state = init(tuple(arrays_in([p.cell for p in self._variables])))
+        arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
+        return arrays
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate.
@@ -258,13 +279,14 @@ class Solver:
         self._change_gradients(multiplied, factor)
 
     def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
-        params = tuple([p.cell.raw() for p in self._variables])
-        grads = tuple([p.grad.raw() for p in self._variables])
-        with wide_types(self._wide):
-            changed = function(params, grads, value, self.loss_scale)
-        for p, grad in zip(self._variables, changed, strict=True):
-            p.grad.put(grad)
-            p.grad.variable = None  # which has another value
+        with self.updating:
+            cells = [p.grad for p in self._variables]
+            params, grads = arrays_in([p.cell for p in self._variables]), arrays_in(cells)
+            with wide_types(self._wide):
+                changed = function(tuple(params), tuple(grads), value, self.loss_scale)
+            for cell in cells:
+                cell.variable = None  # which has another value
+            put_together(cells, changed)
 
     def check_inf_grad(self) -> bool:
         """Whether some gradient is infinite."""
@@ -280,7 +302,7 @@ class Solver:
 
     def _found(self) -> tuple[bool, bool]:
         with wide_types(self._wide):
-            inf, nan = not_finite(tuple([p.grad.raw() for p in self._variables]))
+            inf, nan = not_finite(tuple(arrays_in([p.grad for p in self._variables])))
         return bool(inf), bool(nan)
 
     # ---------------------------------------------------------------- loss scaling
@@ -311,18 +333,23 @@ class Solver:
             ValueError: It is no power of two, or not within the range of float32.
         """
         scaling = as_loss_scale(scale, "loss_scaling: scale")
-        old = {} if self._state is None else self.get_states()
-        self._scaling = scaling
-        self._variables = tuple(self._params.values())  # another object, by which a training step sees the change
-        self._step = jax.jit(self._flat_update, donate_argnums=2)
-        self._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(self._params))
+
+        def become(solver: Solver) -> None:
+            old = {} if solver._state is None else solver.get_states()
+            solver._scaling = scaling
+            solver._variables = tuple(solver._params.values())  # another object: a training step sees the change
+            solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))
+
+        with self.updating:
+            self._compile()  # harmless by itself
+            self._change(become)
 
     @property
     def loss_scale(self) -> float | jax.Array:
         """What the loss has to be multiplied by: a number, or float32[] where it is dynamic, without waiting for it."""
         dynamic = self._dynamic_state()
         if dynamic is not None:
-            return dynamic.scale.copy()  # the next update takes that one over
+            return dynamic.scale
         return 1.0 if self._scaling is None else self._scaling
 
     @property
@@ -361,8 +388,8 @@ class Solver:
             if given[name].shape != leaf.shape or given[name].dtype != leaf.dtype:
                 raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
                                  f"got {given[name].dtype.name}{list(given[name].shape)}")
-        with wide_types(self._wide):
-            self._state = tuple([jnp.array(given[name]) for name in names])
+        with self.updating, wide_types(self._wide):
+            self._state = Value(tuple([jnp.array(given[name]) for name in names]))
 
     def save_states(self, path: str | Path) -> None:
         """Write the state to a safetensors file, which is replaced as a whole or not at all."""

@@ -1,0 +1,140 @@
+"""Updates of parameters and state, which are never found half done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from ..execution.host_calls import finished
+from ..graph import Variable
+from ..graph.in_place import InPlace, InPlaceValue, copied, donated, raw_together
+from ..graph.spec import wide_types
+from ..graph.value import Value, exchange, replace, values_of
+
+if TYPE_CHECKING:
+    from .solver import Solver
+
+Results = tuple[Any, Any, Any, Any]
+"""What an update returns: a result of its own, and the new arrays of other leaves, of parameters, of the state."""
+
+_LEAVES, _PARAMETERS, _STATE = 1, 2, 3
+_COLD = 2
+"""So many calls with arguments of one kind return through Python, where an interrupt may come before what they
+return is held. They are given copies to take over."""
+
+
+class InPlaceUpdate:
+    """An executable that moves parameters and state, in the memory of those before, all at one moment.
+
+    An error or an interrupt finds all as it was before or all as it is afterwards, and so do signal handlers and other
+    threads that read. Threads that call updates of one solver take turns. A parameter that somebody writes to meanwhile
+    keeps what was written. Where functions of the user's run on the host, nothing is taken over, since they may raise.
+
+    Args:
+        function: `function(parameters, state, *arguments)` on arrays, to be compiled; returns `Results`.
+        solver: Whose parameters and state these are.
+        updated: Other leaves that it updates.
+        wide: Whether there are 64-bit values in it besides the parameters.
+        device: Where it runs; None leaves it to JAX.
+        opaque: Whether code of the user's is in it.
+        taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_device",
+        "_executable",
+        "_owner",
+        "_solver",
+        "_state",
+        "_taken",
+        "_updated",
+        "_values",
+        "_wide",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Results],
+        solver: Solver,
+        updated: list[Variable],
+        wide: bool = False,
+        device: jax.Device | None = None,
+        opaque: bool = False,
+        taken: tuple[int, ...] = (0, 1),
+    ) -> None:
+        self._taken = () if opaque else taken
+        self._executable = finished(jax.jit(function, donate_argnums=self._taken), opaque)
+        self._solver = solver
+        self._updated = updated
+        self._wide = wide
+        self._device = device
+        self._calls: dict[Any, int] = {}
+        self._owner: InPlace | None = None
+        self._values: list[Value] = []
+        self._state: Value | None = None
+
+    def __call__(self, kind: Any, *arguments: Any) -> Any:
+        """Update, and return the result of the function's own. Hold the solver's lock.
+
+        Args:
+            kind: Equal for arguments of one kind: of the same classes and dtypes.
+            arguments: Arrays, in pytrees.
+        """
+        solver = self._solver
+        cells: list[Any] = [p._data for p in solver._variables]
+        cells += [x.cell for x in self._updated]
+        with wide_types(self._wide or solver._wide):
+            if self._device is None:
+                return self._run(cells, kind, arguments)
+            with jax.default_device(self._device):
+                return self._run(cells, kind, jax.device_put(arguments, self._device))
+
+    def _run(self, cells: list[Any], kind: Any, arguments: tuple[Any, ...]) -> Any:
+        solver = self._solver
+        if not self._taken:
+            before = values_of(cells)
+            params = raw_together(before[: len(solver._variables)])
+            own, leaves, params, state = self._executable(params, solver._flat_state(), *arguments)
+            replace(cells, before, [*params, *leaves], solver, Value(state))
+            return own
+        owner = self._owner
+        if owner is None or owner.left or solver._state is not self._state or values_of(cells) != self._values:
+            owner = self._gathered(cells)
+        with owner.lock:
+            _, _, *moved = owner.results
+            calls = self._calls.get(kind, 0)
+            if calls < _COLD:
+                self._calls[kind] = calls + 1
+            for i in self._taken:
+                moved[i] = donated(moved[i]) if calls == _COLD else tuple(map(copied, moved[i]))
+            owner.run(self._executable, *moved, *arguments)
+            if owner.left:
+                self._take_back(cells)
+            return owner.results[0]
+
+    def _take_back(self, cells: list[Any]) -> None:
+        """Read from the results again what a signal's handler was lent, with the value of before, while it ran."""
+        for i, (cell, value) in enumerate(zip(cells, self._values, strict=True)):
+            if value.array is not None and cell._value is value:
+                cell._value = self._values[i] = value.again()
+
+    def _gathered(self, cells: list[Any]) -> InPlace:
+        """Let cells and state be read from one place, where they are as they were."""
+        solver = self._solver
+        count = len(solver._variables)
+        while True:
+            before = values_of(cells)
+            arrays = tuple([a if isinstance(a, jax.Array) else copied(a) for a in raw_together(before)])
+            arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
+            state = solver._flat_state()
+            owner = InPlace((None, arrays[count:], arrays[:count], state))
+            values: list[Value] = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
+            values += [InPlaceValue(owner, _LEAVES, i) for i in range(len(arrays) - count)]
+            held = InPlaceValue(owner, _STATE)
+            if exchange(cells, before, values, solver, held):
+                self._owner, self._values, self._state = owner, values, held
+                return owner
+
