@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -114,30 +115,33 @@ class TrainStep:
         ]
 
     def __call__(self, *arrays: Any) -> jax.Array:
-        for array in arrays:
-            if array.__class__ not in _PLAIN:
-                arrays = self._converted(arrays)
-                break
+        try:
+            kind = (*map(type, arrays), *map(_dtype_of, arrays))
+        except AttributeError:  # a list or a number
+            kind = ()
+        if not self._update.is_warm(kind):
+            arrays = self._converted(arrays)
+            kind = (*map(type, arrays), *map(_dtype_of, arrays))
         solver = self._solver
         with solver.updating:
             if solver._variables is not self._variables:
                 raise RuntimeError("the solver was given other parameters, or another loss scaling, after this "
                                    "training step was made")
             live = self._live and arrays_of(self._live)
-            kind = tuple([(a.__class__, a.dtype) for a in arrays])
-            loss: jax.Array = self._update(kind, solver._rate, arrays, live)
+            loss: jax.Array = self._update(kind, (solver._rate, arrays, live))
         return loss
 
     def _converted(self, values: Arrays) -> Arrays:
         """The values of the inputs as arrays."""
         check_count(values, self._input_specs)
         return tuple([
-            value if value.__class__ in _PLAIN else plain(value, spec, name)
+            value if isinstance(value, np.ndarray | jax.Array) else plain(value, spec, name)
             for value, spec, name in zip(values, self._input_specs, self._input_names, strict=True)
         ])
 
-    def _run(self, params: Arrays, state: Arrays, lr: Any, arrays: Arrays, live: list[Any]) -> Results:
+    def _run(self, params: Arrays, state: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
         """The loss, what the graph updates, the new parameters and the new state."""
+        lr, arrays, live = arguments
         solver = self._solver
         tree = jax.tree.unflatten(solver._structure, state)
         scale = [tree.loss_scale.scale.astype(self._loss_dtype)] if self._dynamic else []
@@ -268,9 +272,6 @@ def plain(value: Any, spec: Spec, name: str) -> Any:
         return value.data.raw()
     if isinstance(value, NdArray):
         return value.raw()
-    if isinstance(value, jax.Array):
-        _PLAIN.add(value.__class__)
-        return value
     try:
         # Numbers and lists have 64 bits at first, which an input of so many shall get.
         return host_array(np.asarray(value) if spec.wide and not hasattr(value, "dtype") else value, None)
@@ -291,6 +292,4 @@ def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
     return fitted
 
 
-_PLAIN: set[type] = {np.ndarray}
-"""Classes of what executables take as it is. That of JAX's arrays joins when the first one is given: to make
-one here would start JAX's backend at the import."""
+_dtype_of = attrgetter("dtype")

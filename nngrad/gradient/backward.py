@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -351,8 +353,8 @@ def _interpreted(
 
 
 @jax.jit
-def _sums(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple([a + b for a, b in zip(old, new, strict=True)])
+def _sums(terms: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple([functools.reduce(operator.add, xs) for xs in terms])
 
 
 _accumulating = threading.RLock()
@@ -361,22 +363,15 @@ _accumulating = threading.RLock()
 def accumulate(arrived: Iterable[tuple[NdArray, Any]], retained: Iterable[tuple[NdArray, Any]] = ()) -> None:
     """Add arrays to what cells hold, and put others in the place of what is there, all at one moment."""
     with _accumulating:
-        new = {id(cell): (cell, gy) for cell, gy in retained}
-        rest = list(arrived)
-        while rest:
-            # A cell that two leaves share comes twice, and takes its second gradient in a second round.
-            now = {id(cell): (cell, gx) for cell, gx in reversed(rest)}
-            rest = [(cell, gx) for cell, gx in rest if now[id(cell)][1] is not gx]
-            held = {}
-            for key, (cell, gx) in now.items():
-                if key in new:
-                    held[key] = new[key][1], gx
-                elif cell.is_zero:
-                    new[key] = cell, gx
-                else:
-                    held[key] = cell.raw(), gx
-            if held:
-                with wide_types(any([now[key][0].spec.wide for key in held])):
-                    sums = _sums(*map(tuple, zip(*held.values(), strict=True)))
-                new |= {key: (now[key][0], value) for key, value in zip(held, sums, strict=True)}
-        put_together([cell for cell, _ in new.values()], [gx for _, gx in new.values()])
+        parts = {cell: [gy] for cell, gy in retained}
+        for cell, gx in arrived:
+            if cell in parts:  # two leaves may share one
+                parts[cell].append(gx)
+            else:
+                parts[cell] = [gx] if cell.is_zero else [cell.raw(), gx]
+        added = {cell: terms for cell, terms in parts.items() if len(terms) > 1}
+        if added:
+            with wide_types(any([cell.spec.wide for cell in added])):
+                sums = _sums(tuple(map(tuple, added.values())))
+            parts |= {cell: [total] for cell, total in zip(added, sums, strict=True)}
+        put_together(list(parts), [total for (total,) in parts.values()])

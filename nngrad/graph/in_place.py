@@ -1,13 +1,13 @@
 """Values that an executable updates in place: it takes over the memory of the arrays that it is given.
 
-Those are gone when the call returns, so what it returns must be held before anything can come between. It extends a
-list, in C, and the values are read from the list's last entry; whoever reads meanwhile waits.
+Those are gone when the call returns, so what it returns must be held before anything can come between. So the call is
+made by a list that is extended, in C, and the values are read from the list's last entry; who reads meanwhile waits.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from sys import getrefcount
 from typing import Any
@@ -20,94 +20,101 @@ from .value import Value
 
 
 class InPlace:
-    """What an executable returned last, a tuple, and the lock that it is replaced under."""
+    """What an executable returned last, a tuple, and the lock under which that is replaced."""
 
-    __slots__ = ("_held", "_left", "lock")
+    __slots__ = ("held", "left", "lock")
+
+    held: list[tuple[Any, ...]]
+    """Its last entry is what was returned last. It is extended by `map(executable, ...)`."""
+    left: bool
+    """Whether a value is no longer read from here, since it was lent to somebody who may write to it."""
 
     def __init__(self, first: tuple[Any, ...]) -> None:
         self.lock = threading.RLock()  # a signal's handler may come back to it
-        self._held = [first]
-        self._left = False
-
-    @property
-    def results(self) -> tuple[Any, ...]:
-        """What was returned last."""
-        return self._held[-1]
-
-    @property
-    def left(self) -> bool:
-        """Whether a value is no longer read from here, since it was lent to somebody who may write to it."""
-        return self._left
-
-    def leave(self) -> None:
-        """Say that a value is no longer read from here."""
-        self._left = True
-
-    def run(self, executable: Callable[..., Any], *arguments: Any) -> None:
-        """Replace the results by those of a call of the executable, a function in C. Hold the lock."""
-        self._held.extend(map(executable, *[[a] for a in arguments]))
-        del self._held[:-1]
+        self.left = False
+        self.held = [first]
 
 
 class InPlaceValue(Value):
-    """One of the values: entry `index` of entry `entry` of the results, or with None all that is in that entry.
+    """One of the arrays: that at `index` of entry `entry` of what was returned.
 
     Once it was lent, it is a Value as others are.
     """
 
-    __slots__ = ("_entry", "_index", "_owner")
+    __slots__ = ("entry", "index", "owner")
 
-    def __init__(self, owner: InPlace, entry: int, index: int | None = None) -> None:
+    def __init__(self, owner: InPlace, entry: int, index: int) -> None:
         self.array = None
         self.lent = False
-        self._owner = owner
-        self._entry = entry
-        self._index = index
-
-    @property
-    def lock(self) -> threading.RLock:
-        """Held while the value is replaced."""
-        return self._owner.lock
+        self.owner = owner
+        self.entry = entry
+        self.index = index
 
     def raw(self) -> Any:
-        """The array; all arrays, in a tuple of the reader's own."""
-        with self._owner.lock:
+        """The array."""
+        with self.owner.lock:
             if self.array is None:
-                entry = self._owner.results[self._entry]
-                return (*entry,) if self._index is None else entry[self._index]
+                return self.owner.held[-1][self.entry][self.index]
         return super().raw()
 
     def again(self) -> InPlaceValue:
         """The same, as it was before it was lent."""
-        return InPlaceValue(self._owner, self._entry, self._index)
+        return InPlaceValue(self.owner, self.entry, self.index)
 
     def lend(self) -> np.ndarray[Any, Any]:
         """The array as a NumPy array that may be written to, which changes the value."""
-        with self._owner.lock:
+        with self.owner.lock:
             if self.array is None:
                 copy = np.array(self.raw())
-                self._owner.leave()
+                self.owner.left = True
                 self.lent = True
                 self.array = copy
         return super().lend()
 
 
+class InPlaceTuple(Value):
+    """All the arrays of entry `entry` of what was returned, in a tuple of the reader's own."""
+
+    __slots__ = ("entry", "owner")
+
+    def __init__(self, owner: InPlace, entry: int) -> None:
+        self.array = None
+        self.lent = False
+        self.owner = owner
+        self.entry = entry
+
+    def raw(self) -> tuple[Any, ...]:
+        """The arrays."""
+        with self.owner.lock:
+            return (*self.owner.held[-1][self.entry],)
+
+
 def raw_together(values: Sequence[Value]) -> list[Any]:
     """The arrays of several values, none of which is replaced between."""
-    owners = {id(v.lock): v.lock for v in values if v.__class__ is InPlaceValue}
+    owners = {v.owner for v in values if v.__class__ is InPlaceValue}
     if not owners:
         return [v.raw() if v.array is None or v.lent else v.array for v in values]
+    if len(owners) == 1:
+        owner = owners.pop()
+        with owner.lock:
+            held = owner.held[-1]
+            return [
+                v.array if v.array is not None and not v.lent
+                else held[v.entry][v.index] if v.__class__ is InPlaceValue and v.array is None
+                else v.raw()
+                for v in values
+            ]
     with ExitStack() as stack:
-        for _, lock in sorted(owners.items()):  # in one order, so that no two wait for each other
-            stack.enter_context(lock)
+        for owner in sorted(owners, key=id):  # in one order, so that no two readers wait for each other
+            stack.enter_context(owner.lock)
         return [v.raw() for v in values]
 
 
 def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arrays that may be taken over: each a copy, if somebody else refers to it."""
-    counts = list(map(getrefcount, arrays))
-    if not counts or max(counts) <= _ALONE:
+    if max(map(getrefcount, arrays), default=0) <= _ALONE:
         return arrays
+    counts = list(map(getrefcount, arrays))
     return tuple([a if count <= _ALONE else copied(a) for a, count in zip(arrays, counts, strict=True)])
 
 

@@ -155,7 +155,10 @@ def values_of(cells: Iterable[NdArray]) -> list[Value]:
 
 def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
     """Let each of several cells hold a Value, all from one moment on."""
-    _set_together(cells, ["_value"] * len(cells), values)
+    if len(cells) == 1:
+        cells[0]._value = values[0]
+    else:
+        _set_together(cells, ["_value"] * len(cells), values)
 
 
 def put_together(cells: Sequence[NdArray], arrays: Iterable[Any]) -> None:

@@ -9,7 +9,7 @@ import jax
 
 from ..execution.host_calls import finished
 from ..graph import Variable
-from ..graph.in_place import InPlace, InPlaceValue, copied, donated, raw_together
+from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied, donated, raw_together
 from ..graph.spec import wide_types
 from ..graph.value import Value, exchange, replace, values_of
 
@@ -33,7 +33,7 @@ class InPlaceUpdate:
     keeps what was written. Where functions of the user's run on the host, nothing is taken over, since they may raise.
 
     Args:
-        function: `function(parameters, state, *arguments)` on arrays, to be compiled; returns `Results`.
+        function: `function(parameters, state, arguments)` on arrays, to be compiled; returns `Results`.
         solver: Whose parameters and state these are.
         updated: Other leaves that it updates.
         wide: Whether there are 64-bit values in it besides the parameters.
@@ -73,47 +73,60 @@ class InPlaceUpdate:
         self._device = device
         self._calls: dict[Any, int] = {}
         self._owner: InPlace | None = None
-        self._values: list[Value] = []
+        self._values: list[InPlaceValue] = []
         self._state: Value | None = None
 
-    def __call__(self, kind: Any, *arguments: Any) -> Any:
+    def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
         """Update, and return the result of the function's own. Hold the solver's lock.
 
         Args:
             kind: Equal for arguments of one kind: of the same classes and dtypes.
             arguments: Arrays, in pytrees.
         """
-        solver = self._solver
-        cells: list[Any] = [p._data for p in solver._variables]
-        cells += [x.cell for x in self._updated]
-        with wide_types(self._wide or solver._wide):
+        if self._device is None and not self._wide and not self._solver._wide:
+            return self._run(kind, arguments)
+        with wide_types(self._wide or self._solver._wide):
             if self._device is None:
-                return self._run(cells, kind, arguments)
+                return self._run(kind, arguments)
             with jax.default_device(self._device):
-                return self._run(cells, kind, jax.device_put(arguments, self._device))
+                return self._run(kind, jax.device_put(arguments, self._device))
 
-    def _run(self, cells: list[Any], kind: Any, arguments: tuple[Any, ...]) -> Any:
-        solver = self._solver
+    def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
+        solver, owner = self._solver, self._owner
+        cells: list[Any] = [p._data for p in solver._variables]
+        if self._updated:
+            cells += [x.cell for x in self._updated]
         if not self._taken:
-            before = values_of(cells)
-            params = raw_together(before[: len(solver._variables)])
-            own, leaves, params, state = self._executable(params, solver._flat_state(), *arguments)
-            replace(cells, before, [*params, *leaves], solver, Value(state))
-            return own
-        owner = self._owner
+            return self._run_apart(cells, arguments)
         if owner is None or owner.left or solver._state is not self._state or values_of(cells) != self._values:
             owner = self._gathered(cells)
         with owner.lock:
-            _, _, *moved = owner.results
-            calls = self._calls.get(kind, 0)
-            if calls < _COLD:
-                self._calls[kind] = calls + 1
-            for i in self._taken:
-                moved[i] = donated(moved[i]) if calls == _COLD else tuple(map(copied, moved[i]))
-            owner.run(self._executable, *moved, *arguments)
+            held = owner.held
+            _, _, params, state = held[-1]
+            if self._calls.get(kind) != _COLD:
+                self._calls[kind] = self._calls.get(kind, 0) + 1
+                params, state = tuple(map(copied, params)), tuple(map(copied, state))
+            else:
+                params = donated(params) if 0 in self._taken else params
+                state = donated(state)
+            held.extend(map(self._executable, (params,), (state,), (arguments,)))
+            del held[:-1]
             if owner.left:
                 self._take_back(cells)
-            return owner.results[0]
+            return held[-1][0]
+
+    def is_warm(self, kind: Any) -> bool:
+        """Whether arguments of this kind were given often enough that nothing is new about them."""
+        return self._calls.get(kind) == _COLD
+
+    def _run_apart(self, cells: list[Any], arguments: tuple[Any, ...]) -> Any:
+        """The update where nothing is taken over."""
+        solver = self._solver
+        before = values_of(cells)
+        params = tuple(raw_together(before[: len(solver._variables)]))
+        own, leaves, params, state = self._executable(params, solver._flat_state(), arguments)
+        replace(cells, before, [*params, *leaves], solver, Value(state))
+        return own
 
     def _take_back(self, cells: list[Any]) -> None:
         """Read from the results again what a signal's handler was lent, with the value of before, while it ran."""
@@ -131,9 +144,9 @@ class InPlaceUpdate:
             arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
             state = solver._flat_state()
             owner = InPlace((None, arrays[count:], arrays[:count], state))
-            values: list[Value] = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
+            values = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
             values += [InPlaceValue(owner, _LEAVES, i) for i in range(len(arrays) - count)]
-            held = InPlaceValue(owner, _STATE)
+            held = InPlaceTuple(owner, _STATE)
             if exchange(cells, before, values, solver, held):
                 self._owner, self._values, self._state = owner, values, held
                 return owner

@@ -167,9 +167,10 @@ class Solver:
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         with self.updating:
-            self._update(None, self._rate, arrays_in([p.grad for p in self._variables]))
+            self._update(None, (self._rate, arrays_in([p.grad for p in self._variables])))
 
-    def _flat_update(self, params: Arrays, state: Arrays, lr: Any, grads: list[Any]) -> Results:
+    def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
+        lr, grads = arguments
         tree = jax.tree.unflatten(self._structure, state)
         new, tree = self.pure_update(tuple(params), tuple(grads), tree, lr)
         return None, (), tuple(new), tuple(jax.tree.leaves(tree))
