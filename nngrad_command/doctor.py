@@ -17,11 +17,11 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from . import __version__
-from .installation import Requirement, install_command, release_of, requirements
+from .installation import Requirement, install_command, needs, release_of, requirements
 
 DESCRIPTION = (
     "Show versions and devices, try to import what is installed and to compute a small gradient on each device, and "
-    "say what is missing or broken and what to do. The exit code is 1 if something that nngrad cannot do without is broken."
+    "say what is missing or broken and what to do. The exit code is 1 if something required is broken."
 )
 SECONDS = 120.0
 """Time limit of a trial."""
@@ -63,18 +63,20 @@ def run(given: argparse.Namespace) -> int:
     healthy = _python_will_do() and _is_installed(needed)
     lacking = [r for r in needed if not r.extra and not r.satisfied]
     if lacking:
-        _advise(f"Broken: nngrad cannot do without {_listed(r.wanted for r in lacking)}. Run", install_command(lacking))
+        names = ", ".join(r.wanted for r in lacking)
+        _advise(f"Broken: nngrad cannot do without {names}. Run", install_command(lacking))
     tried = [r for r in needed if r.extra in ("", COMMAND_EXTRA) and r.installed]
     troubles = _import_troubles([r.module for r in tried], given.time_limit)
     failing = [r for r in tried if r.module in troubles]
-    for trouble in dict.fromkeys(troubles.values()):
-        alike = [r for r in failing if troubles[r.module] == trouble]  # what imports a broken package fails as it does
-        kind = f"For the extra [{alike[0].extra}]" if all(r.extra for r in alike) else "Broken"
-        _advise(f"{kind}: cannot import {_listed(r.module for r in alike)}: {trouble}\n"
-                "To install again what is damaged, run", install_command(alike, again=True))
+    # What needs a broken package fails with it, and is not to blame.
+    blamed = [r for r in failing if not any(needs(r.name, other.name) for other in failing)]
+    for r in blamed or failing:
+        kind = f"For the extra [{r.extra}]" if r.extra else "Broken"
+        _advise(f"{kind}: {r.name} {r.installed} is installed, but cannot be imported: {troubles[r.module]}\n"
+                "To install it again, run", install_command([r], again=True))
     if lacking or any(not r.extra for r in failing):
         healthy = False
-        print("Devices are not tried before that is mended.")
+        print("When that is mended, run `nngrad doctor` again: devices were not tried.")
     else:
         healthy = _devices_work(given.time_limit) and healthy
     for extra in dict.fromkeys(r.extra for r in needed if r.extra):
@@ -83,10 +85,6 @@ def run(given: argparse.Namespace) -> int:
             _advise(f"For the extra [{extra}] run", install_command(absent))
     print("All that is required is there." if healthy else "Something that is required is broken.")
     return 0 if healthy else 1
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(names))
 
 
 def _advise(why: str, command: str) -> None:

@@ -24,6 +24,7 @@ def _run(given: list[str]) -> int:
     try:
         from nngrad import cli
     except Exception as error:
-        complain(f"nngrad cannot be imported: {described(cause_of(error))}\n`nngrad doctor` says what is broken and what to do.")
+        complain(f"nngrad cannot be imported: {described(cause_of(error))}\n"
+                 "`nngrad doctor` says what is broken and what to do.")
         return 1
     return cli.main(given)

@@ -71,6 +71,11 @@ def requirements() -> list[Requirement]:
     return [jaxlib, *found]
 
 
+def needs(name: str, other: str) -> bool:
+    """Whether an installed distribution cannot do without another one, says its metadata."""
+    return any(r.name == other and not r.extra for r in _required_by(name))
+
+
 def _required_by(name: str) -> list[Requirement]:
     try:
         return [parsed(line) for line in importlib.metadata.requires(name) or []]

@@ -50,12 +50,15 @@ def complain(message: str) -> None:
 
 
 def described(error: BaseException) -> str:
-    """An error in one line: the type, the first line of the message, and where it was raised."""
+    """An error in one line: its type and the first line of its message or, where it has none, the place."""
     lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}{f': {lines[0]}' if lines else place_of(error)}"
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised, in brackets."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
-    message = f": {lines[0]}" if lines else ""
-    place = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}{message}{place}"
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def cause_of(error: BaseException) -> BaseException:

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from .doctor import DEVICES, LIBRARY
-from .outcome import cause_of, described
+from .outcome import cause_of, described, place_of
 
 
 def main() -> None:
@@ -51,7 +51,9 @@ def _try_import(name: str) -> str:
     try:
         importlib.import_module(name)
     except BaseException as error:
-        return described(cause_of(error))
+        cause = cause_of(error)
+        # The place tells a damaged package from a file that happens to have its name.
+        return described(cause) + (place_of(cause) if str(cause) else "")
     return ""
 
 
@@ -69,9 +71,9 @@ def _try_devices(report: TextIO) -> None:
     if all(device.platform == "cpu" for device in devices):
         _say(report, "note", "JAX sees no GPU; where there is one by NVIDIA: "
              f"{sys.executable} -m pip install 'jax[cuda12]'")
-    import jax
+    from jax import numpy as jnp
 
-    x64 = "on" if jax.config.read("jax_enable_x64") else "off (nngrad switches it on for graphs with 64-bit values)"
+    x64 = "on" if jnp.zeros((), int).dtype == "int64" else "off (nngrad switches it on for graphs with 64-bit values)"
     _say(report, "note", f"x64 of JAX: {x64}")
 
 
