@@ -1,6 +1,7 @@
 """nngrad: turns a computation into the graph of its gradients, to any order, on JAX."""
 
 from backward_registry import MissingRule, register, registry, show_registry
+from nngrad_command import __version__ as __version__
 
 from . import checks as checks
 from . import functions as functions
