@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import nngrad.storage
+import nngrad.replacing
 from nngrad import Variable
 from nngrad.initializer import (
     ConstantInitializer,
@@ -372,7 +372,7 @@ def test_an_interrupted_save_leaves_the_old_file(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(nngrad.storage.os, broken, fail)
+    monkeypatch.setattr(nngrad.replacing.os, broken, fail)
     with pytest.raises(type(error)):
         save_parameters(path, {"w": Variable((200,))})
     monkeypatch.undo()
