@@ -32,12 +32,11 @@ from nngrad.parameter import (
     get_parameter,
     get_parameter_or_create,
     get_parameters,
-    load_parameters,
     parameter_scope,
     pop_parameter,
-    save_parameters,
     set_parameter,
 )
+from nngrad.parameter_files import load_parameters, save_parameters
 from nngrad.random import seed
 
 
@@ -152,7 +151,7 @@ def test_names_are_checked(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="cannot have the name '__metadata__'"):
             get_parameter_or_create(name, (2,))
     path = tmp_path / "p.safetensors"
-    with pytest.raises(ValueError, match=r"p\.safetensors: an array cannot have the name '__metadata__'"):
+    with pytest.raises(ValueError, match=r"p\.safetensors: a parameter cannot have the name '__metadata__'"):
         save_parameters(path, {"__metadata__": w})
     assert not path.exists() and not get_parameters()
 
