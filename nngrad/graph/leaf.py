@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from .ndarray import NdArray
+from .process import Process, check_process
 from .spec import Spec
 from .variable import Variable, leaf_of
 
@@ -23,6 +24,8 @@ def arrays_of(leaves: Iterable[Variable], draw: bool = True, often: bool = False
     Keys of random functions are drawn first: all of them, or without `draw` those that never were. Small NumPy arrays
     that are handed over `often` are moved to JAX for good.
     """
+    if Process.cannot_compute:  # which costs less than a call, and all that runs comes by here
+        check_process()
     arrays = []
     for x in leaves:
         cell = x.cell

@@ -14,12 +14,13 @@ import numpy as np
 import optax
 
 from ..graph import Variable
+from ..graph.process import check_process
 from ..graph.spec import wide_types
 from ..storage import read_arrays, write_arrays
 from .gradients import Arrays, clipped, decayed, multiplied, not_finite
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
 from .rates import as_number, as_rate
-from .state import NAMES_OF_LOSS_SCALE, names_of
+from .state import NAMES_OF_LOSS_SCALE, fitting_states, names_of
 
 Transformation: TypeAlias = optax.GradientTransformation
 
@@ -30,6 +31,10 @@ class Solver:
     A subclass says how in `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())`
     once, and then `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step;
     `nn.train_step` does the same as one executable.
+
+    Solvers can be pickled and copied, by `copy.deepcopy` too: with their settings, their state and their parameters,
+    which are leaves with values and gradients. Solver and parameters that are pickled or copied together
+    (`pickle.dumps((solver, nn.get_parameters()))`) belong together afterwards as well.
 
     Args:
         lr: The learning rate, not negative. Changing it later compiles nothing anew.
@@ -61,10 +66,25 @@ class Solver:
             tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`.
             lr: The learning rate, where `tx` is such a function. Without it the learning rate is
                 the transformation's own affair, and `set_learning_rate` raises.
+
+        `pickle` takes such a solver if it takes `tx`: functions by their names, such as `optax.adam` or a
+        `functools.partial` of it, but not the closures that a transformation is made of.
         """
         from .from_optax import FromOptax
 
         return FromOptax(tx, lr)
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_lr", "_params", "_scaling"}
+        kept = {name: value for name, value in vars(self).items() if name not in made_anew}
+        return {**kept, "states": None if self._state is None else self.get_states()}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        Solver.__init__(self, kept["_initial_lr"])
+        vars(self).update({name: value for name, value in kept.items() if name != "states"})
+        self._replace(self._params, [])
+        if kept["states"] is not None:
+            self.set_states(kept["states"])
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} solver, lr {self._lr:g}, {len(self._params)} parameters>"
@@ -190,6 +210,7 @@ class Solver:
 
     def _flat_state(self) -> Any:
         if self._state is None:
+            check_process()
             with wide_types(self._wide):
                 init = jax.jit(self._init())
                 self.state = init(tuple([p.cell.raw() for p in self._variables]))
@@ -350,17 +371,12 @@ class Solver:
         """Take over a state that `get_states` of a solver of this kind with these parameters gave.
 
         Raises:
-            ValueError: Names, shapes or dtypes are others; nothing is changed then.
+            TypeError: `states` is no mapping of names to arrays.
+            ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale is not one that the
+                solver's can be; nothing is changed then.
         """
         names, leaves = self._named_state()
-        given = {name: np.asarray(array) for name, array in states.items()}
-        if set(given) != set(names):
-            missing, unknown = sorted(set(names) - set(given)), sorted(set(given) - set(names))
-            raise ValueError(f"set_states: missing {missing}, unknown {unknown}")
-        for name, leaf in zip(names, leaves, strict=True):
-            if given[name].shape != leaf.shape or given[name].dtype != leaf.dtype:
-                raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
-                                 f"got {given[name].dtype.name}{list(given[name].shape)}")
+        given = fitting_states(states, dict(zip(names, leaves, strict=True)), self._scaling)
         with wide_types(self._wide):
             self._state = tuple([jnp.array(given[name]) for name in names])
 
@@ -372,7 +388,8 @@ class Solver:
         """Read the state from a file of `save_states`.
 
         Raises:
-            ValueError: The file is damaged, or of another kind of solver or other parameters.
+            ValueError: The file is damaged, or of another kind of solver or other parameters, or holds a number that no
+                counter and no loss scale can be; nothing is changed then.
             OSError: It cannot be read.
         """
         arrays, _ = read_arrays(path)
