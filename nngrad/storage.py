@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def _has_surrogates(name: str) -> bool:
 
 
 def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays in a safetensors file, and the facts that `write_arrays` put beside them.
+    """The arrays in a safetensors file, by name in alphabetical order, and the facts that `write_arrays` put beside them.
 
     Raises:
         OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
@@ -76,7 +77,8 @@ def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
         facts = _facts_in(content)
     except (SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a safetensors file, or a damaged one ({error})") from error
-    return {name: _array_of(entry, f"{path}: {name!r}") for name, entry in entries}, facts
+    ordered = sorted(entries, key=itemgetter(0))  # they come in another order each time
+    return {name: _array_of(entry, f"{path}: {name!r}") for name, entry in ordered}, facts
 
 
 def _facts_in(content: bytes) -> dict[str, Any]:
