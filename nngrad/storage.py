@@ -62,11 +62,11 @@ def _has_surrogates(name: str) -> bool:
 
 
 def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays in a safetensors file, by name in alphabetical order, and the facts that `write_arrays` put beside them.
+    """The arrays in a safetensors file, in the order of their names, and the facts that `write_arrays` put beside them.
 
     Raises:
         OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
-        ValueError: It is not a safetensors file, or damaged, or holds what no array can be; the message names the file.
+        ValueError: It is no safetensors file, or damaged, or holds what no array can be; the message names the file.
     """
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # reading them might never end

@@ -32,9 +32,8 @@ class Solver:
     once, and then `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step;
     `nn.train_step` does the same as one executable.
 
-    Solvers can be pickled and copied, by `copy.deepcopy` too: with their settings, their state and their parameters,
-    which are leaves with values and gradients. Solver and parameters that are pickled or copied together
-    (`pickle.dumps((solver, nn.get_parameters()))`) belong together afterwards as well.
+    Solvers are pickled and deeply copied with their settings, state and parameters: their values and gradients. Where
+    parameters are pickled together with their solver, as in `pickle.dumps((params, solver))`, it goes on with those.
 
     Args:
         lr: The learning rate, not negative. Changing it later compiles nothing anew.
@@ -63,12 +62,10 @@ class Solver:
         """A solver made of any optax transformation.
 
         Args:
-            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`.
+            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`. `pickle`
+                takes the solver with such a function, or a `functools.partial` of it, but not with a transformation.
             lr: The learning rate, where `tx` is such a function. Without it the learning rate is
                 the transformation's own affair, and `set_learning_rate` raises.
-
-        `pickle` takes such a solver if it takes `tx`: functions by their names, such as `optax.adam` or a
-        `functools.partial` of it, but not the closures that a transformation is made of.
         """
         from .from_optax import FromOptax
 
@@ -77,14 +74,15 @@ class Solver:
     def __getstate__(self) -> dict[str, Any]:
         made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_lr", "_params", "_scaling"}
         kept = {name: value for name, value in vars(self).items() if name not in made_anew}
-        return {**kept, "states": None if self._state is None else self.get_states()}
+        return kept if self._state is None else {**kept, "states": self.get_states()}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         Solver.__init__(self, kept["_initial_lr"])
-        vars(self).update({name: value for name, value in kept.items() if name != "states"})
+        states = kept.pop("states", None)
+        vars(self).update(kept)
         self._replace(self._params, [])
-        if kept["states"] is not None:
-            self.set_states(kept["states"])
+        if states is not None:
+            self.set_states(states)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} solver, lr {self._lr:g}, {len(self._params)} parameters>"
@@ -368,12 +366,11 @@ class Solver:
         return OrderedDict((name, np.array(leaf)) for name, leaf in zip(names, leaves, strict=True))
 
     def set_states(self, states: Mapping[str, Any]) -> None:
-        """Take over a state that `get_states` of a solver of this kind with these parameters gave.
+        """Take over a state that `get_states` of a solver of this kind with these parameters gave: all or nothing.
 
         Raises:
             TypeError: `states` is no mapping of names to arrays.
-            ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale is not one that the
-                solver's can be; nothing is changed then.
+            ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
         """
         names, leaves = self._named_state()
         given = fitting_states(states, dict(zip(names, leaves, strict=True)), self._scaling)
@@ -388,8 +385,7 @@ class Solver:
         """Read the state from a file of `save_states`.
 
         Raises:
-            ValueError: The file is damaged, or of another kind of solver or other parameters, or holds a number that no
-                counter and no loss scale can be; nothing is changed then.
+            ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
             OSError: It cannot be read.
         """
         arrays, _ = read_arrays(path)
