@@ -58,12 +58,11 @@ from .parameter import (
     get_parameter,
     get_parameter_or_create,
     get_parameters,
-    load_parameters,
     parameter_scope,
     pop_parameter,
-    save_parameters,
     set_parameter,
 )
+from .parameter_files import load_parameters, save_parameters
 from .random import seed
 from .solvers import DynamicLossScale
 from .training import train_step

@@ -155,6 +155,10 @@ class TrainStep:
         updates = results[1 + sum(map(len, self._gradients)) :]
         return results[0], tuple(updates), tuple(new), tuple(jax.tree.leaves(tree))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a training step cannot be pickled or copied: it is an executable of this process. Pickle the "
+                        "solver, which holds parameters and state, and call nn.train_step in the process where it runs")
+
     def __repr__(self) -> str:
         return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"
 

@@ -86,6 +86,10 @@ class CompiledFunction:
         put_together([leaf.cell for leaf in self._updated], results[self._count :])
         return results[0] if self._single else list(results[: self._count])
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a compiled function cannot be pickled or copied: it is an executable of this process. "
+                        "Call nn.compile in the process where it runs")
+
 
 def compile(outputs: Variables, inputs: Variables = ()) -> CompiledFunction:
     """A graph as an executable that is called with arrays, without looking at the graph again.

@@ -11,6 +11,7 @@ import jax
 from ..graph import Function, NdArray, Variable, functions_of
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
+from ..graph.process import check_process
 from ..graph.value import Deferred, hold_together, values_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
@@ -79,6 +80,7 @@ class DeferredRun:
     def run(self) -> None:
         """Compute the results."""
         if self._waiting is not None:
+            check_process()
             self.keep(self._executable(*self._arrays))
 
     def keep(self, results: Sequence[Any]) -> None:

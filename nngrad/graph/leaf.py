@@ -7,6 +7,7 @@ from typing import Any
 
 from .in_place import raw_together
 from .ndarray import NdArray
+from .process import Process, check_process
 from .spec import Spec
 from .value import values_of
 from .variable import Variable, leaf_of
@@ -25,6 +26,8 @@ def arrays_of(leaves: Iterable[Variable], draw: bool = True, often: bool = False
     Keys of random functions are drawn first: all of them, or without `draw` those that never were. Small NumPy arrays
     that are handed over `often` are moved to JAX for good.
     """
+    if Process.cannot_compute:  # which costs less than a call, and all that runs comes by here
+        check_process()
     cells = []
     keys: dict[int, Any] = {}
     for i, x in enumerate(leaves):

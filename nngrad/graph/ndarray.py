@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .process import check_process
 from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of, wide_types
 from .value import Deferred, Value, Zeros, writing
 
@@ -247,6 +248,7 @@ def _settled(value: Any) -> Any:
         return value
     value = value.copy()
     if value.nbytes > _SMALL:
+        check_process()
         # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
         with wide_types(value.dtype.itemsize == 8):
             return jnp.asarray(value)

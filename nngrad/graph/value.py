@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .process import check_process
 from .spec import Spec, wide_types
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Value:
         """The array as a `jax.Array`, which is what it is from now on, unless it is lent."""
         array = self.raw()
         if isinstance(array, np.ndarray):
+            check_process()
             with wide_types(array.dtype.itemsize == 8):
                 array = jnp.asarray(array)
             with _lending:

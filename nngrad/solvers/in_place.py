@@ -10,6 +10,7 @@ import jax
 from ..execution.host_calls import finished
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied, donated, raw_together
+from ..graph.process import check_process
 from ..graph.spec import wide_types
 from ..graph.value import Value, exchange, replace, values_of
 
@@ -83,6 +84,7 @@ class InPlaceUpdate:
             kind: Equal for arguments of one kind: of the same classes and dtypes.
             arguments: Arrays, in pytrees.
         """
+        check_process()
         if self._device is None and not self._wide and not self._solver._wide:
             return self._run(kind, arguments)
         with wide_types(self._wide or self._solver._wide):

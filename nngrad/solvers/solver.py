@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -16,24 +15,29 @@ import optax
 
 from ..graph import Variable
 from ..graph.leaf import arrays_in
+from ..graph.process import check_process
 from ..graph.spec import wide_types
-from ..graph.value import Value, Zeros, hold_together, put_together
+from ..graph.value import Value, Zeros, hold_together
 from ..storage import read_arrays, write_arrays
-from .gradients import Arrays, clipped, decayed, multiplied, not_finite
+from .gradient_methods import GradientMethods
+from .gradients import Arrays
 from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
-from .rates import as_number, as_rate
-from .state import NAMES_OF_LOSS_SCALE, names_of
+from .rates import as_rate
+from .state import NAMES_OF_LOSS_SCALE, fitting_states, names_of
 
 Transformation: TypeAlias = optax.GradientTransformation
 
 
-class Solver:
+class Solver(GradientMethods):
     """Moves parameters along their gradients.
 
     A subclass says how in `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())`
     once, and then `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step;
     `nn.train_step` does the same as one executable.
+
+    Solvers are pickled and deeply copied with their settings, state and parameters: their values and gradients. Where
+    parameters are pickled together with their solver, as in `pickle.dumps((params, solver))`, it goes on with those.
 
     Args:
         lr: The learning rate, not negative. Changing it later compiles nothing anew.
@@ -70,13 +74,27 @@ class Solver:
         """A solver made of any optax transformation.
 
         Args:
-            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`.
+            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`. `pickle`
+                takes the solver with such a function, or a `functools.partial` of it, but not with a transformation.
             lr: The learning rate, where `tx` is such a function. Without it the learning rate is
                 the transformation's own affair, and `set_learning_rate` raises.
         """
         from .from_optax import FromOptax
 
         return FromOptax(tx, lr)
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_lr", "_params", "_scaling"}
+        kept = {name: value for name, value in vars(self).items() if name not in made_anew}
+        return kept if self._state is None else {**kept, "states": self.get_states()}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        Solver.__init__(self, kept["_initial_lr"])
+        states = kept.pop("states", None)
+        vars(self).update(kept)
+        self._replace(self._params, [])
+        if states is not None:
+            self.set_states(states)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} solver, lr {self._lr:g}, {len(self._params)} parameters>"
@@ -211,6 +229,7 @@ class Solver:
 
     def _flat_state(self) -> Arrays:
         if self._state is None:
+            check_process()
             with self.updating, wide_types(self._wide):
                 init = jax.jit(self._init())
                 self.state = init(tuple(arrays_in([p.cell for p in self._variables])))
@@ -236,75 +255,6 @@ class Solver:
     def learning_rate(self) -> float:
         """The learning rate."""
         return self._lr
-
-    # ---------------------------------------------------------------- gradients
-
-    def weight_decay(self, decay_rate: float) -> None:
-        """Add `decay_rate` times the parameter to each gradient.
-
-        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
-        `nn.train_step`, which keeps its gradients to itself: chain `optax.add_decayed_weights` in front of the
-        transformation for it, as in `Solver.from_optax(optax.chain(optax.add_decayed_weights(1e-4),
-        optax.sgd(0.1)))`.
-
-        Raises:
-            ValueError: `decay_rate` is negative or not finite.
-        """
-        self._change_gradients(decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
-
-    def clip_grad_by_norm(self, norm: float) -> None:
-        """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself.
-
-        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
-        `nn.train_step`, which keeps its gradients to itself: chain a clipping of optax in front of the
-        transformation for it, as in `Solver.from_optax(optax.chain(optax.clip_by_global_norm(1.0),
-        optax.sgd(0.1)))`, whose norm is that of all gradients together.
-
-        Raises:
-            ValueError: `norm` is negative or not a number. Infinity clips nothing.
-        """
-        limit = as_number(norm, "clip_grad_by_norm: norm")
-        if not limit >= 0:
-            raise ValueError(f"clip_grad_by_norm: norm must not be negative, got {norm!r}")
-        self._change_gradients(clipped, limit)
-
-    def scale_grad(self, scale: float) -> None:
-        """Multiply all gradients by `scale`: those that `backward()` has left (`p.g`), as in `weight_decay`.
-
-        Raises:
-            ValueError: `scale` is not finite.
-        """
-        factor = as_number(scale, "scale_grad: scale")
-        if not math.isfinite(factor):
-            raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
-        self._change_gradients(multiplied, factor)
-
-    def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
-        with self.updating:
-            cells = [p.grad for p in self._variables]
-            params, grads = arrays_in([p.cell for p in self._variables]), arrays_in(cells)
-            with wide_types(self._wide):
-                changed = function(tuple(params), tuple(grads), value, self.loss_scale)
-            for cell in cells:
-                cell.variable = None  # which has another value
-            put_together(cells, changed)
-
-    def check_inf_grad(self) -> bool:
-        """Whether some gradient is infinite."""
-        return self._found()[0]
-
-    def check_nan_grad(self) -> bool:
-        """Whether some gradient is not a number."""
-        return self._found()[1]
-
-    def check_inf_or_nan_grad(self) -> bool:
-        """Whether some gradient is infinite or not a number."""
-        return any(self._found())
-
-    def _found(self) -> tuple[bool, bool]:
-        with wide_types(self._wide):
-            inf, nan = not_finite(tuple(arrays_in([p.grad for p in self._variables])))
-        return bool(inf), bool(nan)
 
     # ---------------------------------------------------------------- loss scaling
 
@@ -375,20 +325,14 @@ class Solver:
         return OrderedDict((name, np.array(leaf)) for name, leaf in zip(names, leaves, strict=True))
 
     def set_states(self, states: Mapping[str, Any]) -> None:
-        """Take over a state that `get_states` of a solver of this kind with these parameters gave.
+        """Take over a state that `get_states` of a solver of this kind with these parameters gave: all or nothing.
 
         Raises:
-            ValueError: Names, shapes or dtypes are others; nothing is changed then.
+            TypeError: `states` is no mapping of names to arrays.
+            ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
         """
         names, leaves = self._named_state()
-        given = {name: np.asarray(array) for name, array in states.items()}
-        if set(given) != set(names):
-            missing, unknown = sorted(set(names) - set(given)), sorted(set(given) - set(names))
-            raise ValueError(f"set_states: missing {missing}, unknown {unknown}")
-        for name, leaf in zip(names, leaves, strict=True):
-            if given[name].shape != leaf.shape or given[name].dtype != leaf.dtype:
-                raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
-                                 f"got {given[name].dtype.name}{list(given[name].shape)}")
+        given = fitting_states(states, dict(zip(names, leaves, strict=True)), self._scaling)
         with self.updating, wide_types(self._wide):
             self._state = Value(tuple([jnp.array(given[name]) for name in names]))
 
@@ -400,7 +344,7 @@ class Solver:
         """Read the state from a file of `save_states`.
 
         Raises:
-            ValueError: The file is damaged, or of another kind of solver or other parameters.
+            ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
             OSError: It cannot be read.
         """
         arrays, _ = read_arrays(path)
