@@ -20,7 +20,7 @@ TRIES = 200
 
 @pytest.fixture
 def alarm() -> Iterator[Callable[[float, Callable[[], None]], None]]:
-    """`alarm(seconds, handler)`: a real signal, after a while; an interrupt again and again, until one is not dropped."""
+    """`alarm(seconds, handler)`: a real signal, after a while; an interrupt again and again, until it arrives."""
     before = signal.getsignal(signal.SIGALRM)
 
     def arm(seconds: float, handler: Callable[[], None]) -> None:
