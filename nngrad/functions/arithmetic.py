@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import op
-from ..graph.arguments import Ignored, Static
+from ..graph.arguments import Ignored, Ints, Number, Numbers
 
 
 def is_floating(x: Any) -> bool:
@@ -138,7 +139,7 @@ def mul_n(*x):
 
 
 @op(elementwise=True, broadcasts=True)
-def monomial(*x, powers: Static):
+def monomial(*x, powers: Ints):
     """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
     float32.
 
@@ -146,8 +147,6 @@ def monomial(*x, powers: Static):
         powers: One whole number for each of `x`, which may be negative.
     """
     fit(len(x), powers, "powers")
-    if not all(isinstance(p, int) for p in powers):
-        raise ValueError(f"powers: expected whole numbers, got {powers}")
     xs = together(x)
     factors = [
         (each if power > 0 or power == -1 else raised(each, -1), power)
@@ -167,7 +166,7 @@ def monomial(*x, powers: Static):
 
 
 @op(elementwise=True, broadcasts=True)
-def linear_combination(*x, coefficients: Static, constant: Static = 0):
+def linear_combination(*x, coefficients: Numbers, constant: Number = 0):
     """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
     are taken as float32.
 
@@ -180,10 +179,11 @@ def linear_combination(*x, coefficients: Static, constant: Static = 0):
     for each, coefficient in zip(together(x), coefficients, strict=True):
         size = abs(coefficient)
         term = each if size == 1 else lax.mul(each, lax.full_like(each, float(size)))
+        negative = math.copysign(1.0, coefficient) < 0
         if total is None:
-            total = term if coefficient >= 0 else lax.neg(term)
+            total = lax.neg(term) if negative else term
         else:
-            total = (lax.add if coefficient >= 0 else lax.sub)(total, term)
+            total = (lax.sub if negative else lax.add)(total, term)
     return lax.add(total, lax.full_like(total, float(constant))) if constant else total
 
 
@@ -197,9 +197,9 @@ def together(xs: tuple[Any, ...]) -> list[Any]:
 
 
 def fit(count: int, numbers: Any, name: str) -> None:
-    """Raise unless `numbers` is a tuple with one for each of `count` inputs."""
-    if not isinstance(numbers, tuple) or len(numbers) != count:
-        raise ValueError(f"{name}: expected a tuple with one number for each of the {count} inputs, got {numbers!r}")
+    """Raise unless the tuple `numbers` has one for each of `count` inputs."""
+    if len(numbers) != count:
+        raise ValueError(f"{name} must have one number for each of the {count} inputs, got {numbers!r}")
 
 
 # ---------------------------------------------------------------- a Variable and a number

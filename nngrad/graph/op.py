@@ -8,7 +8,7 @@ from typing import Any, Literal, overload
 
 import jax
 
-from .arguments import Ignored, coercer_of
+from .arguments import Ignored, coercer_of, plain
 from .function import apply
 from .leaf import as_variable
 from .spec import Spec, is_wide, spec_of, wide_types
@@ -124,8 +124,12 @@ class Op:
         forward = function or self.forward
         if not arguments:
             return forward
-        named = dict(zip(self.argument_names, arguments, strict=True))
+        named = self.named(arguments)
         return lambda *arrays: forward(*arrays, **named)
+
+    def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
+        """The static arguments by name."""
+        return dict(zip(self.argument_names, map(plain, arguments), strict=True))
 
     def names_of(self, count: int) -> tuple[str, ...]:
         """Names of `count` inputs."""
@@ -166,7 +170,7 @@ class Composite:
         self.__doc__ = body.__doc__
         self.module = self.__module__ = body.__module__
         self.__signature__ = signature = inspect.signature(body, eval_str=True)
-        schema = Schema(self.name, signature)
+        schema = Schema(self.name, signature, static=False)
         values = ", ".join(schema.inputs + [f"{n}={v}" for n, v in zip(schema.arguments, schema.values, strict=True)])
         if schema.variadic:
             values = f"*{values}"
@@ -190,8 +194,9 @@ class Schema:
     building a Function.
     """
 
-    def __init__(self, name: str, signature: inspect.Signature) -> None:
+    def __init__(self, name: str, signature: inspect.Signature, static: bool = True) -> None:
         self.name = name
+        self._static = static
         self.inputs: list[str] = []
         self.optional: list[str] = []
         self.arguments: list[str] = []
@@ -231,7 +236,7 @@ class Schema:
             self.arguments.append(name)
             self.defaults.append(p.default)
             self.values.append(check)
-            self._scope[f"check_{name}"] = coercer_of(p.annotation, self.name, name)
+            self._scope[f"check_{name}"] = coercer_of(p.annotation, self.name, name, self._static)
 
     @property
     def conversions(self) -> list[str]:
