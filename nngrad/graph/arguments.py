@@ -84,8 +84,12 @@ class Number:
     """A number; an int or a `fractions.Fraction` stays exact."""
 
 
-class Numbers:
-    """A tuple of such numbers."""
+class NumbersEach:
+    """A tuple of such numbers, one for each input."""
+
+
+class IntsEach:
+    """A tuple of ints, one for each input."""
 
 
 class Static:
@@ -233,7 +237,8 @@ _coercers: dict[Any, Coercer] = {
     Dims: as_dims,
     DTypeName: as_dtype,
     Number: as_number,
-    Numbers: as_numbers,
+    NumbersEach: as_numbers,
+    IntsEach: as_ints,
     Static: as_static,
 }
 

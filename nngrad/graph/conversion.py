@@ -29,8 +29,8 @@ def array_of(value: object, name: str) -> Any:
         dtype = dtype_of(array.dtype)
     except TypeError:
         raise TypeError(
-            f"{name}: dtype {array.dtype} is not supported; give an array of real numbers of up to 64 bits, of integers "
-            "or of bools, such as np.asarray(x, np.float32)"
+            f"{name}: dtype {array.dtype} is not supported; give an array of a real, integer or bool dtype of up to "
+            "64 bits, such as np.asarray(x, np.float32)"
         ) from None
     return array if array.dtype == dtype else array.astype(dtype)
 

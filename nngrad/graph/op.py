@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, Literal, overload
 
 import jax
+import numpy as np
 
-from .arguments import Ignored, coercer_of, plain
+from .arguments import Ignored, IntsEach, NumbersEach, base_of, coercer_of, plain
 from .function import apply
 from .leaf import as_variable
 from .spec import Spec, is_wide, spec_of, wide_types
@@ -125,7 +126,12 @@ class Op:
         if not arguments:
             return forward
         named = self.named(arguments)
-        return lambda *arrays: forward(*arrays, **named)
+
+        def bound(*arrays: Any) -> Any:
+            with np.errstate(over="ignore"):  # a number that is too large for a small dtype is infinite in it
+                return forward(*arrays, **named)
+
+        return bound
 
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments by name."""
@@ -177,7 +183,14 @@ class Composite:
         self._call = schema.compile([*schema.conversions, f"return body({values})"], body=body)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        try:
+            return self._call(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            # What was called comes first, before the part of it that refuses.
+            message = str(error)
+            if message.startswith((f"{self.name}:", f"{self.name}(")):
+                raise
+            raise base_of(error)(f"{self.name}: {message}") from error
 
     def __repr__(self) -> str:
         return f"<composite {self.name}{self.__signature__}>"
@@ -203,6 +216,7 @@ class Schema:
         self.defaults: list[Any] = []
         self.values: list[str] = []
         self.variadic = False
+        self._each: list[str] = []
         self._header: list[str] = []
         self._scope: dict[str, Any] = {"apply": apply, "Variable": Variable, "variable": as_variable}
         for p in signature.parameters.values():
@@ -235,7 +249,9 @@ class Schema:
         if p.annotation is not Ignored:
             self.arguments.append(name)
             self.defaults.append(p.default)
-            self.values.append(check)
+            if p.annotation in (IntsEach, NumbersEach):
+                self._each.append(name)
+            self.values.append(name if name in self._each else check)
             self._scope[f"check_{name}"] = coercer_of(p.annotation, self.name, name, self._static)
 
     @property
@@ -246,7 +262,12 @@ class Schema:
             each = f"x if x.__class__ is Variable else variable(x, {name!r}, {self.name!r})"
             return [
                 f"{name} = tuple([{each} for x in {name}])",
-                f"if not {name}: raise TypeError('{self.name}: give at least one Variable')",
+                f"if not {name}: raise TypeError('{self.name}: give at least one Variable as {name}')",
+                *[line for each in self._each for line in (
+                    f"{each} = check_{each}({each})",
+                    f"if len({each}) != len({name}): raise ValueError(f'{self.name}: {each} must have a number for each "
+                    f"of the {{len({name})}} inputs, got {{{each}!r}}')",
+                )],
             ]
         return [
             f"if {name}.__class__ is not Variable{f' and {name} is not None' * (name in self.optional)}:"
