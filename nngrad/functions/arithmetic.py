@@ -7,7 +7,6 @@ import math
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ..graph import op

@@ -265,6 +265,18 @@ def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coer
     return check
 
 
+def counted(check: Coercer, op: str, name: str) -> Callable[[Any, int], Any]:
+    """A check that `check` makes, and that there is one for each of a number of inputs."""
+
+    def check_all(value: Any, count: int) -> Any:
+        values = check(value)
+        if len(values) != count:
+            raise ValueError(f"{op}: {name} must have a number for each of the {count} inputs, got {value!r}")
+        return values
+
+    return check_all
+
+
 def base_of(error: TypeError | ValueError) -> type[TypeError] | type[ValueError]:
     """The plain kind of an error: subclasses, as JAX has them, may not be made of a message."""
     return TypeError if isinstance(error, TypeError) else ValueError

@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import jax
 import numpy as np
 
-from .arguments import Ignored, IntsEach, NumbersEach, base_of, coercer_of, plain
+from .arguments import Ignored, IntsEach, NumbersEach, base_of, coercer_of, counted, plain
 from .function import apply
 from .leaf import as_variable
 from .spec import Spec, is_wide, spec_of, wide_types
@@ -21,6 +21,10 @@ Linearity = Literal[False, True, "each", "together"]
 
 _MOST_ANSWERS = 1 << 14
 """Of how many questions about shapes an op remembers the answers."""
+
+
+_MOST_BYTES = 2**63 - 1
+"""What can be counted of the bytes of an array."""
 
 
 class Op:
@@ -110,11 +114,18 @@ class Op:
             with wide_types(any(s.wide for s in inputs) or is_wide(arguments)):
                 out = jax.eval_shape(self.bind(arguments), *[s.abstract() for s in inputs])
         except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
-            shown = [f"{n}: {s!r}" for n, s in zip(self.names_of(len(inputs)), inputs, strict=True)]
-            shown += [f"{n}={v!r}" for n, v in zip(self.argument_names, arguments, strict=True)]
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{self.name}({', '.join(shown)}): {error}") from error
-        return tuple(spec_of(o.shape, o.dtype) for o in (out if self.several else (out,)))
+            raise kind(f"{self._shown(inputs, arguments)}: {error}") from error
+        specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.several else (out,))])
+        for spec in specs:
+            if spec.nbytes > _MOST_BYTES:
+                raise ValueError(f"{self._shown(inputs, arguments)}: a result of {spec} is too large for any memory")
+        return specs
+
+    def _shown(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> str:
+        shown = [f"{n}: {s!r}" for n, s in zip(self.names_of(len(inputs)), inputs, strict=True)]
+        shown += [f"{n}={v!r}" for n, v in zip(self.argument_names, arguments, strict=True)]
+        return f"{self.name}({', '.join(shown)})"
 
     def linear_in(self, index: int) -> bool:
         """Whether it is linear in one input while the others are held fixed."""
@@ -251,7 +262,10 @@ class Schema:
             self.defaults.append(p.default)
             if p.annotation in (IntsEach, NumbersEach):
                 self._each.append(name)
-            self.values.append(name if name in self._each else check)
+                self.values.append(name)
+                self._scope[f"check_{name}"] = counted(coercer_of(p.annotation, self.name, name), self.name, name)
+                return
+            self.values.append(check)
             self._scope[f"check_{name}"] = coercer_of(p.annotation, self.name, name, self._static)
 
     @property
@@ -263,11 +277,7 @@ class Schema:
             return [
                 f"{name} = tuple([{each} for x in {name}])",
                 f"if not {name}: raise TypeError('{self.name}: give at least one Variable as {name}')",
-                *[line for each in self._each for line in (
-                    f"{each} = check_{each}({each})",
-                    f"if len({each}) != len({name}): raise ValueError(f'{self.name}: {each} must have a number for each "
-                    f"of the {{len({name})}} inputs, got {{{each}!r}}')",
-                )],
+                *[f"{each} = check_{each}({each}, len({name}))" for each in self._each],
             ]
         return [
             f"if {name}.__class__ is not Variable{f' and {name} is not None' * (name in self.optional)}:"
