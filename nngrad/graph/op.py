@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 import jax
 import numpy as np
 
-from .arguments import Ignored, IntsEach, NumbersEach, base_of, coercer_of, counted, plain
+from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_of, counted, plain
 from .function import apply
 from .leaf import as_variable
 from .spec import Spec, is_wide, spec_of, wide_types
@@ -87,6 +87,7 @@ class Op:
         self.__signature__ = signature = inspect.signature(forward, eval_str=True)
         schema = Schema(self.name, signature)
         self.variadic = schema.variadic
+        self._has_floats = schema.has_floats
         self.input_names = tuple(schema.inputs)
         self.argument_names = tuple(schema.arguments)
         self.defaults = tuple(schema.defaults)
@@ -146,7 +147,8 @@ class Op:
 
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments by name."""
-        return dict(zip(self.argument_names, map(plain, arguments), strict=True))
+        given = map(plain, arguments) if self._has_floats else arguments
+        return dict(zip(self.argument_names, given, strict=True))
 
     def names_of(self, count: int) -> tuple[str, ...]:
         """Names of `count` inputs."""
@@ -227,6 +229,7 @@ class Schema:
         self.defaults: list[Any] = []
         self.values: list[str] = []
         self.variadic = False
+        self.has_floats = False
         self._each: list[str] = []
         self._header: list[str] = []
         self._scope: dict[str, Any] = {"apply": apply, "Variable": Variable, "variable": as_variable}
@@ -260,6 +263,7 @@ class Schema:
         if p.annotation is not Ignored:
             self.arguments.append(name)
             self.defaults.append(p.default)
+            self.has_floats |= p.annotation in (float, float | None, Number)
             if p.annotation in (IntsEach, NumbersEach):
                 self._each.append(name)
                 self.values.append(name)

@@ -189,10 +189,14 @@ def scaled_by(zero: float) -> dict[str, tuple[Callable[[Variable], Variable], Ca
         ),
         "1 / constant": (lambda x: 1 / F.constant(zero), lambda a: np.float64(1) / z),
         "jax_function": (
-            lambda x: F.jax_function(lambda a, k: a * k[0], static_argnums=1)(x, (zero,)), lambda a: a * z,
+            lambda x: F.jax_function(times_first, static_argnums=1)(x, (zero,)), lambda a: a * z,
         ),
         "PythonFunction": (lambda x: Scale(zero)(x), lambda a: a * z),
     }
+
+
+def times_first(a: Any, k: tuple[float]) -> Any:
+    return a * k[0]
 
 
 class Scale(nn.PythonFunction):
