@@ -116,7 +116,7 @@ def _is_real_scalar(value: Any) -> bool:
 def as_static_float(value: Any) -> float:
     """A real number as a static argument: a float that is equal to no other number, not even 0.0 to -0.0."""
     if value.__class__ is float and value and value == value:  # as most are: neither 0 nor NaN
-        return value  # type: ignore[no-any-return]
+        return value
     result = as_float(value)
     return result if result or math.copysign(1.0, result) > 0 else _NEGATIVE_ZERO
 
