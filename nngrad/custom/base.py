@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from backward_registry import MissingRule, Rule, registry
 
 from ..graph import Function, Op, Variable, as_variable
-from ..graph.arguments import Static
+from ..graph.arguments import Static, key_of
 from .host import Result, on_host, shapes_by_running
 
 Arrays = tuple[Any, ...]
@@ -111,9 +111,8 @@ class CustomFunction:
         except TypeError as error:
             raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
 
-    def _state(self) -> frozenset[tuple[str, type, Any]]:
-        # The types are in it because 1, 1.0 and True are equal but make different functions.
-        return frozenset([(name, type(value), value) for name, value in vars(self).items()])
+    def _state(self) -> frozenset[tuple[str, Any]]:
+        return frozenset([(name, key_of(value)) for name, value in vars(self).items()])
 
     def __repr__(self) -> str:
         attributes = ", ".join([f"{k}={v!r}" for k, v in vars(self).items()])

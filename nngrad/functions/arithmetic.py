@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ..graph import op
-from ..graph.arguments import Ignored, Static
+from ..graph.arguments import Ignored, IntsEach, Number, NumbersEach
 
 
 def is_floating(x: Any) -> bool:
@@ -62,8 +62,7 @@ def matched(x: Any, val: float) -> tuple[Any, Any]:
         if x.dtype != bool and val.is_integer() and jnp.iinfo(x.dtype).min <= val <= jnp.iinfo(x.dtype).max:
             return x, x.dtype.type(int(val))
         x = lax.convert_element_type(x, jnp.float32)
-    with np.errstate(over="ignore"):  # what is too large for a small dtype is infinite in it
-        return x, x.dtype.type(val)
+    return x, x.dtype.type(val)
 
 
 def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
@@ -138,17 +137,16 @@ def mul_n(*x):
 
 
 @op(elementwise=True, broadcasts=True)
-def monomial(*x, powers: Static):
+def monomial(*x, powers: IntsEach):
     """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
     float32.
 
     Args:
         powers: One whole number for each of `x`, which may be negative.
     """
-    fit(len(x), powers, "powers")
-    if not all(isinstance(p, int) for p in powers):
-        raise ValueError(f"powers: expected whole numbers, got {powers}")
     xs = together(x)
+    if max(map(abs, powers)) > _MOST_FACTORS:
+        return functools.reduce(lax.mul, [raised(each, power) for each, power in zip(xs, powers, strict=True)])
     factors = [
         (each if power > 0 or power == -1 else raised(each, -1), power)
         for each, power in sorted(zip(xs, powers, strict=True), key=lambda pair: pair[1] < 0)
@@ -166,8 +164,12 @@ def monomial(*x, powers: Static):
     return lax.full_like(xs[0], 1) if product is None else product
 
 
+_MOST_FACTORS = 64
+"""Up to which power the factors of a monomial are multiplied in turn."""
+
+
 @op(elementwise=True, broadcasts=True)
-def linear_combination(*x, coefficients: Static, constant: Static = 0):
+def linear_combination(*x, coefficients: NumbersEach, constant: Number = 0):
     """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
     are taken as float32.
 
@@ -175,15 +177,15 @@ def linear_combination(*x, coefficients: Static, constant: Static = 0):
         coefficients: A number for each of `x`; a `fractions.Fraction` stays exact until it is used.
         constant: A number that is added.
     """
-    fit(len(x), coefficients, "coefficients")
     total = None
     for each, coefficient in zip(together(x), coefficients, strict=True):
         size = abs(coefficient)
         term = each if size == 1 else lax.mul(each, lax.full_like(each, float(size)))
+        negative = math.copysign(1.0, coefficient) < 0
         if total is None:
-            total = term if coefficient >= 0 else lax.neg(term)
+            total = lax.neg(term) if negative else term
         else:
-            total = (lax.add if coefficient >= 0 else lax.sub)(total, term)
+            total = (lax.sub if negative else lax.add)(total, term)
     return lax.add(total, lax.full_like(total, float(constant))) if constant else total
 
 
@@ -194,12 +196,6 @@ def together(xs: tuple[Any, ...]) -> list[Any]:
         return same
     common = functools.reduce(lambda a, b: broadcast_pair(a, b)[0], same)
     return [broadcast_pair(x, common)[0] for x in same]
-
-
-def fit(count: int, numbers: Any, name: str) -> None:
-    """Raise unless `numbers` is a tuple with one for each of `count` inputs."""
-    if not isinstance(numbers, tuple) or len(numbers) != count:
-        raise ValueError(f"{name}: expected a tuple with one number for each of the {count} inputs, got {numbers!r}")
 
 
 # ---------------------------------------------------------------- a Variable and a number

@@ -138,7 +138,7 @@ class Function:
     @property
     def args(self) -> dict[str, Any]:
         """The static arguments by name."""
-        return dict(zip(self.op.argument_names, self.arguments, strict=True))
+        return self.op.named(self.arguments)
 
     @property
     def name(self) -> str:

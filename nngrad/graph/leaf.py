@@ -64,4 +64,5 @@ def as_variable(value: object, name: str = "x", op: str = "") -> Variable:
     try:
         return leaf_of(NdArray.from_numpy_array(value))
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{where}{name} must be a Variable, an array or a number, got {value!r} ({error})") from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{where}{name} must be a Variable, an array or a number, got {value!r} ({error})") from error

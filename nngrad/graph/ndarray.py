@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .conversion import array_of, converted, narrowed
 from .process import check_process
 from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of, wide_types
 from .value import Deferred, Value, Zeros, writing
@@ -123,21 +124,12 @@ class NdArray:
         return view
 
     def set(self, value: object) -> None:
-        """Replace the value. A scalar fills the cell; anything else must have its shape."""
-        new = host_array(value, None)
-        if new.shape != self._spec.shape:
-            if new.size != 1:
-                raise ValueError(
-                    f"value: shape {tuple(new.shape)} does not fit a cell of shape {self._spec.shape}; "
-                    "give an array of that shape, or a scalar to fill it"
-                )
-            new = np.broadcast_to(np.asarray(new).reshape(()), self._spec.shape)
-        if new.dtype != self._spec.dtype:
-            with wide_types(self._spec.wide):
-                new = new.astype(self._spec.dtype)
+        """Replace the value. A scalar fills the cell; anything else must have its shape, and fit its dtype: integers
+        hold no fractions and nothing out of their range."""
+        new = Value(_settled(fitted_array(value, self._spec)))
         with writing:
             self.variable = None
-            self._value = Value(_settled(new))
+            self._value = new
 
     def put(self, array: Any) -> None:
         """Store an array that an executable has made, of this cell's shape and dtype, as it is."""
@@ -170,9 +162,10 @@ class NdArray:
         self.zero()
 
     def cast(self, dtype: object) -> NdArray:
-        """A new cell with the value in another dtype."""
+        """A new cell with the value in another dtype, as NumPy's `astype` casts it: fractions are cut off."""
         cell = NdArray(self.shape, dtype)
-        cell.set(self)
+        with wide_types(cell._spec.wide):
+            cell.put(self.raw().astype(cell.dtype))
         return cell
 
     def __getitem__(self, key: Any) -> Any:
@@ -209,37 +202,43 @@ def checked_shape(shape: object) -> Shape:
     return result
 
 
-def host_array(value: object, dtype: object) -> Any:
+def host_array(value: object, dtype: object, name: str = "value") -> Any:
     """`value` as a NumPy or JAX array, with the dtype that a leaf of it has.
 
-    Python numbers and lists of them become float32, int32 or bool; arrays keep their dtype.
+    Python numbers and lists of them become float32, int32 or bool, and arrays keep their dtype; unless `dtype` says
+    otherwise. What fits another dtype is said in `fitted_array`. Errors begin with `name`.
     """
-    if isinstance(value, NdArray):
-        value = value.raw()
-    if isinstance(value, jax.Array):
-        array: Any = value
-    else:
-        try:
-            array = np.asarray(value)
-        except ValueError as error:
-            raise ValueError(f"value: not a rectangular array of numbers ({error})") from error
-        if not isinstance(value, np.ndarray | np.generic) and not hasattr(value, "__array__"):
-            if array.dtype == np.float64:
-                array = array.astype(np.float32)
-            elif array.dtype.kind in "iu":
-                array = _as_int32(array)
-    target = dtype_of(array.dtype if dtype is None else dtype)
-    if array.dtype != target:
-        with wide_types(target.itemsize == 8):
-            array = array.astype(target)
-    return array
+    array = _given_array(value, name)
+    if dtype is not None:
+        return converted(array, dtype_of(dtype), name)
+    if isinstance(value, NdArray | jax.Array | np.ndarray | np.generic) or hasattr(value, "__array__"):
+        return array
+    return narrowed(array, name)
 
 
-def _as_int32(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    bounds = np.iinfo(np.int32)
-    if array.size and (array.min() < bounds.min or array.max() > bounds.max):
-        raise ValueError("value: an int does not fit int32; give dtype='int64' or a NumPy array of that dtype")
-    return array.astype(np.int32)
+def fitted_array(value: object, spec: Spec, name: str = "value") -> Any:
+    """`value` as a NumPy or JAX array of `spec`; it is no copy where none is needed.
+
+    A single number fills the shape; anything else must have it. Values are converted to the dtype: rounded to a
+    floating one (and infinite where they are too large for it, as in NumPy); to bool, True where they are not 0.
+
+    Raises:
+        TypeError: `value` is of no dtype that can be held. This and other errors begin with `name`.
+        ValueError: It has another shape, or the dtype is of integers and a number is out of range or not whole.
+    """
+    array = _given_array(value, name)
+    if array.shape != spec.shape:
+        if array.size != 1:
+            raise ValueError(
+                f"{name}: shape {tuple(array.shape)} does not fit a cell of shape {spec.shape}; "
+                "give an array of that shape, or a scalar to fill it"
+            )
+        return np.broadcast_to(np.asarray(converted(array, spec.dtype, name)).reshape(()), spec.shape)
+    return converted(array, spec.dtype, name)
+
+
+def _given_array(value: object, name: str) -> Any:
+    return value.raw() if isinstance(value, NdArray) else array_of(value, name)
 
 
 def _settled(value: Any) -> Any:
