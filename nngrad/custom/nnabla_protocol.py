@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..execution.lower import Program, linearize, lower
-from ..graph import Function, Spec, Variable, apply, building, spec_of
+from ..graph import Function, Spec, Variable, apply, spec_of, switched
 from ..graph.spec import wide_types
 from .host import on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
@@ -61,11 +61,7 @@ def recorded(
 ) -> Recording | None:
     """What `method` does with cells; None if it needs values."""
     try:
-        with (
-            building.having("emission", None),
-            building.having("auto_forward", False),
-            building.having("no_grad", False),
-        ):
+        with switched(emission=None, auto_forward=False, no_grad=False):
             method()
     except NeedsValues:
         return None
