@@ -21,8 +21,6 @@ Initializer = Callable[[tuple[int, ...]], Any]
 
 _root: Scope = OrderedDict()
 _lock = threading.RLock()
-
-
 _entered: ContextVar[tuple[Layer, ...]] = ContextVar("parameter_scopes", default=())
 _made: ContextVar[list[tuple[Scope, str, Variable]] | None] = ContextVar("parameters_made", default=None)
 """Where the parameters are listed that the outermost call of a parametric function has made."""
@@ -248,10 +246,8 @@ def in_scopes(
     for name in names:
         scope = _inner(scope, name)
     _entered.set(((None, scope),))
-    made = _made.get()
-    if made is None:
-        made = []
-        _made.set(made)
+    if (made := _made.get()) is None:
+        _made.set(made := [])
     since = len(made)
     try:
         return function(*args, **kwargs)

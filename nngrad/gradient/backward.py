@@ -346,20 +346,22 @@ _accumulating = threading.Lock()
 
 def accumulate(leaves: list[Variable], gradients: list[Any]) -> None:
     """Add `gradients` to the grad cells of `leaves`."""
-    held: list[tuple[NdArray, Any]] = []
+    cells: dict[int, NdArray] = {}
+    terms: dict[int, list[Any]] = {}
     with _accumulating:
         for x, gx in zip(leaves, gradients, strict=True):
             cell = x.grad
-            if cell.is_zero:
-                cell.put(gx)
+            i = id(cell)
+            if i not in cells:
+                cells[i] = cell
+                terms[i] = [gx] if cell.is_zero else [cell.raw(), gx]
             else:
-                held.append((cell, gx))
-        while held:
-            # A cell that two leaves share comes twice, and takes its second gradient in a second round.
-            now = {id(cell): (cell, gx) for cell, gx in reversed(held)}
-            held = [(cell, gx) for cell, gx in held if now[id(cell)][1] is not gx]
-            cells = [cell for cell, _ in now.values()]
-            with wide_types(any(cell.spec.wide for cell in cells)):
-                sums = _sums(tuple([cell.raw() for cell in cells]), tuple([gx for _, gx in now.values()]))
-            for cell, value in zip(cells, sums, strict=True):
-                cell.put(value)
+                terms[i].append(gx)  # a cell that two leaves share
+        while several := [i for i, gxs in terms.items() if len(gxs) > 1]:
+            with wide_types(any([cells[i].spec.wide for i in several])):
+                sums = _sums(tuple([terms[i][0] for i in several]), tuple([terms[i][1] for i in several]))
+            for i, value in zip(several, sums, strict=True):
+                terms[i][:2] = [value]
+        # Only now, so that what is interrupted while it computes has changed nothing.
+        for i, cell in cells.items():
+            cell.put(terms[i][0])
