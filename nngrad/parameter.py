@@ -41,11 +41,13 @@ class ParameterScope(WithBlock):
         self._name = name
         self._scope = scope
 
-    def layers(self) -> tuple[Layer, ...]:
+    @staticmethod
+    def layers() -> tuple[Layer, ...]:
         """The scopes that this thread or task has entered."""
         return _entered.get()
 
-    def put(self, layers: tuple[Layer, ...]) -> None:
+    @staticmethod
+    def put(layers: tuple[Layer, ...]) -> None:
         """Let these be the scopes that it has entered."""
         _entered.set(layers)
 

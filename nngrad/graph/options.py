@@ -115,11 +115,13 @@ class Switched(WithBlock):
         super().__init__()
         self._switches = switches
 
-    def layers(self) -> tuple[Layer, ...]:
+    @staticmethod
+    def layers() -> tuple[Layer, ...]:
         """The layers in force."""
         return build_options().layers
 
-    def put(self, layers: tuple[Layer, ...]) -> None:
+    @staticmethod
+    def put(layers: tuple[Layer, ...]) -> None:
         """Let these layers be in force."""
         put_layers(layers)
 

@@ -6,6 +6,7 @@ import copy
 import functools
 import gc
 import inspect
+import weakref
 from collections.abc import Callable, Generator
 from contextvars import ContextVar, copy_context
 from typing import Any, ParamSpec, TypeVar
@@ -43,12 +44,15 @@ class WithBlock:
 
     def __init__(self) -> None:
         self._key = object()
+        self._guard: weakref.ref[WithBlock] | None = None
 
-    def layers(self) -> tuple[Layer, ...]:
+    @staticmethod
+    def layers() -> tuple[Layer, ...]:
         """The layers in force."""
         raise NotImplementedError
 
-    def put(self, layers: tuple[Layer, ...]) -> None:
+    @staticmethod
+    def put(layers: tuple[Layer, ...]) -> None:
         """Let these layers be in force."""
         raise NotImplementedError
 
@@ -58,6 +62,8 @@ class WithBlock:
 
     def __enter__(self) -> Any:
         value, before = self.value(), self.layers()
+        # Not `__del__`, in which interrupts would get lost: this runs only if `__exit__` did not.
+        self._guard = weakref.ref(self, functools.partial(self._forgotten, self._key))
         try:
             self.put((*before, (self._key, value)))
         except BaseException:
@@ -73,15 +79,17 @@ class WithBlock:
         except BaseException:
             self.put(without(self.layers(), self._key) if after is None else after)
             raise
+        self._guard = None
 
-    def __del__(self) -> None:
-        for key, _ in self.layers():
-            if key is self._key:
-                self.put(without(self.layers(), key))
+    @classmethod
+    def _forgotten(cls, own: object, _: object) -> None:
+        for key, _ in cls.layers():
+            if key is own:
+                cls.put(without(cls.layers(), own))
 
     def _again(self) -> WithBlock:
         twin = copy.copy(self)
-        twin._key = object()
+        WithBlock.__init__(twin)
         return twin
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
