@@ -21,6 +21,8 @@ class Context:
         array_class: Accepted for nnabla's sake; arrays are JAX's.
         device_id: Number of the device among those of its kind.
 
+    It is pickled by `backend` and `device_id`, and stands for the device of that number where it is loaded.
+
     Raises:
         ValueError: There is no such device; the message lists those there are.
     """
@@ -48,6 +50,9 @@ class Context:
 
     def __hash__(self) -> int:
         return hash(self._device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Context, (self.backend, "", self.device_id)
 
     def __repr__(self) -> str:
         return f"Context(backend={self.backend!r}, device_id={self.device_id!r})"

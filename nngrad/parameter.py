@@ -6,14 +6,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .graph import NdArray, Variable, contained
+from .graph import Variable, contained
 from .graph.scopes import Layer, WithBlock
-from .storage import RESERVED, read_arrays, write_arrays
+from .storage import RESERVED
 
 Scope = OrderedDict[str, Any]
 """Parameters and further scopes by name."""
@@ -301,100 +300,3 @@ def _check_shape(name: str, param: Variable, shape: Any) -> None:
             f"parameter {name!r} is there with shape {param.shape}, but {wanted} is asked for; use another scope, "
             "or nn.clear_parameters() to start anew"
         )
-
-
-# ---------------------------------------------------------------- files
-
-
-def save_parameters(
-    path: str | Path, params: Mapping[str, Variable] | None = None, extension: str | None = None
-) -> None:
-    """Write parameters to a safetensors file, with their dtypes and `need_grad`.
-
-    The file is replaced as a whole or, if writing is interrupted, left as it was.
-
-    Args:
-        path: Its name, which ends in '.safetensors' unless `extension` says what it is.
-        params: What to write; by default all below the present scope, those with `need_grad` False too.
-        extension: '.safetensors', for a `path` that ends in something else.
-
-    Raises:
-        ValueError: The extension is not '.safetensors'.
-        OSError: The file cannot be written; the message names it.
-    """
-    _check_extension(path, extension)
-    chosen = get_parameters(grad_only=False) if params is None else params
-    for name, param in chosen.items():
-        if not isinstance(param, Variable):
-            raise TypeError(f"params[{name!r}]: expected a Variable, got {type(param).__name__}")
-    arrays = {name: np.asarray(param.data.raw()) for name, param in chosen.items()}
-    write_arrays(path, arrays, {"need_grad": {name: bool(param.need_grad) for name, param in chosen.items()}})
-
-
-def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:
-    """Read parameters from a safetensors file into the present scope.
-
-    Parameters that are there keep their Variables and dtypes and take over the values; missing ones are
-    made. Nothing is changed if anything does not fit.
-
-    Args:
-        path: A file of `save_parameters`, or any other safetensors file.
-        extension: '.safetensors', for a `path` that ends in something else.
-
-    Returns:
-        The parameters that were read, by name.
-
-    Raises:
-        ValueError: The file is damaged, or a parameter is there with another shape or another kind of
-            dtype; the message names the file and the parameter.
-        OSError: The file cannot be read.
-    """
-    _check_extension(path, extension)
-    arrays, facts = read_arrays(path)
-    flags = facts.get("need_grad", {})
-    order = [name for name in flags if name in arrays] + [name for name in arrays if name not in flags]
-    loaded: OrderedDict[str, Variable] = OrderedDict()
-    with _lock:
-        cells = {name: _fitting_cell(name, arrays[name], path) for name in order}
-        _check_no_scope_is_parameter(order, path)
-        for name in order:
-            param = get_parameter(name)
-            if param is None:
-                param = Variable(arrays[name].shape, name=name, dtype=arrays[name].dtype)
-                param.need_grad = param.spec.differentiable
-                set_parameter(name, param)
-            param.cell.put(cells[name].raw())
-            if name in flags:
-                param.need_grad = bool(flags[name])
-            loaded[name] = param
-    return loaded
-
-
-def _fitting_cell(name: str, array: np.ndarray[Any, Any], path: str | Path) -> NdArray:
-    """`array` in the dtype of the parameter `name`, or its own if there is none."""
-    param = get_parameter(name)
-    if not _parts(name) or isinstance(_find(get_current_parameter_scope(), _parts(name)), dict):
-        raise ValueError(f"{path}: {name!r} is a parameter in the file, but the name of a scope here")
-    cell = NdArray.from_numpy_array(array)
-    if param is None:
-        return cell
-    if param.shape != array.shape:
-        raise ValueError(f"{path}: parameter {name!r} has shape {array.shape} in the file, but {param.shape} here")
-    if cell.spec.differentiable != param.spec.differentiable:
-        raise ValueError(f"{path}: parameter {name!r} is {array.dtype.name} in the file, but {param.dtype.name} here")
-    return cell if cell.dtype == param.dtype else cell.cast(param.dtype)
-
-
-def _check_no_scope_is_parameter(names: list[str], path: str | Path) -> None:
-    known = {tuple(_parts(name)) for name in names}
-    for parts in known:
-        for i in range(1, len(parts)):
-            if parts[:i] in known or isinstance(_find(get_current_parameter_scope(), list(parts[:i])), Variable):
-                raise ValueError(f"{path}: {'/'.join(parts)!r} needs {'/'.join(parts[:i])!r} as a scope, "
-                                 "but that is a parameter")
-
-
-def _check_extension(path: str | Path, extension: str | None) -> None:
-    given = extension if extension is not None else Path(path).suffix
-    if given != ".safetensors":
-        raise ValueError(f"{path}: extension {given!r} is not supported; parameters are kept in '.safetensors' files")

@@ -23,7 +23,7 @@ from scipy.integrate import solve_ivp
 import nngrad as nn
 from backward_registry import registry
 from nngrad.graph import switched
-from nngrad.installation import Requirement
+from nngrad_command.installation import Requirement
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -161,7 +161,7 @@ def test_what_is_not_installed_is_named(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = script("script")
-    lacking = [Requirement("matplotlib", "3.8", "demo", None)]
+    lacking = [Requirement("matplotlib", ">=3.8", "demo", None)]
     monkeypatch.setattr(module, "missing", lambda extra: lacking if extra == "demo" else [])
     assert module.main(pytest.fail, "What it does.", 7, 1.0, ["--out", str(tmp_path)]) == 1
     assert "install 'matplotlib>=3.8'" in capsys.readouterr().err

@@ -184,13 +184,13 @@ def test_forward_and_backward_are_one_executable() -> None:
     assert nn.executables.info() == used
 
 
-def test_backward_keeps_the_promise_of_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nngrad.execution.forward import Promise
+def test_backward_computes_what_forward_has_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nngrad.execution.forward import DeferredRun
 
     x = leaf(0.5)
     y = F.exp(x) * 1.03125
     y.forward()
-    monkeypatch.setattr(Promise, "resolve", lambda self: pytest.fail("the forward ran by itself"))
+    monkeypatch.setattr(DeferredRun, "run", lambda self: pytest.fail("the forward ran by itself"))
     y.backward()
     assert y.d == pytest.approx(1.03125 * np.exp(0.5), rel=1e-6)
 

@@ -34,6 +34,8 @@ class CustomFunction:
     """Whether `backward` is the true derivative; False for straight-through estimators and the like."""
     numpy: ClassVar[bool] = False
     """Whether `forward` is written on NumPy arrays; else on JAX arrays."""
+    opaque: ClassVar[bool] = True
+    """Whether it holds code of the user's, which may call functions on the host."""
     _op: ClassVar[Op]
 
     def infer(self, *inputs: jax.ShapeDtypeStruct) -> Result:

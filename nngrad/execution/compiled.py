@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..graph.process import check_process
 from ..graph.spec import wide_types
+from .host_calls import finished
 from .lower import Program, lower
 
 
@@ -80,11 +82,12 @@ executables = BoundedCache(512)
 
 
 def on_device(device: jax.Device | None, wide: bool, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` in the settings that its values need; as it is where it needs none."""
-    if device is None and not wide:
-        return function
+    """`function` in the settings that its values need, and in a process where JAX can compute."""
 
     def run(*arrays: Any) -> Any:
+        check_process()
+        if device is None and not wide:
+            return function(*arrays)
         with wide_types(wide):
             if device is None:
                 return function(*arrays)
@@ -96,7 +99,12 @@ def on_device(device: jax.Device | None, wide: bool, function: Callable[..., Any
 
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program: arrays of the leaves in, arrays of the results out."""
-    result: Callable[..., tuple[Any, ...]] = executables.get(
-        program, lambda: on_device(program.device, program.wide, jax.jit(lower(program)))
-    )
+
+    def make() -> Callable[..., Any]:
+        function = finished(jax.jit(lower(program)), program.opaque)
+        # By itself where it can be, without another call: that the process can compute, `arrays_of` sees.
+        return on_device(program.device, program.wide, function) if program.device or program.wide else function
+
+    check_process()
+    result: Callable[..., tuple[Any, ...]] = executables.get(program, make)
     return result

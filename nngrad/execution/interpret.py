@@ -11,7 +11,9 @@ import jax
 from ..graph import Function, Op, Variable, build_options, functions_of, rooms
 from ..graph.leaf import arrays_of
 from ..graph.spec import is_wide
+from ..graph.value import put_together
 from .compiled import BoundedCache, on_device
+from .host_calls import finished, has_opaque
 from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
@@ -33,7 +35,7 @@ def executable_of_op(
 
     def make() -> Callable[..., Any]:
         forward = op.bind(arguments)
-        return on_device(device, wide, jax.jit(forward) if compiled else forward)
+        return on_device(device, wide, finished(jax.jit(forward), has_opaque(arguments)) if compiled else forward)
 
     result: Callable[..., Any] = single_ops.get((op, arguments, device, wide, compiled), make)
     return result
@@ -110,8 +112,7 @@ def run_functions(functions: list[Function]) -> None:
                 checker.finish(f.outputs)
             for y, result in zip(f.outputs, results, strict=True):
                 y.cell.put(result)
-            for leaf, index in f.effects:
-                leaf.cell.put(results[index])
+            put_together([leaf.cell for leaf, _ in f.effects], [results[index] for _, index in f.effects])
             return results
 
         run_unit(unit, _computed, run)

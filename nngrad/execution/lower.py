@@ -10,6 +10,7 @@ import jax
 
 from ..graph import Function, Op, Spec, Variable, functions_of, path_between
 from ..graph.spec import is_wide
+from .host_calls import has_opaque
 
 Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
 
@@ -33,6 +34,11 @@ class Program(NamedTuple):
     def wide(self) -> bool:
         """Whether 64-bit values occur in it, by way of a leaf or of an argument."""
         return any([s.wide for s in self.leaves]) or any([is_wide(arguments) for _, arguments, _ in self.steps])
+
+    @property
+    def opaque(self) -> bool:
+        """Whether it holds code of the user's."""
+        return any([has_opaque(arguments) for _, arguments, _ in self.steps])
 
 
 class Linearized(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -18,6 +20,7 @@ from ..execution.interpret import Hook
 from ..execution.lower import linearize
 from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
 from ..graph.spec import wide_types
+from ..graph.value import put_together
 from ..graph.variable import leaf_of
 from .grad import grad, variables
 from .intern import emitting
@@ -159,6 +162,7 @@ def accumulate_gradients(
         own: Whether `grads` are the outputs' own, which leaves among them have already.
     """
     groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
+    arrived: list[tuple[NdArray, Any]] = []
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
         if not y.spec.differentiable:
             raise TypeError(f"backward: the Variable is {y.dtype.name}; only floating dtypes can be differentiated")
@@ -167,34 +171,51 @@ def accumulate_gradients(
             if y._need_grad is not False:
                 groups.setdefault(y.parent.snapshot, []).append((y, seed))
         elif y._need_grad and not own:
-            accumulate([y], [np.ones(y.shape, y.dtype) if seed is None else seed])
-    if options.enable_double_backprop:
-        _keep_variables(outputs, grads, options)
+            arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
+    kept = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
+    retained: list[tuple[NdArray, Any]] = []
     for snapshot, pairs in groups.items():
-        _accumulate_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
+        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
+        arrived += found.arrived
+        retained += found.retained
+    accumulate(arrived, retained)
+    for x, gx in kept:
+        x.grad_var = gx
 
 
-def _accumulate_from(outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options) -> None:
+class Found(NamedTuple):
+    """Gradients as arrays, with the cells that they belong to."""
+
+    arrived: list[tuple[NdArray, Any]]
+    """Those of leaves, which are added to what is there."""
+    retained: list[tuple[NdArray, Any]]
+    """Those of Variables in the middle, which take the place of what is there."""
+
+
+def _gradients_from(
+    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options
+) -> Found:
     if snapshot is None:
         snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     if not wanted:
-        return
+        return Found([], [])
     run = _interpreted if options.op_by_op or is_watched(outputs) else _compiled
-    accumulate([plan.leaves[i] for i in wanted], run(outputs, plan, wanted, seeds, snapshot, options))
+    gradients, retained = run(outputs, plan, wanted, seeds, snapshot, options)
+    return Found([(plan.leaves[i].grad, gx) for i, gx in zip(wanted, gradients, strict=True)], retained)
 
 
-def _keep_variables(outputs: list[Variable], grads: list[Any], options: Options) -> None:
-    """Let `.grad_var` of the leaves be their gradients as Variables, added to what is there."""
+def _gradient_variables(
+    outputs: list[Variable], grads: list[Any], options: Options
+) -> list[tuple[Variable, Variable]]:
+    """The leaves, each with its gradient as a Variable, added to what `.grad_var` is."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
     before = [x.grad_var for x in leaves]
     # What is written to a cell afterwards belongs to the next backward.
     grads = [NdArray.from_numpy_array(gy) if isinstance(gy, NdArray) else gy for gy in grads]
     how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
-    gradients = grad(outputs, leaves, grads, grad_inputs=before, **how)
-    for x, gx in zip(leaves, gradients, strict=True):
-        x.grad_var = gx
+    return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
 
 
 def _seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
@@ -222,8 +243,8 @@ def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:
 
 def _compiled(
     outputs: list[Variable], plan: Plan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
-) -> list[Any]:
-    """The gradients, from one executable that computes the forward as well."""
+) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
+    """The gradients, and those that are retained, from one executable that computes the forward as well."""
     seeded = tuple([seed is not None for seed in seeds])
     retained = options.retain_grad and _alive(plan)
     memory = policy_key(options.recompute, plan.functions)
@@ -238,18 +259,20 @@ def _compiled(
     given = [seed for seed in seeds if seed is not None]
     results = fused.executable(*_arrays(plan, snapshot), *given, *[x.cell.raw() for x in fused.others])
     count = len(outputs) + len(plan.kept) + len(plan.updated)
-    promise = snapshot.promise
-    if promise is not None and not promise.kept:
+    run = snapshot.run
+    if run is not None and not run.done:
         if snapshot.leaf_ids is plan.leaf_ids:
-            promise.keep(results[:count])
+            run.keep(results[:count])
         elif len(outputs) > 1:
-            promise.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
+            run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
     end = count + len(wanted)
-    if fused.retained:
-        middle = list(_middle(plan).values())
-        for i, gy in zip(fused.retained, results[end:], strict=True):
-            middle[i].grad.put(gy)
-    return list(results[count:end])
+    return list(results[count:end]), _cells_of(plan, fused.retained, results[end:])
+
+
+def _cells_of(plan: Plan, numbers: Iterable[int], gradients: Sequence[Any]) -> list[tuple[NdArray, Any]]:
+    """The gradients of Variables in the middle, by their numbers, each with its cell."""
+    middle = list(_middle(plan).values()) if gradients else []
+    return [(middle[i].grad, gy) for i, gy in zip(numbers, gradients, strict=True)]
 
 
 def _middle(plan: Plan) -> dict[tuple[int, int], Variable]:
@@ -318,50 +341,39 @@ def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[
 
 def _interpreted(
     outputs: list[Variable], plan: Plan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
-) -> list[Any]:
-    """The gradients, op by op, with the hooks around every function of the gradient graph."""
+) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
+    """The same, op by op, with the hooks around every function of the gradient graph."""
     graph = _gradient_graph(outputs, plan, wanted, [seed is not None for seed in seeds], options.retain_grad)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))
     own = {*plan.functions, *[y.parent for y in outputs]}
     before, after = options.function_pre_hook, options.function_post_hook
-    wanted_values = [*graph.gradients, *graph.retained.values()]
-    if is_watched([*outputs, *wanted_values]):
-        wanted_values += outputs  # the forward is part of what is watched
-    values = run_one_by_one(wanted_values, snapshot, leaves, before, after, hooked=lambda f: f not in own)
-    if graph.retained:
-        middle = list(_middle(plan).values())
-        for i, gy in zip(graph.retained, values[len(wanted) :], strict=False):
-            middle[i].grad.put(gy)
-    return values[: len(wanted)]
+    gradients = [*graph.gradients, *graph.retained.values()]
+    shown = outputs if is_watched([*outputs, *gradients]) else []  # the forward is part of what is watched
+    values = run_one_by_one([*gradients, *shown], snapshot, leaves, before, after, hooked=lambda f: f not in own)
+    return values[: len(wanted)], _cells_of(plan, graph.retained, values[len(wanted) : len(gradients)])
 
 
 @jax.jit
-def _sums(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple([a + b for a, b in zip(old, new, strict=True)])
+def _sums(terms: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple([functools.reduce(operator.add, xs) for xs in terms])
 
 
-_accumulating = threading.Lock()
+_accumulating = threading.RLock()
 
 
-def accumulate(leaves: list[Variable], gradients: list[Any]) -> None:
-    """Add `gradients` to the grad cells of `leaves`."""
-    cells: dict[int, NdArray] = {}
-    terms: dict[int, list[Any]] = {}
+def accumulate(arrived: Iterable[tuple[NdArray, Any]], retained: Iterable[tuple[NdArray, Any]] = ()) -> None:
+    """Add arrays to what cells hold, and put others in the place of what is there, all at one moment."""
     with _accumulating:
-        for x, gx in zip(leaves, gradients, strict=True):
-            cell = x.grad
-            i = id(cell)
-            if i not in cells:
-                cells[i] = cell
-                terms[i] = [gx] if cell.is_zero else [cell.raw(), gx]
+        parts = {cell: [gy] for cell, gy in retained}
+        for cell, gx in arrived:
+            if cell in parts:  # two leaves may share one
+                parts[cell].append(gx)
             else:
-                terms[i].append(gx)  # a cell that two leaves share
-        while several := [i for i, gxs in terms.items() if len(gxs) > 1]:
-            with wide_types(any([cells[i].spec.wide for i in several])):
-                sums = _sums(tuple([terms[i][0] for i in several]), tuple([terms[i][1] for i in several]))
-            for i, value in zip(several, sums, strict=True):
-                terms[i][:2] = [value]
-        # Only now, so that what is interrupted while it computes has changed nothing.
-        for i, cell in cells.items():
-            cell.put(terms[i][0])
+                parts[cell] = [gx] if cell.is_zero else [cell.raw(), gx]
+        added = {cell: terms for cell, terms in parts.items() if len(terms) > 1}
+        if added:
+            with wide_types(any([cell.spec.wide for cell in added])):
+                sums = _sums(tuple(map(tuple, added.values())))
+            parts |= {cell: [total] for cell, total in zip(added, sums, strict=True)}
+        put_together(list(parts), [total for (total,) in parts.values()])

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .process import check_process
 from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of, wide_types
+from .value import Deferred, Value, Zeros, writing
 
 _SMALL = 1 << 14
 """Bytes up to which a NumPy array stays one: handing it to an executable is cheaper than a transfer."""
-
-
-class Pending(Protocol):
-    """A value that is promised: running it fills the cells that wait for it."""
-
-    def resolve(self) -> None:
-        """Compute, and set the array of every cell that holds this promise."""
 
 
 class NdArray:
     """A cell for one array of a fixed shape and dtype.
 
     The array in it is immutable; writing replaces it. A new cell holds zeros, which take no
-    memory until they are read. A cell may also hold the promise of a value (after `forward()`),
+    memory until they are read. A cell may also hold a deferred value (after `forward()`),
     which is computed when somebody reads it.
 
     Args:
@@ -34,20 +28,15 @@ class NdArray:
         dtype: Its dtype; float32 by default.
     """
 
-    __slots__ = ("__weakref__", "_array", "_lent", "_pending", "_spec", "variable")
+    __slots__ = ("__weakref__", "_spec", "_value", "variable")
 
-    _array: Any  # jax.Array or np.ndarray, or None for zeros
-    _pending: Pending | None
-    _lent: bool
-    """Whether the array was handed out as a NumPy array that may be written to."""
+    _value: Value
     variable: Any
     """The Variable of the gradient that it holds, where one was kept; None again once another value is set."""
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = spec_of(checked_shape(shape), dtype_of(dtype))
-        self._array = None
-        self._pending = None
-        self._lent = False
+        self._value = Zeros(self._spec)
         self.variable = None
 
     @staticmethod
@@ -55,9 +44,7 @@ class NdArray:
         """A cell of zeros."""
         cell = NdArray.__new__(NdArray)
         cell._spec = spec
-        cell._array = None
-        cell._pending = None
-        cell._lent = False
+        cell._value = Zeros(spec)
         cell.variable = None
         return cell
 
@@ -70,7 +57,7 @@ class NdArray:
         """
         value = host_array(array, dtype)
         cell = NdArray.of_spec(spec_of(value.shape, np.dtype(value.dtype)))
-        cell._array = _settled(value)
+        cell._value = Value(_settled(value))
         return cell
 
     @property
@@ -101,46 +88,26 @@ class NdArray:
     @property
     def is_zero(self) -> bool:
         """Whether the cell holds the zeros it was made or reset with, and nothing was written."""
-        return self._array is None and self._pending is None
+        return self._value.__class__ is Zeros and self._value.array is None
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether the value is one that is computed when it is read, and was not read yet."""
+        return self._value.__class__ is Deferred and self._value.array is None
 
     def raw(self) -> Any:
         """The array as it is held, a `jax.Array` or a small `np.ndarray`, for handing to JAX."""
-        if self._pending is not None:
-            self._pending.resolve()
-        if self._array is None:
-            self._array = np.zeros(self._spec.shape, self._spec.dtype)
-        return self._own() if self._lent else self._array
-
-    def _own(self) -> Any:
-        """An array that nobody else can write to: a copy, as long as somebody holds what was handed out."""
-        if isinstance(self._array, np.ndarray) and sys.getrefcount(self._array) > _HELD_BY_CELL:
-            return self._array.copy()
-        self._lent = False
-        return self._array
+        return self._value.raw()
 
     @property
     def array(self) -> jax.Array:
         """The value as a `jax.Array`."""
-        value = self.raw()
-        if isinstance(value, np.ndarray):
-            with wide_types(self._spec.wide):
-                value = jnp.asarray(value)
-            if not self._lent:
-                self._array = value
-        result: jax.Array = value
-        return result
+        return self._value.as_jax()
 
     @property
     def data(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array. Writing to it, or assigning, changes what the cell holds."""
-        value = self.raw()
-        if not self._lent:
-            self._array = value = np.array(value)
-            self._lent = True
-        else:
-            value = self._array
-        result: np.ndarray[Any, Any] = value
-        return result
+        return self._value.lend()
 
     @data.setter
     def data(self, value: object) -> None:
@@ -157,8 +124,6 @@ class NdArray:
 
     def set(self, value: object) -> None:
         """Replace the value. A scalar fills the cell; anything else must have its shape."""
-        if isinstance(value, NdArray):
-            value = value.raw()
         new = host_array(value, None)
         if new.shape != self._spec.shape:
             if new.size != 1:
@@ -170,23 +135,25 @@ class NdArray:
         if new.dtype != self._spec.dtype:
             with wide_types(self._spec.wide):
                 new = new.astype(self._spec.dtype)
-        self.put(_settled(new))
-        self.variable = None
+        with writing:
+            self.variable = None
+            self._value = Value(_settled(new))
 
     def put(self, array: Any) -> None:
-        """Store an array that an executable has made; its shape and dtype are known to fit."""
-        self._array = array
-        self._pending = None
-        self._lent = False
+        """Store an array that an executable has made, of this cell's shape and dtype, as it is."""
+        if array.shape != self._spec.shape or array.dtype != self._spec.dtype:
+            raise ValueError(f"array: {array.dtype.name}{list(array.shape)} does not fit a cell of {self._spec}")
+        self._value = Value(array)
 
-    def promise(self, pending: Pending) -> None:
-        """Hold the promise of a value in place of a value."""
-        self._pending = pending
+    def defer(self, value: Deferred) -> None:
+        """Hold a value that is computed when it is read."""
+        self._value = value
 
     def zero(self) -> None:
         """Fill with zeros."""
-        self.put(None)
-        self.variable = None
+        with writing:
+            self.variable = None
+            self._value = Zeros(self._spec)
 
     def fill(self, value: float) -> None:
         """Fill with one number."""
@@ -221,22 +188,12 @@ class NdArray:
         return self.array
 
     def __repr__(self) -> str:
-        if self._pending is not None:
+        if self.is_deferred:
             return f"<NdArray {self._spec}, not computed yet>"
         return f"<NdArray {self._spec}\n{self.view}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NdArray.from_numpy_array, (np.asarray(self.raw()), self.dtype)
-
-
-def _references_to_held_array() -> int:
-    """What `sys.getrefcount` counts for an array that only a cell holds."""
-    cell = NdArray.of_spec(spec_of((), FLOAT32))
-    cell.raw()
-    return sys.getrefcount(cell._array)
-
-
-_HELD_BY_CELL = _references_to_held_array()
 
 
 def checked_shape(shape: object) -> Shape:
@@ -291,6 +248,7 @@ def _settled(value: Any) -> Any:
         return value
     value = value.copy()
     if value.nbytes > _SMALL:
+        check_process()
         # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
         with wide_types(value.dtype.itemsize == 8):
             return jnp.asarray(value)
