@@ -15,7 +15,7 @@ from .execution.forward import device_of
 from .execution.lower import linearize, lower
 from .gradient.recompute import mirrored
 from .gradient.walk import Grad
-from .graph import NdArray, Spec, Variable, building, leaves_of
+from .graph import NdArray, Spec, Variable, contained, leaves_of, switched
 from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
 from .graph.variable import leaf_of
@@ -71,7 +71,7 @@ class TrainStep:
         targets = self._targets(loss, owners)
         seed = seed_for(loss, solver)
         self._dynamic = isinstance(solver.scaling, DynamicLossScale)
-        with building.having("auto_forward", False), building.having("no_grad", False):
+        with switched(auto_forward=False, no_grad=False):
             gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
             gradients = mirrored([loss], gradients, recompute)
         device = device_of([loss])
@@ -163,6 +163,7 @@ class TrainStep:
         return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"
 
 
+@contained
 def train_step(
     loss: Variable,
     parameters: Mapping[str, Variable] | Iterable[Variable],

@@ -22,7 +22,7 @@ from scipy.integrate import solve_ivp
 
 import nngrad as nn
 from backward_registry import registry
-from nngrad.graph import building
+from nngrad.graph import switched
 from nngrad_command.installation import Requirement
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -33,7 +33,7 @@ def alone() -> Iterator[None]:
     """Each example has parameters and a context of its own, and draws the same every time."""
     np.random.seed(7)
     nn.seed(7)
-    with nn.parameter_scope("example", scope=OrderedDict()), building.having("context", None):
+    with nn.parameter_scope("example", scope=OrderedDict()), switched(context=None):
         yield
 
 

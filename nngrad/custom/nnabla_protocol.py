@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..execution.lower import Program, linearize, lower
-from ..graph import Function, Spec, Variable, apply, building, spec_of
+from ..graph import Function, Spec, Variable, apply, contained, spec_of, switch
 from ..graph.spec import wide_types
 from .host import on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
@@ -56,17 +56,14 @@ def prepared(instance: PythonFunction, inputs: Specs) -> Prepared:
     return Prepared(twin, tuple([y.spec for y in outputs]))
 
 
+@contained
 def recorded(
     method: Callable[[], None], read: Sequence[Symbol], write: Sequence[Symbol], name: str
 ) -> Recording | None:
     """What `method` does with cells; None if it needs values."""
+    switch(emission=None, auto_forward=False, no_grad=False)
     try:
-        with (
-            building.having("emission", None),
-            building.having("auto_forward", False),
-            building.having("no_grad", False),
-        ):
-            method()
+        method()
     except NeedsValues:
         return None
     written = tuple([k for k, symbol in enumerate(write) if symbol.content is not None])

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from ..graph import Function, Op, Variable, building, functions_of, rooms
+from ..graph import Function, Op, Variable, build_options, functions_of, rooms
 from ..graph.leaf import arrays_of
 from ..graph.spec import is_wide
 from ..graph.value import put_together
@@ -102,7 +102,8 @@ def run_functions(functions: list[Function]) -> None:
     """Compute the outputs of those functions, lowest rank first, whose outputs are not there."""
     missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]
     for unit in units_of(missing, through=lambda x: not x.is_computed):
-        checker = None if building.debug is None else building.debug.checker()
+        debug = build_options().debug
+        checker = None if debug is None else debug.checker()
 
         def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
             results = results_of(f, inputs)
@@ -144,7 +145,8 @@ def interpret(
     """
     values: dict[tuple[Function, int], Any] = {}
     known = known or {}
-    checker = None if building.debug is None else building.debug.checker()
+    debug = build_options().debug
+    checker = None if debug is None else debug.checker()
 
     def value(x: Variable) -> Any:
         if x.parent is not None:

@@ -18,7 +18,7 @@ from ..execution.compiled import BoundedCache, executable_of
 from ..execution.forward import Plan, Snapshot, is_watched, plan_of, present, run_one_by_one, take_snapshot
 from ..execution.interpret import Hook
 from ..execution.lower import linearize
-from ..graph import NdArray, Variable, building, leaves_of
+from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
 from ..graph.spec import wide_types
 from ..graph.value import put_together
 from ..graph.variable import leaf_of
@@ -149,6 +149,7 @@ class Options(NamedTuple):
 PLAIN = Options()
 
 
+@contained
 def accumulate_gradients(
     outputs: list[Variable], grads: list[Any], options: Options = PLAIN, own: bool = False
 ) -> None:
@@ -247,7 +248,7 @@ def _compiled(
     seeded = tuple([seed is not None for seed in seeds])
     retained = options.retain_grad and _alive(plan)
     memory = policy_key(options.recompute, plan.functions)
-    key = (wanted, _stops(plan), seeded, registry.version, building.simplify, retained, memory)
+    key = (wanted, _stops(plan), seeded, registry.version, build_options().simplify, retained, memory)
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
@@ -306,17 +307,18 @@ class GradientGraph(NamedTuple):
     """The gradients of Variables in the middle, by their number."""
 
 
+@contained
 def _gradient_graph(
     outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
 ) -> GradientGraph:
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
     pairs: list[tuple[Variable, Variable]] = []
-    with building.having("auto_forward", False), building.having("no_grad", False):
-        walk = Grad(retained=pairs) if retain else Grad()
-        gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
-        numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
-        pairs = [(y, gy) for y, gy in pairs if id(y) in numbers]
-        emitted = mirrored(outputs, [*gradients, *[gy for _, gy in pairs]], recompute)
+    switch(auto_forward=False, no_grad=False)
+    walk = Grad(retained=pairs) if retain else Grad()
+    gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
+    numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
+    pairs = [(y, gy) for y, gy in pairs if id(y) in numbers]
+    emitted = mirrored(outputs, [*gradients, *[gy for _, gy in pairs]], recompute)
     gradients, kept = emitted[: len(wanted)], emitted[len(wanted) :]
     retained = {numbers[id(y)]: gy for (y, _), gy in zip(pairs, kept, strict=True)}
     return GradientGraph(gradients, [seed for seed in seeds if seed is not None], retained)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .building import rooms
 from .ndarray import NdArray, checked_shape
+from .rooms import rooms
 from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of
 from .traverse import leaves_of
 
