@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph.spec import wide_types
-from .lower import Program, lower
+from .lower import in_one, in_pieces
+from .pieces import is_long
+from .program import Program
 
 
 class CacheInfo(NamedTuple):
@@ -94,9 +96,55 @@ def on_device(device: jax.Device | None, wide: bool, function: Callable[..., Any
     return run
 
 
+MOST_TRUSTED = 500
+"""Programs of so many functions XLA compiles, whatever they are."""
+
+
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program: arrays of the leaves in, arrays of the results out."""
-    result: Callable[..., tuple[Any, ...]] = executables.get(
-        program, lambda: on_device(program.device, program.wide, jax.jit(lower(program)))
-    )
+
+    def make() -> Callable[..., tuple[Any, ...]]:
+        if is_long(program):
+            function = in_pieces(program)
+        elif len(program.steps) > MOST_TRUSTED:
+            function = _in_pieces_where_it_fails(program)
+        else:
+            function = jax.jit(in_one(program))
+        return on_device(program.device, program.wide, function)
+
+    result: Callable[..., tuple[Any, ...]] = executables.get(program, make)
     return result
+
+
+def _in_pieces_where_it_fails(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """The program as one executable, or in pieces if XLA cannot compile that."""
+    whole = jax.jit(in_one(program))
+    function: Callable[..., tuple[Any, ...]] = whole
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        nonlocal function
+        try:
+            return function(*arrays)
+        except jax.errors.JaxRuntimeError as error:
+            if function is not whole or _compiles(whole, arrays):
+                raise
+            function = in_pieces(program)
+            try:
+                return function(*arrays)
+            except jax.errors.JaxRuntimeError:
+                error.add_note(
+                    f"nngrad: XLA cannot compile this program of {len(program.steps)} functions, in one piece or in "
+                    "several; compute a part of the graph at a time, or put what is repeated into F.jax_function"
+                )
+                raise error from None
+
+    return run
+
+
+def _compiles(function: Any, arrays: tuple[Any, ...]) -> bool:
+    """Whether it was not the compiler that failed."""
+    try:
+        function.lower(*arrays).compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
