@@ -339,6 +339,9 @@ def _sums(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([a + b for a, b in zip(old, new, strict=True)])
 
 
+_MOST_SUMS = 256
+"""How many sums one executable computes: the time to compile it grows with the square of their number."""
+
 _accumulating = threading.Lock()
 
 
@@ -357,7 +360,11 @@ def accumulate(leaves: list[Variable], gradients: list[Any]) -> None:
             now = {id(cell): (cell, gx) for cell, gx in reversed(held)}
             held = [(cell, gx) for cell, gx in held if now[id(cell)][1] is not gx]
             cells = [cell for cell, _ in now.values()]
+            added = [gx for _, gx in now.values()]
+            sums: list[Any] = []
             with wide_types(any(cell.spec.wide for cell in cells)):
-                sums = _sums(tuple([cell.raw() for cell in cells]), tuple([gx for _, gx in now.values()]))
+                for i in range(0, len(cells), _MOST_SUMS):
+                    old = tuple([cell.raw() for cell in cells[i : i + _MOST_SUMS]])
+                    sums += _sums(old, tuple(added[i : i + _MOST_SUMS]))
             for cell, value in zip(cells, sums, strict=True):
                 cell.put(value)
