@@ -11,27 +11,37 @@ import jax
 
 from ..graph.spec import wide_types
 from .lower import in_one, in_pieces
-from .pieces import is_long
+from .pieces import cut, is_long
 from .program import Program
 
 
 class CacheInfo(NamedTuple):
-    """Counts of a cache since it was made or cleared."""
+    """Counts of a cache since it was made or cleared, and its limits."""
 
     hits: int
     misses: int
     size: int
+    """How many entries there are."""
     capacity: int
+    """How many there are at most."""
+    nbytes: int
+    """About how many bytes of the process's memory they take."""
+    most_bytes: int
+    """About how many bytes they take at most."""
 
 
 class BoundedCache:
-    """A table that forgets what was used longest ago when it grows past its capacity. Thread-safe."""
+    """A table that forgets what was used longest ago when it grows past one of its limits. Thread-safe.
 
-    def __init__(self, capacity: int) -> None:
-        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
+    The entry that was used last is kept even if it is larger than all may be together.
+    """
+
+    def __init__(self, capacity: int, most_bytes: int = 1 << 62) -> None:
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
-        self._hits = self._misses = 0
+        self._hits = self._misses = self._nbytes = 0
         self.capacity = capacity
+        self.most_bytes = most_bytes
 
     def find(self, key: Hashable) -> Any:
         """What is kept under `key`, or None."""
@@ -39,46 +49,76 @@ class BoundedCache:
             entry = self._entries.get(key)
             if entry is None:
                 self._misses += 1
-            else:
-                self._entries.move_to_end(key)
-                self._hits += 1
-            return entry
+                return None
+            self._entries.move_to_end(key)
+            self._hits += 1
+            return entry[0]
 
-    def keep(self, key: Hashable, entry: Any) -> Any:
+    def keep(self, key: Hashable, entry: Any, nbytes: int = 0) -> Any:
         """Keep `entry`, unless another thread was faster; returns what is kept."""
         with self._lock:
-            entry = self._entries.setdefault(key, entry)
-            while len(self._entries) > self.capacity:
-                self._entries.popitem(last=False)
-            return entry
+            if key not in self._entries:
+                self._entries[key] = entry, nbytes
+                self._nbytes += nbytes
+                self._shrink()
+                return entry
+            return self._entries[key][0]
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What is kept under `key`; made by `make` when there is nothing."""
+    def get(self, key: Hashable, make: Callable[[], Any], nbytes: int = 0) -> Any:
+        """What is kept under `key`; made by `make`, and taken to be of `nbytes`, when there is nothing."""
         entry = self.find(key)
-        return self.keep(key, make()) if entry is None else entry
+        return self.keep(key, make(), nbytes) if entry is None else entry
 
     def info(self) -> CacheInfo:
-        """Hits, misses, size and capacity."""
-        return CacheInfo(self._hits, self._misses, len(self._entries), self.capacity)
-
-    def resize(self, capacity: int) -> None:
-        """Set how many entries are kept at most."""
-        if not isinstance(capacity, int) or capacity < 1:
-            raise ValueError(f"capacity: expected a positive int, got {capacity!r}")
+        """Hits, misses, number of entries and bytes, and the limits of both."""
         with self._lock:
-            self.capacity = capacity
-            while len(self._entries) > capacity:
-                self._entries.popitem(last=False)
+            size = len(self._entries)
+            return CacheInfo(self._hits, self._misses, size, self.capacity, self._nbytes, self.most_bytes)
+
+    def resize(self, capacity: int | None = None, most_bytes: int | None = None) -> None:
+        """Set how many entries are kept at most, and about how many bytes they take at most; None leaves a limit.
+
+        Raises:
+            ValueError: A limit is not a positive int, or none is given.
+        """
+        if capacity is None and most_bytes is None:
+            raise ValueError("capacity: give a positive int, or most_bytes, or both")
+        for name, limit in (("capacity", capacity), ("most_bytes", most_bytes)):
+            if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+                raise ValueError(f"{name}: expected a positive int, got {limit!r}")
+        with self._lock:
+            self.capacity = self.capacity if capacity is None else capacity
+            self.most_bytes = self.most_bytes if most_bytes is None else most_bytes
+            self._shrink()
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._entries.clear()
-            self._hits = self._misses = 0
+            self._hits = self._misses = self._nbytes = 0
+
+    def _shrink(self) -> None:
+        while len(self._entries) > self.capacity or (self._nbytes > self.most_bytes and len(self._entries) > 1):
+            _, (_, nbytes) = self._entries.popitem(last=False)
+            self._nbytes -= nbytes
 
 
-executables = BoundedCache(512)
-"""Executables by structure. `executables.info()`, `.clear()` and `.resize(n)` are for users too."""
+executables = BoundedCache(512, most_bytes=512 << 20)
+"""Executables by structure. `executables.info()`, `.clear()` and `.resize(capacity, most_bytes)` are for users too.
+
+Their bytes are estimated from the number of functions, since XLA does not tell how much an executable takes.
+"""
+
+_BYTES = 3 << 19
+"""About what an executable takes, however small: measured as the growth of the process, for XLA's CPU backend."""
+
+_BYTES_OF_A_FUNCTION = 16 << 10
+"""About what it takes besides for each function: 5 kB for a `sin`, 20 kB for a matrix product."""
+
+
+def bytes_of(*counts: int) -> int:
+    """About how many bytes executables take, from their numbers of functions."""
+    return sum([_BYTES + count * _BYTES_OF_A_FUNCTION for count in counts])
 
 
 def on_device(device: jax.Device | None, wide: bool, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,17 +142,20 @@ MOST_TRUSTED = 500
 
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program: arrays of the leaves in, arrays of the results out."""
-
-    def make() -> Callable[..., tuple[Any, ...]]:
+    executable = executables.find(program)
+    if executable is None:
+        counts = [len(program.steps)]
         if is_long(program):
-            function = in_pieces(program)
+            pieces = cut(program)
+            counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
+            function = in_pieces(program, pieces)
         elif len(program.steps) > MOST_TRUSTED:
             function = _in_pieces_where_it_fails(program)
         else:
             function = jax.jit(in_one(program))
-        return on_device(program.device, program.wide, function)
-
-    result: Callable[..., tuple[Any, ...]] = executables.get(program, make)
+        executable = on_device(program.device, program.wide, function)
+        executable = executables.keep(program, executable, bytes_of(*counts))
+    result: Callable[..., tuple[Any, ...]] = executable
     return result
 
 
@@ -128,7 +171,7 @@ def _in_pieces_where_it_fails(program: Program) -> Callable[..., tuple[Any, ...]
         except jax.errors.JaxRuntimeError as error:
             if function is not whole or _compiles(whole, arrays):
                 raise
-            function = in_pieces(program)
+            function = in_pieces(program, cut(program))
             try:
                 return function(*arrays)
             except jax.errors.JaxRuntimeError:

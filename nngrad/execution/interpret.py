@@ -11,13 +11,13 @@ import jax
 from ..graph import Function, Op, Variable, building, functions_of, rooms
 from ..graph.leaf import arrays_of
 from ..graph.spec import is_wide
-from .compiled import BoundedCache, on_device
+from .compiled import BoundedCache, bytes_of, on_device
 from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
 
-single_ops = BoundedCache(4096)
+single_ops = BoundedCache(4096, most_bytes=1 << 30)
 """Executables of single ops, by op, arguments and device."""
 
 
@@ -35,7 +35,7 @@ def executable_of_op(
         forward = op.bind(arguments)
         return on_device(device, wide, jax.jit(forward) if compiled else forward)
 
-    result: Callable[..., Any] = single_ops.get((op, arguments, device, wide, compiled), make)
+    result: Callable[..., Any] = single_ops.get((op, arguments, device, wide, compiled), make, bytes_of(1))
     return result
 
 

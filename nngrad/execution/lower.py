@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import Function, Variable, functions_of, path_between
-from .pieces import apart, cut, is_long
-from .program import Program, Step
+from .pieces import Piece, apart, cut, is_long
+from .program import Program as Program
+from .program import Step
+
 
 class Linearized(NamedTuple):
     """A graph's program, with what ties it to the graph."""
@@ -115,7 +117,7 @@ def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
     That of a program which is too long for the compiler calls one jitted function for each of its pieces. Called by
     itself it runs them one after another; where JAX traces it, XLA is told to leave them apart.
     """
-    return in_pieces(program) if is_long(program) else in_one(program)
+    return in_pieces(program, cut(program)) if is_long(program) else in_one(program)
 
 
 def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
@@ -141,9 +143,8 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
-def in_pieces(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The program as a function that calls jitted ones, whatever its length; see `lower`."""
-    pieces = cut(program)
+def in_pieces(program: Program, pieces: list[Piece]) -> Callable[..., tuple[Any, ...]]:
+    """The program as a function that calls a jitted one for each of its pieces; see `lower`."""
     jitted = {piece.program: jax.jit(in_one(piece.program)) for piece in pieces}  # one for all that are equal
     parts = [(jitted[piece.program], piece) for piece in pieces]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -43,7 +44,23 @@ class Fused(NamedTuple):
     """Which of the Variables in the middle have a gradient among the results, by their number."""
 
 
+class _Shared:
+    """What graphs of one structure share: a Fused, as long as its executable is kept."""
+
+    __slots__ = ("executable", "retained")
+
+    def __init__(self, fused: Fused) -> None:
+        self.executable = weakref.ref(fused.executable)
+        self.retained = fused.retained
+
+    def fused(self) -> Fused | None:
+        """The Fused, or None where the executable is gone."""
+        executable = self.executable()
+        return None if executable is None else Fused(executable, [], self.retained)
+
+
 _fused = BoundedCache(512)
+"""What is known of the executables of structures; those themselves are in `executables`, and may be gone from there."""
 
 
 def backward(
@@ -230,10 +247,15 @@ def _compiled(
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
-        shared = _fused.find((plan.program, key))
-        fused = plan.fused[key] = shared or _fuse(outputs, plan, wanted, seeded, options)
-        if shared is None and not fused.others:
-            _fused.keep((plan.program, key), fused)
+        shared: _Shared | None = _fused.find((plan.program, key))
+        fused = None if shared is None else shared.fused()
+        if fused is None:
+            fused = _fuse(outputs, plan, wanted, seeded, options)
+            if shared is not None:
+                shared.executable = weakref.ref(fused.executable)
+            elif not fused.others:
+                _fused.keep((plan.program, key), _Shared(fused))
+        plan.fused[key] = fused
     given = [seed for seed in seeds if seed is not None]
     results = fused.executable(*_arrays(plan, snapshot), *given, *[x.cell.raw() for x in fused.others])
     count = len(outputs) + len(plan.kept) + len(plan.updated)
