@@ -8,7 +8,6 @@ and `backward_impl` is emitted anew by each gradient, so that gradients of any o
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +18,7 @@ import numpy as np
 from ..execution.lower import Program, linearize, lower
 from ..graph import Function, Spec, Variable, apply, building, spec_of
 from ..graph.spec import wide_types
+from .base import kept_with_the_class
 from .host import on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
 
@@ -85,7 +85,7 @@ def recorded(
 # ---------------------------------------------------------------- forward
 
 
-@functools.lru_cache(maxsize=1024)
+@kept_with_the_class
 def forward_recording(instance: PythonFunction, inputs: Specs) -> Recording | None:
     """What `forward_impl` does, as a program of the inputs."""
     twin, outputs = prepared(instance, inputs)
@@ -172,9 +172,13 @@ class Gradient(NamedTuple):
         return f"gradient of {self.instance!r} at inputs {self.wanted}"
 
 
-@functools.lru_cache(maxsize=1024)
 def backward_recording(gradient: Gradient) -> Recording | None:
     """What `backward_impl` does, as a program of the data of inputs and outputs and the gradients of the outputs."""
+    return _backward_recording(gradient.instance, gradient)
+
+
+@kept_with_the_class
+def _backward_recording(instance: PythonFunction, gradient: Gradient) -> Recording | None:
     twin, outputs = prepared(gradient.instance, gradient.inputs)
     xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(gradient.inputs)]
     ys = [Symbol(s, f"outputs[{o}].data", False) for o, s in enumerate(outputs)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 
+from ..graph import Op
 from ..graph.spec import wide_types
 from .lower import in_one, in_pieces
 from .pieces import cut, is_long
@@ -30,28 +32,52 @@ class CacheInfo(NamedTuple):
     """About how many bytes they take at most."""
 
 
+class Counts:
+    """How often something was found, and how often not."""
+
+    __slots__ = ("hits", "misses")
+
+    def __init__(self) -> None:
+        self.hits = self.misses = 0
+
+
 class BoundedCache:
     """A table that forgets what was used longest ago when it grows past one of its limits. Thread-safe.
 
-    The entry that was used last is kept even if it is larger than all may be together.
+    The entry that was used last is kept even if it is larger than all may be together. What belongs to an op that
+    goes with a user's class is kept in a part of the table, which that op holds and which has the same limits.
     """
 
     def __init__(self, capacity: int, most_bytes: int = 1 << 62) -> None:
         self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
-        self._hits = self._misses = self._nbytes = 0
+        self._counts = Counts()
+        self._nbytes = 0
+        self._parts: weakref.WeakSet[BoundedCache] = weakref.WeakSet()
         self.capacity = capacity
         self.most_bytes = most_bytes
+
+    def part(self, ops: Iterable[Op]) -> BoundedCache:
+        """Where entries belong that refer to `ops`: the table itself, or the part that one of them holds."""
+        for op in ops:
+            if op.tables is not None:
+                part: BoundedCache | None = op.tables.get(self)
+                if part is None:
+                    part = op.tables.setdefault(self, BoundedCache(self.capacity, self.most_bytes))
+                    part._counts = self._counts
+                    self._parts.add(part)
+                return part
+        return self
 
     def find(self, key: Hashable) -> Any:
         """What is kept under `key`, or None."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
-                self._misses += 1
+                self._counts.misses += 1
                 return None
             self._entries.move_to_end(key)
-            self._hits += 1
+            self._counts.hits += 1
             return entry[0]
 
     def keep(self, key: Hashable, entry: Any, nbytes: int = 0) -> Any:
@@ -71,9 +97,9 @@ class BoundedCache:
 
     def info(self) -> CacheInfo:
         """Hits, misses, number of entries and bytes, and the limits of both."""
-        with self._lock:
-            size = len(self._entries)
-            return CacheInfo(self._hits, self._misses, size, self.capacity, self._nbytes, self.most_bytes)
+        tables = [self, *self._parts]
+        size, nbytes = sum([len(t._entries) for t in tables]), sum([t._nbytes for t in tables])
+        return CacheInfo(self._counts.hits, self._counts.misses, size, self.capacity, nbytes, self.most_bytes)
 
     def resize(self, capacity: int | None = None, most_bytes: int | None = None) -> None:
         """Set how many entries are kept at most, and about how many bytes they take at most; None leaves a limit.
@@ -90,12 +116,16 @@ class BoundedCache:
             self.capacity = self.capacity if capacity is None else capacity
             self.most_bytes = self.most_bytes if most_bytes is None else most_bytes
             self._shrink()
+        for part in self._parts:
+            part.resize(self.capacity, self.most_bytes)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._entries.clear()
-            self._hits = self._misses = self._nbytes = 0
+            self._nbytes = self._counts.hits = self._counts.misses = 0
+        for part in self._parts:
+            part.clear()
 
     def _shrink(self) -> None:
         while len(self._entries) > self.capacity or (self._nbytes > self.most_bytes and len(self._entries) > 1):
@@ -142,7 +172,8 @@ MOST_TRUSTED = 500
 
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program: arrays of the leaves in, arrays of the results out."""
-    executable = executables.find(program)
+    table = executables.part([op for op, _, _ in program.steps])
+    executable = table.find(program)
     if executable is None:
         counts = [len(program.steps)]
         if is_long(program):
@@ -154,7 +185,7 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
         else:
             function = jax.jit(in_one(program))
         executable = on_device(program.device, program.wide, function)
-        executable = executables.keep(program, executable, bytes_of(*counts))
+        executable = table.keep(program, executable, bytes_of(*counts))
     result: Callable[..., tuple[Any, ...]] = executable
     return result
 

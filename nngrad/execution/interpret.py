@@ -35,7 +35,8 @@ def executable_of_op(
         forward = op.bind(arguments)
         return on_device(device, wide, jax.jit(forward) if compiled else forward)
 
-    result: Callable[..., Any] = single_ops.get((op, arguments, device, wide, compiled), make, bytes_of(1))
+    table = single_ops.part((op,))
+    result: Callable[..., Any] = table.get((op, arguments, device, wide, compiled), make, bytes_of(1))
     return result
 
 

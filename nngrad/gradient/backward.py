@@ -247,14 +247,15 @@ def _compiled(
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
-        shared: _Shared | None = _fused.find((plan.program, key))
+        table = _fused.part([op for op, _, _ in plan.program.steps])
+        shared: _Shared | None = table.find((plan.program, key))
         fused = None if shared is None else shared.fused()
         if fused is None:
             fused = _fuse(outputs, plan, wanted, seeded, options)
             if shared is not None:
                 shared.executable = weakref.ref(fused.executable)
             elif not fused.others:
-                _fused.keep((plan.program, key), _Shared(fused))
+                table.keep((plan.program, key), _Shared(fused))
         plan.fused[key] = fused
     given = [seed for seed in seeds if seed is not None]
     results = fused.executable(*_arrays(plan, snapshot), *given, *[x.cell.raw() for x in fused.others])

@@ -52,6 +52,10 @@ class Op:
     fold: Fold | None
     """For an op on any number of inputs that can be computed in parts, each of which takes the result of the one
     before as its first input: the arguments of the part with the inputs from `start` to `stop` of `count`."""
+    rule: Any = None
+    """Its backward rule, which `backward_registry` enters here."""
+    tables: dict[Any, Any] | None = None
+    """For an op that goes when a user's class goes, what tables keep of it: it must not be kept by them."""
     input_names: tuple[str, ...]
     argument_names: tuple[str, ...]
     defaults: tuple[Any, ...]
