@@ -82,7 +82,7 @@ class CustomFunction:
                     f"{type(self).__name__}.forward turns its inputs into NumPy arrays; "
                     "use jax.numpy, or set `numpy = True` in the class"
                 ) from error
-        return on_host(self._forward, self.infer, arrays, type(self).__name__)
+        return on_host(_forward, self, self.infer, arrays, type(self).__name__)
 
     def _copy(self) -> Self:
         """An instance with the same attributes."""
@@ -120,6 +120,10 @@ class CustomFunction:
     def __repr__(self) -> str:
         attributes = ", ".join([f"{k}={v!r}" for k, v in vars(self).items()])
         return f"{type(self).__name__}({attributes})"
+
+
+def _forward(instance: CustomFunction, *arrays: Any) -> Any:
+    return instance._forward(*arrays)
 
 
 def _library(function: CustomFunction) -> str:

@@ -108,14 +108,16 @@ def forward(instance: PythonFunction, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return lower(recording.program)(*arrays, *constants)
     outputs = prepared(instance, inputs).outputs
 
-    def compute(*values: Any) -> tuple[Any, ...]:
+    def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
         twin = prepared(instance, inputs).instance
         xs = [HostCell(v, f"inputs[{i}].data", False) for i, v in enumerate(values)]
         ys = [HostCell(np.zeros(s.shape, s.dtype), f"outputs[{o}].data", True) for o, s in enumerate(outputs)]
         _forward_impl(twin, *_arguments(xs, ys))
         return tuple([y.view for y in ys])
 
-    result: tuple[Any, ...] = on_host(compute, lambda *_: _shapes(outputs), arrays, type(instance).__name__)
+    result: tuple[Any, ...] = on_host(
+        compute, instance, lambda *_: _shapes(outputs), arrays, type(instance).__name__
+    )
     return result
 
 
@@ -237,25 +239,26 @@ def replayed(recording: Recording, inputs: Sequence[Variable]) -> list[Variable]
 
 def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The gradients that `backward_impl` computes from values, in a graph that JAX traces."""
-    outputs = prepared(gradient.instance, gradient.inputs).outputs
+    _, inputs, asked = gradient
+    outputs = prepared(gradient.instance, inputs).outputs
     on_x, on_y = gradient.depends(len(outputs))
     down = gradient.down
 
-    def compute(*values: Any) -> tuple[Any, ...]:
-        twin = prepared(gradient.instance, gradient.inputs).instance
+    def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
+        twin = prepared(instance, inputs).instance
         given = iter(values)
         xs = [HostCell(next(given), f"inputs[{i}].data", False) if i in on_x else None for i in range(len(down))]
         ys = [HostCell(next(given), f"outputs[{o}].data", False) if o in on_y else None for o in range(len(outputs))]
         gys = [HostCell(v, f"outputs[{o}].grad", False) for o, v in enumerate(given)]
-        gxs = [HostCell(np.zeros(s.shape, s.dtype), f"inputs[{i}].grad", True) for i, s in enumerate(gradient.inputs)]
+        gxs = [HostCell(np.zeros(s.shape, s.dtype), f"inputs[{i}].grad", True) for i, s in enumerate(inputs)]
         arguments = (
-            _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, gradient.inputs),
+            _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, inputs),
             _named("outputs", _denied(ys, on_y, "grad_depends_output_data"), gys, outputs),
         )
         twin.backward_impl(*arguments, down, [False] * len(down))
-        return tuple([gxs[i].view for i in gradient.wanted])
+        return tuple([gxs[i].view for i in asked])
 
-    wanted = tuple([gradient.inputs[i] for i in gradient.wanted])
+    wanted = tuple([inputs[i] for i in asked])
     name = f"gradient of {type(gradient.instance).__name__}"
-    result: tuple[Any, ...] = on_host(compute, lambda *_: _shapes(wanted), arrays, name)
+    result: tuple[Any, ...] = on_host(compute, gradient.instance, lambda *_: _shapes(wanted), arrays, name)
     return result
