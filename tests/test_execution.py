@@ -584,7 +584,7 @@ def test_the_cache_is_bounded(small_cache: Any) -> None:
     x = leaf(1.0)
     for i in range(5):
         (x * (1.0 + i / 64)).forward()
-    assert small_cache.info() == (0, 5, 3, 3)
+    assert small_cache.info()[:4] == (0, 5, 3, 3)
     (x * (1.0 + 4 / 64)).forward()
     assert small_cache.info().hits == 1
     y = x * 1.0

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from backward_registry import MissingRule, Rule, registry
 
+from ..execution.compiled import BoundedCache
 from ..graph import Function, Op, Variable, as_variable
 from ..graph.arguments import Static, key_of
 from .host import Result, on_host, shapes_by_running
 
 Arrays = tuple[Any, ...]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class CustomFunction:
@@ -80,7 +84,7 @@ class CustomFunction:
                     f"{type(self).__name__}.forward turns its inputs into NumPy arrays; "
                     "use jax.numpy, or set `numpy = True` in the class"
                 ) from error
-        return on_host(self._forward, self.infer, arrays, type(self).__name__)
+        return on_host(_forward, self, self.infer, arrays, type(self).__name__)
 
     def _copy(self) -> Self:
         """An instance with the same attributes."""
@@ -119,6 +123,10 @@ class CustomFunction:
         return f"{type(self).__name__}({attributes})"
 
 
+def _forward(instance: CustomFunction, *arrays: Any) -> Any:
+    return instance._forward(*arrays)
+
+
 def _library(function: CustomFunction) -> str:
     return "NumPy" if function.numpy else "jax.numpy"
 
@@ -138,7 +146,22 @@ def op_of(cls: type[CustomFunction], forward: Callable[..., Any], several: bool,
     run.__doc__ = cls.__doc__
     run.__module__ = cls.__module__
     run.__annotations__ = {"instance": Static}
-    return Op(run, type_name=run.__name__, several=several)
+    made = Op(run, type_name=run.__name__, several=several)
+    made.tables = {}
+    return made
+
+
+def kept_with_the_class(question: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """`question(instance, ...)`, asked once: the answers are kept with the op of the class of `instance`."""
+    answers = BoundedCache(1024)
+
+    @functools.wraps(question)
+    def ask(instance: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        table = answers.part((type(instance)._op,))
+        (answer,) = table.get((instance, args), lambda: (question(instance, *args, **kwargs),))
+        return answer  # type: ignore[no-any-return]
+
+    return ask
 
 
 def register_forward_only(op: Op, advice: str) -> None:

@@ -22,13 +22,13 @@ def finished(jitted: Any, opaque: bool) -> Callable[..., Any]:
     reads a parameter or a gradient that has taken such a result, and what it held before is lost.
 
     Args:
-        jitted: A jitted function of arrays.
+        jitted: A jitted function of arrays, or one that calls several.
         opaque: Whether it holds code of the user's; other functions call none on the host.
     """
     if not opaque:
         function: Callable[..., Any] = jitted
         return function
-    waits: bool | None = None
+    waits: bool | None = None if hasattr(jitted, "trace") else True
 
     def run(*arrays: Any) -> Any:
         nonlocal waits

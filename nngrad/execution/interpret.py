@@ -12,14 +12,14 @@ from ..graph import Function, Op, Variable, build_options, functions_of, rooms
 from ..graph.leaf import arrays_of
 from ..graph.spec import is_wide
 from ..graph.value import put_together
-from .compiled import BoundedCache, on_device
+from .compiled import BoundedCache, bytes_of, on_device
 from .host_calls import finished, has_opaque
 from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
 
-single_ops = BoundedCache(4096)
+single_ops = BoundedCache(4096, most_bytes=1 << 30)
 """Executables of single ops, by op, arguments and device."""
 
 
@@ -37,7 +37,8 @@ def executable_of_op(
         forward = op.bind(arguments)
         return on_device(device, wide, finished(jax.jit(forward), has_opaque(arguments)) if compiled else forward)
 
-    result: Callable[..., Any] = single_ops.get((op, arguments, device, wide, compiled), make)
+    table = single_ops.part((op,))
+    result: Callable[..., Any] = table.get((op, arguments, device, wide, compiled), make, bytes_of(1))
     return result
 
 

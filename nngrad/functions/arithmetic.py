@@ -121,13 +121,18 @@ def minimum2(x0, x1, /):
 # ---------------------------------------------------------------- any number of Variables
 
 
-@op(elementwise=True, broadcasts=True, linear="together")
+def _unchanged(arguments, start, stop, count):
+    """The arguments of a part of a sum or a product; see `Op.fold`."""
+    return arguments
+
+
+@op(elementwise=True, broadcasts=True, linear="together", fold=_unchanged)
 def add_n(*x):
     """Sum of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
-@op(elementwise=True, broadcasts=True, linear="each")
+@op(elementwise=True, broadcasts=True, linear="each", fold=_unchanged)
 def mul_n(*x):
     """Product of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
@@ -168,7 +173,13 @@ _MOST_FACTORS = 64
 """Up to which power the factors of a monomial are multiplied in turn."""
 
 
-@op(elementwise=True, broadcasts=True)
+def _weighted_part(arguments, start, stop, count):
+    """The arguments of a part of a weighted sum: what comes before counts once, and the constant comes last."""
+    coefficients, constant = arguments
+    return ((1,) if start else ()) + coefficients[start:stop], constant if stop == count else 0
+
+
+@op(elementwise=True, broadcasts=True, fold=_weighted_part)
 def linear_combination(*x, coefficients: NumbersEach, constant: Number = 0):
     """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
     are taken as float32.

@@ -6,6 +6,7 @@ import functools
 import operator
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -46,7 +47,23 @@ class Fused(NamedTuple):
     """Which of the Variables in the middle have a gradient among the results, by their number."""
 
 
+class _Shared:
+    """What graphs of one structure share: a Fused, as long as its executable is kept."""
+
+    __slots__ = ("executable", "retained")
+
+    def __init__(self, fused: Fused) -> None:
+        self.executable = weakref.ref(fused.executable)
+        self.retained = fused.retained
+
+    def fused(self) -> Fused | None:
+        """The Fused, or None where the executable is gone."""
+        executable = self.executable()
+        return None if executable is None else Fused(executable, [], self.retained)
+
+
 _fused = BoundedCache(512)
+"""What is known of the executables of structures; those themselves are in `executables`, and may be gone from there."""
 
 
 def backward(
@@ -252,10 +269,16 @@ def _compiled(
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
-        shared = _fused.find((plan.program, key))
-        fused = plan.fused[key] = shared or _fuse(outputs, plan, wanted, seeded, options)
-        if shared is None and not fused.others:
-            _fused.keep((plan.program, key), fused)
+        table = _fused.part([op for op, _, _ in plan.program.steps])
+        shared: _Shared | None = table.find((plan.program, key))
+        fused = None if shared is None else shared.fused()
+        if fused is None:
+            fused = _fuse(outputs, plan, wanted, seeded, options)
+            if shared is not None:
+                shared.executable = weakref.ref(fused.executable)
+            elif not fused.others:
+                table.keep((plan.program, key), _Shared(fused))
+        plan.fused[key] = fused
     given = [seed for seed in seeds if seed is not None]
     results = fused.executable(*_arrays(plan, snapshot), *given, *[x.cell.raw() for x in fused.others])
     count = len(outputs) + len(plan.kept) + len(plan.updated)
@@ -359,6 +382,9 @@ def _sums(terms: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
     return tuple([functools.reduce(operator.add, xs) for xs in terms])
 
 
+_MOST_SUMS = 256
+"""How many sums one executable computes: the time to compile it grows with the square of their number."""
+
 _accumulating = threading.RLock()
 
 
@@ -371,9 +397,10 @@ def accumulate(arrived: Iterable[tuple[NdArray, Any]], retained: Iterable[tuple[
                 parts[cell].append(gx)
             else:
                 parts[cell] = [gx] if cell.is_zero else [cell.raw(), gx]
-        added = {cell: terms for cell, terms in parts.items() if len(terms) > 1}
-        if added:
-            with wide_types(any([cell.spec.wide for cell in added])):
-                sums = _sums(tuple(map(tuple, added.values())))
-            parts |= {cell: [total] for cell, total in zip(added, sums, strict=True)}
+        added = {cell: tuple(terms) for cell, terms in parts.items() if len(terms) > 1}
+        while added:
+            cells = list(added)[:_MOST_SUMS]
+            with wide_types(any([cell.spec.wide for cell in cells])):
+                sums = _sums(tuple([added.pop(cell) for cell in cells]))
+            parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
         put_together(list(parts), [total for (total,) in parts.values()])

@@ -16,6 +16,7 @@ from .spec import Spec, is_wide, spec_of, wide_types
 from .variable import Variable
 
 Forward = Callable[..., Any]
+Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"]
 
 
@@ -53,6 +54,13 @@ class Op:
     """For an op whose result is 1 where something holds and 0 elsewhere: the same as bools."""
     selects: bool
     """Whether of its first input it matters only where that is 0."""
+    fold: Fold | None
+    """For an op on any number of inputs that can be computed in parts, each of which takes the result of the one
+    before as its first input: the arguments of the part with the inputs from `start` to `stop` of `count`."""
+    rule: Any = None
+    """Its backward rule, which `backward_registry` enters here."""
+    tables: dict[Any, Any] | None = None
+    """For an op that goes when a user's class goes, what tables keep of it: it must not be kept by them."""
     input_names: tuple[str, ...]
     argument_names: tuple[str, ...]
     defaults: tuple[Any, ...]
@@ -71,6 +79,7 @@ class Op:
         several: bool = False,
         truth: Forward | None = None,
         selects: bool = False,
+        fold: Fold | None = None,
     ) -> None:
         self.forward = forward
         self.name = self.__name__ = forward.__name__
@@ -83,6 +92,7 @@ class Op:
         self.several = several
         self.truth = truth
         self.selects = selects
+        self.fold = fold
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
         self.__signature__ = signature = inspect.signature(forward, eval_str=True)
         schema = Schema(self.name, signature)
@@ -102,7 +112,12 @@ class Op:
             spec = inputs[0].spec
             if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
                 return spec.alone
-        given = tuple([x.spec for x in inputs])
+        return self.result_specs(tuple([x.spec for x in inputs]), arguments)
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """The same, from the shapes and dtypes of the inputs."""
+        if self.elementwise and given[0].differentiable and given.count(given[0]) == len(given):
+            return given[0].alone
         specs = self._specs.get((arguments, given))
         if specs is None:
             if len(self._specs) >= _MOST_ANSWERS:
@@ -320,6 +335,9 @@ def op(forward: Forward | None = None, /, **traits: Any) -> Any:
         truth: For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same
             as bools; a compiled graph uses it where a `selects` op takes the result as its condition.
         selects: Of the first input it matters only where that is 0.
+        fold: For an op on any number of inputs that can be computed in parts, each of which takes the result of
+            the one before as its first input, `fold(arguments, start, stop, count)`: the arguments of the part that
+            has the inputs from `start` to `stop` of `count`.
     """
     return Op(forward) if forward is not None else lambda function: Op(function, **traits)
 
