@@ -46,6 +46,7 @@ class Registry(Mapping[str, Rule]):
 
     def __init__(self) -> None:
         # Each rule is kept on its op, so that both go when nothing else refers to the op: a user's class, say.
+        self._place = object()
         self._known: WeakSet[Op] = WeakSet()
         self._ops: WeakValueDictionary[str, Op] = WeakValueDictionary()
         self._lock = threading.Lock()
@@ -55,9 +56,10 @@ class Registry(Mapping[str, Rule]):
     def add(self, op: Op, rule: Rule, replace: bool = False) -> None:
         """Enter the rule of `op`."""
         with self._lock:
-            if op.rule is not None and not replace:
-                raise ValueError(f"{op.name} already has a backward rule, in {op.rule.module}")
-            op.rule = rule
+            known_rule = self.find(op)
+            if known_rule is not None and not replace:
+                raise ValueError(f"{op.name} already has a backward rule, in {known_rule.module}")
+            op.rules[self._place] = rule
             self._known.add(op)
             for name in (op.name, op.type_name):
                 known = self._ops.get(name)
@@ -68,7 +70,8 @@ class Registry(Mapping[str, Rule]):
 
     def find(self, op: Op) -> Rule | None:
         """The rule of `op`, or None."""
-        return op.rule
+        rule: Rule | None = op.rules.get(self._place)
+        return rule
 
     def op(self, name: str) -> Op:
         """The op that goes by `name`."""
@@ -78,8 +81,7 @@ class Registry(Mapping[str, Rule]):
             raise KeyError(f"no op is named {name!r}; show_registry() lists all") from None
 
     def __getitem__(self, name: str) -> Rule:
-        rule = self.op(name).rule
-        assert rule is not None
+        rule: Rule = self.op(name).rules[self._place]
         return rule
 
     def __iter__(self) -> Iterator[str]:
@@ -90,7 +92,7 @@ class Registry(Mapping[str, Rule]):
 
     def ops(self) -> list[tuple[Op, Rule]]:
         """Every op that has a rule, by name."""
-        return sorted([(op, op.rule) for op in self._known if op.rule], key=lambda entry: entry[0].name)
+        return sorted([(op, op.rules[self._place]) for op in self._known], key=lambda entry: entry[0].name)
 
 
 registry = Registry()

@@ -57,8 +57,8 @@ class Op:
     fold: Fold | None
     """For an op on any number of inputs that can be computed in parts, each of which takes the result of the one
     before as its first input: the arguments of the part with the inputs from `start` to `stop` of `count`."""
-    rule: Any = None
-    """Its backward rule, which `backward_registry` enters here."""
+    rules: dict[Any, Any]
+    """Its backward rules, which `backward_registry` enters here: one in each registry that has one."""
     tables: dict[Any, Any] | None = None
     """For an op that goes when a user's class goes, what tables keep of it: it must not be kept by them."""
     input_names: tuple[str, ...]
@@ -93,6 +93,7 @@ class Op:
         self.truth = truth
         self.selects = selects
         self.fold = fold
+        self.rules = {}
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
         self.__signature__ = signature = inspect.signature(forward, eval_str=True)
         schema = Schema(self.name, signature)
