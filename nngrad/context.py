@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 
 from .graph import build_options, switch
 from .graph.options import Switched, switched
+from .graph.spec import FLOAT32
 
 _PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
 
@@ -17,21 +19,30 @@ class Context:
 
     Args:
         backend: 'cpu', 'cuda' or 'cudnn' (both stand for the GPU as JAX sees it), 'gpu' or 'tpu'; or a
-            list as nnabla has it, such as ['cudnn:float', 'cpu:float'], of which the first counts.
+            list as nnabla has it, such as ['cudnn:float', 'cpu:float'], of which the first counts. What comes after a
+            colon is the type: with 'float', float64 arrays that become Variables while the context is in force become
+            float32, unless a dtype is given; with 'double' or without one they stay float64.
         array_class: Accepted for nnabla's sake; arrays are JAX's.
         device_id: Number of the device among those of its kind.
 
-    It is pickled by `backend` and `device_id`, and stands for the device of that number where it is loaded.
+    It is pickled by `backend`, `type_config` and `device_id`, and stands for the device of that number where it is
+    loaded. Contexts of one device are equal.
 
     Raises:
-        ValueError: There is no such device; the message lists those there are.
+        ValueError: There is no such device, and the message lists those there are; or the type is another, such as
+            'half'.
     """
 
-    __slots__ = ("_device", "backend", "device_id")
+    __slots__ = ("_device", "backend", "device_id", "type_config")
 
     def __init__(self, backend: str | list[str] = "cpu", array_class: str = "", device_id: str | int = "0") -> None:
         names = [backend] if isinstance(backend, str) else list(backend)
-        self.backend = names[0].split(":")[0] if names else "cpu"
+        self.backend, _, self.type_config = names[0].partition(":") if names else ("cpu", "", "")
+        if self.type_config not in ("", "float", "double"):
+            raise ValueError(
+                f"type_config: {self.type_config!r} is not supported, only 'float' and 'double'; for 16 bits, give "
+                "Variables and parameters dtype='float16' or 'bfloat16'"
+            )
         self.device_id = str(device_id)
         self._device = _find_device(self.backend, self.device_id)
 
@@ -45,6 +56,11 @@ class Context:
         """The JAX device."""
         return self._device
 
+    @property
+    def float_dtype(self) -> np.dtype[Any] | None:
+        """What float64 arrays become that are made Variables in this context; None if they stay what they are."""
+        return FLOAT32 if self.type_config == "float" else None
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Context) and self._device == other._device
 
@@ -52,10 +68,14 @@ class Context:
         return hash(self._device)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Context, (self.backend, "", self.device_id)
+        return Context, (self._name, "", self.device_id)
 
     def __repr__(self) -> str:
-        return f"Context(backend={self.backend!r}, device_id={self.device_id!r})"
+        return f"Context(backend={self._name!r}, device_id={self.device_id!r})"
+
+    @property
+    def _name(self) -> str:
+        return f"{self.backend}:{self.type_config}" if self.type_config else self.backend
 
 
 def _find_device(backend: str, device_id: str) -> jax.Device:
@@ -90,11 +110,14 @@ def get_extension_context(ext_name: str, device_id: str | int = "0", type_config
     Args:
         ext_name: Name of the backend.
         device_id: Number of the device.
-        type_config: 'float'; dtypes follow the arrays, so 'half' has no effect and is refused.
+        type_config: 'float': while the context is in force, float64 arrays that become Variables become float32,
+            unless a dtype is given. 'double': they stay float64. Variables are never cast.
+
+    Raises:
+        ValueError: There is no such device; or `type_config` is another: 'half' is refused, since here Variables of
+            float16 are what is computed in float16.
     """
-    if type_config != "float":
-        raise ValueError(f"type_config: {type_config!r} is not supported; give the Variables the dtype you want")
-    return Context(ext_name, device_id=device_id)
+    return Context(f"{ext_name}:{type_config}", device_id=device_id)
 
 
 def context_scope(context: Context) -> Switched:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,19 +10,7 @@ import numpy as np
 
 from .graph import Function, Variable, switched
 from .graph.options import Switched, start_with
-
-
-class Place(NamedTuple):
-    """A line of the user's program."""
-
-    file: str
-    line: int
-    function: str
-
-    def __str__(self) -> str:
-        code = linecache.getline(self.file, self.line).strip()
-        within = "" if self.function == "<module>" else f", in {self.function}"
-        return f"{self.file}:{self.line}{within}" + (f": {code}" if code else "")
+from .graph.place import Place, users_place
 
 
 class Debug:
@@ -39,14 +25,7 @@ class Debug:
 
     def place(self) -> Place | None:
         """Where the user's program is: the innermost line that is not nngrad's."""
-        frame = sys._getframe(2)
-        while frame is not None:
-            # What the op decorator compiles has no module; it is nngrad's.
-            module = frame.f_globals.get("__name__", "nngrad").partition(".")[0]
-            if module not in ("nngrad", "backward_registry"):
-                return Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
-            frame = frame.f_back  # type: ignore[assignment]
-        return None
+        return users_place()
 
     def checker(self) -> Checker:
         """What looks at the functions of one run."""

@@ -157,7 +157,7 @@ def _parameter_for(
     if isinstance(there, dict):
         raise ValueError(f"{path}: {name!r} is a parameter in the file, but the name of a scope here")
     if there is None:
-        param = leaf_of(NdArray.from_numpy_array(array), name)
+        param = leaf_of(NdArray.from_numpy_array(array, array.dtype), name)
         param.need_grad = param.spec.differentiable and flag is not False
         return param, []
     param = there
@@ -171,7 +171,7 @@ def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path:
     """`array` in the dtype of `param`."""
     if param.shape != array.shape:
         raise ValueError(f"{path}: parameter {name!r} has shape {array.shape} in the file, but {param.shape} here")
-    cell = NdArray.from_numpy_array(array)
+    cell = NdArray.from_numpy_array(array, array.dtype)
     if cell.spec.differentiable != param.spec.differentiable:
         raise ValueError(f"{path}: parameter {name!r} is {array.dtype.name} in the file, but {param.dtype.name} here")
     return cell if cell.spec is param.spec else cell.cast(param.dtype)

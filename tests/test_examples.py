@@ -10,6 +10,7 @@ import runpy
 import sys
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextvars import copy_context
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -39,7 +40,7 @@ def alone() -> Iterator[None]:
 
 def run(name: str) -> dict[str, Any]:
     """The names that an example leaves behind."""
-    return runpy.run_path(str(EXAMPLES / name))
+    return copy_context().run(runpy.run_path, str(EXAMPLES / name))  # they set a default context
 
 
 def test_nth_derivative_of_sin(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,11 +73,12 @@ def penalized(parameters: dict[str, Any], x: Any, labels: Any) -> Any:
 def test_gradient_penalty() -> None:
     names = run("gradient_penalty.py")
     parameters = nn.get_parameters()
+    assert names["loss"].dtype == np.float32  # as in nnabla: the context is of type 'float'
     layers = "conv1/conv", "conv2/conv", "pred/affine"
     assert set(parameters) == {f"{layer}/{part}" for layer in layers for part in "Wb"}
     with jax.enable_x64(True):
         arrays = {name: jnp.asarray(p.d, jnp.float64) for name, p in parameters.items()}
-        x, labels = (jnp.asarray(names[name].d) for name in "xy")
+        x, labels = jnp.asarray(names["x"].d, jnp.float64), jnp.asarray(names["y"].d)
         value, grads = jax.jit(jax.value_and_grad(penalized))(arrays, x, labels)
     np.testing.assert_allclose(names["loss"].d, value, rtol=1e-4)
     for name, p in parameters.items():

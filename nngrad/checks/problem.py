@@ -90,7 +90,7 @@ class Problem:
         """How many of what moves the gradient of each order is taken in."""
         self.weights: list[Arrays] = []
         for k in range(order):
-            weights = [Variable.from_numpy_array(w) for w in self._weights(k, level, given_weights, rng)]
+            weights = [Variable.from_numpy_array(w, dtype=w.dtype) for w in self._weights(k, level, given_weights, rng)]
             self.weights.append([w.d for w in weights])
             self.moved.append(len(self.moving))
             level = grad(level, self.moving, grad_outputs=weights)
@@ -161,9 +161,9 @@ def no_tiny(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 def _leaf(x: Any, dtype: Any) -> Variable:
     given = x.d if isinstance(x, Variable) else x
-    leaf = Variable.from_numpy_array(given)
+    leaf = Variable.from_numpy_array(given, dtype=getattr(given, "dtype", None))
     if dtype is not None and leaf.spec.differentiable:
-        leaf = Variable.from_numpy_array(np.asarray(given).astype(dtype))
+        leaf = Variable.from_numpy_array(np.asarray(given).astype(dtype), dtype=dtype)
     leaf.need_grad = leaf.spec.differentiable
     return leaf
 

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from backward_registry import MissingRule, Rule, registry
 
 from ..execution.compiled import BoundedCache
-from ..graph import Function, Op, Variable, as_variable
+from ..graph import Function, Op, Variable
 from ..graph.arguments import Static, key_of
+from ..graph.leaf import as_variables
 from .host import Result, on_host, shapes_by_running
 
 Arrays = tuple[Any, ...]
@@ -133,7 +134,7 @@ def _library(function: CustomFunction) -> str:
 
 def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """The inputs of a call as Variables; arrays and numbers become constants."""
-    return tuple([as_variable(x, f"inputs[{i}]", name) for i, x in enumerate(inputs)])
+    return as_variables(inputs, [f"inputs[{i}]" for i in range(len(inputs))], name)
 
 
 def op_of(cls: type[CustomFunction], forward: Callable[..., Any], several: bool, name: str = "") -> Op:

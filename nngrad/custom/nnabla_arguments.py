@@ -13,6 +13,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 import nngrad.functions as F
 
 from ..graph import NdArray, Spec, Variable, as_variable, spec_of
+from ..graph.leaf import common_floating
 from ..graph.ndarray import checked_shape
 
 
@@ -42,7 +43,7 @@ class Symbol(Variable):
             raise ValueError(f"{self.label} is there to be read; a function of nngrad does not change its inputs")
         if not hasattr(source, "shape"):
             source = F.constant(val=float(source), shape=self.shape, dtype=self.dtype)
-        value = as_variable(source, self.label)
+        value = as_variable(source, self.label, floating=common_floating([self]))
         if value.shape != self.shape:
             if value.shape != ():
                 raise ValueError(f"{self.label}: shape {value.shape} was copied to one of shape {self.shape}")

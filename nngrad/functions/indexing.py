@@ -10,6 +10,7 @@ from jax import lax
 
 from ..graph import Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, axis_of
+from ..graph.leaf import common_floating
 from . import array, control, elementwise
 from .arithmetic import alike
 from .comparison import holds
@@ -144,7 +145,7 @@ def scatter_nd(data, indices, /, shape: Shape | None = None, out: Static | None 
         out: a Variable that has what is at all other places. If it is a leaf, `forward()` writes the result to it.
         add: Whether the slices are added to what is there. Else they replace it, and the last one at a point stays.
     """
-    base = None if out is None else as_variable(out, "out", "scatter_nd")
+    base = None if out is None else as_variable(out, "out", "scatter_nd", common_floating([data]))
     if base is None and shape is None:
         raise ValueError("scatter_nd: give shape or out")
     if base is not None and shape not in (None, base.shape):

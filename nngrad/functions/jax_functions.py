@@ -15,8 +15,9 @@ import numpy as np
 
 from ..graph import NdArray, Spec, Variable, apply, as_variable
 from ..graph.arguments import key_of
+from ..graph.leaf import common_floating
 from ..graph.ndarray import host_array
-from ..graph.spec import dtype_of, wide_types
+from ..graph.spec import DType, dtype_of, is_differentiable, wide_types
 from ..graph.variable import leaf_of
 from .jax_derivatives import TracedFunction, custom_jax_derivative, jax_derivative
 
@@ -64,11 +65,12 @@ class JaxFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`fun` on Variables, arrays and numbers, in pytrees; it returns a pytree of Variables."""
         leaves, tree = jax.tree.flatten((self._marked(args), self._marked_names(kwargs)))
-        wide = any([_is_wide(leaf) for leaf in leaves])
+        floating = common_floating(leaves)
+        wide = any([_is_wide(leaf, floating) for leaf in leaves])
         described: list[Fixed | Given] = []
         inputs: list[Variable] = []
         for i, leaf in enumerate(leaves):
-            description, x = self._described(leaf, i, wide)
+            description, x = self._described(leaf, i, wide, floating)
             described.append(description)
             if x is not None:
                 inputs.append(x)
@@ -84,17 +86,19 @@ class JaxFunction:
     def _marked_names(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         return {k: _fixed(v, k) if k in self._static_argnames else v for k, v in kwargs.items()}
 
-    def _described(self, leaf: Any, i: int, wide: bool) -> tuple[Fixed | Given, Variable | None]:
+    def _described(
+        self, leaf: Any, i: int, wide: bool, floating: DType | None
+    ) -> tuple[Fixed | Given, Variable | None]:
         if isinstance(leaf, Variable):
             return Given(leaf.spec, False, leaf.spec.differentiable), leaf
         if isinstance(leaf, bool | int | float):
-            x = leaf_of(NdArray.from_numpy_array(_number(leaf, wide)))
+            x = leaf_of(NdArray.of_host_array(_number(leaf, wide)))
             return Given(x.spec, True, False), x
         if isinstance(leaf, _Marked):
             return leaf.fixed, None
         if callable(leaf) or isinstance(leaf, str | bytes):
             return _fixed(leaf, f"leaf {i}").fixed, None
-        x = as_variable(leaf, f"leaf {i} of the arguments", f"jax_function({self.name})")
+        x = as_variable(leaf, f"leaf {i} of the arguments", f"jax_function({self.name})", floating)
         return Given(x.spec, False, False), x
 
     def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], wide: bool) -> Trace:
@@ -130,7 +134,7 @@ class JaxFunction:
             if not _is_supported(y.dtype):
                 raise TypeError(f"jax_function({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
         lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
-        constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i])) for i in lifted])
+        constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])
         active = tuple([i for i, d in enumerate(arrays) if d.active])
         return Trace(TracedFunction(self.name, closed, lifted, active), constants, results_tree)
 
@@ -225,9 +229,12 @@ def _number(value: bool | int | float, wide: bool) -> np.ndarray[Any, Any]:
     return np.asarray(value) if wide else np.asarray(host_array(value, None))
 
 
-def _is_wide(leaf: Any) -> bool:
+def _is_wide(leaf: Any, floating: DType | None) -> bool:
+    """Whether a leaf of the arguments takes 64 bits: a Variable, or an array that does not become `floating`."""
     dtype = getattr(leaf, "dtype", None)
-    return isinstance(dtype, np.dtype) and dtype.itemsize == 8
+    if not isinstance(dtype, np.dtype) or dtype.itemsize < 8:
+        return False
+    return floating is None or isinstance(leaf, Variable) or not is_differentiable(dtype)
 
 
 def _is_supported(dtype: Any) -> bool:

@@ -35,7 +35,7 @@ def _binary(
             other = _whole(other, x)
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
-        other = as_variable(other, "other", symbol)
+        other = as_variable(other, "other", symbol, x.dtype if x.spec.differentiable else None)
         return apply(both, (other, x) if reflected else (x, other))
 
     return operate
@@ -64,7 +64,7 @@ def _divide_by_number(x: Variable, val: float) -> Variable:
     result: Variable = (
         apply(A.mul_scalar, (x,), (as_static_float(1.0 / val),))
         if val
-        else apply(A.div2, (x, as_variable(np.array(val, x.dtype))))
+        else apply(A.div2, (x, as_variable(val, floating=x.dtype)))
     )
     return result
 

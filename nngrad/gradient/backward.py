@@ -230,7 +230,7 @@ def _gradient_variables(
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
     before = [x.grad_var for x in leaves]
     # What is written to a cell afterwards belongs to the next backward.
-    grads = [NdArray.from_numpy_array(gy) if isinstance(gy, NdArray) else gy for gy in grads]
+    grads = [NdArray.from_numpy_array(gy, gy.dtype) if isinstance(gy, NdArray) else gy for gy in grads]
     how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
     return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
 

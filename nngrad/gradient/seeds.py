@@ -45,7 +45,7 @@ def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable |
     if isinstance(gy, _NUMBERS):
         seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
         return seed
-    seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name)
+    seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name, floating=y.dtype)
     if seed.shape == () and seed.parent is None and not isinstance(gy, Variable):
         seed = F.broadcast(seed, shape=y.shape)
     if seed.shape != y.shape:
@@ -88,7 +88,7 @@ def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
             raise ValueError(f"loss_scale: expected a number or a floating Variable of shape (), got {loss_scale.spec}")
         scale = loss_scale if loss_scale.dtype == y.dtype else F.cast(loss_scale, dtype=y.dtype)
     else:
-        scale = Variable.from_numpy_array(held_scale(loss_scale, y.dtype))
+        scale = Variable.from_numpy_array(held_scale(loss_scale, y.dtype), dtype=y.dtype)
     result: Variable = F.broadcast(scale, shape=y.shape) if seed is None else seed * scale
     return result
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import jax.numpy as jnp
+
 from .in_place import raw_together
-from .ndarray import NdArray
+from .ndarray import NdArray, host_array
 from .process import Process, check_process
-from .spec import Spec
+from .spec import DType, Spec
 from .value import values_of
 from .variable import Variable, leaf_of
 
@@ -52,8 +55,8 @@ def arrays_in(cells: Iterable[NdArray]) -> list[Any]:
     return raw_together(values_of(cells))
 
 
-def as_variable(value: object, name: str = "x", op: str = "") -> Variable:
-    """`value` itself if it is a Variable, else a constant leaf with it."""
+def as_variable(value: object, name: str = "x", op: str = "", floating: DType | None = None) -> Variable:
+    """`value` itself if it is a Variable, else a constant leaf with it; in the dtype `floating`, if it is floating."""
     if isinstance(value, Variable):
         return value
     where = f"{op}: " if op else ""
@@ -62,7 +65,34 @@ def as_variable(value: object, name: str = "x", op: str = "") -> Variable:
     if isinstance(value, list | tuple) and any(isinstance(v, Variable) for v in value):
         raise TypeError(f"{where}{name} is a list of Variables; join them with F.stack or F.concatenate")
     try:
-        return leaf_of(NdArray.from_numpy_array(value))
+        array = host_array(value, None, floating=floating)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"{where}{name} must be a Variable, an array or a number, got {value!r} ({error})") from error
+        raise kind(f"{where}{name} must be a Variable, an array or a number, got {value!r} ({error})") from None
+    return leaf_of(NdArray.of_host_array(array))
+
+
+def as_variables(
+    values: Iterable[object], names: Sequence[str], op: str, required: int | None = None
+) -> tuple[Any, ...]:
+    """The inputs of one function as Variables. In what dtype the function computes, its Variables decide: arrays and
+    numbers that are floating take the one that its floating Variables have in common, if there are any.
+
+    Args:
+        values: The inputs.
+        names: What they are called in messages.
+        op: The name of the function.
+        required: How many come before those that may be None.
+    """
+    values = tuple(values)
+    floating = common_floating(values)
+    return tuple([
+        None if value is None and required is not None and i >= required else as_variable(value, name, op, floating)
+        for i, (value, name) in enumerate(zip(values, names, strict=True))
+    ])
+
+
+def common_floating(values: Iterable[object]) -> DType | None:
+    """The dtype that the floating Variables among `values` have in common; None if there is none of them."""
+    dtypes = {x.spec.dtype for x in values if isinstance(x, Variable) and x.spec.differentiable}
+    return functools.reduce(jnp.promote_types, dtypes) if dtypes else None

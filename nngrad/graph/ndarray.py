@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from .conversion import array_of, converted, narrowed
+from .options import build_options
 from .process import check_process
-from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of, wide_types
+from .spec import FLOAT32, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, wide_types
 from .value import Deferred, Value, Zeros, writing
 
 _SMALL = 1 << 14
@@ -53,10 +54,14 @@ class NdArray:
     def from_numpy_array(array: object, dtype: object = None) -> NdArray:
         """A cell with a copy of `array`: NumPy or JAX array, number, or (nested) list.
 
-        NumPy and JAX arrays keep their dtype; Python floats become float32 and ints int32, unless
-        `dtype` says otherwise.
+        NumPy and JAX arrays keep their dtype, but those in float64 become float32 in a context of type 'float';
+        Python floats become float32 and ints int32. `dtype` may say otherwise.
         """
-        value = host_array(array, dtype)
+        return NdArray.of_host_array(host_array(array, dtype))
+
+    @staticmethod
+    def of_host_array(value: Any) -> NdArray:
+        """A cell with a copy of a NumPy or JAX array, in its dtype, which must be one that a cell can hold."""
         cell = NdArray.of_spec(spec_of(value.shape, np.dtype(value.dtype)))
         cell._value = Value(_settled(value))
         return cell
@@ -202,15 +207,20 @@ def checked_shape(shape: object) -> Shape:
     return result
 
 
-def host_array(value: object, dtype: object, name: str = "value") -> Any:
+def host_array(value: object, dtype: object, name: str = "value", floating: DType | None = None) -> Any:
     """`value` as a NumPy or JAX array, with the dtype that a leaf of it has.
 
-    Python numbers and lists of them become float32, int32 or bool, and arrays keep their dtype; unless `dtype` says
-    otherwise. What fits another dtype is said in `fitted_array`. Errors begin with `name`.
+    Unless `dtype` says otherwise, what is floating becomes `floating`, or without that what the context makes of it.
+    Else Python numbers and lists of them become float32, int32 or bool, and arrays keep their dtype. What fits another
+    dtype is said in `fitted_array`. Errors begin with `name`.
     """
     array = _given_array(value, name)
     if dtype is not None:
         return converted(array, dtype_of(dtype), name)
+    if floating is None and array.dtype == np.float64 and (context := build_options().context) is not None:
+        floating = context.float_dtype
+    if floating is not None and is_differentiable(array.dtype):
+        return converted(array, floating, name)
     if isinstance(value, NdArray | jax.Array | np.ndarray | np.generic) or hasattr(value, "__array__"):
         return array
     return narrowed(array, name)

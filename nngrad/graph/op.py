@@ -11,9 +11,10 @@ import numpy as np
 
 from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_of, counted, plain
 from .function import apply
-from .leaf import as_variable
+from .leaf import as_variables
 from .spec import Spec, is_wide, spec_of, wide_types
 from .variable import Variable
+from .widening import Widened, warn_where_widened
 
 Forward = Callable[..., Any]
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
@@ -113,7 +114,10 @@ class Op:
             spec = inputs[0].spec
             if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
                 return spec.alone
-        return self.result_specs(tuple([x.spec for x in inputs]), arguments)
+        specs = self.result_specs(tuple([x.spec for x in inputs]), arguments)
+        if specs.__class__ is Widened:
+            warn_where_widened(self, inputs)
+        return specs
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """The same, from the shapes and dtypes of the inputs."""
@@ -123,7 +127,10 @@ class Op:
         if specs is None:
             if len(self._specs) >= _MOST_ANSWERS:
                 self._specs.clear()
-            specs = self._specs[arguments, given] = self._trace(given, arguments)
+            specs = self._trace(given, arguments)
+            if any([s.dtype == np.float64 for s in specs]) and any([s.differentiable and not s.wide for s in given]):
+                specs = Widened(specs)
+            self._specs[arguments, given] = specs
         return specs
 
     def _trace(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
@@ -248,7 +255,7 @@ class Schema:
         self.has_floats = False
         self._each: list[str] = []
         self._header: list[str] = []
-        self._scope: dict[str, Any] = {"apply": apply, "Variable": Variable, "variable": as_variable}
+        self._scope: dict[str, Any] = {"apply": apply, "Variable": Variable, "variables": as_variables}
         for p in signature.parameters.values():
             if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY):
                 self._add_input(p)
@@ -293,17 +300,20 @@ class Schema:
         """Lines that make Variables of the inputs."""
         if self.variadic:
             (name,) = self.inputs
-            each = f"x if x.__class__ is Variable else variable(x, {name!r}, {self.name!r})"
+            names = f"[f'{name}[{{i}}]' for i in range(len({name}))]"
             return [
-                f"{name} = tuple([{each} for x in {name}])",
+                f"if not all([x.__class__ is Variable for x in {name}]):"
+                f" {name} = variables({name}, {names}, {self.name!r})",
                 f"if not {name}: raise TypeError('{self.name}: give at least one Variable as {name}')",
                 *[f"{each} = check_{each}({each}, len({name}))" for each in self._each],
             ]
-        return [
-            f"if {name}.__class__ is not Variable{f' and {name} is not None' * (name in self.optional)}:"
-            f" {name} = variable({name}, {name!r}, {self.name!r})"
-            for name in self.inputs
-        ]
+        if not self.inputs:
+            return []
+        given = [f"{n}.__class__ is not Variable" for n in self.inputs if n not in self.optional]
+        given += [f"({n}.__class__ is not Variable and {n} is not None)" for n in self.optional]
+        listed = f"{', '.join(self.inputs)},"
+        required = len(self.inputs) - len(self.optional)
+        return [f"if {' or '.join(given)}: {listed} = variables(({listed}), {self.inputs}, {self.name!r}, {required})"]
 
     def compile(self, lines: list[str], **names: Any) -> Callable[..., Any]:
         """The caller: a function with the signature's header and body `lines`, which may use `names`."""

@@ -39,7 +39,7 @@ class Spec:
         self.shape = shape
         self.dtype = dtype
         self.wide = dtype.itemsize == 8
-        self.differentiable = dtype in _DIFFERENTIABLE
+        self.differentiable = is_differentiable(dtype)
 
     @property
     def size(self) -> int:
@@ -96,6 +96,11 @@ def dtype_of(dtype: object) -> DType:
     if result not in _SUPPORTED:
         raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype of up to 64 bits")
     return result
+
+
+def is_differentiable(dtype: DType) -> bool:
+    """Whether it is a floating dtype that a Variable can have."""
+    return dtype in _DIFFERENTIABLE
 
 
 def wide_types(wide: bool) -> Any:

@@ -40,6 +40,23 @@ def functions_of(
     return found
 
 
+def needs_gradient(x: Variable) -> bool:
+    """Whether a leaf that `x` depends on needs a gradient, and one can reach it. The walk ends at the first one."""
+    if x._need_grad is not None:
+        return x._need_grad
+    stack: list[Function] = [] if x.parent is None else [x.parent]
+    seen = set(stack)
+    while stack:
+        for y in stack.pop().inputs:
+            if y._need_grad:
+                return True
+            f = y.parent
+            if f is not None and y._need_grad is None and f not in seen:
+                seen.add(f)
+                stack.append(f)
+    return False
+
+
 def leaves_of(
     outputs: Iterable[Variable], through: Callable[[Variable], bool] | None = None
 ) -> list[Variable]:

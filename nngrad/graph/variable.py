@@ -10,7 +10,7 @@ import numpy as np
 from .ndarray import NdArray, checked_shape
 from .rooms import rooms
 from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of
-from .traverse import leaves_of
+from .traverse import needs_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +82,8 @@ class Variable:
     ) -> Variable:
         """A leaf with a copy of `data`, and of `grad` where it is given.
 
-        NumPy and JAX arrays keep their dtype; Python floats and lists of them become float32.
+        NumPy and JAX arrays keep their dtype, but those in float64 become float32 in a context of type 'float'
+        (`nn.get_extension_context`); Python floats and lists of them become float32. `dtype` may say otherwise.
         """
         x = leaf_of(NdArray.from_numpy_array(data, dtype))
         x._need_grad = bool(need_grad)
@@ -130,9 +131,7 @@ class Variable:
 
         Setting it to False on an output of a function stops gradients there.
         """
-        if self._need_grad is not None:
-            return self._need_grad
-        return any(leaf._need_grad for leaf in leaves_of([self], through=_carries_gradient))
+        return needs_gradient(self)
 
     @need_grad.setter
     def need_grad(self, value: bool | None) -> None:
@@ -350,10 +349,6 @@ class Variable:
 
 _JAX_OPERATORS = ("_operator_", "deferring_binary_op")
 """What the functions that define a JAX array's operators are called, in new versions of JAX and in old ones."""
-
-
-def _carries_gradient(x: Variable) -> bool:
-    return x._need_grad is not False
 
 
 def _fill(x: Variable, spec: Spec) -> None:

@@ -83,7 +83,7 @@ HUGE = 2**40
     (lambda: F.linear_combination(rows(2), coefficients=("a",)), "linear_combination: argument 'coefficients' must be"),
     (lambda: F.linear_combination(rows(2), coefficients=(1,), constant="a"), "linear_combination: argument 'constant'"),
     (lambda: F.recomputed(rows(2), rows(3)), r"recomputed\(.*original must be of the shape"),
-    (lambda: F.recomputed(rows(2), np.ones(2, np.float32)), r"recomputed\(.*original must be of the shape and dtype"),
+    (lambda: F.recomputed(rows(2), nn.Variable((2,))), r"recomputed\(.*original must be of the shape and dtype"),
     (lambda: F.rand(low=2.0, high=1.0), "rand: uniform.*low must not be above high"),
     (lambda: F.randn(sigma=-1.0), "randn: normal.*sigma must not be negative"),
     (lambda: F.randint(low=2, high=1), "randint: integers.*low must be below high"),

@@ -1,0 +1,52 @@
+"""Where in the user's program something happens, and warnings that point there."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import warnings
+from types import FrameType
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    """A line of the user's program."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        code = linecache.getline(self.file, self.line).strip()
+        within = "" if self.function == "<module>" else f", in {self.function}"
+        return f"{self.file}:{self.line}{within}" + (f": {code}" if code else "")
+
+
+def _users_frame() -> FrameType | None:
+    """The innermost frame that is not nngrad's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        # What the op decorator compiles has no module; it is nngrad's.
+        module = frame.f_globals.get("__name__", "nngrad").partition(".")[0]
+        if module not in ("nngrad", "backward_registry"):
+            break
+        frame = frame.f_back
+    return frame
+
+
+def users_place() -> Place | None:
+    """Where the user's program is."""
+    frame = _users_frame()
+    return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def warn_user(message: str) -> None:
+    """A UserWarning that points to the user's program; Python shows it once for each of its lines."""
+    frame = _users_frame()
+    if frame is None:
+        warnings.warn(message, stacklevel=2)
+    else:
+        seen = frame.f_globals.setdefault("__warningregistry__", {})
+        warnings.warn_explicit(
+            message, UserWarning, frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"), seen
+        )

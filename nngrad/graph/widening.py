@@ -1,0 +1,40 @@
+"""The warning for float64 data that makes a graph of float32 parameters one of float64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .options import build_options
+from .place import warn_user
+from .spec import Spec
+from .variable import Variable
+
+if TYPE_CHECKING:
+    from .op import Op
+
+
+class Widened(tuple[Spec, ...]):
+    """The specs of results of which some are float64, where some inputs are floating and narrower."""
+
+    __slots__ = ()
+
+
+def warn_where_widened(op: Op, inputs: tuple[Variable, ...]) -> None:
+    """Warn the user where a Variable that needs a gradient is promoted by float64 data, which need none.
+
+    A graph that is float64 on purpose has parameters in float64, and none of this.
+    """
+    if build_options().emission is not None:
+        return
+    floating = [(n, x) for n, x in zip(op.names_of(len(inputs)), inputs, strict=True) if x.spec.differentiable]
+    promoted = [(n, x) for n, x in floating if not x.spec.wide and x.need_grad]
+    data = [(n, x) for n, x in floating if x.spec.wide and not x.need_grad] if promoted else []
+    if data:
+        (name, x), (other, narrow) = data[0], promoted[0]
+        called = f" ({narrow.name!r})" if narrow.name else ""
+        warn_user(
+            f"{op.name}: {name} is data of {x.spec}, so all that follows is computed in float64, though "
+            f"{other}{called} is {narrow.spec} and needs a gradient; this is slow. Give the data as np.float32, or "
+            "make Variables within nn.context_scope(nn.get_extension_context('cpu')), where float64 arrays become "
+            f"float32. If float64 is meant, let {other} be float64, or cast it: F.cast({other}, 'float64')"
+        )

@@ -1,0 +1,175 @@
+"""In what dtypes graphs compute: what arrays, numbers and contexts decide, and what is warned of."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+
+from_ = nn.Variable.from_numpy_array
+WIDE = np.ones(2)
+
+
+def leaf(dtype: str, need_grad: bool = False) -> nn.Variable:
+    """A leaf of two ones."""
+    return from_(np.ones(2), need_grad=need_grad, dtype=dtype)
+
+
+# ---------------------------------------------------------------- arrays that meet Variables
+
+MEETINGS: dict[str, Callable[[nn.Variable, Any], nn.Variable]] = {
+    "+": lambda x, a: x + a,
+    "reflected -": lambda x, a: a - x,
+    "/": lambda x, a: x / a,
+    "**": lambda x, a: x**a,
+    "@": lambda x, a: x @ a,
+    "mul2": F.mul2,
+    "mul2, array first": lambda x, a: F.mul2(a, x),
+    "concatenate": lambda x, a: F.concatenate(a, x, a),
+    "where": lambda x, a: F.where(from_(np.ones(2, np.int32)), a, x),
+    "affine, optional input": lambda x, a: F.affine(F.reshape(x, (1, 2)), F.reshape(x, (2, 1)), a[:1]),
+    "jax_function": lambda x, a: F.jax_function(jnp.multiply)(a, x),
+    "squared_error": F.squared_error,
+}
+
+
+@pytest.mark.parametrize("given", ["float64", "float32", "float16"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("meet", MEETINGS.values(), ids=MEETINGS)
+def test_an_array_takes_the_dtype_of_the_variables(meet: Any, dtype: str, given: str) -> None:
+    x = leaf(dtype)
+    assert meet(x, np.ones(2, given)).dtype == x.dtype
+
+
+OTHERS = [np.array(2.0), np.float64(2), jnp.ones(2), nn.NdArray.from_numpy_array(WIDE), [0.5, 1]]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_whatever_is_no_variable_takes_it(other: Any) -> None:
+    assert (leaf("float32") * other).dtype == np.float32
+    assert F.mul2(leaf("float16"), other).dtype == np.float16
+
+
+def test_numbers_meet_float64_in_full_precision() -> None:
+    x = leaf("float64")
+    for y in (F.add2(x, 0.1), F.add2([0.1, 0.1], x), x + [0.1, 0.1]):
+        assert (y.d == 1.1).all()
+
+
+def test_several_variables_decide_together() -> None:
+    narrow, wide = leaf("float16"), leaf("float32")
+    assert F.concatenate(narrow, WIDE, wide).dtype == np.float32
+    assert F.concatenate(narrow, WIDE, leaf("bfloat16")).dtype == np.float32
+
+
+def test_without_floating_variables_arrays_keep_their_dtype() -> None:
+    whole = leaf("int32")
+    assert (whole + WIDE).dtype == F.add2(WIDE, WIDE).dtype == F.exp(WIDE).dtype == np.float64
+    assert (whole + [0.5, 1.0]).dtype == F.add2(whole, 0.5).dtype == (whole + np.float64(0.5)).dtype == np.float32
+
+
+def test_integers_keep_their_dtype() -> None:
+    assert (leaf("float32") + np.arange(2)).dtype == np.float32
+    assert (leaf("int32") + np.arange(2, dtype=np.int32)).dtype == np.int32
+
+
+def test_variables_are_not_cast() -> None:
+    assert (leaf("float32") + leaf("float64")).dtype == np.float64
+
+
+def test_a_function_of_the_users_own_gets_the_dtype() -> None:
+    class Product(nn.FunctionNode):
+        def forward(self, x: Any, y: Any) -> Any:
+            return x * y
+
+    assert Product()(leaf("float32"), WIDE).dtype == np.float32
+
+
+def test_gradients_at_outputs_take_the_dtype_of_the_outputs() -> None:
+    x = leaf("float32", need_grad=True)
+    (gx,) = nn.grad([x * x], [x], grad_outputs=[WIDE])
+    assert {y.dtype for f in nn.graph.functions_of([gx]) for y in (*f.inputs, *f.outputs)} == {np.dtype("float32")}
+
+
+# ---------------------------------------------------------------- contexts
+
+
+def test_float64_arrays_become_float32_in_a_context_of_nnabla() -> None:
+    wide = from_(WIDE)
+    with nn.context_scope(nn.get_extension_context("cpu")):
+        assert from_(WIDE).dtype == F.exp(WIDE).dtype == nn.NdArray.from_numpy_array(WIDE).dtype == np.float32
+        assert (leaf("int32") + WIDE).dtype == np.float32
+        assert nn.parameter.get_parameter_or_create("w", initializer=WIDE).dtype == np.float32
+        # what somebody asked for, and what there is, stays
+        assert from_(WIDE, dtype="float64").dtype == wide.dtype == (wide + WIDE).dtype == (wide / 0).dtype == np.float64
+        assert from_(np.arange(2)).dtype == np.int64
+        y = F.sum(F.jax_function(jnp.multiply)(wide, 2.0))
+        y.backward(loss_scale=2.0)
+        assert nn.grad([y], [wide], loss_scale=2.0)[0].dtype == y.dtype == np.float64
+    assert from_(WIDE).dtype == np.float64
+
+
+def test_the_default_context_decides_too() -> None:
+    def made() -> Any:
+        nn.set_default_context(nn.get_extension_context("cpu"))
+        return from_(WIDE).dtype
+
+    assert copy_context().run(made) == np.float32
+
+
+def test_other_contexts_leave_float64() -> None:
+    double = nn.get_extension_context("cpu", type_config="double")
+    for context in (nn.Context("cpu"), nn.Context("cpu:double"), double):
+        with nn.context_scope(context):
+            assert from_(WIDE).dtype == np.float64
+
+
+def test_types_of_contexts() -> None:
+    context = nn.get_extension_context("cpu")
+    assert (context.backend, context.type_config) == ("cpu", "float") == (nn.Context(["cpu:float"]).backend, "float")
+    assert context.__reduce__()[1][0] == "cpu:float"
+    refused = "type_config: 'half' is not supported.*dtype='float16'"
+    with pytest.raises(ValueError, match=refused):
+        nn.get_extension_context("cpu", type_config="half")
+    with pytest.raises(ValueError, match=refused):
+        nn.Context(["cpu:half", "cpu:float"])
+
+
+# ---------------------------------------------------------------- data that widen a graph
+
+
+def test_data_that_widen_parameters_are_warned_of_at_the_users_line() -> None:
+    data = from_(np.ones((3, 2)))
+    message = r"a is data of float64\[3, 2\].*b \('W'\) is float32\[2, 4\].*np.float32"
+    with pytest.warns(UserWarning, match=message) as caught:
+        PF.affine(data / 255, 4)
+    (warning,) = caught
+    assert warning.filename == __file__
+
+
+def test_the_warning_comes_once_for_each_line() -> None:
+    w, data = leaf("float32", need_grad=True), from_(WIDE)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            h = w * data
+            _ = h * w  # float64 from here on, because of the line before
+    assert len(caught) == 1
+
+
+def test_what_is_meant_is_not_warned_of() -> None:
+    w, wide, data = leaf("float32", need_grad=True), leaf("float64", need_grad=True), from_(WIDE)
+    _ = leaf("float32") * data, wide * leaf("float32"), wide * data, w * wide, F.cast(w, "float64") * data
+    with nn.no_grad():
+        h = w * 2
+    _ = h * data
+    _ = w * WIDE
