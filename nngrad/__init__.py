@@ -1,5 +1,7 @@
 """nngrad: turns a computation into the graph of its gradients, to any order, on JAX."""
 
+from typing import TYPE_CHECKING, Any
+
 from backward_registry import MissingRule, register, registry, show_registry
 from nngrad_command import __version__ as __version__
 
@@ -50,6 +52,7 @@ from .gradient import (
 )
 from .gradient.recompute import recompute
 from .graph import Function, NdArray, Variable
+from .graph.spelling import did_you_mean as _did_you_mean
 from .hooks import FunctionHook
 from .inspection import count, find_nan, memory_report
 from .parameter import (
@@ -137,3 +140,9 @@ __all__ = [
     "train_step",
     "vjp",
 ]
+
+
+if not TYPE_CHECKING:  # checkers of types say it themselves
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(f"nngrad has no {name!r}{_did_you_mean(name, __all__)}")

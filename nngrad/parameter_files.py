@@ -13,6 +13,7 @@ import numpy as np
 
 from .graph import NdArray, Variable
 from .graph.leaf import arrays_in
+from .graph.place import warn_user
 from .graph.value import writing
 from .graph.variable import leaf_of
 from .parameter import _lock, _parts, get_current_parameter_scope, get_parameters
@@ -41,6 +42,9 @@ def save_parameters(
         TypeError: `params` is no mapping of names to Variables.
         ValueError: The extension is not '.safetensors', or `load_parameters` would refuse or change a name in `params`.
         OSError: The file cannot be written, is read-only, or is no regular file; the message names it.
+
+    Warns:
+        UserWarning: There are no parameters, and the file holds none.
     """
     _check_extension(path, extension)
     if params is not None and not isinstance(params, Mapping):
@@ -49,6 +53,9 @@ def save_parameters(
     for name, param in chosen.items():
         if not isinstance(param, Variable):
             raise TypeError(f"params[{name!r}]: expected a Variable, got {type(param).__name__}")
+    if not chosen:
+        below = "params is empty" if params is not None else "there are no parameters below the present scope"
+        warn_user(f"save_parameters: {below}, so {path} holds none")
     _tree_of(chosen, path)
     for name in chosen:
         if "/".join(_parts(name)) != name:

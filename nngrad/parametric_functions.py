@@ -11,7 +11,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from . import functions as F
 from .graph import Variable
 from .graph.arguments import axes_of
 from .graph.leaf import as_variable
+from .graph.spelling import did_you_mean, no_such_argument
 from .initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
 from .layer_arguments import axis, divided, fraction, ints, size, sizes
 from .parameter import get_parameter_or_create, in_scopes
@@ -42,8 +43,12 @@ def parametric_function_api(scope_name: str) -> Callable[[Callable[..., Any]], C
         first = next(iter(signature.parameters.values()), None)
         converted = first.name if first is not None and first.annotation in (Variable, "Variable") else None
 
+        known = {*signature.parameters, "name"}
+
         @functools.wraps(body)
         def call(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
+            if kwargs and not kwargs.keys() <= known and (error := no_such_argument(body.__name__, kwargs, known)):
+                raise error
             if len(args) == positions + 1 and name is None:
                 *args, name = args  # type: ignore[assignment]
             if converted is not None:
@@ -436,3 +441,9 @@ def inits(given: Mapping[str, Init] | None, names: tuple[str, ...], function: st
     if unknown:
         raise ValueError(f"{function}: param_init has {', '.join(unknown)}, but the parameters are {', '.join(names)}")
     return {name: given.get(name) for name in names}
+
+
+if not TYPE_CHECKING:  # checkers of types say it themselves
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(f"nngrad.parametric_functions has no function {name!r}{did_you_mean(name, globals())}")

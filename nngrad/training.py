@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from .execution.convert import check_read
 from .execution.forward import device_of
 from .execution.lower import linearize, lower
 from .gradient.recompute import mirrored
@@ -18,6 +19,7 @@ from .gradient.walk import Grad
 from .graph import NdArray, Spec, Variable, contained, leaves_of, switched
 from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
+from .graph.place import warn_user
 from .graph.variable import leaf_of
 from .solvers.gradients import Arrays
 from .solvers.in_place import InPlaceUpdate, Results
@@ -69,6 +71,11 @@ class TrainStep:
 
         owners = {id(p.cell): i for i, p in enumerate(self._variables)}
         targets = self._targets(loss, owners)
+        reached = {i for _, i in targets}
+        idle = [repr(name) for i, name in enumerate(parameters) if i not in reached]
+        if idle:
+            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out what is not to be trained, or "
+                      "check that the graph was built from these Variables")
         seed = seed_for(loss, solver)
         self._dynamic = isinstance(solver.scaling, DynamicLossScale)
         with switched(auto_forward=False, no_grad=False):
@@ -76,6 +83,7 @@ class TrainStep:
             gradients = mirrored([loss], gradients, recompute)
         device = device_of([loss])
         linear = linearize([loss, *gradients], first=[*[x for x, _ in targets], *inputs], device=device)
+        check_read(linear.program, inputs, len(targets))
         self._gradients = [[1 + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]
         self._updated = linear.updated
         for x in self._updated:
@@ -197,7 +205,11 @@ def train_step(
     Raises:
         TypeError: Something is of the wrong kind.
         ValueError: The loss is not a scalar; a parameter is not a leaf, occurs twice, is an input, or is
-            updated by the graph itself; or the loss's dtype does not hold the solver's loss scale.
+            updated by the graph itself; the loss does not depend on an input; or its dtype does not hold the solver's
+            loss scale.
+
+    Warns:
+        UserWarning: The loss does not depend on some of the parameters.
     """
     if not isinstance(loss, Variable):
         raise TypeError(f"loss: expected a Variable, got {type(loss).__name__}")

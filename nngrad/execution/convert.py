@@ -10,12 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import NdArray, Variable
+from ..graph.conversion import array_of, converted
 from ..graph.leaf import arrays_of
 from ..graph.spec import wide_types
 from ..graph.value import put_together
 from .compiled import executable_of
 from .forward import device_of
 from .lower import linearize, lower
+from .program import Program
 
 Variables = Variable | Sequence[Variable]
 
@@ -32,11 +34,16 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
         outputs: A Variable, or several; the function returns one array, or a list.
         inputs: Variables that become arguments: leaves, or Variables in the middle of the graph.
 
+    Raises:
+        ValueError: No output depends on one of `inputs`. The function itself raises where an array has not the shape of
+            its input, or does not fit its dtype: integers hold no fractions and nothing out of their range.
+
     Returns:
         The function. Where random functions are involved it takes a JAX random key as `key=`.
     """
     listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
     linear = linearize(listed, first=given, effects=False)
+    check_read(linear.program, given)
     others = linear.leaves[len(given) :]
     keys = [x for x in others if x._source is not None]
     frozen = {id(x): x.cell.raw() for x in others if x._source is None}
@@ -73,6 +80,7 @@ class CompiledFunction:
     def __init__(self, outputs: Variables, inputs: Variables) -> None:
         listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
         linear = linearize(listed, first=given, device=device_of(listed))
+        check_read(linear.program, given)
         self._updated = linear.updated
         self._executable = executable_of(linear.program)
         self._given = given
@@ -97,6 +105,9 @@ def compile(outputs: Variables, inputs: Variables = ()) -> CompiledFunction:
     Args:
         outputs: A Variable, or several; a call returns one array, or a list.
         inputs: Variables whose arrays are given at each call; all other leaves are read from their cells.
+
+    Raises:
+        ValueError: No output depends on one of `inputs`. A call raises as that of `to_jax` does.
     """
     return CompiledFunction(outputs, inputs)
 
@@ -124,16 +135,30 @@ def _checked(arrays: Sequence[Any], given: Sequence[Variable]) -> list[Any]:
     return [_fitted(array, x, i) for i, (array, x) in enumerate(zip(arrays, given, strict=True))]
 
 
+def check_read(program: Program, inputs: Sequence[Variable], start: int = 0) -> None:
+    """Raise a ValueError that names those of `inputs`, leaves of the program from number `start` on, on which no result
+    depends: what is given for them would have no effect."""
+    idle = program.unread(range(start, start + len(inputs)))
+    if idle:
+        shown = ", ".join([f"inputs[{i - start}] ({inputs[i - start]!r:.80})" for i in idle])
+        raise ValueError(
+            f"{shown}: no output depends on it, so what is given for it would have no effect; give the Variable that "
+            "the graph was built from, or leave it out"
+        )
+
+
 def _fitted(array: Any, x: Variable, i: int) -> Any:
-    if isinstance(array, Variable | NdArray):
-        array = (array.data if isinstance(array, Variable) else array).raw()
-    elif not hasattr(array, "dtype"):
-        array = np.asarray(array, x.dtype)
+    name = f"array {i}"
+    if isinstance(array, Variable):
+        array = array.data.raw()
+    elif isinstance(array, NdArray):
+        array = array.raw()
+    elif not isinstance(array, jax.core.Tracer):
+        array = array_of(array, name)
     if array.shape != x.spec.shape:
-        raise ValueError(f"array {i} has shape {tuple(array.shape)}; input {x.name or i} has {x.spec.shape}")
-    if array.dtype == x.dtype:
-        return array
-    if isinstance(array, jax.core.Tracer):
+        raise ValueError(f"{name} has shape {tuple(array.shape)}; input {x.name or i} has {x.spec.shape}")
+    if isinstance(array, jax.core.Tracer) and array.dtype != x.dtype:
+        if jnp.issubdtype(array.dtype, jnp.floating) and not x.spec.differentiable:
+            raise TypeError(f"{name} is {array.dtype.name}; input {x.name or i} is {x.dtype.name}")
         return array.astype(jax.dtypes.canonicalize_dtype(x.dtype))
-    with wide_types(x.spec.wide):
-        return array.astype(x.dtype)
+    return converted(array, x.dtype, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -32,6 +33,11 @@ class Program(NamedTuple):
     def wide(self) -> bool:
         """Whether 64-bit values occur in it, by way of a leaf or of an argument."""
         return any([s.wide for s in self.leaves]) or any([is_wide(arguments) for _, arguments, _ in self.steps])
+
+    def unread(self, leaves: Sequence[int]) -> list[int]:
+        """Those of the leaves of these numbers on which no result depends."""
+        read = {i for _, _, ins in self.steps for i in ins}.union(self.outputs)
+        return [i for i in leaves if i not in read]
 
     @property
     def opaque(self) -> bool:

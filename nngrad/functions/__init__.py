@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph import Composite, Op
+from ..graph.spelling import did_you_mean
 from . import (
     activation,
     arithmetic,
@@ -56,4 +57,5 @@ def names() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"nngrad.functions has no function {name!r}; `nngrad ops` lists those there are")
+    hint = did_you_mean(name, [*names(), "jax_function"]) or "; `nngrad ops` lists those there are"
+    raise AttributeError(f"nngrad.functions has no function {name!r}{hint}")

@@ -63,7 +63,7 @@ def one_hot(x, /, shape: Shape):
 
     Args:
         x: Whole numbers `(..., k)`: each row along the last axis is an index into an array of `shape`.
-            Negative ones count from the end; an index out of range gives zeros.
+            Negative ones count from the end; one that is out of range or not whole gives zeros.
         shape: The `k` sizes.
 
     Returns:
@@ -74,7 +74,8 @@ def one_hot(x, /, shape: Shape):
     lead, result = x.ndim - 1, x.shape[:-1] + shape
     hits = []
     for i, n in enumerate(shape):
-        index = lax.index_in_dim(x, i, x.ndim - 1, keepdims=False).astype(jnp.int32)
+        index = lax.index_in_dim(x, i, x.ndim - 1, keepdims=False)
+        index = whole(index)
         index = lax.select(lax.lt(index, lax.full_like(index, 0)), lax.add(index, lax.full_like(index, n)), index)
         index = lax.broadcast_in_dim(index, result, tuple(range(lead)))
         hits.append(lax.eq(index, lax.broadcasted_iota(jnp.int32, result, lead + i)))
@@ -352,7 +353,7 @@ def _point_axes(shape: tuple[int, ...], indices: Any, axes: tuple[int, ...], at:
 
 def wrapped(indices: Any, sizes: list[int]) -> Any:
     """`indices`, along whose last axis the sizes differ, as int32 without negatives."""
-    indices = lax.convert_element_type(indices, jnp.int32)
+    indices = whole(indices)
     size = lax.broadcast_in_dim(np.asarray(sizes, np.int32), indices.shape, (indices.ndim - 1,))
     return lax.select(lax.lt(indices, lax.full_like(indices, 0)), lax.add(indices, size), indices)
 
@@ -387,6 +388,14 @@ def _points(indices: tuple[Any, ...]) -> Variable:
     parts = [cast(i, np.int32) if isinstance(i, Variable) else as_variable(i) for i in indices]
     result: Variable = stack(*[broadcast(i, shape=shape) for i in parts], axis=-1)
     return result
+
+
+def whole(indices: Any) -> Any:
+    """`indices` as int32; a floating one that is no whole number becomes one that is out of range of every axis."""
+    result = lax.convert_element_type(indices, jnp.int32)
+    if not jnp.issubdtype(indices.dtype, jnp.floating):
+        return result
+    return lax.select(lax.eq(indices, lax.round(indices)), result, lax.full_like(result, np.iinfo(np.int32).max))
 
 
 # ---------------------------------------------------------------- margins

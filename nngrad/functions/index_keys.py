@@ -93,7 +93,10 @@ def _entry(k: Any) -> Any:
         if k.dtype == bool:
             raise IndexError("a Variable of bools cannot be an index, as its values set the shape; give its .d")
         if k.dtype.kind not in "iu":
-            raise IndexError(f"an index must be of integers, got a Variable of {k.dtype.name}")
+            raise IndexError(
+                f"an index must be of integers, got a Variable of {k.dtype.name}. A mask that is a Variable would set "
+                "the shape by its values: use F.where(mask, x, 0), or the mask as it is now, x[mask.d != 0]"
+            )
         return k
     if isinstance(k, NdArray):
         k = k.view

@@ -58,7 +58,7 @@ def grid_points(indices, /, axes: Ints = ()):
     for a in axes:
         axis_of(a, indices.ndim, "axes:")
     own = [lax.broadcasted_iota(jnp.int32, indices.shape, a % indices.ndim) for a in axes]
-    parts = [*own, lax.convert_element_type(indices, jnp.int32)]
+    parts = [*own, array.whole(indices)]
     return lax.concatenate([lax.expand_dims(part, (indices.ndim,)) for part in parts], indices.ndim)
 
 
@@ -91,7 +91,8 @@ def gather(x, Indices, /, axis: int | None = None, batch_dims: int | None = None
 
     Args:
         x: Any array.
-        Indices: Whole numbers, of any shape; negative ones count from the end, and out of range there is NaN.
+        Indices: Whole numbers, of any shape; negative ones count from the end, and where one is out of range, or not
+            whole, there is NaN.
         axis: The axis; by default the first after the batch axes.
         batch_dims: How many leading axes `x` and `Indices` have in common.
 

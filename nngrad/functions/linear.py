@@ -265,9 +265,11 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
 
 def _rows(x0: Any, count: int) -> Any:
     """`x0` as row numbers, in which whatever is not a row of `count` is `count`."""
-    x0 = lax.convert_element_type(x0, jnp.int64 if x0.dtype.itemsize == 8 else jnp.int32)
-    valid = lax.bitwise_and(lax.ge(x0, lax.full_like(x0, 0)), lax.lt(x0, lax.full_like(x0, count)))
-    return jnp.where(valid, x0, count)
+    rows = lax.convert_element_type(x0, jnp.int64 if x0.dtype.itemsize == 8 else jnp.int32)
+    valid = lax.bitwise_and(lax.ge(rows, lax.full_like(rows, 0)), lax.lt(rows, lax.full_like(rows, count)))
+    if is_floating(x0):
+        valid = lax.bitwise_and(valid, lax.eq(x0, lax.round(x0)))
+    return jnp.where(valid, rows, count)
 
 
 @op(linear="each")
@@ -275,8 +277,8 @@ def embed(x0, w, /):
     """`w[x0]`: the rows of `w` that `x0` names, of shape `x0.shape + w.shape[1:]`.
 
     `x0` holds whole numbers, of an integer or floating dtype. What it holds is not known until the graph runs: a
-    number that is negative or not smaller than `w.shape[0]` gives a row of NaN (of the lowest value if `w` holds
-    integers), and no gradient.
+    number that is negative, not whole, or not smaller than `w.shape[0]` gives a row of NaN (of the lowest value if `w`
+    holds integers), and no gradient.
     """
     if w.ndim < 1:
         raise ValueError("w must have at least one axis")

@@ -74,6 +74,40 @@ def _negate(x: Variable) -> Variable:
     return result
 
 
+_UFUNCS = {
+    np.add: ("__add__", "__radd__"),
+    np.subtract: ("__sub__", "__rsub__"),
+    np.multiply: ("__mul__", "__rmul__"),
+    np.true_divide: ("__truediv__", "__rtruediv__"),
+    np.power: ("__pow__", "__rpow__"),
+    np.matmul: ("__matmul__", "__rmatmul__"),
+    np.equal: ("__eq__", "__eq__"),
+    np.not_equal: ("__ne__", "__ne__"),
+    np.less: ("__lt__", "__gt__"),
+    np.less_equal: ("__le__", "__ge__"),
+    np.greater: ("__gt__", "__lt__"),
+    np.greater_equal: ("__ge__", "__le__"),
+}
+"""What NumPy calls for operators: the method of a Variable on the left, and of one on the right."""
+
+
+def _from_numpy(self: Variable, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    """What NumPy calls for `array * variable`, and for its functions, of which Variables take the operators alone."""
+    if ufunc in _UFUNCS and method == "__call__" and not options:
+        left, right = inputs
+        name, reflected = _UFUNCS[ufunc]
+        return getattr(left, name)(right) if isinstance(left, Variable) else getattr(right, reflected)(left)
+    if "out" in options:
+        raise TypeError(f"np.{ufunc.__name__}: an array cannot hold a Variable; write `a = a + x` in place of `a += x`")
+    same = ufunc.__name__.replace("arc", "a").replace("absolute", "abs")
+    families = (A, array, comparison, elementwise, linear)
+    use = f"F.{same}(x)" if any([isinstance(getattr(m, same, None), Op) for m in families]) else "a function of F"
+    raise TypeError(
+        f"np.{ufunc.__name__}: a Variable is a place in a graph, not an array; use {use}, or the value, x.d, which has "
+        "no gradient"
+    )
+
+
 def install() -> None:
     """Give Variable its operators."""
     methods = {
@@ -99,6 +133,7 @@ def install() -> None:
         "__pos__": lambda x: x,
         "__abs__": lambda x: elementwise.abs(x),
         "__getitem__": array.getitem,
+        "__array_ufunc__": _from_numpy,
     }
     for name, method in methods.items():
         setattr(Variable, name, method)

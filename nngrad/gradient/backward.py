@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import threading
-import warnings
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from ..execution.forward import Plan, Snapshot, is_watched, plan_of, present, ru
 from ..execution.interpret import Hook
 from ..execution.lower import linearize
 from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
+from ..graph.place import warn_user
 from ..graph.spec import wide_types
 from ..graph.value import put_together
 from ..graph.variable import leaf_of
@@ -96,7 +96,8 @@ def backward(
         MissingRule: An op on the way has no backward rule.
 
     Warns:
-        UserWarning: No `grad_outputs` are given, and the `.grad` of an output holds nothing.
+        UserWarning: No `grad_outputs` are given, and the `.grad` of an output holds nothing; or no leaf needs a
+            gradient.
     """
     listed = variables(outputs, "outputs")
     for i, y in enumerate(listed):
@@ -117,7 +118,7 @@ def _with_gradient(outputs: list[Variable]) -> list[Variable]:
     for i, y in enumerate(outputs):
         if y.grad.is_zero:
             message = f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs"
-            warnings.warn(message, stacklevel=3)
+            warn_user(message)
         else:
             found.append(y)
     return found
@@ -140,7 +141,7 @@ def backward_from(
     elif grad is None:
         if output.grad.is_zero:
             message = "backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it"
-            warnings.warn(message, stacklevel=3)
+            warn_user(message)
         seed = output.grad
     else:
         seed = grad
@@ -195,6 +196,8 @@ def accumulate_gradients(
         found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
         arrived += found.arrived
         retained += found.retained
+    if not arrived and not retained and outputs and not any([y.need_grad for y in outputs]):
+        warn_user("backward: nothing needs a gradient; make the leaves that do with need_grad=True")
     accumulate(arrived, retained)
     for x, gx in kept:
         x.grad_var = gx

@@ -65,7 +65,8 @@ def grad(
         enable_double_backprop: False emits the same functions, but no gradient passes what is returned: for
             a further `grad` it is a constant.
         unreachable: What an input gets that no gradient can reach: 'zero' zeros, 'none' None in place of a
-            Variable, 'raise' a ValueError that gives its position.
+            Variable, 'raise' a ValueError that gives its position. One that is not of a floating dtype gets None or
+            is refused.
         aggregate: Sums the gradients that arrive at one Variable, a list of two or more Variables, into one
             Variable of their shape and dtype; by default `F.add_n` does, all at once.
         stop_gradients: Variables that count as constants: gradients may end at them (as inputs), but do not
@@ -80,7 +81,8 @@ def grad(
         leads from it to an output.
 
     Raises:
-        TypeError: Something is not a Variable, or an output is not of a floating dtype.
+        TypeError: Something is not a Variable, or an output is not of a floating dtype; or an input is not, unless
+            `unreachable` is 'none'.
         ValueError: Lengths or shapes do not fit; an input is out of reach, where that is to raise.
         MissingRule: An op on the way has no backward rule.
     """
@@ -89,6 +91,12 @@ def grad(
         if not y.spec.differentiable:
             raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
     check_choice(unreachable, "unreachable", UNREACHABLE)
+    for i, x in enumerate(inputs):
+        if not x.spec.differentiable and unreachable != "none":
+            raise TypeError(
+                f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a floating dtype, "
+                "or have None in its place with unreachable='none'"
+            )
     since = next_serial()
     nothing_given = grad_outputs is None and loss_scale is None and grad_inputs is None
     with nullcontext() if nothing_given else emitting([], 1):

@@ -17,6 +17,7 @@ def array_of(value: object, name: str) -> Any:
         TypeError: Its dtype is none that a cell can hold, or some of it is masked. The message begins with `name`.
         ValueError: It is no rectangular array.
     """
+    refuse_tracer(value, name)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise TypeError(f"{name}: a part of the array is masked, and an array here has no mask; give e.g. x.filled(0)")
     array: Any = value
@@ -33,6 +34,16 @@ def array_of(value: object, name: str) -> Any:
             "64 bits, such as np.asarray(x, np.float32)"
         ) from None
     return array if array.dtype == dtype else array.astype(dtype)
+
+
+def refuse_tracer(value: object, name: str) -> None:
+    """Raise a TypeError, which begins with `name`, if `value` is what JAX traces a function with."""
+    if isinstance(value, jax.core.Tracer):
+        raise TypeError(
+            f"{name}: got a tracer of JAX, which no Variable can hold. Within jax.grad, jit and the like, and in an "
+            "F.jax_function, use jax.numpy in place of F; or build the graph outside, and have nn.to_jax(outputs, "
+            "inputs) make a JAX function of it"
+        )
 
 
 def narrowed(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:

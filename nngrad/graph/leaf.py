@@ -8,6 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from .conversion import refuse_tracer
 from .in_place import raw_together
 from .ndarray import NdArray, host_array
 from .process import Process, check_process
@@ -60,6 +61,7 @@ def as_variable(value: object, name: str = "x", op: str = "", floating: DType | 
     if isinstance(value, Variable):
         return value
     where = f"{op}: " if op else ""
+    refuse_tracer(value, f"{where}{name}")
     if value is None or isinstance(value, str | bytes):
         raise TypeError(f"{where}{name} must be a Variable, an array or a number, got {value!r}")
     if isinstance(value, list | tuple) and any(isinstance(v, Variable) for v in value):

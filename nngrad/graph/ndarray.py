@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -13,6 +14,9 @@ from .options import build_options
 from .process import check_process
 from .spec import FLOAT32, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, wide_types
 from .value import Deferred, Value, Zeros, writing
+
+_MOST_BYTES = 2**63 - 1
+"""What can be counted of the bytes of an array."""
 
 _SMALL = 1 << 14
 """Bytes up to which a NumPy array stays one: handing it to an executable is cheaper than a transfer."""
@@ -37,7 +41,7 @@ class NdArray:
     """The Variable of the gradient that it holds, where one was kept; None again once another value is set."""
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
-        self._spec = spec_of(checked_shape(shape), dtype_of(dtype))
+        self._spec = checked_spec(shape, dtype)
         self._value = Zeros(self._spec)
         self.variable = None
 
@@ -205,6 +209,14 @@ def checked_shape(shape: object) -> Shape:
     if any(n < 0 for n in result):
         raise ValueError(f"shape: sizes must not be negative, got {result}")
     return result
+
+
+def checked_spec(shape: object, dtype: object) -> Spec:
+    """The Spec of a shape and dtype that are given by the user, which some memory could hold."""
+    checked, known = checked_shape(shape), dtype_of(dtype)
+    if math.prod([max(n, 1) for n in checked]) * known.itemsize > _MOST_BYTES:
+        raise ValueError(f"shape: an array of shape {checked} is too large for any memory")
+    return spec_of(checked, known)
 
 
 def host_array(value: object, dtype: object, name: str = "value", floating: DType | None = None) -> Any:

@@ -13,6 +13,7 @@ from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_
 from .function import apply
 from .leaf import as_variables
 from .spec import Spec, is_wide, spec_of, wide_types
+from .spelling import no_such_argument
 from .variable import Variable
 from .widening import Widened, warn_where_widened
 
@@ -106,7 +107,13 @@ class Op:
         self._call = schema.compile([*schema.conversions, *_application(schema)], op=self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        try:
+            return self._call(*args, **kwargs)
+        except TypeError:
+            misspelt = no_such_argument(self.name, kwargs, self.__signature__.parameters)
+            if misspelt is not None:
+                raise misspelt from None
+            raise
 
     def infer(self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output: `forward` traced on shapes, once per distinct question."""
@@ -139,7 +146,8 @@ class Op:
                 out = jax.eval_shape(self.bind(arguments), *[s.abstract() for s in inputs])
         except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{self._shown(inputs, arguments)}: {error}") from error
+            cause = None if self.module.startswith("nngrad.") else error  # a forward of the user's has lines to show
+            raise kind(f"{self._shown(inputs, arguments)}: {error}") from cause
         specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.several else (out,))])
         for spec in specs:
             if spec.nbytes > _MOST_BYTES:
@@ -222,11 +230,14 @@ class Composite:
         try:
             return self._call(*args, **kwargs)
         except (TypeError, ValueError) as error:
+            misspelt = no_such_argument(self.name, kwargs, self.__signature__.parameters)
+            if misspelt is not None:
+                raise misspelt from None
             # What was called comes first, before the part of it that refuses.
             message = str(error)
             if message.startswith((f"{self.name}:", f"{self.name}(")):
                 raise
-            raise base_of(error)(f"{self.name}: {message}") from error
+            raise base_of(error)(f"{self.name}: {message}") from error.__cause__
 
     def __repr__(self) -> str:
         return f"<composite {self.name}{self.__signature__}>"

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .ndarray import NdArray, checked_shape
+from .ndarray import NdArray, checked_spec
 from .rooms import rooms
-from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of
+from .spec import FLOAT32, DType, Shape, Spec
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
@@ -23,9 +23,13 @@ class Variable:
 
     Args:
         shape: Shape of the array.
-        need_grad: Whether `backward()` computes a gradient for it (leaves).
+        need_grad: Whether `backward()` computes a gradient for it (leaves of floating dtypes).
         name: A name for messages and printing.
         dtype: Its dtype; float32 by default.
+
+    Raises:
+        TypeError: `shape` is no tuple of ints, `need_grad` no bool, or True for a dtype that is not floating.
+        ValueError: `shape` is negative, or too large for any memory.
 
     Applying functions (`nngrad.functions`) and operators to Variables builds the graph; `forward()`
     or reading `.d` computes it. Operators broadcast as NumPy does.
@@ -46,7 +50,6 @@ class Variable:
         "spec",
     )
     __array_priority__ = 1000.0
-    __array_ufunc__ = None  # NumPy leaves `array * variable` to the Variable
 
     spec: Spec
     """Shape and dtype."""
@@ -72,8 +75,11 @@ class Variable:
         name: str = "",
         dtype: object = FLOAT32,
     ) -> None:
-        _fill(self, spec_of(checked_shape(shape), dtype_of(dtype)))
-        self._need_grad = bool(need_grad)
+        if not isinstance(need_grad, bool | np.bool_ | None):
+            hint = f"; give the shape as a tuple: nn.Variable(({shape!r}, {need_grad!r}))" * isinstance(shape, int)
+            raise TypeError(f"need_grad: expected True or False, got {need_grad!r}{hint}")
+        _fill(self, checked_spec(shape, dtype))
+        self.need_grad = bool(need_grad)
         self.name = name
 
     @staticmethod
@@ -86,7 +92,7 @@ class Variable:
         (`nn.get_extension_context`); Python floats and lists of them become float32. `dtype` may say otherwise.
         """
         x = leaf_of(NdArray.from_numpy_array(data, dtype))
-        x._need_grad = bool(need_grad)
+        x.need_grad = need_grad
         if grad is not None:
             x.g = grad
         return x
@@ -135,13 +141,15 @@ class Variable:
 
     @need_grad.setter
     def need_grad(self, value: bool | None) -> None:
+        if value and not self.spec.differentiable:
+            raise TypeError(f"need_grad: a Variable of {self.dtype.name} has no gradient; give it a floating dtype")
         self._need_grad = None if value is None and self.parent is not None else bool(value)
 
     def get_unlinked_variable(self, need_grad: bool | None = None) -> Variable:
         """A leaf that shares this Variable's data and grad cells, without its history."""
         x = leaf_of(self.data, self.name)
         x._grad = self.grad
-        x._need_grad = self.need_grad if need_grad is None else bool(need_grad)
+        x.need_grad = self.need_grad if need_grad is None else need_grad
         return x
 
     def apply(self, **attributes: Any) -> Variable:
@@ -277,6 +285,14 @@ class Variable:
         if sys._getframe(1).f_code.co_name.startswith(_JAX_OPERATORS):
             return self
         return self.data.array
+
+    def __format__(self, form: str) -> str:
+        """A Variable of one element as its number is formatted; with no `form` as it is printed."""
+        if not form:
+            return str(self)
+        if self.size != 1:
+            raise TypeError(f"{form!r} formats one number, not a Variable of shape {self.shape}; format its elements")
+        return format(self.d.item(), form)
 
     def __len__(self) -> int:
         if not self.shape:

@@ -1,5 +1,8 @@
 """S: solvers, which move parameters along their gradients. They are optax's transformations under nnabla's names."""
 
+from typing import TYPE_CHECKING, Any
+
+from ..graph.spelling import did_you_mean
 from .loss_scale import DynamicLossScale
 from .named import (
     AMSGRAD,
@@ -41,3 +44,9 @@ __all__ = [
     "SgdW",
     "Solver",
 ]
+
+
+if not TYPE_CHECKING:  # checkers of types say it themselves
+
+    def __getattr__(name: str) -> Any:
+        raise AttributeError(f"nngrad.solvers has no {name!r}{did_you_mean(name, __all__)}")

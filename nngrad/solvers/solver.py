@@ -111,6 +111,9 @@ class Solver(GradientMethods):
             reset: Forget the parameters set before; else these are added to them.
             retain_state: Keep the state of parameters that were there under the same name.
         """
+        if not isinstance(param_dict, Mapping):
+            raise TypeError("set_parameters: expected Variables by name, such as nn.get_parameters() or {'w': w}, "
+                            f"got {type(param_dict).__name__}")
         given = dict(param_dict)
         for name, p in given.items():
             if not isinstance(p, Variable):

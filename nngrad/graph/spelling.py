@@ -1,0 +1,22 @@
+"""Messages for names that do not exist: what may have been meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """"; did you mean ...?", if something like `name` is known, else nothing."""
+    close = difflib.get_close_matches(name, sorted(known), n=2, cutoff=0.7)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) -> TypeError | None:
+    """The error for the first of the keywords `given` that is not `known`; None if all are."""
+    names = tuple(known)
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+            return TypeError(f"{function}: there is no argument {name!r}{hint}")
+    return None
