@@ -216,7 +216,7 @@ def get_parameter_or_create(
         name: Its name; 'a/b' is the parameter b in the scope a.
         shape: Its shape; may be left out for an array as `initializer`, or if the parameter is there.
         initializer: Called with the shape if the parameter is made; or an array; None for zeros.
-        need_grad: What its `need_grad` is, and becomes if it is another.
+        need_grad: What its `need_grad` is, and becomes if it is another; False in any case for integers and bools.
         as_need_grad: Where it differs from `need_grad`, the result is not the parameter itself but a
             Variable that shares its data, with that `need_grad`: how `fix_parameters` fixes them.
         dtype: Its dtype if it is made.
@@ -230,7 +230,7 @@ def get_parameter_or_create(
     elif shape is not None and param.spec.shape != shape:
         _check_shape(name, param, shape)
     if param._need_grad is not need_grad:
-        param.need_grad = need_grad
+        param.need_grad = need_grad and param.spec.differentiable
     if as_need_grad is None or as_need_grad is need_grad or bool(as_need_grad) == param.need_grad:
         result: Variable = param
         return result
@@ -280,7 +280,8 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
         if not is_array:
             raise ValueError(f"parameter {name!r} is not there yet: give its shape, or an array as initializer")
         shape = initializer.shape
-    param = Variable(shape, need_grad, name, dtype)
+    param = Variable(shape, False, name, dtype)
+    param.need_grad = need_grad and param.spec.differentiable
     if initializer is None:
         return param
     if not is_array and not callable(initializer):

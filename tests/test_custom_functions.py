@@ -128,10 +128,10 @@ def test_an_integer_input_is_never_asked_for() -> None:
     i = Variable.from_numpy_array(np.arange(6, dtype=np.int32).reshape(2, 3))
     a = leaf(A)
     Mul.asked.clear()
-    ga, gi = nn.grad(Mul()(a, i), [a, i])
+    ga, gi = nn.grad(Mul()(a, i), [a, i], unreachable="none")
     assert Mul.asked == [(0,)]
     np.testing.assert_array_equal(ga.d, i.d)
-    assert not gi.d.any()
+    assert gi is None
 
 
 def test_surrogates_are_known_as_such() -> None:
@@ -477,7 +477,7 @@ class Result(nn.FunctionNode):
         if self.kind.startswith("retain"):
             self.retain_inputs({"retain one": 0, "retain too many": (1,)}[self.kind])  # type: ignore[arg-type]
             return x
-        return F.sin(x) if self.kind == "variable" else {"none": None, "text": (x, "a")}[self.kind]
+        return F.constant(shape=x.shape) if self.kind == "variable" else {"none": None, "text": (x, "a")}[self.kind]
 
     def backward(self, indexes: Any, grad_outputs: Any) -> Any:
         return self.get_retained_inputs()

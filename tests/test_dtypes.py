@@ -61,7 +61,8 @@ def test_whatever_is_no_variable_takes_it(other: Any) -> None:
 
 def test_numbers_meet_float64_in_full_precision() -> None:
     x = leaf("float64")
-    for y in (F.add2(x, 0.1), F.add2([0.1, 0.1], x), x + [0.1, 0.1]):
+    tenths = [0.1, 0.1]
+    for y in (F.add2(x, 0.1), F.add2(tenths, x), x + tenths):
         assert (y.d == 1.1).all()
 
 
@@ -74,7 +75,8 @@ def test_several_variables_decide_together() -> None:
 def test_without_floating_variables_arrays_keep_their_dtype() -> None:
     whole = leaf("int32")
     assert (whole + WIDE).dtype == F.add2(WIDE, WIDE).dtype == F.exp(WIDE).dtype == np.float64
-    assert (whole + [0.5, 1.0]).dtype == F.add2(whole, 0.5).dtype == (whole + np.float64(0.5)).dtype == np.float32
+    numbers = [0.5, 1.0]
+    assert (whole + numbers).dtype == F.add2(whole, 0.5).dtype == (whole + np.float64(0.5)).dtype == np.float32
 
 
 def test_integers_keep_their_dtype() -> None:
@@ -104,7 +106,7 @@ def test_gradients_at_outputs_take_the_dtype_of_the_outputs() -> None:
 
 
 def test_float64_arrays_become_float32_in_a_context_of_nnabla() -> None:
-    wide = from_(WIDE)
+    wide = from_(WIDE, need_grad=True)
     with nn.context_scope(nn.get_extension_context("cpu")):
         assert from_(WIDE).dtype == F.exp(WIDE).dtype == nn.NdArray.from_numpy_array(WIDE).dtype == np.float32
         assert (leaf("int32") + WIDE).dtype == np.float32

@@ -179,10 +179,12 @@ def test_unreached_intermediate_gives_zeros() -> None:
     np.testing.assert_array_equal(nn.grad(y, [h])[0].d, [0, 0])
 
 
-def test_integer_input_gets_zeros_of_its_dtype() -> None:
+@pytest.mark.parametrize("unreachable", ["zero", "raise"])
+def test_an_integer_input_is_refused(unreachable: str) -> None:
     i = Variable.from_numpy_array(np.arange(3, dtype=np.int32))
-    (gi,) = nn.grad(F.sin(i), [i])
-    assert gi.dtype == np.int32 and gi.d.tolist() == [0, 0, 0]
+    with pytest.raises(TypeError, match=r"inputs\[1\] is int32, which has no gradient.*unreachable='none'"):
+        nn.grad(F.sin(i), [leaf(1.0), i], unreachable=unreachable)
+    assert nn.grad(F.sin(i), [i], unreachable="none") == [None]
 
 
 @FORMS

@@ -375,9 +375,9 @@ def test_numbers_are_as_weak_as_in_jax_and_compile_once() -> None:
 def test_integer_inputs_pass() -> None:
     table, rows = leaf(X), Variable.from_numpy_array(np.array([1, 0, 1], np.int32))
     y = F.jax_function(lambda table, rows: table[rows] ** 2)(table, rows)
-    g, gi = nn.grad(y, [table, rows])
+    g, gi = nn.grad(y, [table, rows], unreachable="none")
     np.testing.assert_allclose(g.d, 2 * X * np.array([[1.0], [2.0]]))
-    assert not gi.d.any()
+    assert gi is None
     (gg,) = nn.grad(g, table)
     np.testing.assert_allclose(gg.d, 2 * np.ones_like(X) * np.array([[1.0], [2.0]]))
 

@@ -202,7 +202,10 @@ def test_fixed_parameters_stay() -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
     loss = network(x, t, fix_parameters=True)
     before = values()
-    step = train_step(loss, get_parameters(), S.Sgd(0.1), inputs=[x, t])
+    idle = "does not depend on 'one/affine/W', 'one/affine/b'; leave out"
+    with pytest.warns(UserWarning, match=idle) as caught:
+        step = train_step(loss, get_parameters(), S.Sgd(0.1), inputs=[x, t])
+    assert [w.filename for w in caught] == [__file__]
     step(X, T)
     after = values()
     np.testing.assert_array_equal(after["one/affine/W"], before["one/affine/W"])
@@ -234,7 +237,8 @@ def test_dtypes(dtype: str) -> None:
 def test_unreached_parameters_get_zero_gradients() -> None:
     x = Variable((8, 3))
     w, other = (Variable.from_numpy_array(np.ones((3, 1), np.float32), need_grad=True) for _ in range(2))
-    step = train_step(F.mean(F.affine(x, w)), {"w": w, "other": other}, S.Momentum(1.0), inputs=x)
+    with pytest.warns(UserWarning, match="does not depend on 'other'"):
+        step = train_step(F.mean(F.affine(x, w)), {"w": w, "other": other}, S.Momentum(1.0), inputs=x)
     step(X)
     np.testing.assert_array_equal(other.d, np.ones((3, 1)))
     assert not np.array_equal(w.d, np.ones((3, 1)))

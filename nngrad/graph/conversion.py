@@ -40,9 +40,9 @@ def refuse_tracer(value: object, name: str) -> None:
     """Raise a TypeError, which begins with `name`, if `value` is what JAX traces a function with."""
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
-            f"{name}: got a tracer of JAX, which no Variable can hold. Within jax.grad, jit and the like, and in an "
-            "F.jax_function, use jax.numpy in place of F; or build the graph outside, and have nn.to_jax(outputs, "
-            "inputs) make a JAX function of it"
+            f"{name}: got a tracer of JAX, which no Variable can hold. In what JAX traces (jax.grad, jit, "
+            "F.jax_function, the forward of a FunctionNode) use jax.numpy in place of F; or build the graph outside, "
+            "and have nn.to_jax(outputs, inputs) make a JAX function of it"
         )
 
 

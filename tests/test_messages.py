@@ -1,0 +1,127 @@
+"""What users are told when they write something that cannot mean what they think."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+import nngrad.solvers as S
+
+from_ = nn.Variable.from_numpy_array
+X = from_([1.0, 2.0, 3.0])
+WHOLE = nn.Variable((3,), dtype="int32")
+OTHER = nn.Variable((3,), name="other")
+SUM = F.sum(X * X)
+
+
+@pytest.mark.parametrize("wrong, kind, message", [
+    (lambda: F.tahn, AttributeError, "no function 'tahn'; did you mean .*'tanh'"),
+    (lambda: F.quux, AttributeError, "no function 'quux'; `nngrad ops` lists"),
+    (lambda: PF.afine, AttributeError, "no function 'afine'; did you mean 'affine'"),
+    (lambda: S.Adm, AttributeError, "nngrad.solvers has no 'Adm'; did you mean 'Adam'"),
+    (lambda: nn.gradd, AttributeError, "nngrad has no 'gradd'; did you mean 'grad'"),
+    (lambda: F.sum(X, axes=0), TypeError, "^sum: there is no argument 'axes'; did you mean 'axis'"),
+    (lambda: F.mean(X, axes=0), TypeError, "^mean: there is no argument 'axes'; did you mean 'axis'"),
+    (lambda: F.tanh(X, blub=0), TypeError, "^tanh: there is no argument 'blub'; there are x"),
+    (lambda: PF.affine(X, 3, base_axes=1), TypeError, "^affine: there is no argument 'base_axes'; did you mean 'base_a"),
+    (lambda: nn.Variable(4, 3), TypeError, r"^need_grad: .* got 3; give the shape as a tuple: nn.Variable\(\(4, 3\)\)"),
+    (lambda: nn.Variable((2**70,)), ValueError, "^shape: .*too large for any memory"),
+    (lambda: nn.NdArray((2**40, 2**40)), ValueError, "^shape: .*too large for any memory"),
+    (lambda: nn.NdArray((2**70, 0)), ValueError, "^shape: .*too large for any memory"),
+    (lambda: nn.Variable(3, True, dtype="int32"), TypeError, "need_grad: a Variable of int32 has no gradient"),
+    (lambda: from_([1, 2], need_grad=True), TypeError, "need_grad: a Variable of int32 has no gradient"),
+    (lambda: WHOLE.apply(need_grad=True), TypeError, "need_grad: a Variable of int32 has no gradient"),
+    (lambda: nn.compile(SUM, [X, OTHER]), ValueError, r"^inputs\[1\] \(.*'other'.*no output depends on it"),
+    (lambda: nn.to_jax(SUM, [OTHER]), ValueError, r"^inputs\[0\] \(.*'other'.*no output depends on it"),
+    (lambda: nn.compile(F.sum(WHOLE), WHOLE)([1.5, 2, 3]), ValueError, "^array 0: 1.5 is not a whole number"),
+    (lambda: nn.to_jax(F.sum(WHOLE), WHOLE)(np.array([1, 2, 2**40])), ValueError, "^array 0: 1099511627776 is not"),
+    (lambda: jax.jit(nn.to_jax(F.sum(WHOLE), WHOLE))(jnp.ones(3)), TypeError, "^array 0 is float32; input 0 is int32"),
+    (lambda: S.Adam().set_parameters([X]), TypeError, "^set_parameters: expected Variables by name.*got list"),
+    (lambda: jax.grad(lambda a: F.sum(F.sin(a)))(jnp.ones(3)), TypeError, "^sin: x: got a tracer.*nn.to_jax"),
+    (lambda: jax.jit(lambda a: a * X)(jnp.ones(3)), TypeError, r"^\*: other: got a tracer.*F.jax_function.*nn.to_jax"),
+    (lambda: F.jax_function(lambda a: F.exp(a))(X), TypeError, "^exp: x: got a tracer.*F.jax_function.*use jax.numpy"),
+    (lambda: np.sin(X), TypeError, r"^np.sin: a Variable is .*use F.sin\(x\)"),
+    (lambda: np.arctan(X), TypeError, r"^np.arctan: .*use F.atan\(x\)"),
+    (lambda: np.logaddexp(X, X), TypeError, "^np.logaddexp: .*use a function of F"),
+    (lambda: np.add(np.ones(3), X, out=np.ones(3)), TypeError, r"^np.add: .*`a = a \+ x`"),
+    (lambda: X[X > 2], IndexError, r"Variable of float32.*F.where\(mask, x, 0\).*x\[mask.d != 0\]"),
+    (lambda: f"{X:.3f}", TypeError, r"'.3f' formats one number, not a Variable of shape \(3,\)"),
+])
+def test_what_is_wrong_and_what_to_do(wrong: Callable[[], Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        wrong()
+
+
+def test_one_wrong_shape_is_one_error() -> None:
+    for build in (lambda: X + np.ones(4), lambda: F.affine(nn.Variable((2, 3)), nn.Variable((4, 5)))):
+        with pytest.raises(ValueError, match=r"\(3,\) and x1 of shape \(4,\)|weight of shape") as caught:
+            build()
+        assert "".join(traceback.format_exception(caught.value)).count("Traceback") == 1
+
+
+def test_an_error_in_a_forward_of_the_users_shows_its_line() -> None:
+    class Broken(nn.FunctionNode):
+        def forward(self, x: Any) -> Any:
+            raise ValueError("the line of the user's")
+
+    with pytest.raises(ValueError, match="the line of the user's") as caught:
+        Broken()(X)
+    assert "raise ValueError(" in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_scalar_is_formatted_as_its_number() -> None:
+    assert f"{F.sum(X):.3f} {F.sum(from_([1, 2])):03d} {F.mean(from_([0.5], dtype='bfloat16')):.1f}" == "6.000 003 0.5"
+    assert f"{X}" == str(X)
+
+
+def test_numpy_leaves_operators_to_the_variable() -> None:
+    a = np.array([2.0, 3.0, 4.0])
+    for y, expected in (
+        (a + X, a + X.d), (a - X, a - X.d), (a / X, a / X.d), (a**X, a**X.d), (a @ X, a @ X.d), (a < X, a < X.d),
+        (a >= X, a >= X.d), (a == X, a == X.d), (np.multiply(X, a), X.d * a), (np.subtract(a, X), a - X.d),
+        (np.float64(2) - X, 2 - X.d),
+    ):
+        assert isinstance(y, nn.Variable)
+        np.testing.assert_allclose(y.d, expected)
+
+
+def test_an_index_that_is_not_whole_is_out_of_range() -> None:
+    rows, table = from_([0.0, 1.5, np.nan]), from_(np.arange(6.0).reshape(3, 2))
+    for y in (F.embed(rows, table), F.gather(table, rows), F.gather_nd(table, F.reshape(rows, (1, 3)))):
+        assert y.d[0].tolist() == [0, 1] and np.isnan(y.d[1:]).all()
+    assert F.one_hot(F.reshape(rows, (3, 1)), shape=(3,)).d.tolist() == [[1, 0, 0], [0, 0, 0], [0, 0, 0]]
+
+
+def test_what_is_idle_is_warned_of_at_the_users_line(tmp_path: Path) -> None:
+    y = F.sum(OTHER)
+    with pytest.warns(UserWarning, match="^backward: nothing needs a gradient") as caught:
+        y.backward()
+    with pytest.warns(UserWarning, match="^save_parameters: params is empty, so .* holds none") as empty:
+        nn.save_parameters(tmp_path / "none.safetensors", {})
+    with pytest.warns(UserWarning, match="^save_parameters: there are no parameters below the present scope"), \
+            nn.parameter_scope("nobody"):
+        nn.save_parameters(tmp_path / "none.safetensors")
+    assert {w.filename for w in [*caught, *empty]} == {__file__}
+
+
+def test_an_input_that_a_training_step_does_not_read_is_refused() -> None:
+    w = nn.Variable((3,), need_grad=True)
+    with pytest.raises(ValueError, match=r"^inputs\[1\] \(.*'other'"):
+        nn.train_step(F.sum(w * X), {"w": w}, S.Sgd(), inputs=[X, OTHER])
+
+
+def test_parameters_of_integers_need_no_gradient() -> None:
+    with nn.parameter_scope("integers"):
+        for _ in range(2):
+            assert not nn.get_parameter_or_create("count", (1,), dtype="int32").need_grad
+        nn.clear_parameters()
