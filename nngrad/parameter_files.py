@@ -53,9 +53,6 @@ def save_parameters(
     for name, param in chosen.items():
         if not isinstance(param, Variable):
             raise TypeError(f"params[{name!r}]: expected a Variable, got {type(param).__name__}")
-    if not chosen:
-        below = "params is empty" if params is not None else "there are no parameters below the present scope"
-        warn_user(f"save_parameters: {below}, so {path} holds none")
     _tree_of(chosen, path)
     for name in chosen:
         if "/".join(_parts(name)) != name:
@@ -64,6 +61,9 @@ def save_parameters(
     arrays = [np.asarray(array) for array in arrays_in(cells)]
     flags = {name: bool(param.need_grad) for name, param in chosen.items()}
     write_arrays(path, dict(zip(chosen, arrays, strict=True)), {"need_grad": flags})
+    if not chosen:
+        below = "params is empty" if params is not None else "there are no parameters below the present scope"
+        warn_user(f"save_parameters: {below}, so {path} holds none")
 
 
 def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:

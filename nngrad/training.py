@@ -74,7 +74,7 @@ class TrainStep:
         reached = {i for _, i in targets}
         idle = [repr(name) for i, name in enumerate(parameters) if i not in reached]
         if idle:
-            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out what is not to be trained, "
+            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out what is not trained, "
                       "or check that the graph was built from these Variables")
         seed = seed_for(loss, solver)
         self._dynamic = isinstance(solver.scaling, DynamicLossScale)

@@ -33,7 +33,7 @@ SUM = F.sum(X * X)
     (lambda: F.sum(X, axes=0), TypeError, "^sum: there is no argument 'axes'; did you mean 'axis'"),
     (lambda: F.mean(X, axes=0), TypeError, "^mean: there is no argument 'axes'; did you mean 'axis'"),
     (lambda: F.tanh(X, blub=0), TypeError, "^tanh: there is no argument 'blub'; there are x"),
-    (lambda: PF.affine(X, 3, base_axes=1), TypeError, "^affine: there is no argument 'base_axes'; did you mean 'base_a"),
+    (lambda: PF.affine(X, 3, base_axes=1), TypeError, "^affine: there is no argument 'base_axes'; did you mean"),
     (lambda: nn.Variable(4, 3), TypeError, r"^need_grad: .* got 3; give the shape as a tuple: nn.Variable\(\(4, 3\)\)"),
     (lambda: nn.Variable((2**70,)), ValueError, "^shape: .*too large for any memory"),
     (lambda: nn.NdArray((2**40, 2**40)), ValueError, "^shape: .*too large for any memory"),

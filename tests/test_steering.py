@@ -84,7 +84,7 @@ def test_grad_inputs_are_checked() -> None:
         nn.grad(x * x, x, grad_inputs=[True])
     index = Variable.from_numpy_array(np.array([0, 1]))
     with pytest.raises(TypeError, match=r"grad_inputs\[1\]: its input is int64, which has no gradient; give None"):
-        nn.grad(x * x, [x, index], grad_inputs=[None, [1.5, 1.5]])
+        nn.grad(x * x, [x, index], grad_inputs=[None, [1.5, 1.5]], unreachable="none")
 
 
 # ---------------------------------------------------------------- set_grad, retain_grad
