@@ -75,45 +75,45 @@ def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
 # ---------------------------------------------------------------- two Variables
 
 
-@op(elementwise=True, broadcasts=True, linear="together")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def add2(x0, x1, /, inplace: Ignored = False):
     """`x0 + x1`, broadcast together."""
     return lax.add(*number_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True, linear="together")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def sub2(x0, x1, /, inplace: Ignored = False):
     """`x0 - x1`, broadcast together."""
     return lax.sub(*number_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True, linear="each")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="each")
 def mul2(x0, x1, /, inplace: Ignored = False):
     """`x0 * x1`, broadcast together."""
     return lax.mul(*number_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True, linear=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, linear=True)
 def div2(x0, x1, /, inplace: Ignored = False):
     """`x0 / x1`, broadcast together; integers are divided as float32."""
     x0, x1 = broadcast_pair(x0, x1)
     return lax.div(floating(x0), floating(x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def pow2(x0, x1, /, inplace: Ignored = False):
     """`x0 ** x1`, broadcast together; integers are raised as float32."""
     x0, x1 = broadcast_pair(x0, x1)
     return lax.pow(floating(x0), floating(x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def maximum2(x0, x1, /):
     """Elementwise maximum, broadcast together; NaN wins."""
     return lax.max(*broadcast_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def minimum2(x0, x1, /):
     """Elementwise minimum, broadcast together; NaN wins."""
     return lax.min(*broadcast_pair(x0, x1))
@@ -122,13 +122,13 @@ def minimum2(x0, x1, /):
 # ---------------------------------------------------------------- any number of Variables
 
 
-@op(elementwise=True, broadcasts=True, linear="together")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def add_n(*x):
     """Sum of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
-@op(elementwise=True, broadcasts=True, linear="each")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="each")
 def mul_n(*x):
     """Product of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
@@ -137,7 +137,7 @@ def mul_n(*x):
 # ---------------------------------------------------------------- polynomials
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def monomial(*x, powers: Static):
     """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
     float32.
@@ -166,7 +166,7 @@ def monomial(*x, powers: Static):
     return lax.full_like(xs[0], 1) if product is None else product
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def linear_combination(*x, coefficients: Static, constant: Static = 0):
     """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
     are taken as float32.
@@ -205,19 +205,19 @@ def fit(count: int, numbers: Any, name: str) -> None:
 # ---------------------------------------------------------------- a Variable and a number
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def add_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x + val`."""
     return lax.add(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, linear=True)
+@op(elementwise=True, diagonal=True, linear=True)
 def mul_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x * val`."""
     return lax.mul(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root."""
     if not abs(val) <= 64 or not (2 * val).is_integer():
@@ -237,34 +237,34 @@ def raised(x: Any, power: int) -> Any:
     return lax.integer_pow(x, power) if power >= 0 else lax.integer_pow(lax.div(lax.full_like(x, 1), x), -power)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def r_sub_scalar(x, /, val: float = 1.0):
     """`val - x`."""
     x, val = broadcast_scalar(x, val)
     return lax.sub(val, x)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def r_div_scalar(x, /, val: float = 1.0):
     """`val / x`; integers are divided as float32."""
     x, val = broadcast_scalar(floating(x), val)
     return lax.div(val, x)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def r_pow_scalar(x, /, val: float = 1.0):
     """`val ** x`; integers are raised as float32."""
     x, val = broadcast_scalar(floating(x), val)
     return lax.pow(val, x)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def maximum_scalar(x, /, val: float = 1.0):
     """`max(x, val)`; NaN wins."""
     return lax.max(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def minimum_scalar(x, /, val: float = 1.0):
     """`min(x, val)`; NaN wins."""
     return lax.min(*broadcast_scalar(x, val))

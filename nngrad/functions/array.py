@@ -115,7 +115,7 @@ def shape(x, /, start: int | None = None, end: int | None = None):
     return lax.convert_element_type(np.asarray(x.shape[start:end], np.int32), jnp.int32)
 
 
-@op(linear=True)
+@op(diagonal=True, linear=True)
 def cast(x, /, dtype: DTypeName):
     """`x` in another dtype."""
     return lax.convert_element_type(x, dtype)

@@ -26,7 +26,7 @@ def sink(*x, one_input_grad: bool = True):
     return lax.full((), 0, jnp.result_type(*dtypes) if dtypes else jnp.float32)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def unlink(x, /):
     """`x` unchanged; no gradient passes."""
     return x
@@ -70,7 +70,7 @@ def _count(token):
     return lax.convert_element_type(lax.population_count(bits), jnp.uint32)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def recomputed(x, original, /):
     """`x`, a value computed again, in place of the equal value `original`, which need not be kept for it.
 

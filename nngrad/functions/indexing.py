@@ -18,7 +18,7 @@ from .reduction import values_or_indices
 # ---------------------------------------------------------------- masks
 
 
-@op(elementwise=True, broadcasts=True, selects=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, selects=True)
 def where(condition, x_true, x_false, /):
     """`x_true` where `condition` is not 0, else `x_false`; the two broadcast together.
 

@@ -65,11 +65,11 @@ batched_forms: dict[Op, Form] = {}
 
 
 def batched_form(op: Op) -> Form:
-    """The form of `op`: its own, that of elementwise ops, or else one that maps the op along the axis."""
+    """The form of `op`: its own, that of diagonal ops, or else one that maps the op along the axis."""
     form = batched_forms.get(op)
     if form is not None:
         return form
-    return elementwise if op.elementwise else general
+    return diagonal if op.diagonal else general
 
 
 def batches(*ops: Op) -> Callable[[Form], Form]:
@@ -114,11 +114,10 @@ def general(f: Function, operands: Sequence[Operand]) -> Any:
     return apply(mapped_several if f.op.several else mapped, inputs, (f.op, f.arguments, batched))
 
 
-# ---------------------------------------------------------------- elementwise ops
+# ---------------------------------------------------------------- diagonal ops
 
 
-@batches(F.cast, F.softplus, F.sinc_derivative, F.huber_loss, F.epsilon_insensitive_loss)
-def elementwise(f: Function, operands: Sequence[Operand]) -> Any:
+def diagonal(f: Function, operands: Sequence[Operand]) -> Any:
     """The op itself, on operands that broadcast along the axis."""
     ndim = f.specs[0].ndim
     return apply(f.op, tuple([each.lined_up(ndim) for each in operands]), f.arguments)
@@ -128,7 +127,7 @@ def elementwise(f: Function, operands: Sequence[Operand]) -> Any:
 def _product(f: Function, operands: Sequence[Operand]) -> Any:
     """The product of what has the axis, times the product of what has not."""
     if not is_monomial(f) or len({each.lead for each in operands}) == 1:
-        return elementwise(f, operands)
+        return diagonal(f, operands)
     ndim = f.specs[0].ndim
     with_axis, without = parted(f, operands)
     return scaled(multiplied(with_axis, ndim), without, ndim)

@@ -96,19 +96,11 @@ def behind(gates: Sequence[Gate], g: Variable) -> Variable:
     return g
 
 
-_ELEMENTWISE = frozenset({F.cast, F.softplus, F.sinc_derivative})
-"""Elementwise functions whose result has another dtype than the input, or of which shapes are traced."""
-
 _UNBOUNDED = frozenset({
     F.div2, F.pow2, F.mul2, F.mul_n, F.monomial, F.pow_scalar, F.r_div_scalar, F.r_pow_scalar, F.square, F.reciprocal,
     F.sqrt, F.exp, F.log, F.tan, F.asin, F.acos, F.acosh, F.atanh, F.atan2, F.sinh, F.cosh,
 })  # fmt: skip
 """Elementwise functions whose derivative may be infinite or NaN; that of a product is where the other factor is."""
-
-
-def is_elementwise(op: Op) -> bool:
-    """Whether the gradient in one place depends on the incoming gradient in that place alone."""
-    return op.elementwise or op.broadcasts or op in _ELEMENTWISE
 
 
 def rank_of_gates(path: Iterable[Function]) -> float:
@@ -119,7 +111,7 @@ def rank_of_gates(path: Iterable[Function]) -> float:
 def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:
     """`op` applied; a gate that the input `index`, in which it is linear, is behind stays outermost."""
     g = inputs[index]
-    if op.several or not may_be_gated(g) or not is_elementwise(op):
+    if op.several or not may_be_gated(g) or not op.diagonal:
         return apply(op, inputs, arguments)
     gates, g = gates_of(g)
     return behind(gates, apply(op, (*inputs[:index], g, *inputs[index + 1 :]), arguments))
@@ -131,7 +123,7 @@ def through_gates(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
     if len(gys) > 1 or not may_be_gated(gy) or not rule.exact:
         return rule.function(f, *gys)
     gates, inner = gates_of(gy)
-    if not is_elementwise(f.op):
+    if not f.op.diagonal:
         carried = [(gate, _carried(gate, f)) for gate in gates]
         gates = [after for _, after in carried if after is not None]
         inner = behind([before for before, after in carried if after is None], inner)

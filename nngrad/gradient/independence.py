@@ -45,7 +45,7 @@ def carried(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int, Axes
         elif not axes:
             result = axes
         else:
-            carry = _elementwise if f.op.elementwise else _carries.get(f.op)
+            carry = _aligned if f.op.diagonal else _carries.get(f.op)
             result = None if carry is None else carry(f, given)
         found.update({id(y): result for y in f.outputs})
     return found
@@ -68,23 +68,23 @@ def agreed(candidates: Iterable[Axes | None]) -> Axes | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _elementwise(f: Function, given: list[Axes | None]) -> Axes | None:
+def _aligned(f: Function, given: list[Axes | None]) -> Axes | None:
     ndim = len(f.specs[0].shape)
     return agreed([tuple([a + ndim - x.ndim for a in axes]) for x, axes in zip(f.inputs, given, strict=True)
                    if axes is not None])
 
 
-@carries(F.cast, F.flip)
-def _in_place(f: Function, given: list[Axes | None]) -> Axes | None:
+@carries(F.flip)
+def _flip(f: Function, given: list[Axes | None]) -> Axes | None:
     axes = given[0]
-    if f.op is F.flip and axes is not None and set(axes) & set(axes_of(f.args["axes"], f.inputs[0].ndim)):
+    if axes is not None and set(axes) & set(axes_of(f.args["axes"], f.inputs[0].ndim)):
         return None
     return axes
 
 
 @carries(F.broadcast)
 def _broadcast(f: Function, given: list[Axes | None]) -> Axes | None:
-    return _elementwise(f, given)
+    return _aligned(f, given)
 
 
 @carries(F.reshape)

@@ -38,7 +38,11 @@ class Op:
     broadcasts: bool
     """Whether inputs broadcast against each other, so that their gradients are summed back."""
     elementwise: bool
-    """Whether floating inputs of one shape and dtype give an output of just that shape and dtype."""
+    """Whether floating inputs of one shape and dtype give an output of just that shape and dtype, whatever the
+    arguments are. A fact about shapes: it says nothing of what an element depends on."""
+    diagonal: bool
+    """Whether each element of the output depends on the elements of the inputs at its own place alone, with the inputs
+    broadcast together: then the Jacobian with respect to each input is diagonal."""
     linear: Linearity
     """Whether it is linear in its first input while the others are held fixed; "each": in each floating one so;
     "together": in all of them at once, as a sum is."""
@@ -61,6 +65,7 @@ class Op:
         *,
         type_name: str = "",
         elementwise: bool = False,
+        diagonal: bool = False,
         broadcasts: bool = False,
         linear: Linearity = False,
         several: bool = False,
@@ -73,6 +78,7 @@ class Op:
         self.__doc__ = forward.__doc__
         self.module = self.__module__ = forward.__module__
         self.elementwise = elementwise
+        self.diagonal = diagonal
         self.broadcasts = broadcasts
         self.linear = linear
         self.several = several
@@ -272,7 +278,9 @@ def op(forward: Forward | None = None, /, **traits: Any) -> Any:
     Args:
         type_name: nnabla's type name; by default the name in CamelCase.
         elementwise: Floating inputs of one shape and dtype give an output of that shape and dtype, so
-            that nothing need be traced to know it.
+            that nothing need be traced to know it, or to check the arguments.
+        diagonal: Each element of the output depends on the elements of the inputs at its own place alone, with the
+            inputs broadcast together.
         broadcasts: Inputs broadcast against each other; `Grad` sums their gradients back.
         linear: True if it is linear in the first input while the others are held fixed, "each" if it is so in
             each floating input, "together" if it is linear in all of them at once.
