@@ -12,6 +12,7 @@ from backward_registry import MissingRule, Rule, registry
 
 from ..graph import Function, Op, Variable, as_variable
 from ..graph.arguments import Static
+from ..graph.facts import unknown
 from .host import Result, on_host, shapes_by_running
 
 Arrays = tuple[Any, ...]
@@ -137,7 +138,7 @@ def op_of(cls: type[CustomFunction], forward: Callable[..., Any], several: bool,
     run.__doc__ = cls.__doc__
     run.__module__ = cls.__module__
     run.__annotations__ = {"instance": Static}
-    return Op(run, type_name=run.__name__, several=several)
+    return Op(run, type_name=run.__name__, several=several, cost=unknown)
 
 
 def register_forward_only(op: Op, advice: str) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Variable, composite, op
+from ..graph import Function, Variable, composite, op
 from ..graph.arguments import Ignored, axis_of
+from ..graph.axes import AxisMap, Places, Shape, mixes
 from . import array
 from .arithmetic import broadcast_scalar, floating, mul_scalar
 
@@ -34,7 +36,17 @@ def leaky_relu(x, /, alpha: float = 0.1, inplace: Ignored = False):
     return lax.select(lax.gt(x, lax.full_like(x, 0)), x, x * alpha)
 
 
-@op(type_name="PReLU")
+def _slopes(f: Function) -> tuple[Places, Places]:
+    x0, x1 = f.inputs
+    return tuple(range(x0.ndim)), (None,) * x1.ndim
+
+
+def _slopes_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    axis = f.args["base_axis"]
+    return {"base_axis": axis + len(size) if axis >= 0 else axis}
+
+
+@op(type_name="PReLU", axes=AxisMap(places=_slopes, led=_slopes_led, inputs=(0,)), fuses="in place")
 def prelu(x0, x1, /, base_axis: int = 1):
     """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1.
 
@@ -192,7 +204,7 @@ def _softplus(x: Any) -> Any:
 # ---------------------------------------------------------------- along an axis
 
 
-@op
+@op(axes=mixes("axis", none=-1), fuses="in parts")
 def softmax(x, /, axis: int | None = None):
     """`exp(x)` divided by its sum along `axis` (None: the last)."""
     shifted, axes = _shifted(x, axis)
@@ -200,7 +212,7 @@ def softmax(x, /, axis: int | None = None):
     return e / lax.expand_dims(lax.reduce_sum(e, axes), axes)
 
 
-@op
+@op(axes=mixes("axis", none=-1), fuses="in place")
 def log_softmax(x, /, axis: int | None = None):
     """`log(softmax(x))` along `axis` (None: the last), computed without overflow."""
     shifted, axes = _shifted(x, axis)

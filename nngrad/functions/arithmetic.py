@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import op
+from ..graph import Function, op
 from ..graph.arguments import Ignored, Static
 
 
@@ -72,6 +72,11 @@ def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
     return x, lax.full_like(x, val)
 
 
+def _factors(f: Function) -> tuple[int, ...]:
+    """The powers of a product."""
+    return (1,) * len(f.inputs)
+
+
 # ---------------------------------------------------------------- two Variables
 
 
@@ -87,20 +92,20 @@ def sub2(x0, x1, /, inplace: Ignored = False):
     return lax.sub(*number_pair(x0, x1))
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True, linear="each")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True)
 def mul2(x0, x1, /, inplace: Ignored = False):
     """`x0 * x1`, broadcast together."""
     return lax.mul(*number_pair(x0, x1))
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True, linear=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, linear=True, powers=lambda f: (1, -1), unbounded=True)
 def div2(x0, x1, /, inplace: Ignored = False):
     """`x0 / x1`, broadcast together; integers are divided as float32."""
     x0, x1 = broadcast_pair(x0, x1)
     return lax.div(floating(x0), floating(x1))
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
 def pow2(x0, x1, /, inplace: Ignored = False):
     """`x0 ** x1`, broadcast together; integers are raised as float32."""
     x0, x1 = broadcast_pair(x0, x1)
@@ -128,7 +133,7 @@ def add_n(*x):
     return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True, linear="each")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True)
 def mul_n(*x):
     """Product of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
@@ -137,7 +142,7 @@ def mul_n(*x):
 # ---------------------------------------------------------------- polynomials
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, powers=lambda f: f.args["powers"], unbounded=True)
 def monomial(*x, powers: Static):
     """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
     float32.
@@ -166,7 +171,7 @@ def monomial(*x, powers: Static):
     return lax.full_like(xs[0], 1) if product is None else product
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant")
 def linear_combination(*x, coefficients: Static, constant: Static = 0):
     """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
     are taken as float32.
@@ -205,7 +210,7 @@ def fit(count: int, numbers: Any, name: str) -> None:
 # ---------------------------------------------------------------- a Variable and a number
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, linear="together", offset="val")
 def add_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x + val`."""
     return lax.add(*broadcast_scalar(x, val))
@@ -217,7 +222,7 @@ def mul_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     return lax.mul(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root."""
     if not abs(val) <= 64 or not (2 * val).is_integer():
@@ -237,21 +242,21 @@ def raised(x: Any, power: int) -> Any:
     return lax.integer_pow(x, power) if power >= 0 else lax.integer_pow(lax.div(lax.full_like(x, 1), x), -power)
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, linear="together", offset="val")
 def r_sub_scalar(x, /, val: float = 1.0):
     """`val - x`."""
     x, val = broadcast_scalar(x, val)
     return lax.sub(val, x)
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def r_div_scalar(x, /, val: float = 1.0):
     """`val / x`; integers are divided as float32."""
     x, val = broadcast_scalar(floating(x), val)
     return lax.div(val, x)
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def r_pow_scalar(x, /, val: float = 1.0):
     """`val ** x`; integers are raised as float32."""
     x, val = broadcast_scalar(floating(x), val)

@@ -50,33 +50,33 @@ def round(x, /):
 # ---------------------------------------------------------------- powers and exponentials
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def square(x, /):
     """`x * x`."""
     x = numeric(x)
     return lax.mul(x, x)
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def reciprocal(x, /):
     """`1 / x`."""
     x = floating(x)
     return lax.div(lax.full_like(x, 1), x)
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def sqrt(x, /):
     """Square root."""
     return lax.sqrt(floating(x))
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def exp(x, /):
     """e to the power of `x`."""
     return lax.exp(floating(x))
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def log(x, /):
     """Natural logarithm."""
     return lax.log(floating(x))
@@ -103,19 +103,19 @@ def cos(x, /):
     return lax.cos(floating(x))
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def tan(x, /):
     """Tangent of `x` in radians."""
     return lax.tan(floating(x))
 
 
-@op(type_name="ASin", elementwise=True, diagonal=True)
+@op(type_name="ASin", elementwise=True, diagonal=True, unbounded=True)
 def asin(x, /):
     """The angle in [-pi/2, pi/2] whose sine is `x`."""
     return lax.asin(floating(x))
 
 
-@op(type_name="ACos", elementwise=True, diagonal=True)
+@op(type_name="ACos", elementwise=True, diagonal=True, unbounded=True)
 def acos(x, /):
     """The angle in [0, pi] whose cosine is `x`."""
     return lax.acos(floating(x))
@@ -127,7 +127,7 @@ def atan(x, /):
     return lax.atan(floating(x))
 
 
-@op(type_name="ATan2", elementwise=True, diagonal=True, broadcasts=True)
+@op(type_name="ATan2", elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
 def atan2(x0, x1, /):
     """The angle in [-pi, pi] of the point with abscissa `x1` and ordinate `x0`, broadcast together."""
     x0, x1 = broadcast_pair(x0, x1)
@@ -180,13 +180,13 @@ def _sine_derivatives(x: Any) -> tuple[Any, Any, Any, Any]:
 # ---------------------------------------------------------------- hyperbolic functions
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def sinh(x, /):
     """Hyperbolic sine."""
     return lax.sinh(floating(x))
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def cosh(x, /):
     """Hyperbolic cosine."""
     return lax.cosh(floating(x))
@@ -198,13 +198,13 @@ def asinh(x, /):
     return lax.asinh(floating(x))
 
 
-@op(type_name="ACosh", elementwise=True, diagonal=True)
+@op(type_name="ACosh", elementwise=True, diagonal=True, unbounded=True)
 def acosh(x, /):
     """The number that is not negative and whose hyperbolic cosine is `x`."""
     return lax.acosh(floating(x))
 
 
-@op(type_name="ATanh", elementwise=True, diagonal=True)
+@op(type_name="ATanh", elementwise=True, diagonal=True, unbounded=True)
 def atanh(x, /):
     """The number whose hyperbolic tangent is `x`."""
     return lax.atanh(floating(x))
@@ -213,7 +213,7 @@ def atanh(x, /):
 # ---------------------------------------------------------------- nothing
 
 
-@op(elementwise=True, diagonal=True, linear=True)
+@op(elementwise=True, diagonal=True, linear=True, passes=True)
 def identity(x, /):
     """`x` unchanged."""
     return x

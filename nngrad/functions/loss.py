@@ -10,6 +10,7 @@ from jax import lax
 
 from ..graph import composite, op
 from ..graph.arguments import DTypeName, axis_of
+from ..graph.axes import mixes
 from ..graph.spec import FLOAT32
 from . import array, elementwise, reduction
 from .arithmetic import broadcast_pair, floating, is_floating, widened
@@ -50,7 +51,7 @@ def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
     return hit, negative, lax.bitwise_not(lax.bitwise_or(negative, found))
 
 
-@op
+@op(axes=mixes("axis"))
 def class_mask(target, /, classes: int, axis: int, dtype: DTypeName = FLOAT32):
     """1 for the class that is the label, else 0, along `axis`, where `target` has size 1.
 
@@ -64,7 +65,7 @@ def class_mask(target, /, classes: int, axis: int, dtype: DTypeName = FLOAT32):
     return lax.select(jnp.broadcast_to(stray, mask.shape), lax.full_like(mask, jnp.nan), mask)
 
 
-@op
+@op(axes=mixes("axis", none=-1))
 def softmax_cross_entropy(x, target, /, axis: int | None = None):
     """`-log(softmax(x))` of the class that `target` names, along `axis`.
 
@@ -95,7 +96,7 @@ def labelled(y: Any, negative: Any, stray: Any) -> Any:
     return lax.select(stray, lax.full_like(y, jnp.nan), y)
 
 
-@op
+@op(axes=mixes("axis", none=-1))
 def categorical_cross_entropy(x, target, /, axis: int | None = None):
     """`-log(x)` of the class that `target` names, along `axis`.
 

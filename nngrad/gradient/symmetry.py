@@ -135,7 +135,7 @@ def elementwise(outputs: Sequence[Variable], x: Variable, seeds: Seeds) -> Varia
         return None
     places = carried(path, x, long_axes(x))
     reached = [y for y in outputs if id(y) in active]
-    if any([places[id(y)] is None for y in reached]):
+    if any([places.get(id(y)) is None for y in reached]):
         return None
     with emitting(known, order_of(path)):
         ones = GradEndFunction(shape=x.shape, dtype=x.dtype)
