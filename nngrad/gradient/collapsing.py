@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import nngrad.functions as F
+from backward_registry.batching import Operand
 
 from ..graph import Function, Variable, apply
-from .batching import Operand, changed, contracted, in_batch, indices_of, is_product, multiplied, parted, powers_of, scaled
+from .batching import changed, contracted, in_batch, indices_of, is_product, multiplied, parted, powers_of, scaled
 from .mapped import mapped
 
 Moved = Sequence[bool]
@@ -60,7 +61,9 @@ def sum_of_sums(f: Function, operands: Sequence[Operand], moved: Moved, count: i
             each if m or i in fixed else each._replace(value=F.mul_scalar(each.value, val=count))
             for i, (each, m) in enumerate(zip(operands, moved, strict=True))
         ]
-    return apply(f.op, tuple([each.value for each in operands]), changed(f, **added)) if added else in_batch(f, operands)
+    if not added:
+        return in_batch(f, operands)
+    return apply(f.op, tuple([each.value for each in operands]), changed(f, **added))
 
 
 def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:

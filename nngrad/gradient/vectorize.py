@@ -12,12 +12,13 @@ from typing import Any
 
 import nngrad.functions as F
 from backward_registry import Rule, registry
+from backward_registry.batching import Operand
 
 from ..graph import Function, NdArray, RuleCall, Variable, apply, building, create, functions_of, path_between
 from ..graph.building import Emission
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
-from .batching import Operand, in_batch
+from .batching import in_batch
 from .collapsing import Moved, commutes, folded_sum, folds, sum_of_sums
 from .intern import emitting
 from .mapped import mapped, mapped_several

@@ -138,8 +138,8 @@ def rowwise(signature: str | Callable[[Function], tuple[int, int]], shape: str =
     def core(f: Function) -> tuple[int, int]:
         if callable(signature):
             return signature(f)
-        before, after = [part.strip("()") for part in signature.split("->")]
-        return len(before.split(",")), len(after.split(",")) if after else 0
+        before, after = [part.strip("()").split(",") for part in signature.split("->")]
+        return len([n for n in before if n]), len([n for n in after if n])
 
     def places(f: Function) -> tuple[Places, ...]:
         ndim, mixed = f.inputs[0].ndim, core(f)[0]
