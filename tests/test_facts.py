@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +18,7 @@ import nngrad.functions as F
 from backward_registry import backward
 from nngrad.gradient.pushforward import Pushforward
 from nngrad.gradient.walk import sum_of
-from nngrad.graph import Op, Variable
+from nngrad.graph import Op, Variable, op
 from nngrad.graph.arguments import Axes, Static
 from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
 
@@ -24,6 +26,7 @@ from .facts import Case, check_diagonal, checks, near
 from .oracle import as_tuple, is_floating, runner
 from .samples import Sample, all_samples
 
+LIBRARY = Path(nn.__file__).parent
 OF_OPS = [sample for sample in all_samples() if isinstance(getattr(F, sample.name), Op)]
 
 
@@ -81,7 +84,7 @@ def test_no_diagonal_op_is_forgotten() -> None:
         shown = False
         for case in cases:
             f = case.function
-            if not case.floating or any([x.shape != f.specs[0].shape for x in f.inputs]) or case.arrays[0].size < 2:
+            if not f.specs[0].differentiable or any([x.shape != f.specs[0].shape for x in f.inputs]) or case.arrays[0].size < 2:
                 break
             copy = Op(each.forward, diagonal=True, several=each.several)
             try:
@@ -92,6 +95,62 @@ def test_no_diagonal_op_is_forgotten() -> None:
             if shown:
                 found.add(name)
     assert found == set(NOT_DECLARED_DIAGONAL)
+
+
+# ---------------------------------------------------------------- and in no other place
+
+BY_NATURE: dict[str, str] = {
+    "gradient/canonical.py": "algebra: each rule is about a function by name",
+    "gradient/polynomial.py": "algebra: what products and sums are emitted as",
+    "gradient/numbers.py": "algebra: what constants and multiples are emitted as",
+    "gradient/gates.py": "the moves of a condition, which reshaping alone makes",
+    "gradient/recompute/keeping.py": "sums over steps, which it makes and finds again",
+    "gradient/recompute/stages.py": "sums over fan-out, likewise",
+    "gradient/recompute/fusion.py": "repeated arrays, which no loop reads whole",
+    "gradient/recompute/originals.py": "the marks that recomputation leaves, which are ops",
+    "inspection/memory.py": "the same marks",
+}
+"""Files that ask which op something is, each with the reason."""
+
+GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
+"""Functions that are given an op to apply it."""
+
+NAMES_FAMILIES = {
+    "cli.py": "lists functions by family",
+    "custom/base.py": "says where a rule is",
+    "functions/__init__.py": "makes F of what is in the families",
+    "gradient/walk.py": "says in an error where a rule is",
+    "graph/op.py": "sets it",
+}
+"""Files that look at the module of something, each with the reason."""
+
+
+def questions(tree: ast.AST) -> list[int]:
+    """Lines where an op is named for something else than to be applied."""
+    fine: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            fine.add(id(node.func))
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in GIVEN_ON:
+                fine.update(map(id, node.args))
+        elif isinstance(node, ast.Attribute):
+            fine.add(id(node.value))
+    named = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "F"]
+    return [n.lineno for n in named if id(n) not in fine and isinstance(getattr(F, n.attr), Op)]
+
+
+def test_no_other_file_asks_which_op_it_is() -> None:
+    asking, of_module = set(), set()
+    for path in sorted(LIBRARY.rglob("*.py")):
+        name = path.relative_to(LIBRARY).as_posix()
+        tree = ast.parse(path.read_text())
+        if questions(tree) and not name.startswith("functions/"):
+            asking.add(name)
+        if any([isinstance(n, ast.Attribute) and n.attr == "module" for n in ast.walk(tree)]):
+            of_module.add(name)
+    assert asking == set(BY_NATURE), "declare a fact in place of asking; or take a file that asks no more off the list"
+    assert of_module == set(NAMES_FAMILIES)
 
 
 # ---------------------------------------------------------------- every sample by every route
@@ -118,7 +177,7 @@ def test_routes(sample: Sample) -> None:
         for _ in range(orders):
             level = [y for x in moving for y in nn.grad(level, x, **options)]
         routes.append(level)
-    first, *moved, chosen, plain = runner([*forward, *routes], leaves)(arrays)
+    _, *moved, chosen, plain = runner([*forward, *routes], leaves)(arrays)
 
     def at(*xs: Any) -> tuple[Any, ...]:
         given = iter(xs)
@@ -142,6 +201,35 @@ def test_routes(sample: Sample) -> None:
             near(a, np.asarray(b), f"forward, order {order}")
     for a, b in zip(chosen, plain, strict=True):
         near(a, b, f"nested gradients, order {orders}")
+
+
+def test_the_shape_of_its_input_makes_no_op_diagonal() -> None:
+    """A running sum that is declared `elementwise` is right by every route."""
+
+    @op(elementwise=True)
+    def accumulated(x, /):
+        return lax.cumsum(x, x.ndim - 1) if x.ndim else x
+
+    backward(accumulated)(lambda f, gy: F.cumsum(gy, axis=gy.ndim - 1, reverse=True))
+    arrays = [np.linspace(-1.0, 1.5, 6).reshape(2, 3)]
+    x = Variable.from_numpy_array(arrays[0])
+    for check in checks.values():
+        check(Case(accumulated, arrays, ()))
+
+    def field(a: Any) -> Any:
+        return jnp.sin(jnp.cumsum(jnp.tanh(a), 1))
+
+    y = F.sin(accumulated(F.tanh(x)))
+    (gx,) = nn.grad(y, x)
+    with jax.enable_x64(True):
+        first = jax.jacobian(field)(arrays[0])
+        second = jax.jacobian(jax.grad(lambda a: field(a).sum()))(arrays[0])
+    near(nn.jvp(y, x, 1.0)[0].d, np.einsum("abcd->ab", first), "forward")
+    near(nn.jacobian(y, x, batched=False).d, np.asarray(first), "batched")
+    near(nn.grad(F.sum(gx), x)[0].d, np.einsum("abcd->cd", second), "nested gradients")
+    near(nn.hvp(y, x, 1.0)[0].d, np.einsum("abcd->ab", second), "forward over reverse")
+    with pytest.raises(ValueError, match="cannot be shown"):
+        nn.jacobian(F.reshape(y, shape=(3, 2)), F.reshape(x, shape=(3, 2)))
 
 
 # ---------------------------------------------------------------- what is wrong is found
@@ -201,9 +289,9 @@ def other_indices(a, b, /):
     return a @ b
 
 
-@wrong("batching", X, axes=rowwise("()->()"))
-def too_few_last_axes(x, /):
-    return lax.cumsum(x, x.ndim - 1)
+@wrong("batching", X, axes=rowwise("(m,n)->(m,n)"))
+def looks_at_the_first_axis(x, /):
+    return lax.cumsum(x, 0)
 
 
 @wrong("batching", X, arguments=(0,), axes=mixes("axis"))
