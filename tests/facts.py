@@ -180,7 +180,7 @@ def check_linear(case: Case) -> bool:
     """Superposition, without the offset."""
     op, count = case.op, len(case.arrays)
     none = {op.offset: type(case.function.args[op.offset])(0)} if op.offset else {}
-    single = [i for i in case.floating if op.linear_in(i)]
+    single = [i for i in case.floating if op.linear == "each" or (op.linear is True and i == 0)]
     for i in single:
         superposed(case, [i], **none)
     fixed = op.fixed(count)

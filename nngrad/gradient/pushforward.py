@@ -94,8 +94,12 @@ class Pushforward:
                 t = applied(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments, i)
                 parts.append(t if op.several else (t,))
             return summed(parts)
-        if rule.exact and op.linear == "together" and not op.diagonal:
-            both = tuple([zeros_like(x) if t is None else t for x, t in zip(f.inputs, ts, strict=True)])
+        fixed = None if op.diagonal or op.offset or not rule.exact else op.fixed(len(ts))
+        if fixed is not None and not set(fixed) & set(live):
+            both = tuple([
+                x if i in fixed else zeros_like(x) if t is None else t
+                for i, (x, t) in enumerate(zip(f.inputs, ts, strict=True))
+            ])
             t = apply(op, both, f.arguments)
             return t if op.several else (t,)
         if op.diagonal:

@@ -94,10 +94,11 @@ class Facts:
 
     def linear_in(self, index: int) -> bool:
         """Whether it is linear in one input while the others are held fixed."""
-        return self.linear == "each" or (self.linear is True and index == 0)
+        return not self.offset and (self.linear == "each" or (self.linear is True and index == 0))
 
     def fixed(self, count: int) -> tuple[int, ...] | None:
-        """Which of `count` inputs are held fixed where it is linear in several at once; None where it is not."""
+        """Which of `count` inputs are held fixed where it is linear, but for its offset, in several at once; None where it
+        is not."""
         if self.linear == "together":
             return ()
         return tuple([i for i in range(count) if i not in self.linear]) if isinstance(self.linear, tuple) else None
