@@ -33,7 +33,7 @@ def unlink(x, /):
     return x
 
 
-@op(several=True, passes=True, reads=1)
+@op(several=True, passes=True)
 def update(*x):
     """All of `x` unchanged. `with_updates` ties the leaves that `forward()` writes to the second and later
     outputs; applied by itself it updates nothing."""

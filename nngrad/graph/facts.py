@@ -97,8 +97,8 @@ class Facts:
         return not self.offset and (self.linear == "each" or (self.linear is True and index == 0))
 
     def fixed(self, count: int) -> tuple[int, ...] | None:
-        """Which of `count` inputs are held fixed where it is linear, but for its offset, in several at once; None where it
-        is not."""
+        """Which of `count` inputs are held fixed where it is linear in several at once, but for its offset; None where
+        it is not."""
         if self.linear == "together":
             return ()
         return tuple([i for i in range(count) if i not in self.linear]) if isinstance(self.linear, tuple) else None

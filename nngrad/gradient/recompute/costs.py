@@ -7,8 +7,9 @@ from .steps import is_costly
 
 
 def reads(f: Function) -> tuple[Variable, ...]:
-    """The inputs that `f` computes its outputs from: not those that only say when, or whose gradient it carries."""
-    return f.inputs[: f.op.reads]
+    """The inputs that `f` computes its outputs from: not those that only say when, whose gradient it carries, or that
+    it passes on besides."""
+    return f.inputs[: 1 if f.op.passes else f.op.reads]
 
 
 def tokens(f: Function) -> tuple[Variable, ...]:
