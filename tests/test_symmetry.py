@@ -189,7 +189,7 @@ def test_products_grow_linearly_in_the_order() -> None:
 
 def sinc_series(h: Any) -> Any:
     """sin(h) / h, in which nothing cancels near 0."""
-    return sum([(-1) ** k * h ** (2 * k) / math.factorial(2 * k + 1) for k in range(16)])
+    return sum([(-1) ** k * h ** (2 * k) / float(math.factorial(2 * k + 1)) for k in range(16)])
 
 
 SMOOTH: dict[str, tuple[Callable[[Variable], Variable], Callable[[Any], Any]]] = {
