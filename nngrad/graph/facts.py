@@ -1,8 +1,8 @@
 """What is declared of an op at its decorator, and all else is derived from: forward mode, batching, independence of
 rows, sums over directions, selections, and what recomputation weighs.
 
-Each fact is one that numbers can show: `tests/test_facts.py` checks every fact of every op. What is not declared is not
-relied on; then the general way is taken, which is right for every op.
+Numbers can show what is declared, and `tests/test_facts.py` checks it for every op. What is not declared is not relied
+on; then the general way is taken, which is right for every op.
 """
 
 from __future__ import annotations
