@@ -11,6 +11,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet, WeakValueDictionary
 
 if TYPE_CHECKING:
     from nngrad.graph import Function, Op, Variable
@@ -44,8 +45,10 @@ class Registry(Mapping[str, Rule]):
     """Rules by name: nnabla's type name ("Tanh") or the function's ("tanh")."""
 
     def __init__(self) -> None:
-        self._rules: dict[Op, Rule] = {}
-        self._ops: dict[str, Op] = {}
+        # Each rule is kept on its op, so that both go when nothing else refers to the op: a user's class, say.
+        self._place = object()
+        self._known: WeakSet[Op] = WeakSet()
+        self._ops: WeakValueDictionary[str, Op] = WeakValueDictionary()
         self._lock = threading.Lock()
         self.version = 0
         """Counts changes, so that what was derived from the rules knows when it is out of date."""
@@ -53,9 +56,11 @@ class Registry(Mapping[str, Rule]):
     def add(self, op: Op, rule: Rule, replace: bool = False) -> None:
         """Enter the rule of `op`."""
         with self._lock:
-            if op in self._rules and not replace:
-                raise ValueError(f"{op.name} already has a backward rule, in {self._rules[op].module}")
-            self._rules[op] = rule
+            known_rule = self.find(op)
+            if known_rule is not None and not replace:
+                raise ValueError(f"{op.name} already has a backward rule, in {known_rule.module}")
+            op.rules[self._place] = rule
+            self._known.add(op)
             for name in (op.name, op.type_name):
                 known = self._ops.get(name)
                 # A function of a user's own does not take the name of one of nngrad's.
@@ -65,7 +70,8 @@ class Registry(Mapping[str, Rule]):
 
     def find(self, op: Op) -> Rule | None:
         """The rule of `op`, or None."""
-        return self._rules.get(op)
+        rule: Rule | None = op.rules.get(self._place)
+        return rule
 
     def op(self, name: str) -> Op:
         """The op that goes by `name`."""
@@ -75,17 +81,18 @@ class Registry(Mapping[str, Rule]):
             raise KeyError(f"no op is named {name!r}; show_registry() lists all") from None
 
     def __getitem__(self, name: str) -> Rule:
-        return self._rules[self.op(name)]
+        rule: Rule = self.op(name).rules[self._place]
+        return rule
 
     def __iter__(self) -> Iterator[str]:
-        return iter(sorted(op.type_name for op in self._rules))
+        return iter(sorted(op.type_name for op in self._known))
 
     def __len__(self) -> int:
-        return len(self._rules)
+        return len(self._known)
 
     def ops(self) -> list[tuple[Op, Rule]]:
         """Every op that has a rule, by name."""
-        return sorted(self._rules.items(), key=lambda entry: entry[0].name)
+        return sorted([(op, op.rules[self._place]) for op in self._known], key=lambda entry: entry[0].name)
 
 
 registry = Registry()

@@ -129,6 +129,8 @@ def norm_backward(f, gy):
 def logsumexp_backward(f, gy):
     """dy/dx = e / sum(e) with e = exp(x - max(x)): exp(x - y) would take over the rounding of a large y"""
     (x,), axis = f.inputs, f.args["axis"]
+    if not x.size:
+        return None
     # No gradient passes the maximum: the quotient does not depend on it.
     e = F.exp(x - F.unlink(F.max(x, axis=axis, keepdims=True)))
     return spread(f, gy) * (e / F.sum(e, axis=axis, keepdims=True))

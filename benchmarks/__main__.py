@@ -12,7 +12,7 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
-from nngrad.installation import version_of
+from nngrad_command.installation import version_of
 
 from . import building, classifier, critic, derivatives, growth, memory, operators, physics, steering
 from .timing import Row

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,7 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 
 from .peers import Parameters, dense_parameters, eager_step, jitted_step
-from .timing import Contender, Row, medians, row
+from .timing import Contender, Row, medians, row, wait_for
 
 RATE = 1e-3
 
@@ -78,6 +79,18 @@ def torch_step(parameters: Parameters, x: np.ndarray, t: np.ndarray) -> Contende
     return eager_step(loss_of, parameters, lr=RATE)
 
 
+def held_by(make: Callable[[], Contender]) -> int:
+    """Bytes of the arrays that a contender holds between its steps, and those it has last returned."""
+    gc.collect()
+    before = {id(a) for a in jax.live_arrays()}
+    contender = make()
+    for _ in range(5):
+        result = contender()
+    wait_for(result)
+    gc.collect()
+    return sum([a.nbytes for a in jax.live_arrays() if id(a) not in before])
+
+
 def run(smoke: bool, torch: bool) -> list[Row]:
     """Lines of the table."""
     rng = np.random.default_rng(0)
@@ -93,6 +106,9 @@ def run(smoke: bool, torch: bool) -> list[Row]:
     times = medians(contenders, 2 if smoke else 31, 5 if smoke else 300)
     what = "classifier step 64-128-10, batch 64"
     rows = [row(what, times, "nngrad train_step", "jitted JAX step", 1.1)]
+    ours, peer = held_by(lambda: built_once(x, t)), held_by(lambda: jax_step(parameters, x, t))
+    rows.append(Row(f"{what}, memory held between steps", f"nngrad train_step: {ours / 1e6:.3f} MB",
+                    f"jitted JAX step: {peer / 1e6:.3f} MB", ours / peer, 1.1))
     if torch:
         rows.append(row(f"{what}, graph rebuilt at each step", times, "nngrad rebuilt", "PyTorch eager", 1.0))
     return rows

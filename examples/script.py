@@ -16,7 +16,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.installation import install_command, missing
+from nngrad_command.installation import install_command, missing
 
 BLUE, ORANGE, GREY = "#2a6fbb", "#d9722e", "#9aa0a6"
 

@@ -1,6 +1,7 @@
 """nngrad: turns a computation into the graph of its gradients, to any order, on JAX."""
 
 from backward_registry import MissingRule, register, registry, show_registry
+from nngrad_command import __version__ as __version__
 
 from . import checks as checks
 from . import functions as functions
@@ -57,12 +58,11 @@ from .parameter import (
     get_parameter,
     get_parameter_or_create,
     get_parameters,
-    load_parameters,
     parameter_scope,
     pop_parameter,
-    save_parameters,
     set_parameter,
 )
+from .parameter_files import load_parameters, save_parameters
 from .random import seed
 from .solvers import DynamicLossScale
 from .training import train_step

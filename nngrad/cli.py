@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 import nngrad.functions as F
 from backward_registry import registry
+from nngrad_command import __version__, doctor
+from nngrad_command.installation import install_command, missing
+from nngrad_command.outcome import cause_of, complain, described, exit_code
 
 from .graph import Composite, Op
-from .installation import install_command, missing, requirements, version_of
 from .timing import NETWORKS, loss_of, measure
 
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
@@ -38,23 +39,21 @@ PIPED_WIDTH = 160
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with `arguments` (those of the process by default); returns the exit code."""
+    """Run the command with `arguments` (those of the process by default); returns the exit code.
+
+    Raises:
+        KeyboardInterrupt: With what was kept, where that is worth a word.
+        OSError: The output cannot be written.
+    """
     given = parser().parse_args(arguments)
-    try:
-        code: int = given.run(given)
-    except KeyboardInterrupt:
-        print("nngrad: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader has gone, `nngrad ops | head`: nothing is left to say
-        return 0
+    code: int = given.run(given)
     return code
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
     top = argparse.ArgumentParser(prog="nngrad", description=DESCRIPTION)
-    top.add_argument("--version", action="version", version=f"nngrad {version_of('nngrad') or '(not installed)'}")
+    top.add_argument("--version", action="version", version=f"nngrad {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     demo = commands.add_parser(
@@ -100,12 +99,11 @@ def parser() -> argparse.ArgumentParser:
                       help="where to run (default: a GPU where JAX sees one)")
     time.set_defaults(run=run_time)
 
-    doctor = commands.add_parser(
-        "doctor", help="show versions, devices and what is missing",
-        description="Show versions and devices, try a small gradient on each device, and say what is missing and "
-        "which command installs it. The exit code is 1 if something that nngrad cannot do without is broken.",
+    examine = commands.add_parser(
+        "doctor", help="show versions and devices, and what is missing or broken", description=doctor.DESCRIPTION
     )
-    doctor.set_defaults(run=run_doctor)
+    doctor.add_arguments(examine)
+    examine.set_defaults(run=doctor.run)
     return top
 
 
@@ -150,17 +148,39 @@ def run_demo(given: argparse.Namespace) -> int:
     lacking = missing("demo")
     if lacking:
         names = " and ".join(r.wanted for r in lacking)
-        print(f"nngrad demo needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n",
-              file=sys.stderr)
+        complain(f"nngrad demo needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n")
         return 1
-    from .demo.run import run
-
+    try:
+        from .demo.run import run
+    except Exception as error:
+        return _failed("demo", f"what it needs is installed, but cannot be imported: {described(cause_of(error))}\n"
+                       "`nngrad doctor` says what is broken and what to do.")
+    if not _jax_starts("demo"):
+        return 1
     try:
         run(given.steps, given.output, given.seed, getattr(given, "device", None), _console())
-    except (OSError, ValueError) as error:
-        print(f"nngrad demo: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        if error.filename is None:  # the output
+            raise
+        return _failed("demo", f"{error.filename}: {error.strerror}")
+    except ValueError as error:
+        return _failed("demo", str(error))
     return 0
+
+
+def _failed(command: str, why: str) -> int:
+    complain(f"nngrad {command}: {why}")
+    return 1
+
+
+def _jax_starts(command: str) -> bool:
+    """Whether JAX finds devices, as it does not where JAX_PLATFORMS names what is not there."""
+    try:
+        jax.devices()
+    except Exception as error:
+        _failed(command, f"JAX finds no device: {described(error)}\n`nngrad doctor` says what to do.")
+        return False
+    return True
 
 
 # ---------------------------------------------------------------- ops
@@ -225,106 +245,24 @@ def run_ops(given: argparse.Namespace) -> int:
 
 def run_time(given: argparse.Namespace) -> int:
     """`nngrad time`."""
+    if not _jax_starts("time"):
+        return 1
     network = NETWORKS[given.network]
     images = f"{given.batch_size} image{'s' * (given.batch_size > 1)} of 3x{network.size}x{network.size}"
     try:
         timing = measure(loss_of(given.network, given.batch_size), given.iterations, given.warm_up, given.device,
                          f"{network.title}, {images}")
     except ValueError as error:
-        return _failed_to_time(str(error))
+        return _failed("time", str(error))
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        return _failed_to_time(f"out of memory with {given.batch_size} images; give a smaller --batch-size")
+        return _failed("time", f"out of memory with {given.batch_size} images; give a smaller --batch-size")
     console = _console()
     console.print(timing.table())
     console.print(timing.caption(), highlight=False)
     return 0
 
 
-def _failed_to_time(why: str) -> int:
-    print(f"nngrad time: {why}", file=sys.stderr)
-    return 1
-
-
-# ---------------------------------------------------------------- doctor
-
-
-def run_doctor(given: argparse.Namespace) -> int:
-    """`nngrad doctor`."""
-    console = _console()
-    needed = requirements()
-    broken = [r for r in needed if not r.extra and not r.satisfied]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("package", "installed", "wanted", "for"):
-        table.add_column(title)
-    table.add_row("python", platform.python_version(), ">=3.11", "")
-    table.add_row("nngrad", version_of("nngrad") or "[red]not installed[/]", "", "")
-    table.add_row("jaxlib", version_of("jaxlib") or "[red]missing[/]", "", "")
-    for r in needed:
-        shown = r.installed or "missing"
-        colour = "red" if r in broken else "yellow"
-        table.add_row(r.name, shown if r.satisfied else f"[{colour}]{shown}[/]", f">={r.minimum}" if r.minimum else "",
-                      f"\\[{r.extra}]" if r.extra else "")
-    console.print(table)
-    console.print()
-    failed = _show_devices(console)
-    if broken:
-        console.print(f"[red]Broken[/]: nngrad cannot do without {', '.join(r.wanted for r in broken)}. Run\n"
-                      f"    {escape(install_command(broken))}", highlight=False, soft_wrap=True)
-    for extra in dict.fromkeys(r.extra for r in needed if r.extra):
-        lacking = missing(extra)
-        if lacking:
-            console.print(f"For the extra \\[{extra}] run\n    {escape(install_command(lacking))}", highlight=False,
-                          soft_wrap=True)
-    if not needed:
-        console.print("[red]Broken[/]: nngrad is not installed, only found on the path. In its folder run\n"
-                      f"    {escape(sys.executable)} -m pip install -e .", highlight=False, soft_wrap=True)
-    healthy = not broken and not failed and bool(needed)
-    console.print("All that is required is there." if healthy else "Something that is required is broken.")
-    return 0 if healthy else 1
-
-
-def _show_devices(console: Console) -> bool:
-    """List the devices, with a gradient tried on each; returns whether one failed."""
-    import jax
-
-    failed = False
-    for device in _devices():
-        trouble = _trouble(device)
-        failed = failed or bool(trouble)
-        state = f"[red]fails: {escape(trouble)}[/]" if trouble else "works"
-        console.print(f"device {device} ({device.device_kind}): {state}", highlight=False)
-    if all(device.platform == "cpu" for device in _devices()):
-        console.print("JAX sees no GPU; where there is one by NVIDIA: "
-                      f"{escape(sys.executable)} -m pip install 'jax\\[cuda12]'", highlight=False, soft_wrap=True)
-    x64 = "on" if jax.config.jax_enable_x64 else "off (nngrad switches it on for graphs with 64-bit values)"
-    console.print(f"x64 of JAX: {x64}", highlight=False)
-    return failed
-
-
-def _devices() -> list:  # type: ignore[type-arg]
-    import jax
-
-    devices = list(jax.devices())
-    cpus = jax.devices("cpu") if devices[0].platform != "cpu" else []
-    return devices + list(cpus)
-
-
-def _trouble(device) -> str:  # type: ignore[no-untyped-def]
-    """What goes wrong with the second derivative of x^3 on a device; empty if nothing does."""
-    import nngrad as nn
-
-    try:
-        with nn.context_scope(nn.Context(device.platform, device_id=device.id)):
-            x = nn.Variable.from_numpy_array(2.0, need_grad=True)
-            (dx,) = nn.grad([x**3], [x])
-            (ddx,) = nn.grad([dx], [x])
-            value = float(ddx.d)
-    except Exception as error:
-        return str(error).split("\n")[0]
-    return "" if abs(value - 12.0) < 1e-3 else f"the second derivative of x^3 at 2 came out as {value}, not 12"
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code(main))

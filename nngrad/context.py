@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import jax
 
-from .graph import building
+from .graph import build_options, switch
+from .graph.options import Switched, switched
 
 _PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
 
@@ -21,6 +20,8 @@ class Context:
             list as nnabla has it, such as ['cudnn:float', 'cpu:float'], of which the first counts.
         array_class: Accepted for nnabla's sake; arrays are JAX's.
         device_id: Number of the device among those of its kind.
+
+    It is pickled by `backend` and `device_id`, and stands for the device of that number where it is loaded.
 
     Raises:
         ValueError: There is no such device; the message lists those there are.
@@ -49,6 +50,9 @@ class Context:
 
     def __hash__(self) -> int:
         return hash(self._device)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Context, (self.backend, "", self.device_id)
 
     def __repr__(self) -> str:
         return f"Context(backend={self.backend!r}, device_id={self.device_id!r})"
@@ -93,20 +97,20 @@ def get_extension_context(ext_name: str, device_id: str | int = "0", type_config
     return Context(ext_name, device_id=device_id)
 
 
-def context_scope(context: Context) -> AbstractContextManager[None]:
+def context_scope(context: Context) -> Switched:
     """Functions made within run on the device of `context`."""
-    return building.having("context", _checked(context))
+    return switched(context=_checked(context))
 
 
 def set_default_context(context: Context) -> None:
-    """From now on, functions made in this thread run on the device of `context`."""
-    building.set("context", _checked(context))
+    """From now on, functions made in this thread or asyncio task run on the device of `context`."""
+    switch(context=_checked(context))
 
 
 def get_current_context() -> Context:
-    """The Context in force in this thread."""
-    if building.context is not None:
-        context: Context = building.context
+    """The Context in force in this thread or asyncio task."""
+    context: Context | None = build_options().context
+    if context is not None:
         return context
     device = jax.devices()[0]
     return Context(device.platform, device_id=0)
@@ -118,23 +122,21 @@ def _checked(context: Any) -> Context:
     return context
 
 
-def auto_forward(auto: bool = True) -> AbstractContextManager[None]:
+def auto_forward(auto: bool = True) -> Switched:
     """Functions made within are run as they are made, so that values are there at once."""
-    return building.having("auto_forward", bool(auto))
+    return switched(auto_forward=bool(auto))
 
 
 def set_auto_forward(auto: bool) -> None:
-    """From now on, functions made in this thread are run as they are made, or not."""
-    building.set("auto_forward", bool(auto))
+    """From now on, functions made in this thread or asyncio task are run as they are made, or not."""
+    switch(auto_forward=bool(auto))
 
 
 def get_auto_forward() -> bool:
-    """Whether functions made in this thread are run as they are made."""
-    return building.auto_forward
+    """Whether functions made in this thread or asyncio task are run as they are made."""
+    return build_options().auto_forward
 
 
-@contextmanager
-def no_grad(no_grad_: bool = True) -> Iterator[None]:
+def no_grad(no_grad_: bool = True) -> Switched:
     """No gradient passes through what is made within."""
-    with building.having("no_grad", bool(no_grad_)):
-        yield
+    return switched(no_grad=bool(no_grad_))

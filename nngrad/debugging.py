@@ -5,14 +5,13 @@ from __future__ import annotations
 import linecache
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .graph import Function, Variable, building
-from .graph.building import Building
+from .graph import Function, Variable, switched
+from .graph.options import Switched, start_with
 
 
 class Place(NamedTuple):
@@ -154,9 +153,9 @@ def _called(f: Function) -> str:
     return f", which was called at {f.place}" if getattr(f, "place", None) else ""
 
 
-@contextmanager
-def debug(on: bool = True, *, inf: bool = True) -> Iterator[None]:
-    """Debug mode, in this thread. The environment variable NNGRAD_DEBUG=1 switches it on from the start, in all.
+def debug(on: bool = True, *, inf: bool = True) -> Switched:
+    """Debug mode, in this thread or asyncio task. The environment variable NNGRAD_DEBUG=1 switches it on from the
+    start, in all.
 
     Functions that are applied within remember where in the user's program that was. Graphs that run within run
     function by function; where a NaN or an infinity reaches a result, a FloatingPointError says in which
@@ -176,10 +175,8 @@ def debug(on: bool = True, *, inf: bool = True) -> Iterator[None]:
     for value, name in ((on, "on"), (inf, "inf")):
         if not isinstance(value, bool):
             raise TypeError(f"{name}: expected True or False, got {value!r}")
-    with building.having("debug", Debug(inf) if on else None):
-        yield
+    return switched(debug=Debug(inf) if on else None)
 
 
 if os.environ.get("NNGRAD_DEBUG", "").lower() not in ("", "0", "false", "no", "off"):
-    Building.debug = Debug()
-    Building.special = Building.watched = True
+    start_with(debug=Debug())

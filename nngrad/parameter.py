@@ -1,19 +1,18 @@
-"""Parameters by name: a tree of scopes that is the process's, and the scope that each thread is in."""
+"""Parameters by name: a tree of scopes that is the process's, and the scope that each thread or asyncio task is in."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ContextDecorator
-from pathlib import Path
-from types import TracebackType
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from .graph import NdArray, Variable
-from .storage import RESERVED, read_arrays, write_arrays
+from .graph import Variable, contained
+from .graph.scopes import Layer, WithBlock
+from .storage import RESERVED
 
 Scope = OrderedDict[str, Any]
 """Parameters and further scopes by name."""
@@ -21,50 +20,39 @@ Initializer = Callable[[tuple[int, ...]], Any]
 
 _root: Scope = OrderedDict()
 _lock = threading.RLock()
-
-
-class _Current(threading.local):
-    scope: Scope = _root
-    made: list[tuple[Scope, str, Variable]] | None = None
-    """Where parameters were made since the call of a parametric function that runs now began."""
-
-
-_current = _Current()
+_entered: ContextVar[tuple[Layer, ...]] = ContextVar("parameter_scopes", default=())
+_made: ContextVar[list[tuple[Scope, str, Variable]] | None] = ContextVar("parameters_made", default=None)
+"""Where the parameters are listed that the outermost call of a parametric function has made."""
 
 
 # ---------------------------------------------------------------- scopes
 
 
-class ParameterScope(ContextDecorator):
+class ParameterScope(WithBlock):
     """The `with` block of `parameter_scope`; it may also decorate a function."""
 
     def __init__(self, name: str, scope: Scope | None) -> None:
-        if not isinstance(name, str):
-            raise TypeError(f"parameter_scope: name must be a str, got {name!r}")
+        super().__init__()
+        _check_name(name)
         if scope is not None and not isinstance(scope, dict):
             raise TypeError(f"parameter_scope: scope must be a scope as `with parameter_scope(...) as scope` gives it, "
                             f"got {type(scope).__name__}")
         self._name = name
         self._scope = scope
-        self._before: list[Scope] = []
 
-    def __enter__(self) -> Scope:
-        before = _current.scope
-        scope = before if self._scope is None else self._scope
-        inner = scope.get(self._name)
-        if inner.__class__ is not OrderedDict:
-            inner = _descend(scope, _parts(self._name))
-        self._before.append(before)
-        _current.scope = inner
-        return inner
+    @staticmethod
+    def layers() -> tuple[Layer, ...]:
+        """The scopes that this thread or task has entered."""
+        return _entered.get()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _current.scope = self._before.pop()
+    @staticmethod
+    def put(layers: tuple[Layer, ...]) -> None:
+        """Let these be the scopes that it has entered."""
+        _entered.set(layers)
 
-    def _recreate_cm(self) -> ParameterScope:
-        return ParameterScope(self._name, self._scope)
+    def value(self) -> Scope:
+        """The scope that an entry leads to."""
+        return _inner(get_current_parameter_scope() if self._scope is None else self._scope, self._name)
 
 
 def parameter_scope(name: str, scope: Scope | None = None) -> ParameterScope:
@@ -82,14 +70,27 @@ def parameter_scope(name: str, scope: Scope | None = None) -> ParameterScope:
 
 
 def get_current_parameter_scope() -> Scope:
-    """The scope that this thread is in."""
-    return _current.scope
+    """The scope that this thread or asyncio task is in."""
+    entered = _entered.get()
+    return entered[-1][1] if entered else _root
 
 
 def _parts(name: str, argument: str = "key") -> list[str]:
     if not isinstance(name, str):
         raise TypeError(f"{argument}: the name of a parameter must be a str, got {name!r}")
     return [part for part in name.split("/") if part]
+
+
+def _check_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"parameter_scope: name must be a str, got {name!r}")
+
+
+def _inner(scope: Scope, name: str) -> Scope:
+    """The scope at `name` below `scope`, made where it is missing."""
+    _check_name(name)
+    inner = scope.get(name)
+    return inner if inner.__class__ is OrderedDict else _descend(scope, _parts(name))
 
 
 def _descend(scope: Scope, names: list[str]) -> Scope:
@@ -118,9 +119,10 @@ def _find(scope: Scope, names: list[str]) -> Any:
 
 def get_parameter(key: str) -> Variable | None:
     """The parameter at `key` below the present scope; None if there is none."""
-    found = _current.scope.get(key)
+    scope = get_current_parameter_scope()
+    found = scope.get(key)
     if found is None:
-        found = _find(_current.scope, _parts(key))
+        found = _find(scope, _parts(key))
     return found if isinstance(found, Variable) else None
 
 
@@ -140,24 +142,25 @@ def set_parameter(key: str, param: Variable) -> None:
     _put(path, param)
 
 
-def _put(path: list[str], param: Variable) -> Scope:
-    """Put `param` at `path` below the present scope, and return the scope that it is in."""
+def _put(path: list[str], param: Variable, made: list[tuple[Scope, str, Variable]] | None = None) -> None:
+    """Put `param` at `path` below the present scope, and list it in `made` first, so that it can be taken out again."""
     name = path[-1]
     if name == RESERVED:
         raise ValueError(f"a parameter cannot have the name {name!r}: files keep something else under it")
     with _lock:
-        scope = _descend(_current.scope, path[:-1])
+        scope = _descend(get_current_parameter_scope(), path[:-1])
         if isinstance(scope.get(name), dict):
             raise ValueError(f"{'/'.join(path)!r} is a scope with parameters of its own, so it cannot be a parameter")
+        if made is not None:
+            made.append((scope, name, param))
         scope[name] = param
-    return scope
 
 
 def pop_parameter(key: str) -> Variable | None:
     """Take the parameter at `key` out and return it; None if there is none."""
     *path, name = _parts(key) or [""]
     with _lock:
-        scope = _find(_current.scope, path)
+        scope = _find(get_current_parameter_scope(), path)
         if isinstance(scope, dict) and isinstance(scope.get(name), Variable):
             found: Variable = scope.pop(name)
             return found
@@ -167,7 +170,7 @@ def pop_parameter(key: str) -> Variable | None:
 def clear_parameters() -> None:
     """Forget all parameters and scopes below the present scope."""
     with _lock:
-        _current.scope.clear()
+        get_current_parameter_scope().clear()
 
 
 def get_parameters(
@@ -184,7 +187,7 @@ def get_parameters(
     """
     found = OrderedDict() if params is None else params
     with _lock:
-        for name, param in _walk(_current.scope, path):
+        for name, param in _walk(get_current_parameter_scope(), path):
             if not grad_only or param.need_grad:
                 found[name] = param
     return found
@@ -221,7 +224,7 @@ def get_parameter_or_create(
     Raises:
         ValueError: The parameter has another shape, or the initializer gave one.
     """
-    param = _current.scope.get(name)
+    param = get_current_parameter_scope().get(name)
     if param.__class__ is not Variable:
         param = _found_or_made(name, shape, initializer, need_grad, dtype)
     elif shape is not None and param.spec.shape != shape:
@@ -234,23 +237,27 @@ def get_parameter_or_create(
     return param.get_unlinked_variable(need_grad=as_need_grad)
 
 
-def all_or_none(function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> Any:
-    """`function(*args, **kwargs)`; if it raises, the parameters that were made in it are taken out again."""
-    outer = _current.made
-    made = _current.made = []
+@contained
+def in_scopes(
+    names: Iterable[str], function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """`function(*args, **kwargs)`, in the scope that one comes to by `names`, one below the other; if it raises, the
+    parameters that were made in it are taken out again."""
+    scope = get_current_parameter_scope()
+    for name in names:
+        scope = _inner(scope, name)
+    _entered.set(((None, scope),))
+    if (made := _made.get()) is None:
+        _made.set(made := [])
+    since = len(made)
     try:
         return function(*args, **kwargs)
     except BaseException:
         with _lock:
-            for scope, name, param in made:
-                if scope.get(name) is param:
-                    del scope[name]
-        made.clear()
+            for place, name, param in made[since:]:
+                if place.get(name) is param:
+                    del place[name]
         raise
-    finally:
-        _current.made = outer
-        if outer is not None:
-            outer += made
 
 
 def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
@@ -260,16 +267,14 @@ def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dty
     with _lock:
         param = get_parameter(name)
         if param is None:
-            param = _made(name, shape, initializer, need_grad, dtype)
-            scope = _put(path, param)
-            if _current.made is not None:
-                _current.made.append((scope, path[-1], param))
+            param = _new(name, shape, initializer, need_grad, dtype)
+            _put(path, param, _made.get())
         elif shape is not None:
             _check_shape(name, param, shape)
         return param
 
 
-def _made(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
+def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
     is_array = hasattr(initializer, "shape") and not callable(initializer)
     if shape is None:
         if not is_array:
@@ -295,100 +300,3 @@ def _check_shape(name: str, param: Variable, shape: Any) -> None:
             f"parameter {name!r} is there with shape {param.shape}, but {wanted} is asked for; use another scope, "
             "or nn.clear_parameters() to start anew"
         )
-
-
-# ---------------------------------------------------------------- files
-
-
-def save_parameters(
-    path: str | Path, params: Mapping[str, Variable] | None = None, extension: str | None = None
-) -> None:
-    """Write parameters to a safetensors file, with their dtypes and `need_grad`.
-
-    The file is replaced as a whole or, if writing is interrupted, left as it was.
-
-    Args:
-        path: Its name, which ends in '.safetensors' unless `extension` says what it is.
-        params: What to write; by default all below the present scope, those with `need_grad` False too.
-        extension: '.safetensors', for a `path` that ends in something else.
-
-    Raises:
-        ValueError: The extension is not '.safetensors'.
-        OSError: The file cannot be written; the message names it.
-    """
-    _check_extension(path, extension)
-    chosen = get_parameters(grad_only=False) if params is None else params
-    for name, param in chosen.items():
-        if not isinstance(param, Variable):
-            raise TypeError(f"params[{name!r}]: expected a Variable, got {type(param).__name__}")
-    arrays = {name: np.asarray(param.data.raw()) for name, param in chosen.items()}
-    write_arrays(path, arrays, {"need_grad": {name: bool(param.need_grad) for name, param in chosen.items()}})
-
-
-def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:
-    """Read parameters from a safetensors file into the present scope.
-
-    Parameters that are there keep their Variables and dtypes and take over the values; missing ones are
-    made. Nothing is changed if anything does not fit.
-
-    Args:
-        path: A file of `save_parameters`, or any other safetensors file.
-        extension: '.safetensors', for a `path` that ends in something else.
-
-    Returns:
-        The parameters that were read, by name.
-
-    Raises:
-        ValueError: The file is damaged, or a parameter is there with another shape or another kind of
-            dtype; the message names the file and the parameter.
-        OSError: The file cannot be read.
-    """
-    _check_extension(path, extension)
-    arrays, facts = read_arrays(path)
-    flags = facts.get("need_grad", {})
-    order = [name for name in flags if name in arrays] + [name for name in arrays if name not in flags]
-    loaded: OrderedDict[str, Variable] = OrderedDict()
-    with _lock:
-        cells = {name: _fitting_cell(name, arrays[name], path) for name in order}
-        _check_no_scope_is_parameter(order, path)
-        for name in order:
-            param = get_parameter(name)
-            if param is None:
-                param = Variable(arrays[name].shape, name=name, dtype=arrays[name].dtype)
-                param.need_grad = param.spec.differentiable
-                set_parameter(name, param)
-            param.cell.put(cells[name].raw())
-            if name in flags:
-                param.need_grad = bool(flags[name])
-            loaded[name] = param
-    return loaded
-
-
-def _fitting_cell(name: str, array: np.ndarray[Any, Any], path: str | Path) -> NdArray:
-    """`array` in the dtype of the parameter `name`, or its own if there is none."""
-    param = get_parameter(name)
-    if not _parts(name) or isinstance(_find(_current.scope, _parts(name)), dict):
-        raise ValueError(f"{path}: {name!r} is a parameter in the file, but the name of a scope here")
-    cell = NdArray.from_numpy_array(array)
-    if param is None:
-        return cell
-    if param.shape != array.shape:
-        raise ValueError(f"{path}: parameter {name!r} has shape {array.shape} in the file, but {param.shape} here")
-    if cell.spec.differentiable != param.spec.differentiable:
-        raise ValueError(f"{path}: parameter {name!r} is {array.dtype.name} in the file, but {param.dtype.name} here")
-    return cell if cell.dtype == param.dtype else cell.cast(param.dtype)
-
-
-def _check_no_scope_is_parameter(names: list[str], path: str | Path) -> None:
-    known = {tuple(_parts(name)) for name in names}
-    for parts in known:
-        for i in range(1, len(parts)):
-            if parts[:i] in known or isinstance(_find(_current.scope, list(parts[:i])), Variable):
-                raise ValueError(f"{path}: {'/'.join(parts)!r} needs {'/'.join(parts[:i])!r} as a scope, "
-                                 "but that is a parameter")
-
-
-def _check_extension(path: str | Path, extension: str | None) -> None:
-    given = extension if extension is not None else Path(path).suffix
-    if given != ".safetensors":
-        raise ValueError(f"{path}: extension {given!r} is not supported; parameters are kept in '.safetensors' files")

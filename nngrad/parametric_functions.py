@@ -21,7 +21,7 @@ from .graph.arguments import axes_of
 from .graph.leaf import as_variable
 from .initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
 from .layer_arguments import axis, divided, fraction, ints, size, sizes
-from .parameter import all_or_none, get_parameter_or_create, parameter_scope
+from .parameter import get_parameter_or_create, in_scopes
 
 Init = Callable[[tuple[int, ...]], Any] | np.ndarray[Any, Any] | None
 Apply = Callable[[Variable], Variable] | None
@@ -52,11 +52,7 @@ def parametric_function_api(scope_name: str) -> Callable[[Callable[..., Any]], C
                         args = (as_variable(args[0], converted, body.__name__), *args[1:])
                 elif converted in kwargs:
                     kwargs[converted] = as_variable(kwargs[converted], converted, body.__name__)
-            if name is None:
-                with parameter_scope(scope_name):
-                    return all_or_none(body, args, kwargs)
-            with parameter_scope(name), parameter_scope(scope_name):
-                return all_or_none(body, args, kwargs)
+            return in_scopes((scope_name,) if name is None else (name, scope_name), body, args, kwargs)
 
         call.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[*signature.parameters.values(), name_of_scope]

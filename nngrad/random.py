@@ -7,6 +7,7 @@ one takes about a microsecond and calls nothing of JAX.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -58,15 +59,18 @@ def checked_seed(value: Any, name: str = "seed") -> int:
 
 
 class _Seeding:
-    """The seed that new threads start from, and how many have started from it."""
+    """The seed that new threads and forked processes start from, and how many have started from it."""
 
     def __init__(self, value: int) -> None:
         self.value = value
         self.branches = itertools.count(1)
+        self.forks = itertools.count(1)
 
 
 class _PerThread(threading.local):
     stream: KeyStream | None = None
+    seed_of_child: int = _DEFAULT_SEED
+    """What a process that this thread forks starts from."""
 
 
 _seeding = _Seeding(_DEFAULT_SEED)
@@ -79,7 +83,8 @@ def seed(value: int) -> None:
     """Start the random draws of this thread anew: after `seed(3)` they are the same each time.
 
     Threads that draw for the first time after it get streams of their own, which follow from `value`
-    and the order in which they come; a thread that has drawn already goes on as it was. A program that
+    and the order in which they come; a thread that has drawn already goes on as it was. So do processes that are
+    forked after it, each of which draws as if it had called `seed` with a value of its own. A program that
     never calls `seed` draws the same in every run. Functions with a `seed` argument other than -1 are
     not touched.
 
@@ -104,3 +109,16 @@ def next_key() -> Key:
 def key_source(seed: int = -1) -> Callable[[], Key]:
     """Where a random function draws its keys: the thread's stream for -1, else a stream of its own."""
     return next_key if seed == -1 else KeyStream(seed).next
+
+
+def _before_fork() -> None:
+    seeding = _seeding
+    _own.seed_of_child = mixed((seeding.value ^ mixed(next(seeding.forks))) & _MASK)
+
+
+def _in_child() -> None:
+    seed(_own.seed_of_child)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_child=_in_child)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
+import errno
 import json
 import os
+import stat
 from collections.abc import Mapping
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import ml_dtypes
 import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
+
+from .replacing import write_whole
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -36,73 +39,66 @@ _CODES: dict[str, np.dtype[Any]] = {
 _FACTS = "nngrad"
 RESERVED = "__metadata__"
 """The name under which the format keeps facts, so that no array can have it."""
-_attempts = itertools.count()
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write `arrays` and `facts`, which must be fit for JSON, to the file `path`.
+    """Write `arrays` and `facts`, which must be fit for JSON, to the file `path`, which is replaced as a whole.
 
     Raises:
-        ValueError: An array has the name that the format reserves.
+        ValueError: An array has a name that the format reserves or cannot hold.
         OSError: It cannot be written; the message names the file.
     """
-    if RESERVED in arrays:
-        raise ValueError(f"{path}: an array cannot have the name {RESERVED!r}: files keep something else under it")
+    for name in arrays:
+        if name == RESERVED:
+            raise ValueError(f"{path}: an array cannot have the name {name!r}: files keep something else under it")
+        if not name.isascii() and _has_surrogates(name):
+            raise ValueError(f"{path}: an array cannot have the name {name!r}, which is no Unicode text")
     held = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     write_whole(path, save(held, {_FACTS: json.dumps(facts)}))
 
 
+def _has_surrogates(name: str) -> bool:
+    return any(["\ud800" <= character <= "\udfff" for character in name])
+
+
 def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays in a safetensors file, and the facts that `write_arrays` put beside them.
+    """The arrays in a safetensors file, in the order of their names, and the facts that `write_arrays` put beside them.
 
     Raises:
-        OSError: It cannot be read; the message names the file.
-        ValueError: It is not a safetensors file, or damaged; the message names the file.
+        OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
+        ValueError: It is no safetensors file, or damaged, or holds what no array can be; the message names the file.
     """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # reading them might never end
+        raise OSError(errno.EINVAL, "cannot be read: it is a device, a pipe or a socket", str(path))
     content = Path(path).read_bytes()
     try:
         entries = deserialize(content)
-        size = int.from_bytes(content[:8], "little")
-        metadata = json.loads(content[8 : 8 + size]).get(RESERVED, {})
-        facts = json.loads(metadata.get(_FACTS, "{}"))
-    except (SafetensorError, ValueError) as error:
+        facts = _facts_in(content)
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a safetensors file, or a damaged one ({error})") from error
-    arrays = {}
-    for name, entry in entries:
-        dtype = _CODES.get(entry["dtype"])
-        if dtype is None:
-            raise ValueError(f"{path}: {name!r} has dtype {entry['dtype']}, which is not supported")
-        arrays[name] = np.frombuffer(bytes(entry["data"]), dtype).reshape(entry["shape"])
-    return arrays, facts if isinstance(facts, dict) else {}
+    ordered = sorted(entries, key=itemgetter(0))  # they come in another order each time
+    return {name: _array_of(entry, f"{path}: {name!r}") for name, entry in ordered}, facts
 
 
-def write_whole(path: str | Path, content: bytes) -> None:
-    """Make `content` the file `path`: all of it or, where that fails or is interrupted, nothing.
+def _facts_in(content: bytes) -> dict[str, Any]:
+    """The facts in a file whose header is known to be good."""
+    size = int.from_bytes(content[:8], "little")
+    metadata = json.loads(content[8 : 8 + size]).get(RESERVED) or {}
+    facts = json.loads(metadata.get(_FACTS, "{}"))
+    if not isinstance(facts, dict):
+        raise ValueError(f"its metadata {_FACTS!r} must be an object, got {type(facts).__name__}")
+    return facts
 
-    It is written beside the file under another name, brought to the disk, and renamed.
-    """
-    target = os.path.realpath(path)
-    beside = f"{target}.{os.getpid()}-{next(_attempts)}.tmp"
+
+def _array_of(entry: Mapping[str, Any], what: str) -> np.ndarray[Any, Any]:
+    dtype, shape = _CODES.get(entry["dtype"]), entry["shape"]
+    if dtype is None:
+        raise ValueError(f"{what} has dtype {entry['dtype']}, which is not supported")
+    flat: np.ndarray[Any, Any] = np.frombuffer(entry["data"], dtype)
+    if dtype == np.bool_ and flat.size and flat.view(np.uint8).max() > 1:
+        raise ValueError(f"{what} has dtype BOOL, but bytes that are neither 0 nor 1")
     try:
-        with open(beside, "xb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, target)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from error
-        raise
-    _sync_folder(os.path.dirname(target))
-
-
-def _sync_folder(folder: str) -> None:
-    """Bring a rename in `folder` to the disk, on systems where a folder can be synchronised."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        return flat.reshape(shape)
+    except ValueError as error:  # too many axes, or axes too long for an array that is empty
+        raise ValueError(f"{what} has {len(shape)} axes of sizes {shape[:8]}, which no array can have") from error

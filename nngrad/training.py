@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from sys import getrefcount
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -11,17 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .execution.compiled import on_device
 from .execution.forward import device_of
 from .execution.lower import linearize, lower
 from .gradient.recompute import mirrored
 from .gradient.walk import Grad
-from .graph import NdArray, Spec, Variable, building, leaves_of
+from .graph import NdArray, Spec, Variable, contained, leaves_of, switched
 from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
-from .graph.spec import wide_types
 from .graph.variable import leaf_of
 from .solvers.gradients import Arrays
+from .solvers.in_place import InPlaceUpdate, Results
 from .solvers.loss_scale import DynamicLossScale
 from .solvers.solver import Solver
 
@@ -31,12 +30,14 @@ class TrainStep:
 
     Calling it with the inputs' values (arrays, or else Variables, NdArrays, numbers or lists) moves the
     parameters by one step and returns the loss before it, as a `jax.Array`.
+
+    Parameters, the solver's state and what the graph updates change at one moment, when all of them have been handed
+    out: an error or an interrupt finds them as they were before the step or as they are after it, and so do signal
+    handlers and other threads that read them. Threads that call steps of one solver take turns.
     """
 
     __slots__ = (
         "_dynamic",
-        "_ends",
-        "_executable",
         "_gradients",
         "_input_names",
         "_input_specs",
@@ -45,13 +46,18 @@ class TrainStep:
         "_places",
         "_program",
         "_solver",
+        "_update",
         "_updated",
         "_variables",
-        "_wide",
     )
 
     def __init__(
-        self, loss: Variable, parameters: dict[str, Variable], solver: Solver, inputs: list[Variable], recompute: Any
+        self,
+        loss: Variable,
+        parameters: dict[str, Variable],
+        solver: Solver,
+        inputs: list[Variable],
+        recompute: Any,
     ) -> None:
         if [(n, id(p)) for n, p in solver.get_parameters().items()] != [(n, id(p)) for n, p in parameters.items()]:
             solver.set_parameters(parameters, retain_state=True)
@@ -65,7 +71,7 @@ class TrainStep:
         targets = self._targets(loss, owners)
         seed = seed_for(loss, solver)
         self._dynamic = isinstance(solver.scaling, DynamicLossScale)
-        with building.having("auto_forward", False), building.having("no_grad", False):
+        with switched(auto_forward=False, no_grad=False):
             gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
             gradients = mirrored([loss], gradients, recompute)
         device = device_of([loss])
@@ -92,10 +98,8 @@ class TrainStep:
             else:
                 self._places.append((2, len(self._live)))
                 self._live.append(x)
-        end = 1 + len(parameters)
-        self._ends = (end, end + len(self._updated))
-        self._wide = linear.program.wide or any(p.spec.wide for p in self._variables)
-        self._executable = on_device(device, False, jax.jit(self._run, donate_argnums=(0, 1)))
+        opaque = linear.program.opaque or solver.opaque
+        self._update = InPlaceUpdate(self._run, solver, self._updated, linear.program.wide, device, opaque)
 
     def _targets(self, loss: Variable, owners: dict[int, int]) -> list[tuple[Variable, int]]:
         """The leaves through which the loss depends on parameters, each with the number of its parameter.
@@ -111,44 +115,33 @@ class TrainStep:
         ]
 
     def __call__(self, *arrays: Any) -> jax.Array:
-        solver, variables = self._solver, self._variables
-        if solver._variables is not variables:
-            raise RuntimeError("the solver was given other parameters, or another loss scaling, after this "
-                               "training step was made")
-        for array in arrays:
-            if array.__class__ not in _PLAIN:
-                arrays = self._converted(arrays)
-                break
-        cells: list[Any] = [p._data for p in variables]
-        params = [
-            cell._array
-            if cell._array.__class__ is not _NUMPY and getrefcount(cell._array) <= _ALONE and cell._pending is None
-            else array_of_own(cell)
-            for cell in cells
-        ]
-        live = self._live and arrays_of(self._live)
-        state = solver._flat_state() if solver._state is None else solver._state
-        with wide_types(self._wide):
-            results = self._executable(params, state, solver._rate, arrays, live)
-        end, stop = self._ends
-        for cell, array in zip(cells, results[1:end], strict=True):
-            cell._array = array  # put() by hand; what is no NumPy array the cell never takes for one that is lent
-        solver._state = results[stop:]
-        for x, array in zip(self._updated, results[end:stop], strict=True):
-            x.cell.put(array)
-        loss: jax.Array = results[0]
+        try:
+            kind = (*map(type, arrays), *map(_dtype_of, arrays))
+        except AttributeError:  # a list or a number
+            kind = ()
+        if not self._update.is_warm(kind):
+            arrays = self._converted(arrays)
+            kind = (*map(type, arrays), *map(_dtype_of, arrays))
+        solver = self._solver
+        with solver.updating:
+            if solver._variables is not self._variables:
+                raise RuntimeError("the solver was given other parameters, or another loss scaling, after this "
+                                   "training step was made")
+            live = self._live and arrays_of(self._live)
+            loss: jax.Array = self._update(kind, (solver._rate, arrays, live))
         return loss
 
     def _converted(self, values: Arrays) -> Arrays:
         """The values of the inputs as arrays."""
         check_count(values, self._input_specs)
         return tuple([
-            value if value.__class__ in _PLAIN else plain(value, spec, name)
+            value if isinstance(value, np.ndarray | jax.Array) else plain(value, spec, name)
             for value, spec, name in zip(values, self._input_specs, self._input_names, strict=True)
         ])
 
-    def _run(self, params: list[Any], state: Arrays, lr: Any, arrays: Arrays, live: list[Any]) -> tuple[Any, ...]:
-        """The loss, the new parameters, what the graph updates, and the new state."""
+    def _run(self, params: Arrays, state: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
+        """The loss, what the graph updates, the new parameters and the new state."""
+        lr, arrays, live = arguments
         solver = self._solver
         tree = jax.tree.unflatten(solver._structure, state)
         scale = [tree.loss_scale.scale.astype(self._loss_dtype)] if self._dynamic else []
@@ -160,12 +153,17 @@ class TrainStep:
         ]
         new, tree = solver.pure_update(tuple(params), tuple(grads), tree, lr)
         updates = results[1 + sum(map(len, self._gradients)) :]
-        return (results[0], *new, *updates, *jax.tree.leaves(tree))
+        return results[0], tuple(updates), tuple(new), tuple(jax.tree.leaves(tree))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a training step cannot be pickled or copied: it is an executable of this process. Pickle the "
+                        "solver, which holds parameters and state, and call nn.train_step in the process where it runs")
 
     def __repr__(self) -> str:
         return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"
 
 
+@contained
 def train_step(
     loss: Variable,
     parameters: Mapping[str, Variable] | Iterable[Variable],
@@ -279,9 +277,6 @@ def plain(value: Any, spec: Spec, name: str) -> Any:
         return value.data.raw()
     if isinstance(value, NdArray):
         return value.raw()
-    if isinstance(value, jax.Array):
-        _PLAIN.add(value.__class__)
-        return value
     try:
         # Numbers and lists have 64 bits at first, which an input of so many shall get.
         return host_array(np.asarray(value) if spec.wide and not hasattr(value, "dtype") else value, None)
@@ -302,28 +297,4 @@ def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
     return fitted
 
 
-def array_of_own(cell: NdArray) -> Any:
-    """The array in `cell`, fit to be donated: a copy if something else (a snapshot, another cell, the user)
-    refers to it, since a donated array is gone."""
-    array = cell.raw()
-    if not isinstance(array, jax.Array):
-        return array  # JAX copies it
-    del array
-    if getrefcount(cell._array) <= _ALONE:
-        return cell._array
-    with wide_types(cell.spec.wide):
-        return cell._array.copy()
-
-
-def _references_to_held_array() -> int:
-    """How many references to an array that only a cell holds Python counts in `getrefcount(cell._array)`."""
-    cell = NdArray(())
-    cell.raw()
-    return getrefcount(cell._array)
-
-
-_ALONE = _references_to_held_array()
-_NUMPY = np.ndarray
-_PLAIN: set[type] = {_NUMPY}
-"""Classes of what executables take as it is. That of JAX's arrays joins when the first one is given: to make
-one here would start JAX's backend at the import."""
+_dtype_of = attrgetter("dtype")

@@ -17,10 +17,10 @@ import numpy as np
 
 import nngrad as nn
 from nngrad.execution.interpret import interpret
-from nngrad.functions.jaxpr_structure import primitives_in
 from nngrad.gradient.independence import places_of
 from nngrad.gradient.vectorize import vectorize
 from nngrad.graph import Function, Op, Variable, apply
+from nngrad.graph.jaxpr import primitives_in
 
 from .oracle import as_tuple, is_floating
 
@@ -221,6 +221,19 @@ def check_powers(case: Case) -> bool:
     return True
 
 
+def check_fold(case: Case) -> bool:
+    """In two parts, of which the second takes the result of the first, the same as at once."""
+    op, count = case.op, len(case.arrays)
+    if op.fold is None or count < 2:
+        return False
+    (whole,) = case(case.arrays)
+    for end in range(1, count):
+        (first,) = case._replace(arguments=op.fold(case.arguments, 0, end, count))(case.arrays[:end])
+        second = case._replace(arguments=op.fold(case.arguments, end, count, count))
+        near(second([first, *case.arrays[end:]])[0], whole, f"fold, after {end} inputs")
+    return True
+
+
 EXTREME = [0.0, 1.0, -1.0, 0.5, -0.5, 6.0, 1e-300, -1e-300, 1e5, -1e5, 1e150, -1e150]
 
 
@@ -349,6 +362,7 @@ def check_moving(case: Case) -> bool:
 checks: dict[str, Callable[[Case], bool]] = {
     "reads": check_reads, "diagonal": check_diagonal, "rows": check_rows, "batching": check_batching,
     "linear": check_linear, "offset": check_offset, "weights": check_weights, "powers": check_powers,
+    "fold": check_fold,
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,
     "selects": check_selects, "view": check_view, "reduction": check_reduction, "cost": check_cost,
     "moving": check_moving,

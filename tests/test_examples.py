@@ -22,8 +22,8 @@ from scipy.integrate import solve_ivp
 
 import nngrad as nn
 from backward_registry import registry
-from nngrad.graph import building
-from nngrad.installation import Requirement
+from nngrad.graph import switched
+from nngrad_command.installation import Requirement
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -33,7 +33,7 @@ def alone() -> Iterator[None]:
     """Each example has parameters and a context of its own, and draws the same every time."""
     np.random.seed(7)
     nn.seed(7)
-    with nn.parameter_scope("example", scope=OrderedDict()), building.having("context", None):
+    with nn.parameter_scope("example", scope=OrderedDict()), switched(context=None):
         yield
 
 
@@ -161,7 +161,7 @@ def test_what_is_not_installed_is_named(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module = script("script")
-    lacking = [Requirement("matplotlib", "3.8", "demo", None)]
+    lacking = [Requirement("matplotlib", ">=3.8", "demo", None)]
     monkeypatch.setattr(module, "missing", lambda extra: lacking if extra == "demo" else [])
     assert module.main(pytest.fail, "What it does.", 7, 1.0, ["--out", str(tmp_path)]) == 1
     assert "install 'matplotlib>=3.8'" in capsys.readouterr().err

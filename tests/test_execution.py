@@ -184,13 +184,13 @@ def test_forward_and_backward_are_one_executable() -> None:
     assert nn.executables.info() == used
 
 
-def test_backward_keeps_the_promise_of_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nngrad.execution.forward import Promise
+def test_backward_computes_what_forward_has_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nngrad.execution.forward import DeferredRun
 
     x = leaf(0.5)
     y = F.exp(x) * 1.03125
     y.forward()
-    monkeypatch.setattr(Promise, "resolve", lambda self: pytest.fail("the forward ran by itself"))
+    monkeypatch.setattr(DeferredRun, "run", lambda self: pytest.fail("the forward ran by itself"))
     y.backward()
     assert y.d == pytest.approx(1.03125 * np.exp(0.5), rel=1e-6)
 
@@ -584,7 +584,7 @@ def test_the_cache_is_bounded(small_cache: Any) -> None:
     x = leaf(1.0)
     for i in range(5):
         (x * (1.0 + i / 64)).forward()
-    assert small_cache.info() == (0, 5, 3, 3)
+    assert small_cache.info()[:4] == (0, 5, 3, 3)
     (x * (1.0 + 4 / 64)).forward()
     assert small_cache.info().hits == 1
     y = x * 1.0
@@ -614,7 +614,8 @@ def test_structures_that_differ_do_not_share() -> None:
     assert np.isnan((x * (float("inf") - float("inf"))).d).all()
     assert nn.executables.info().misses == misses + 2
     for zero in (0.0, -0.0):
-        assert not np.signbit((x * zero).d).any() and (zero / x).d.tolist() == [0, 0]
+        for y in (x * zero, zero / x):
+            assert y.d.tolist() == [0, 0] and (np.signbit(y.d) == np.signbit(zero)).all()
 
 
 def test_python_functions_share_executables_by_their_attributes() -> None:

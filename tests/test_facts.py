@@ -57,8 +57,8 @@ def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
     assert {name for name, check in checks.items() if any([check(case) for case in cases])} == set(checks)
 
 
-SHOWING = {"after", "mul2", "softmax", "linear_combination", "sqrt", "tanh", "sub2", "less", "where", "reshape", "mean",
-           "batch_matmul", "transpose"}
+SHOWING = {"add_n", "after", "batch_matmul", "less", "linear_combination", "mean", "mul2", "reshape", "softmax", "sqrt",
+           "sub2", "tanh", "transpose", "where"}
 
 
 SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
@@ -350,6 +350,11 @@ def weighs_twice(*x, coefficients: Static):
 @wrong("powers", X, powers=lambda f: (3,))
 def another_power(x, /):
     return x * x
+
+
+@wrong("fold", X, Y, fold=lambda arguments, start, stop, count: arguments)
+def difference(*x):
+    return x[-1] - sum(x[:-1])
 
 
 @wrong("bounded", Y, diagonal=True)

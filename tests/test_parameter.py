@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import nngrad.storage
+import nngrad.replacing
 from nngrad import Variable
 from nngrad.initializer import (
     ConstantInitializer,
@@ -32,12 +32,11 @@ from nngrad.parameter import (
     get_parameter,
     get_parameter_or_create,
     get_parameters,
-    load_parameters,
     parameter_scope,
     pop_parameter,
-    save_parameters,
     set_parameter,
 )
+from nngrad.parameter_files import load_parameters, save_parameters
 from nngrad.random import seed
 
 
@@ -152,7 +151,7 @@ def test_names_are_checked(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="cannot have the name '__metadata__'"):
             get_parameter_or_create(name, (2,))
     path = tmp_path / "p.safetensors"
-    with pytest.raises(ValueError, match=r"p\.safetensors: an array cannot have the name '__metadata__'"):
+    with pytest.raises(ValueError, match=r"p\.safetensors: a parameter cannot have the name '__metadata__'"):
         save_parameters(path, {"__metadata__": w})
     assert not path.exists() and not get_parameters()
 
@@ -372,7 +371,7 @@ def test_an_interrupted_save_leaves_the_old_file(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(nngrad.storage.os, broken, fail)
+    monkeypatch.setattr(nngrad.replacing.os, broken, fail)
     with pytest.raises(type(error)):
         save_parameters(path, {"w": Variable((200,))})
     monkeypatch.undo()

@@ -11,12 +11,14 @@ import pytest
 import backward_registry
 import nngrad
 import nngrad.functions as F
+import nngrad_command
 from backward_registry import registry
 from nngrad.graph import Composite, Op
 from tests.samples import FAMILIES, all_samples
 
 LIBRARY = Path(nngrad.__file__).parent
 RULES = Path(backward_registry.__file__).parent
+COMMAND = Path(nngrad_command.__file__).parent
 OPS = {name: getattr(F, name) for name in F.names() if isinstance(getattr(F, name), Op)}
 COMPOSITES = {name: getattr(F, name) for name in F.names() if isinstance(getattr(F, name), Composite)}
 SAMPLED = {sample.name for sample in all_samples()}
@@ -36,7 +38,7 @@ LONGER: dict[str, int] = {
 
 def sources() -> list[Path]:
     """Every source file of the library."""
-    return sorted([*LIBRARY.rglob("*.py"), *RULES.rglob("*.py")])
+    return sorted([*LIBRARY.rglob("*.py"), *RULES.rglob("*.py"), *COMMAND.rglob("*.py")])
 
 
 @pytest.mark.parametrize("name", sorted(OPS))

@@ -12,7 +12,7 @@ import numpy as np
 from ..execution.compiled import executable_of
 from ..execution.lower import linearize
 from ..gradient import grad
-from ..graph import Function, Variable, building
+from ..graph import Function, Variable, contained, switch
 from ..graph.leaf import arrays_of
 
 Array = np.ndarray[Any, Any]
@@ -65,9 +65,9 @@ class Problem:
             self.labels.append(x.name or f"params[{i}]")
         if not self.moving:
             raise ValueError("x_data: there is no array of a floating dtype to check a gradient at")
-        with building.having("auto_forward", False):
-            self._build(func, arguments, order, given_weights, rng)
+        self._build(func, arguments, order, given_weights, rng)
 
+    @contained
     def _build(
         self,
         func: Callable[..., Any],
@@ -76,6 +76,7 @@ class Problem:
         given_weights: Sequence[Sequence[Any] | None],
         rng: np.random.Generator,
     ) -> None:
+        switch(auto_forward=False)
         outputs = func(*arguments)
         level = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
         for i, y in enumerate(level):

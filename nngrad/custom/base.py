@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 from backward_registry import MissingRule, Rule, registry
 
+from ..execution.compiled import BoundedCache
 from ..graph import Function, Op, Variable, as_variable
-from ..graph.arguments import Static
+from ..graph.arguments import Static, key_of
 from ..graph.facts import unknown
 from .host import Result, on_host, shapes_by_running
 
 Arrays = tuple[Any, ...]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class CustomFunction:
@@ -35,6 +39,8 @@ class CustomFunction:
     """Whether `backward` is the true derivative; False for straight-through estimators and the like."""
     numpy: ClassVar[bool] = False
     """Whether `forward` is written on NumPy arrays; else on JAX arrays."""
+    opaque: ClassVar[bool] = True
+    """Whether it holds code of the user's, which may call functions on the host."""
     _op: ClassVar[Op]
 
     def infer(self, *inputs: jax.ShapeDtypeStruct) -> Result:
@@ -79,7 +85,7 @@ class CustomFunction:
                     f"{type(self).__name__}.forward turns its inputs into NumPy arrays; "
                     "use jax.numpy, or set `numpy = True` in the class"
                 ) from error
-        return on_host(self._forward, self.infer, arrays, type(self).__name__)
+        return on_host(_forward, self, self.infer, arrays, type(self).__name__)
 
     def _copy(self) -> Self:
         """An instance with the same attributes."""
@@ -110,13 +116,16 @@ class CustomFunction:
         except TypeError as error:
             raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
 
-    def _state(self) -> frozenset[tuple[str, type, Any]]:
-        # The types are in it because 1, 1.0 and True are equal but make different functions.
-        return frozenset([(name, type(value), value) for name, value in vars(self).items()])
+    def _state(self) -> frozenset[tuple[str, Any]]:
+        return frozenset([(name, key_of(value)) for name, value in vars(self).items()])
 
     def __repr__(self) -> str:
         attributes = ", ".join([f"{k}={v!r}" for k, v in vars(self).items()])
         return f"{type(self).__name__}({attributes})"
+
+
+def _forward(instance: CustomFunction, *arrays: Any) -> Any:
+    return instance._forward(*arrays)
 
 
 def _library(function: CustomFunction) -> str:
@@ -138,7 +147,22 @@ def op_of(cls: type[CustomFunction], forward: Callable[..., Any], several: bool,
     run.__doc__ = cls.__doc__
     run.__module__ = cls.__module__
     run.__annotations__ = {"instance": Static}
-    return Op(run, type_name=run.__name__, several=several, cost=unknown)
+    made = Op(run, type_name=run.__name__, several=several, cost=unknown)
+    made.tables = {}
+    return made
+
+
+def kept_with_the_class(question: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
+    """`question(instance, ...)`, asked once: the answers are kept with the op of the class of `instance`."""
+    answers = BoundedCache(1024)
+
+    @functools.wraps(question)
+    def ask(instance: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        table = answers.part((type(instance)._op,))
+        (answer,) = table.get((instance, args), lambda: (question(instance, *args, **kwargs),))
+        return answer  # type: ignore[no-any-return]
+
+    return ask
 
 
 def register_forward_only(op: Op, advice: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -13,7 +12,7 @@ from backward_registry import Rule, registry
 
 from ..graph import Function, Variable, apply
 from ..graph.spec import Spec, wide_types
-from .base import Arrays, CustomFunction, op_of, register_forward_only, variables_of
+from .base import Arrays, CustomFunction, kept_with_the_class, op_of, register_forward_only, variables_of
 from .host import shapes_by_running
 
 Indexes = tuple[int, ...]
@@ -225,7 +224,7 @@ def _forward(instance: FunctionNode, arrays: Arrays) -> tuple[Any, ...]:
     return tuple(result) if isinstance(result, tuple | list) else (result,)
 
 
-@functools.lru_cache(maxsize=1024)
+@kept_with_the_class
 def _retained(instance: FunctionNode, specs: tuple[Spec, ...]) -> Retained:
     """What `forward` retains of inputs of these shapes and dtypes: it is traced, or run on ones, to find that out."""
     found: list[Retained] = []

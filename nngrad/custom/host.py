@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,13 +16,15 @@ Result = Any
 
 
 def on_host(
-    function: Callable[..., Any], infer: Callable[..., Result], arrays: Sequence[Any], name: str
+    function: Callable[..., Any], instance: Any, infer: Callable[..., Result], arrays: Sequence[Any], name: str
 ) -> Any:
     """`function` of NumPy arrays, applied to `arrays` of a graph that JAX traces.
 
     Args:
-        function: Gets NumPy arrays, which it must not write to, and returns one, or a tuple of them. It must
-            depend on nothing else: JAX may call it twice, or not at all where nobody reads the result.
+        function: Gets `instance` and NumPy arrays, which it must not write to, and returns one, or a tuple of them.
+            It must depend on nothing else: JAX may call it twice, or not at all where nobody reads the result.
+        instance: What it is a method of. Executables refer to it weakly, since Python's collector does not see what
+            they refer to, and its class may hold them; the program that they were made of holds it.
         infer: Shape and dtype of what it returns, from those of what it gets.
         arrays: What it is applied to.
         name: Its name, for messages.
@@ -31,8 +34,13 @@ def on_host(
     several = isinstance(inferred, tuple | list)
     specs = [_narrowed(s, name) for s in (inferred if several else (inferred,))]
 
+    held = weakref.ref(instance)
+
     def call(*packed: Any) -> tuple[Any, ...]:
-        results = function(*[_unpacked(np.asarray(a), s) for a, s in zip(packed, given, strict=True)])
+        living = held()
+        if living is None:
+            raise RuntimeError(f"{name}: the function that was compiled is gone; keep the graph that it is in")
+        results = function(living, *[_unpacked(np.asarray(a), s) for a, s in zip(packed, given, strict=True)])
         results = results if isinstance(results, tuple | list) else (results,)
         if len(results) != len(specs):
             raise ValueError(f"{name}: {len(results)} arrays where {len(specs)} were declared")

@@ -8,7 +8,6 @@ and `backward_impl` is emitted anew by each gradient, so that gradients of any o
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,8 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..execution.lower import Program, linearize, lower
-from ..graph import Function, Spec, Variable, apply, building, spec_of
+from ..graph import Function, Spec, Variable, apply, contained, spec_of, switch
 from ..graph.spec import wide_types
+from .base import kept_with_the_class
 from .host import on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
 
@@ -56,17 +56,14 @@ def prepared(instance: PythonFunction, inputs: Specs) -> Prepared:
     return Prepared(twin, tuple([y.spec for y in outputs]))
 
 
+@contained
 def recorded(
     method: Callable[[], None], read: Sequence[Symbol], write: Sequence[Symbol], name: str
 ) -> Recording | None:
     """What `method` does with cells; None if it needs values."""
+    switch(emission=None, auto_forward=False, no_grad=False)
     try:
-        with (
-            building.having("emission", None),
-            building.having("auto_forward", False),
-            building.having("no_grad", False),
-        ):
-            method()
+        method()
     except NeedsValues:
         return None
     written = tuple([k for k, symbol in enumerate(write) if symbol.content is not None])
@@ -85,7 +82,7 @@ def recorded(
 # ---------------------------------------------------------------- forward
 
 
-@functools.lru_cache(maxsize=1024)
+@kept_with_the_class
 def forward_recording(instance: PythonFunction, inputs: Specs) -> Recording | None:
     """What `forward_impl` does, as a program of the inputs."""
     twin, outputs = prepared(instance, inputs)
@@ -108,14 +105,16 @@ def forward(instance: PythonFunction, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return lower(recording.program)(*arrays, *constants)
     outputs = prepared(instance, inputs).outputs
 
-    def compute(*values: Any) -> tuple[Any, ...]:
+    def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
         twin = prepared(instance, inputs).instance
         xs = [HostCell(v, f"inputs[{i}].data", False) for i, v in enumerate(values)]
         ys = [HostCell(np.zeros(s.shape, s.dtype), f"outputs[{o}].data", True) for o, s in enumerate(outputs)]
         _forward_impl(twin, *_arguments(xs, ys))
         return tuple([y.view for y in ys])
 
-    result: tuple[Any, ...] = on_host(compute, lambda *_: _shapes(outputs), arrays, type(instance).__name__)
+    result: tuple[Any, ...] = on_host(
+        compute, instance, lambda *_: _shapes(outputs), arrays, type(instance).__name__
+    )
     return result
 
 
@@ -172,9 +171,13 @@ class Gradient(NamedTuple):
         return f"gradient of {self.instance!r} at inputs {self.wanted}"
 
 
-@functools.lru_cache(maxsize=1024)
 def backward_recording(gradient: Gradient) -> Recording | None:
     """What `backward_impl` does, as a program of the data of inputs and outputs and the gradients of the outputs."""
+    return _backward_recording(gradient.instance, gradient)
+
+
+@kept_with_the_class
+def _backward_recording(instance: PythonFunction, gradient: Gradient) -> Recording | None:
     twin, outputs = prepared(gradient.instance, gradient.inputs)
     xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(gradient.inputs)]
     ys = [Symbol(s, f"outputs[{o}].data", False) for o, s in enumerate(outputs)]
@@ -233,25 +236,26 @@ def replayed(recording: Recording, inputs: Sequence[Variable]) -> list[Variable]
 
 def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The gradients that `backward_impl` computes from values, in a graph that JAX traces."""
-    outputs = prepared(gradient.instance, gradient.inputs).outputs
+    _, inputs, asked = gradient
+    outputs = prepared(gradient.instance, inputs).outputs
     on_x, on_y = gradient.depends(len(outputs))
     down = gradient.down
 
-    def compute(*values: Any) -> tuple[Any, ...]:
-        twin = prepared(gradient.instance, gradient.inputs).instance
+    def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
+        twin = prepared(instance, inputs).instance
         given = iter(values)
         xs = [HostCell(next(given), f"inputs[{i}].data", False) if i in on_x else None for i in range(len(down))]
         ys = [HostCell(next(given), f"outputs[{o}].data", False) if o in on_y else None for o in range(len(outputs))]
         gys = [HostCell(v, f"outputs[{o}].grad", False) for o, v in enumerate(given)]
-        gxs = [HostCell(np.zeros(s.shape, s.dtype), f"inputs[{i}].grad", True) for i, s in enumerate(gradient.inputs)]
+        gxs = [HostCell(np.zeros(s.shape, s.dtype), f"inputs[{i}].grad", True) for i, s in enumerate(inputs)]
         arguments = (
-            _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, gradient.inputs),
+            _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, inputs),
             _named("outputs", _denied(ys, on_y, "grad_depends_output_data"), gys, outputs),
         )
         twin.backward_impl(*arguments, down, [False] * len(down))
-        return tuple([gxs[i].view for i in gradient.wanted])
+        return tuple([gxs[i].view for i in asked])
 
-    wanted = tuple([gradient.inputs[i] for i in gradient.wanted])
+    wanted = tuple([inputs[i] for i in asked])
     name = f"gradient of {type(gradient.instance).__name__}"
-    result: tuple[Any, ...] = on_host(compute, lambda *_: _shapes(wanted), arrays, name)
+    result: tuple[Any, ...] = on_host(compute, gradient.instance, lambda *_: _shapes(wanted), arrays, name)
     return result

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from backward_registry import Rule, registry
 
-from ..graph import Function, Op, Variable, apply, building
+from ..graph import Function, Op, Variable, apply, build_options, contained, switch
 from . import nnabla_protocol
 from .base import CustomFunction, op_of, register_forward_only, variables_of
 from .nnabla_arguments import Argument
@@ -148,12 +148,11 @@ class PythonFunction(CustomFunction):
             return apply(self._op, variables, (self._copy(),))
         twin = self._copy()
         twin._alone = not twin._is_hashable()
-        with building.having("context", self._context()):
-            made = apply(self._op, variables, (twin,))
+        made = _applied(self._op, variables, twin, self._context())
         return made[0] if len(made) == 1 else made
 
     def _context(self) -> Any:
-        return building.context if self.ctx is None else self.ctx
+        return build_options().context if self.ctx is None else self.ctx
 
     def _forward(self, *arrays: Any) -> Any:
         out = self._returned(self.forward(*arrays))
@@ -164,6 +163,13 @@ class PythonFunction(CustomFunction):
                 f"where the class says `outputs = {self.outputs}`"
             )
         return out
+
+
+@contained
+def _applied(op: Op, inputs: tuple[Variable, ...], instance: PythonFunction, context: Any) -> Any:
+    """`op` applied in the Context `context`."""
+    switch(context=context)
+    return apply(op, inputs, (instance,))
 
 
 def _rule(f: Function, *gys: Variable) -> Any:

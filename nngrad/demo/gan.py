@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.datasets import load_digits
 
 import nngrad as nn
 import nngrad.functions as F
@@ -77,8 +78,6 @@ class Record(NamedTuple):
 
 def digits() -> Array:
     """scikit-learn's 1,797 handwritten digits, of shape (1797, 64), with pixels in [-1, 1]."""
-    from sklearn.datasets import load_digits
-
     return (load_digits().data / 8 - 1).astype(np.float32)
 
 

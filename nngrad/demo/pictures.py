@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from ..storage import write_whole
 from .gan import SIDE, Array, Record
 
 BLUE, ORANGE, GREY = "#2a6fbb", "#d9722e", "#9aa0a6"
@@ -71,4 +73,6 @@ def running_mean(values: Sequence[float]) -> Array:
 
 
 def _save(figure: Figure, path: Path) -> None:
-    FigureCanvasAgg(figure).print_png(path)
+    picture = io.BytesIO()
+    FigureCanvasAgg(figure).print_png(picture)
+    write_whole(path, picture.getvalue())

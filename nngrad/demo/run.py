@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,10 +14,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 import nngrad as nn
 
 from .gan import Gan, Record, digits
+from .pictures import draw_curves, draw_digits
+
+ROOM = 1 << 18
+"""Bytes that both pictures fit in."""
 
 
 def run(steps: int, output: Path, seed: int, device: str | None, console: Console) -> None:
-    """Train the GAN and write `digits.png` and `curves.png`.
+    """Train the GAN and write `digits.png` and `curves.png`, which replace those of an earlier run.
 
     Args:
         steps: Steps of the generator.
@@ -24,10 +29,36 @@ def run(steps: int, output: Path, seed: int, device: str | None, console: Consol
         seed: Seed of all that is random.
         device: 'cpu' or 'cuda'; None takes what JAX takes by itself.
         console: Where to print.
-    """
-    from .pictures import draw_curves, draw_digits
 
-    output.mkdir(parents=True, exist_ok=True)
+    Raises:
+        OSError: The pictures cannot be written; the message names the file. What can be known of that is found out
+            before the training. An error that names no file is that of printing.
+        KeyboardInterrupt: It was interrupted; the message says what was kept.
+    """
+    _check_writable(output)
+    written: list[Path] = []
+    try:
+        _train_and_draw(steps, output, seed, device, console, written)
+    except KeyboardInterrupt:
+        kept = " and ".join(map(str, written)) or "nothing, since pictures are drawn after the training"
+        raise KeyboardInterrupt(f"kept: {kept}") from None
+
+
+def _check_writable(folder: Path) -> None:
+    """Make the folder, and try whether there is room for what is written in the end."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(ROOM))
+    except OSError as error:
+        why = f"the folder cannot be written to: {error.strerror}; choose another one"
+        raise OSError(error.errno, why, str(folder)) from error
+
+
+def _train_and_draw(
+    steps: int, output: Path, seed: int, device: str | None, console: Console, written: list[Path]
+) -> None:
+    """Adds to `written` each picture that is there."""
     began = time.perf_counter()
     scope = nullcontext() if device is None else nn.context_scope(nn.get_extension_context(device))
     with scope:
@@ -42,7 +73,9 @@ def run(steps: int, output: Path, seed: int, device: str | None, console: Consol
         records = _train(gan, steps, console)
         generated = gan.samples()
     draw_digits(generated, data[:100], output / "digits.png")
+    written.append(output / "digits.png")
     draw_curves(records, output / "curves.png")
+    written.append(output / "curves.png")
     late = records[-max(len(records) // 10, 1) :]
     console.print(
         f"{steps} steps in {time.perf_counter() - began:.1f} s, compilation included."
@@ -50,8 +83,8 @@ def run(steps: int, output: Path, seed: int, device: str | None, console: Consol
         f" mean gradient norm {_mean(late, 'slope'):.2f} (the penalty pulls it to 1).",
         highlight=False,
     )
-    for name in ("digits.png", "curves.png"):
-        console.print(f"  {output / name}", markup=False, highlight=False, soft_wrap=True)
+    for path in written:
+        console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _train(gan: Gan, steps: int, console: Console) -> list[Record]:

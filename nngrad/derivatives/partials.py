@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..gradient.directions import independent_rows
 from ..gradient.grad import grad
 from ..gradient.intern import emitting
-from ..graph import Variable, functions_of
+from ..graph import Variable, contained, functions_of
 from .parts import floating, one_floating, positive_int
 
 
@@ -47,6 +47,7 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
     return _partials(y, entries)
 
 
+@contained
 def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
     """The derivatives of `y` with respect to `x` of orders 1 to n; each is built on those before it.
 

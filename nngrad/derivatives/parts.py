@@ -13,9 +13,10 @@ from ..gradient.intern import emitting
 from ..gradient.pushforward import NoForwardMode, Pushforward
 from ..gradient.seeds import seed_of
 from ..gradient.walk import Grad
-from ..graph import Variable, building, functions_of, rooms
+from ..graph import Variable, build_options, contained, functions_of, rooms, switch
 from ..graph.arguments import as_int
 from ..graph.function import next_serial
+from ..graph.scopes import pause_collector
 
 Variables = Variable | Iterable[Variable]
 
@@ -57,16 +58,22 @@ def after_batch(x: Variable, lead: int) -> Variable:
 
 def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
     """What `build` emits, each expression once, as Variables that were not there before."""
-    since = next_serial()
-    with building.having("auto_forward", False):
-        with emitting(functions_of(given), 1):
-            results = build()
-        results = distinct(results, since)
-    if building.auto_forward:
+    results = _emitted(given, build)
+    if build_options().auto_forward:
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
                 rooms.engine.run_function(f)
     return results
+
+
+@contained
+def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
+    pause_collector()
+    switch(auto_forward=False)
+    since = next_serial()
+    with emitting(functions_of(given), 1):
+        results = build()
+    return distinct(results, since)
 
 
 def second(y: Variable, x: Variable, t: Variable) -> Variable:

@@ -3,88 +3,163 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 
+from ..graph import Op
+from ..graph.process import check_process
 from ..graph.spec import wide_types
-from .lower import Program, lower
+from .host_calls import finished
+from .lower import in_one, in_pieces
+from .pieces import cut, is_long
+from .program import Program
 
 
 class CacheInfo(NamedTuple):
-    """Counts of a cache since it was made or cleared."""
+    """Counts of a cache since it was made or cleared, and its limits."""
 
     hits: int
     misses: int
     size: int
+    """How many entries there are."""
     capacity: int
+    """How many there are at most."""
+    nbytes: int
+    """About how many bytes of the process's memory they take."""
+    most_bytes: int
+    """About how many bytes they take at most."""
+
+
+class Counts:
+    """How often something was found, and how often not."""
+
+    __slots__ = ("hits", "misses")
+
+    def __init__(self) -> None:
+        self.hits = self.misses = 0
 
 
 class BoundedCache:
-    """A table that forgets what was used longest ago when it grows past its capacity. Thread-safe."""
+    """A table that forgets what was used longest ago when it grows past one of its limits. Thread-safe.
 
-    def __init__(self, capacity: int) -> None:
-        self._entries: OrderedDict[Hashable, Any] = OrderedDict()
+    The entry that was used last is kept even if it is larger than all may be together. What belongs to an op that
+    goes with a user's class is kept in a part of the table, which that op holds and which has the same limits.
+    """
+
+    def __init__(self, capacity: int, most_bytes: int = 1 << 62) -> None:
+        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
-        self._hits = self._misses = 0
+        self._counts = Counts()
+        self._nbytes = 0
+        self._parts: weakref.WeakSet[BoundedCache] = weakref.WeakSet()
         self.capacity = capacity
+        self.most_bytes = most_bytes
+
+    def part(self, ops: Iterable[Op]) -> BoundedCache:
+        """Where entries belong that refer to `ops`: the table itself, or the part that one of them holds."""
+        for op in ops:
+            if op.tables is not None:
+                part: BoundedCache | None = op.tables.get(self)
+                if part is None:
+                    part = op.tables.setdefault(self, BoundedCache(self.capacity, self.most_bytes))
+                    part._counts = self._counts
+                    self._parts.add(part)
+                return part
+        return self
 
     def find(self, key: Hashable) -> Any:
         """What is kept under `key`, or None."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
-                self._misses += 1
-            else:
-                self._entries.move_to_end(key)
-                self._hits += 1
-            return entry
+                self._counts.misses += 1
+                return None
+            self._entries.move_to_end(key)
+            self._counts.hits += 1
+            return entry[0]
 
-    def keep(self, key: Hashable, entry: Any) -> Any:
+    def keep(self, key: Hashable, entry: Any, nbytes: int = 0) -> Any:
         """Keep `entry`, unless another thread was faster; returns what is kept."""
         with self._lock:
-            entry = self._entries.setdefault(key, entry)
-            while len(self._entries) > self.capacity:
-                self._entries.popitem(last=False)
-            return entry
+            if key not in self._entries:
+                self._entries[key] = entry, nbytes
+                self._nbytes += nbytes
+                self._shrink()
+                return entry
+            return self._entries[key][0]
 
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What is kept under `key`; made by `make` when there is nothing."""
+    def get(self, key: Hashable, make: Callable[[], Any], nbytes: int = 0) -> Any:
+        """What is kept under `key`; made by `make`, and taken to be of `nbytes`, when there is nothing."""
         entry = self.find(key)
-        return self.keep(key, make()) if entry is None else entry
+        return self.keep(key, make(), nbytes) if entry is None else entry
 
     def info(self) -> CacheInfo:
-        """Hits, misses, size and capacity."""
-        return CacheInfo(self._hits, self._misses, len(self._entries), self.capacity)
+        """Hits, misses, number of entries and bytes, and the limits of both."""
+        tables = [self, *self._parts]
+        size, nbytes = sum([len(t._entries) for t in tables]), sum([t._nbytes for t in tables])
+        return CacheInfo(self._counts.hits, self._counts.misses, size, self.capacity, nbytes, self.most_bytes)
 
-    def resize(self, capacity: int) -> None:
-        """Set how many entries are kept at most."""
-        if not isinstance(capacity, int) or capacity < 1:
-            raise ValueError(f"capacity: expected a positive int, got {capacity!r}")
+    def resize(self, capacity: int | None = None, most_bytes: int | None = None) -> None:
+        """Set how many entries are kept at most, and about how many bytes they take at most; None leaves a limit.
+
+        Raises:
+            ValueError: A limit is not a positive int, or none is given.
+        """
+        if capacity is None and most_bytes is None:
+            raise ValueError("capacity: give a positive int, or most_bytes, or both")
+        for name, limit in (("capacity", capacity), ("most_bytes", most_bytes)):
+            if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+                raise ValueError(f"{name}: expected a positive int, got {limit!r}")
         with self._lock:
-            self.capacity = capacity
-            while len(self._entries) > capacity:
-                self._entries.popitem(last=False)
+            self.capacity = self.capacity if capacity is None else capacity
+            self.most_bytes = self.most_bytes if most_bytes is None else most_bytes
+            self._shrink()
+        for part in self._parts:
+            part.resize(self.capacity, self.most_bytes)
 
     def clear(self) -> None:
         """Forget everything."""
         with self._lock:
             self._entries.clear()
-            self._hits = self._misses = 0
+            self._nbytes = self._counts.hits = self._counts.misses = 0
+        for part in self._parts:
+            part.clear()
+
+    def _shrink(self) -> None:
+        while len(self._entries) > self.capacity or (self._nbytes > self.most_bytes and len(self._entries) > 1):
+            _, (_, nbytes) = self._entries.popitem(last=False)
+            self._nbytes -= nbytes
 
 
-executables = BoundedCache(512)
-"""Executables by structure. `executables.info()`, `.clear()` and `.resize(n)` are for users too."""
+executables = BoundedCache(512, most_bytes=512 << 20)
+"""Executables by structure. `executables.info()`, `.clear()` and `.resize(capacity, most_bytes)` are for users too.
+
+Their bytes are estimated from the number of functions, since XLA does not tell how much an executable takes.
+"""
+
+_BYTES = 3 << 19
+"""About what an executable takes, however small: measured as the growth of the process, for XLA's CPU backend."""
+
+_BYTES_OF_A_FUNCTION = 16 << 10
+"""About what it takes besides for each function: 5 kB for a `sin`, 20 kB for a matrix product."""
+
+
+def bytes_of(*counts: int) -> int:
+    """About how many bytes executables take, from their numbers of functions."""
+    return sum([_BYTES + count * _BYTES_OF_A_FUNCTION for count in counts])
 
 
 def on_device(device: jax.Device | None, wide: bool, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` in the settings that its values need; as it is where it needs none."""
-    if device is None and not wide:
-        return function
+    """`function` in the settings that its values need, and in a process where JAX can compute."""
 
     def run(*arrays: Any) -> Any:
+        check_process()
+        if device is None and not wide:
+            return function(*arrays)
         with wide_types(wide):
             if device is None:
                 return function(*arrays)
@@ -94,9 +169,63 @@ def on_device(device: jax.Device | None, wide: bool, function: Callable[..., Any
     return run
 
 
+MOST_TRUSTED = 500
+"""Programs of so many functions XLA compiles, whatever they are."""
+
+
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program: arrays of the leaves in, arrays of the results out."""
-    result: Callable[..., tuple[Any, ...]] = executables.get(
-        program, lambda: on_device(program.device, program.wide, jax.jit(lower(program)))
-    )
+    check_process()
+    table = executables.part([op for op, _, _ in program.steps])
+    executable = table.find(program)
+    if executable is None:
+        counts = [len(program.steps)]
+        if is_long(program):
+            pieces = cut(program)
+            counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
+            function = in_pieces(program, pieces)
+        elif len(program.steps) > MOST_TRUSTED:
+            function = _in_pieces_where_it_fails(program)
+        else:
+            function = jax.jit(in_one(program))
+        function = finished(function, program.opaque)
+        if program.device is not None or program.wide:
+            # By itself where it can be, without another call: that the process can compute, `arrays_of` sees.
+            function = on_device(program.device, program.wide, function)
+        executable = table.keep(program, function, bytes_of(*counts))
+    result: Callable[..., tuple[Any, ...]] = executable
     return result
+
+
+def _in_pieces_where_it_fails(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """The program as one executable, or in pieces if XLA cannot compile that."""
+    whole = jax.jit(in_one(program))
+    function: Callable[..., tuple[Any, ...]] = whole
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        nonlocal function
+        try:
+            return function(*arrays)
+        except jax.errors.JaxRuntimeError as error:
+            if function is not whole or _compiles(whole, arrays):
+                raise
+            function = in_pieces(program, cut(program))
+            try:
+                return function(*arrays)
+            except jax.errors.JaxRuntimeError:
+                error.add_note(
+                    f"nngrad: XLA cannot compile this program of {len(program.steps)} functions, in one piece or in "
+                    "several; compute a part of the graph at a time, or put what is repeated into F.jax_function"
+                )
+                raise error from None
+
+    return run
+
+
+def _compiles(function: Any, arrays: tuple[Any, ...]) -> bool:
+    """Whether it was not the compiler that failed."""
+    try:
+        function.lower(*arrays).compile()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True

@@ -12,6 +12,7 @@ import numpy as np
 from ..graph import NdArray, Variable
 from ..graph.leaf import arrays_of
 from ..graph.spec import wide_types
+from ..graph.value import put_together
 from .compiled import executable_of
 from .forward import device_of
 from .lower import linearize, lower
@@ -82,9 +83,12 @@ class CompiledFunction:
     def __call__(self, *arrays: Any) -> Any:
         given = _checked(arrays, self._given)
         results = self._executable(*given, *arrays_of(self._rest, often=True))
-        for leaf, value in zip(self._updated, results[self._count :], strict=True):
-            leaf.cell.put(value)
+        put_together([leaf.cell for leaf in self._updated], results[self._count :])
         return results[0] if self._single else list(results[: self._count])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a compiled function cannot be pickled or copied: it is an executable of this process. "
+                        "Call nn.compile in the process where it runs")
 
 
 def compile(outputs: Variables, inputs: Variables = ()) -> CompiledFunction:

@@ -1,8 +1,7 @@
-"""forward(): a snapshot of the leaves, and promises of the values."""
+"""forward(): a snapshot of the leaves, and values that are computed from it when they are read."""
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
@@ -12,6 +11,8 @@ import jax
 from ..graph import Function, NdArray, Variable, functions_of
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
+from ..graph.process import check_process
+from ..graph.value import Deferred, hold_together, values_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
@@ -43,14 +44,14 @@ class Plan:
 
 
 class Snapshot:
-    """The arrays of a graph's leaves at one `forward()`, and what it promised; nothing if it was none."""
+    """The arrays of a graph's leaves at one `forward()`, and the run that it put off; None if it was no forward."""
 
-    __slots__ = ("arrays", "leaf_ids", "promise", "results")
+    __slots__ = ("arrays", "leaf_ids", "results", "run")
 
-    def __init__(self, plan: Plan, arrays: tuple[Any, ...], promise: Promise | None = None) -> None:
+    def __init__(self, plan: Plan, arrays: tuple[Any, ...], run: DeferredRun | None = None) -> None:
         self.leaf_ids = plan.leaf_ids
         self.arrays = arrays
-        self.promise = promise
+        self.run = run
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
         """The results of the functions, where they ran one by one."""
 
@@ -59,45 +60,43 @@ class Snapshot:
         return dict(zip(self.leaf_ids, self.arrays, strict=True))
 
 
-_keeping = threading.Lock()
+class DeferredRun:
+    """A run of an executable, put off until the first of its results is read."""
 
-
-class Promise:
-    """Results that are computed when the first of the cells that wait for them is read."""
-
-    __slots__ = ("arrays", "cells", "executable")
+    __slots__ = ("_arrays", "_executable", "_waiting")
 
     def __init__(self, executable: Callable[..., Any], arrays: tuple[Any, ...], cells: Sequence[NdArray]) -> None:
-        self.executable = executable
-        self.arrays = arrays
-        self.cells: list[weakref.ref[NdArray]] | None = [weakref.ref(cell) for cell in cells]
-        for cell in cells:
-            cell.promise(self)
+        self._executable = executable
+        self._arrays = arrays
+        values = [Deferred(self) for _ in cells]
+        self._waiting: list[weakref.ref[Deferred]] | None = [weakref.ref(value) for value in values]
+        hold_together(cells, values)
 
     @property
-    def kept(self) -> bool:
+    def done(self) -> bool:
         """Whether the results are there."""
-        return self.cells is None
+        return self._waiting is None
 
-    def resolve(self) -> None:
+    def run(self) -> None:
         """Compute the results."""
-        self.keep(() if self.kept else self.executable(*self.arrays))
+        if self._waiting is not None:
+            check_process()
+            self.keep(self._executable(*self._arrays))
 
     def keep(self, results: Sequence[Any]) -> None:
-        """Hand the results, computed here or elsewhere, to the cells that still wait for them."""
-        with _keeping:  # whoever comes while another thread hands them over waits until it has
-            cells, self.cells = self.cells, None
-            for ref, result in zip(cells or (), results, strict=False):
-                cell = ref()
-                if cell is not None and cell._pending is self:
-                    cell.put(result)
+        """Hand the results, computed here or elsewhere, to the values that still wait for them."""
+        for ref, result in zip(self._waiting or (), results, strict=False):
+            value = ref()
+            if value is not None:
+                value.fill(result)
+        self._waiting = None  # at the end: what an interrupt leaves waiting is computed again
 
     def keep_if_complete(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
-        """Hand over what was computed for `cells`, if that is all that was promised."""
-        known = dict(zip(map(id, cells), results, strict=True))
-        waiting = [ref() for ref in self.cells or ()]
-        if all([cell is None or id(cell) in known for cell in waiting]):
-            self.keep([known.get(id(cell)) for cell in waiting])
+        """Hand over what was computed for `cells`, if nothing else waits."""
+        known = dict(zip(map(id, values_of(cells)), results, strict=True))
+        waiting = [ref() for ref in self._waiting or ()]
+        if all([value is None or id(value) in known for value in waiting]):
+            self.keep([known.get(id(value)) for value in waiting])
 
 
 def plan_of(outputs: Sequence[Variable]) -> Plan:
@@ -112,12 +111,12 @@ def plan_of(outputs: Sequence[Variable]) -> Plan:
 
 
 def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
-    """Freeze the leaves' values for `outputs`, and promise the values of the outputs, of persistent Variables
+    """Freeze the leaves' values for `outputs`, and defer the values of the outputs, of persistent Variables
     and of the leaves that are updated."""
     plan = plan_of(outputs)
     arrays = tuple(arrays_of(plan.leaves))
-    promised = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
-    snapshot = Snapshot(plan, arrays, Promise(plan.executable, arrays, promised))
+    cells = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
+    snapshot = Snapshot(plan, arrays, DeferredRun(plan.executable, arrays, cells))
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
@@ -130,7 +129,7 @@ def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
 
 def present(outputs: Sequence[Variable]) -> Snapshot:
     """The leaves' present values, for what is no `forward()`: keys that were drawn are not drawn again, and
-    nothing is promised."""
+    nothing is deferred."""
     plan = plan_of(outputs)
     return Snapshot(plan, tuple(arrays_of(plan.leaves, draw=False)))
 
@@ -174,7 +173,7 @@ def run_one_by_one(
 
 
 def evaluate(variable: Variable) -> None:
-    """Compute a Variable that no `forward()` has promised: from the snapshot of the forward that covered
+    """Compute a Variable that no `forward()` has deferred: from the snapshot of the forward that covered
     its function, or from the leaves' present values."""
     assert variable.parent is not None
     snapshot: Snapshot | None = variable.parent.snapshot

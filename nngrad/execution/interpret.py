@@ -8,16 +8,18 @@ from typing import Any
 
 import jax
 
-from ..graph import Function, Op, Variable, building, functions_of, rooms
+from ..graph import Function, Op, Variable, build_options, functions_of, rooms
 from ..graph.leaf import arrays_of
 from ..graph.spec import is_wide
-from .compiled import BoundedCache, on_device
+from ..graph.value import put_together
+from .compiled import BoundedCache, bytes_of, on_device
+from .host_calls import finished, has_opaque
 from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
 
-single_ops = BoundedCache(4096)
+single_ops = BoundedCache(4096, most_bytes=1 << 30)
 """Executables of single ops, by op, arguments and device."""
 
 
@@ -33,9 +35,10 @@ def executable_of_op(
 
     def make() -> Callable[..., Any]:
         forward = op.bind(arguments)
-        return on_device(device, wide, jax.jit(forward) if compiled else forward)
+        return on_device(device, wide, finished(jax.jit(forward), has_opaque(arguments)) if compiled else forward)
 
-    result: Callable[..., Any] = single_ops.get((op, arguments, device, wide, compiled), make)
+    table = single_ops.part((op,))
+    result: Callable[..., Any] = table.get((op, arguments, device, wide, compiled), make, bytes_of(1))
     return result
 
 
@@ -100,7 +103,8 @@ def run_functions(functions: list[Function]) -> None:
     """Compute the outputs of those functions, lowest rank first, whose outputs are not there."""
     missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]
     for unit in units_of(missing, through=lambda x: not x.is_computed):
-        checker = None if building.debug is None else building.debug.checker()
+        debug = build_options().debug
+        checker = None if debug is None else debug.checker()
 
         def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
             results = results_of(f, inputs)
@@ -109,8 +113,7 @@ def run_functions(functions: list[Function]) -> None:
                 checker.finish(f.outputs)
             for y, result in zip(f.outputs, results, strict=True):
                 y.cell.put(result)
-            for leaf, index in f.effects:
-                leaf.cell.put(results[index])
+            put_together([leaf.cell for leaf, _ in f.effects], [results[index] for _, index in f.effects])
             return results
 
         run_unit(unit, _computed, run)
@@ -143,7 +146,8 @@ def interpret(
     """
     values: dict[tuple[Function, int], Any] = {}
     known = known or {}
-    checker = None if building.debug is None else building.debug.checker()
+    debug = build_options().debug
+    checker = None if debug is None else debug.checker()
 
     def value(x: Variable) -> Any:
         if x.parent is not None:

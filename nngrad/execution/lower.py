@@ -8,31 +8,10 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import Function, Op, Spec, Variable, functions_of, path_between
-from ..graph.spec import is_wide
-
-Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
-
-
-class Program(NamedTuple):
-    """The structure of a graph, without the graph: equal structures are equal programs.
-
-    Values are numbered: leaf i is i, and output k of the steps, counted through all of them, is ~k.
-    """
-
-    leaves: tuple[Spec, ...]
-    """Shape and dtype of each leaf."""
-    steps: tuple[Step, ...]
-    """Op, static arguments, and the numbers of the inputs, in an order in which they can run."""
-    outputs: tuple[int, ...]
-    """Numbers of the results."""
-    device: jax.Device | None
-    """Where it runs; None leaves it to JAX."""
-
-    @property
-    def wide(self) -> bool:
-        """Whether 64-bit values occur in it, by way of a leaf or of an argument."""
-        return any([s.wide for s in self.leaves]) or any([is_wide(arguments) for _, arguments, _ in self.steps])
+from ..graph import Function, Variable, functions_of, path_between
+from .pieces import Piece, apart, cut, is_long
+from .program import Program as Program
+from .program import Step
 
 
 class Linearized(NamedTuple):
@@ -133,7 +112,16 @@ class _Writer:
 
 
 def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The program as a pure function: arrays of the leaves in, arrays of the results out."""
+    """The program as a pure function: arrays of the leaves in, arrays of the results out.
+
+    That of a program which is too long for the compiler calls one jitted function for each of its pieces. Called by
+    itself it runs them one after another; where JAX traces it, XLA is told to leave them apart.
+    """
+    return in_pieces(program, cut(program)) if is_long(program) else in_one(program)
+
+
+def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """The program as one function, whatever its length; see `lower`."""
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         values: list[Any] = []
@@ -151,5 +139,22 @@ def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
             else:
                 values.append(out)
         return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
+
+    return run
+
+
+def in_pieces(program: Program, pieces: list[Piece]) -> Callable[..., tuple[Any, ...]]:
+    """The program as a function that calls a jitted one for each of its pieces; see `lower`."""
+    jitted = {piece.program: jax.jit(in_one(piece.program)) for piece in pieces}  # one for all that are equal
+    parts = [(jitted[piece.program], piece) for piece in pieces]
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        values: dict[int, Any] = dict(enumerate(arrays))
+        with apart(arrays):
+            for function, piece in parts:
+                values.update(zip(piece.gives, function(*[values[i] for i in piece.takes]), strict=True))
+                for i in piece.done_with:
+                    del values[i]
+        return tuple([values[i] for i in program.outputs])
 
     return run

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from ..graph import Function, RuleCall, Variable, building, functions_of
+from ..graph import Function, RuleCall, Variable, build_options, functions_of
 from ..graph.function import function_hooks
 
 
@@ -22,13 +22,13 @@ class Unit(NamedTuple):
 def hooks_of(f: Function) -> list[Any]:
     """The hooks that watch `f`: those in force, and its own."""
     own = function_hooks.get(weakref.ref(f)) if function_hooks else None
-    return [*building.hooks, *(own.values() if own else ())]
+    return [*build_options().hooks, *(own.values() if own else ())]
 
 
 def any_watched(functions: Iterable[Function]) -> bool:
     """Whether somebody wants to see functions run: hooks or debug mode in this thread, or hooks that are on some of
     the functions, or on those that they are the backward of."""
-    if building.watched:
+    if build_options().watched:
         return True
     if not function_hooks:
         return False
@@ -49,7 +49,7 @@ def units_of(functions: list[Function], through: Callable[[Variable], bool] | No
         functions: What shall run.
         through: Which Variables are not there yet; all by default.
     """
-    if not building.hooks and not function_hooks:
+    if not build_options().hooks and not function_hooks:
         return [Unit(None, [f]) for f in functions]
     functions = _completed(functions, through)
     members: dict[Function | RuleCall, list[Function]] = {}

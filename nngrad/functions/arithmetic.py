@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ..graph import Function, op
-from ..graph.arguments import Ignored, Static
+from ..graph.arguments import Ignored, IntsEach, Number, NumbersEach
 
 
 def is_floating(x: Any) -> bool:
@@ -62,8 +62,7 @@ def matched(x: Any, val: float) -> tuple[Any, Any]:
         if x.dtype != bool and val.is_integer() and jnp.iinfo(x.dtype).min <= val <= jnp.iinfo(x.dtype).max:
             return x, x.dtype.type(int(val))
         x = lax.convert_element_type(x, jnp.float32)
-    with np.errstate(over="ignore"):  # what is too large for a small dtype is infinite in it
-        return x, x.dtype.type(val)
+    return x, x.dtype.type(val)
 
 
 def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
@@ -127,13 +126,20 @@ def minimum2(x0, x1, /):
 # ---------------------------------------------------------------- any number of Variables
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
+def _unchanged(arguments, start, stop, count):
+    """The arguments of a part of a sum or a product; see `Op.fold`."""
+    return arguments
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="together", fold=_unchanged)
 def add_n(*x):
     """Sum of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True)
+@op(
+    elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True, fold=_unchanged
+)
 def mul_n(*x):
     """Product of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
@@ -143,17 +149,16 @@ def mul_n(*x):
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, powers=lambda f: f.args["powers"], unbounded=True)
-def monomial(*x, powers: Static):
+def monomial(*x, powers: IntsEach):
     """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
     float32.
 
     Args:
         powers: One whole number for each of `x`, which may be negative.
     """
-    fit(len(x), powers, "powers")
-    if not all(isinstance(p, int) for p in powers):
-        raise ValueError(f"powers: expected whole numbers, got {powers}")
     xs = together(x)
+    if max(map(abs, powers)) > _MOST_FACTORS:
+        return functools.reduce(lax.mul, [raised(each, power) for each, power in zip(xs, powers, strict=True)])
     factors = [
         (each if power > 0 or power == -1 else raised(each, -1), power)
         for each, power in sorted(zip(xs, powers, strict=True), key=lambda pair: pair[1] < 0)
@@ -171,8 +176,21 @@ def monomial(*x, powers: Static):
     return lax.full_like(xs[0], 1) if product is None else product
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant")
-def linear_combination(*x, coefficients: Static, constant: Static = 0):
+_MOST_FACTORS = 64
+"""Up to which power the factors of a monomial are multiplied in turn."""
+
+
+def _weighted_part(arguments, start, stop, count):
+    """The arguments of a part of a weighted sum: what comes before counts once, and the constant comes last."""
+    coefficients, constant = arguments
+    return ((1,) if start else ()) + coefficients[start:stop], constant if stop == count else 0
+
+
+@op(
+    elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant",
+    fold=_weighted_part,
+)  # fmt: skip
+def linear_combination(*x, coefficients: NumbersEach, constant: Number = 0):
     """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
     are taken as float32.
 
@@ -180,15 +198,15 @@ def linear_combination(*x, coefficients: Static, constant: Static = 0):
         coefficients: A number for each of `x`; a `fractions.Fraction` stays exact until it is used.
         constant: A number that is added.
     """
-    fit(len(x), coefficients, "coefficients")
     total = None
     for each, coefficient in zip(together(x), coefficients, strict=True):
         size = abs(coefficient)
         term = each if size == 1 else lax.mul(each, lax.full_like(each, float(size)))
+        negative = math.copysign(1.0, coefficient) < 0
         if total is None:
-            total = term if coefficient >= 0 else lax.neg(term)
+            total = lax.neg(term) if negative else term
         else:
-            total = (lax.add if coefficient >= 0 else lax.sub)(total, term)
+            total = (lax.sub if negative else lax.add)(total, term)
     return lax.add(total, lax.full_like(total, float(constant))) if constant else total
 
 
@@ -199,12 +217,6 @@ def together(xs: tuple[Any, ...]) -> list[Any]:
         return same
     common = functools.reduce(lambda a, b: broadcast_pair(a, b)[0], same)
     return [broadcast_pair(x, common)[0] for x in same]
-
-
-def fit(count: int, numbers: Any, name: str) -> None:
-    """Raise unless `numbers` is a tuple with one for each of `count` inputs."""
-    if not isinstance(numbers, tuple) or len(numbers) != count:
-        raise ValueError(f"{name}: expected a tuple with one number for each of the {count} inputs, got {numbers!r}")
 
 
 # ---------------------------------------------------------------- a Variable and a number

@@ -286,7 +286,7 @@ def slice(x, /, start: Static | None = None, stop: Static | None = None, step: S
     try:
         key = tuple(window(builtins.slice(*part), n) for part, n in zip(zip(*parts, strict=True), x.shape, strict=True))
     except IndexError as error:
-        raise ValueError(f"slice: {error}") from None
+        raise ValueError(f"slice: start={start}, stop={stop}, step={step}: {error}") from None
     return take_slices(x, key=key)
 
 

@@ -81,7 +81,8 @@ def recomputed(x, original, /):
 
     Gradients pass to `original`, as if nothing had been computed again.
     """
-    del original
+    if x.shape != original.shape or x.dtype != original.dtype:
+        raise ValueError(f"original must be of the shape and dtype of x, {x.dtype}{list(x.shape)}")
     return x
 
 

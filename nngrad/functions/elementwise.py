@@ -142,10 +142,14 @@ def sinc(x, /):
 
 @op(diagonal=True)
 def sinc_derivative(x, /, order: int = 1):
-    """The derivative of `sin(x) / x` of some order, accurate near 0 too."""
-    if order < 0:
-        raise ValueError(f"order must not be negative, got {order}")
+    """The derivative of `sin(x) / x` of an order from 0 to 200, accurate near 0 too."""
+    if not 0 <= order <= _HIGHEST:
+        raise ValueError(f"order must be from 0 to {_HIGHEST}, got {order}")
     return _sinc_derivative(floating(x), order)
+
+
+_HIGHEST = 200
+"""Up to which order `sinc` is differentiated: its computation is as long as the order is high."""
 
 
 def _sinc_derivative(x: Any, order: int) -> Any:

@@ -23,8 +23,9 @@ from jax.extend.core import ClosedJaxpr
 from ..graph import Op, Spec, Variable, spec_of
 from ..graph.arguments import Static
 from ..graph.facts import unknown
+from ..graph.jaxpr import primitives_in
 from ..graph.spec import wide_types
-from .jaxpr_structure import Held, primitives_in, structure_of
+from .jaxpr_structure import Held, structure_of
 
 Arrays = Sequence[Any]
 Positions = tuple[int, ...]
@@ -62,6 +63,9 @@ class TracedFunction:
     """
 
     __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "inputs", "name", "outputs")
+
+    opaque = True
+    """Whether it holds code of the user's, which may call functions on the host."""
 
     def __init__(self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions) -> None:
         self.name = name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import threading
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 
 from ..graph import NdArray, Spec, Variable, apply, as_variable
+from ..graph.arguments import key_of
 from ..graph.ndarray import host_array
 from ..graph.spec import dtype_of, wide_types
 from ..graph.variable import leaf_of
@@ -29,11 +31,13 @@ class Trace(NamedTuple):
     """The pytree of what it returns."""
 
 
-class Fixed(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Fixed:
     """A leaf of the arguments that is handed to the function as it is."""
 
-    kind: type
-    value: Any
+    key: Any
+    """What it is compared by."""
+    value: Any = dataclasses.field(compare=False)
 
 
 class Given(NamedTuple):
@@ -207,7 +211,7 @@ def _fixed(value: Any, name: str) -> _Marked:
         hash(value)
     except TypeError:
         raise TypeError(f"{name} is static and must be hashable, got {value!r}") from None
-    return _Marked(Fixed(type(value), value))
+    return _Marked(Fixed(key_of(value), value))
 
 
 def _name_of(fun: Any) -> str:

@@ -13,7 +13,7 @@ from ..graph import Function, NdArray, Variable, apply, composite, op
 from ..graph.arguments import Shape, Static
 from ..graph.axes import AxisMap, Indices, Places, contracts, rowwise
 from ..graph.facts import unknown
-from .arithmetic import add2, alike, floating, mul2, widened
+from .arithmetic import add2, alike, floating, is_floating, mul2, widened
 from .array import reshape, transpose
 
 Tuples = tuple[tuple[int, ...], ...]
@@ -76,7 +76,7 @@ def affine(x, weight, bias=None, /, base_axis: int = 1):
         (*batch, *out).
     """
     shape, w = x.spec.shape, weight.spec.shape
-    if base_axis == 1 and len(shape) == 2 and len(w) == 2:
+    if base_axis == 1 and len(shape) == 2 and len(w) == 2 and shape[1] == w[0]:
         batch, out = shape[:1], w[1:]
         y = apply(batch_matmul, (x, weight), (False, False))
     else:
@@ -176,6 +176,7 @@ def contraction(*x, terms: Static, output: Static):
     result. What an index that occurs twice in one term takes is the diagonal; one that occurs twice in `output`
     puts the values on the diagonal of zeros.
     """
+    _check_indices([each.shape for each in x], terms, output)
     once = tuple(dict.fromkeys(output))
     y = jnp.einsum(*[part for pair in zip(x, terms, strict=True) for part in pair], once)
     if len(once) == len(output):
@@ -189,6 +190,24 @@ def contraction(*x, terms: Static, output: Static):
             here, first = (lax.broadcasted_iota(jnp.int32, shape, a) for a in (axis, output.index(i)))
             kept = lax.bitwise_and(kept, lax.eq(here, first))
     return lax.select(kept, spread, lax.full_like(spread, 0))
+
+
+def _check_indices(shapes: list[tuple[int, ...]], terms: Any, output: Any) -> None:
+    """Raise a ValueError unless `terms` and `output` name the axes of arrays of `shapes` by index numbers."""
+    if not isinstance(terms, tuple) or len(terms) != len(shapes):
+        raise ValueError(f"terms must be a tuple with one tuple for each of the {len(shapes)} inputs, got {terms!r}")
+    for name, indices in [*((f"terms[{i}]", term) for i, term in enumerate(terms)), ("output", output)]:
+        if not isinstance(indices, tuple) or not all(type(index) is int and index >= 0 for index in indices):
+            raise ValueError(f"{name} must be a tuple of index numbers, got {indices!r}")
+    sizes: dict[int, int] = {}
+    for i, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        if len(term) != len(shape):
+            raise ValueError(f"terms[{i}] must have an index for each axis of shape {shape}, got {term}")
+        for index, n in zip(term, shape, strict=True):
+            if sizes.setdefault(index, n) != n:
+                raise ValueError(f"terms: index {index} stands for axes of sizes {sizes[index]} and {n}")
+    if not sizes.keys() >= set(output):
+        raise ValueError(f"output {output} has an index that is in none of the terms {terms}")
 
 
 @composite
@@ -290,6 +309,9 @@ def embed(x0, w, /):
     """
     if w.ndim < 1:
         raise ValueError("w must have at least one axis")
+    if w.size == 0 or x0.size == 0:  # jnp.take makes nothing of the former
+        outside = jnp.nan if is_floating(w) else jnp.iinfo(jnp.int32 if w.dtype == bool else w.dtype).min
+        return lax.full((*x0.shape, *w.shape[1:]), outside, w.dtype)
     return jnp.take(w, _rows(x0, w.shape[0]), axis=0, mode="fill")
 
 

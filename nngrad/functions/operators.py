@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Op, Variable, apply, as_variable
-from ..graph.arguments import as_float
+from ..graph.arguments import as_static_float
 from . import arithmetic as A
 from . import array, comparison, elementwise, linear
 
@@ -27,9 +27,9 @@ def _binary(
             return apply(both, (other, x) if reflected else (x, other))
         if isinstance(other, _NUMBERS):
             if x.spec.differentiable:
-                return with_number(x, as_float(other))
+                return with_number(x, as_static_float(other))
             if isinstance(other, float | np.floating):
-                return with_number(array.cast(x, np.float32), as_float(other))
+                return with_number(array.cast(x, np.float32), as_static_float(other))
             if abs(int(other)) <= _EXACT:
                 return with_number(x, float(other))
             other = _whole(other, x)
@@ -54,7 +54,7 @@ def _scalar(op: Op) -> Callable[[Variable, float], Variable]:
 
 
 def _subtract_number(x: Variable, val: float) -> Variable:
-    result: Variable = apply(A.add_scalar, (x,), (-val,))
+    result: Variable = apply(A.add_scalar, (x,), (as_static_float(-val),))
     return result
 
 
@@ -62,7 +62,9 @@ def _divide_by_number(x: Variable, val: float) -> Variable:
     if not x.spec.differentiable:
         x = array.cast(x, np.float32)
     result: Variable = (
-        apply(A.mul_scalar, (x,), (1.0 / val,)) if val else apply(A.div2, (x, as_variable(np.zeros((), x.dtype))))
+        apply(A.mul_scalar, (x,), (as_static_float(1.0 / val),))
+        if val
+        else apply(A.div2, (x, as_variable(np.array(val, x.dtype))))
     )
     return result
 

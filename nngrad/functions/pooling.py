@@ -40,10 +40,17 @@ class Axis(NamedTuple):
         """Padding before the elements, and behind them as far as the last window reaches (negative: cut off)."""
         return self.pad, (self.count - 1) * self.stride + self.kernel - self.size - self.pad
 
-    def counts(self, margin: int) -> np.ndarray[Any, Any]:
-        """How many positions each window has among the elements and `margin` more on either side."""
-        first = np.arange(self.count) * self.stride - self.pad
-        return np.minimum(first + self.kernel, self.size + margin) - np.maximum(first, -margin)
+    @property
+    def least(self) -> int:
+        """The least number of elements that a window has: that of the first or the last one."""
+        last = (self.count - 1) * self.stride - self.pad
+        return min(min(first + self.kernel, self.size) - max(first, 0) for first in (-self.pad, last))
+
+    def counts(self, margin: int) -> Any:
+        """How many positions each window has among the elements and `margin` more on either side, as int32."""
+        first = lax.iota(jnp.int32, self.count) * self.stride - self.pad
+        end = lax.min(first + self.kernel, lax.full_like(first, self.size + margin))
+        return end - lax.max(first, lax.full_like(first, -margin))
 
 
 def windows(
@@ -74,12 +81,17 @@ def windows(
         if ignore_border and k > length:
             raise ValueError(f"kernel {kernel} is larger than the {length} elements of padded spatial axis {i}")
         axes.append(Axis(first + i, n, k, s, p, (length - k) // s + 1 if ignore_border else -(-length // s)))
+        if length + k + s > _LARGEST:
+            raise ValueError(f"kernel {kernel}, stride {steps} and pad {pads} go beyond the range of int32")
     return axes
+
+
+_LARGEST = 2**31 - 1
 
 
 def need_elements(axes: list[Axis]) -> None:
     """Raise a ValueError if some window lies in the padding alone."""
-    if any(np.any(a.counts(0) < 1) for a in axes):
+    if any(a.count and a.least < 1 for a in axes):
         raise ValueError(f"pad {tuple(a.pad for a in axes)} makes windows that hold no element of x")
 
 
@@ -104,11 +116,11 @@ def _window_sums(x: Any, axes: list[Axis]) -> Any:
     return x
 
 
-def _per_window(y: Any, axes: list[Axis], numbers: list[np.ndarray[Any, Any]]) -> Any:
-    """`y` divided by the product of the numbers of its windows along each axis."""
-    for a, n in zip(axes, numbers, strict=True):
-        shape = [a.count if i == a.axis else 1 for i in range(y.ndim)]
-        y = y * np.reshape(1 / n, shape).astype(y.dtype)
+def _per_window(y: Any, axes: list[Axis], margins: list[int]) -> Any:
+    """`y` divided by the number of positions that each of its windows has among the elements and margins."""
+    for a, margin in zip(axes, margins, strict=True):
+        share = 1 / lax.convert_element_type(a.counts(margin), jnp.promote_types(y.dtype, jnp.float32))
+        y = y * lax.broadcast_in_dim(lax.convert_element_type(share, y.dtype), y.shape, (a.axis,))
     return y
 
 
@@ -272,7 +284,7 @@ def average_pooling(
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     if not including_pad:
         need_elements(axes)
-    return _per_window(_window_sums(x, axes), axes, [a.counts(a.pad if including_pad else 0) for a in axes])
+    return _per_window(_window_sums(x, axes), axes, [a.pad if including_pad else 0 for a in axes])
 
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))

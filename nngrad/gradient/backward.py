@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,8 +19,9 @@ from ..execution.compiled import BoundedCache, executable_of
 from ..execution.forward import Plan, Snapshot, is_watched, plan_of, present, run_one_by_one, take_snapshot
 from ..execution.interpret import Hook
 from ..execution.lower import linearize
-from ..graph import NdArray, Variable, building, leaves_of
+from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
 from ..graph.spec import wide_types
+from ..graph.value import put_together
 from ..graph.variable import leaf_of
 from .grad import grad, variables
 from .intern import emitting
@@ -43,7 +47,23 @@ class Fused(NamedTuple):
     """Which of the Variables in the middle have a gradient among the results, by their number."""
 
 
+class _Shared:
+    """What graphs of one structure share: a Fused, as long as its executable is kept."""
+
+    __slots__ = ("executable", "retained")
+
+    def __init__(self, fused: Fused) -> None:
+        self.executable = weakref.ref(fused.executable)
+        self.retained = fused.retained
+
+    def fused(self) -> Fused | None:
+        """The Fused, or None where the executable is gone."""
+        executable = self.executable()
+        return None if executable is None else Fused(executable, [], self.retained)
+
+
 _fused = BoundedCache(512)
+"""What is known of the executables of structures; those themselves are in `executables`, and may be gone from there."""
 
 
 def backward(
@@ -146,6 +166,7 @@ class Options(NamedTuple):
 PLAIN = Options()
 
 
+@contained
 def accumulate_gradients(
     outputs: list[Variable], grads: list[Any], options: Options = PLAIN, own: bool = False
 ) -> None:
@@ -158,6 +179,7 @@ def accumulate_gradients(
         own: Whether `grads` are the outputs' own, which leaves among them have already.
     """
     groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
+    arrived: list[tuple[NdArray, Any]] = []
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
         if not y.spec.differentiable:
             raise TypeError(f"backward: the Variable is {y.dtype.name}; only floating dtypes can be differentiated")
@@ -166,34 +188,51 @@ def accumulate_gradients(
             if y._need_grad is not False:
                 groups.setdefault(y.parent.snapshot, []).append((y, seed))
         elif y._need_grad and not own:
-            accumulate([y], [np.ones(y.shape, y.dtype) if seed is None else seed])
-    if options.enable_double_backprop:
-        _keep_variables(outputs, grads, options)
+            arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
+    kept = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
+    retained: list[tuple[NdArray, Any]] = []
     for snapshot, pairs in groups.items():
-        _accumulate_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
+        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
+        arrived += found.arrived
+        retained += found.retained
+    accumulate(arrived, retained)
+    for x, gx in kept:
+        x.grad_var = gx
 
 
-def _accumulate_from(outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options) -> None:
+class Found(NamedTuple):
+    """Gradients as arrays, with the cells that they belong to."""
+
+    arrived: list[tuple[NdArray, Any]]
+    """Those of leaves, which are added to what is there."""
+    retained: list[tuple[NdArray, Any]]
+    """Those of Variables in the middle, which take the place of what is there."""
+
+
+def _gradients_from(
+    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options
+) -> Found:
     if snapshot is None:
         snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     if not wanted:
-        return
+        return Found([], [])
     run = _interpreted if options.op_by_op or is_watched(outputs) else _compiled
-    accumulate([plan.leaves[i] for i in wanted], run(outputs, plan, wanted, seeds, snapshot, options))
+    gradients, retained = run(outputs, plan, wanted, seeds, snapshot, options)
+    return Found([(plan.leaves[i].grad, gx) for i, gx in zip(wanted, gradients, strict=True)], retained)
 
 
-def _keep_variables(outputs: list[Variable], grads: list[Any], options: Options) -> None:
-    """Let `.grad_var` of the leaves be their gradients as Variables, added to what is there."""
+def _gradient_variables(
+    outputs: list[Variable], grads: list[Any], options: Options
+) -> list[tuple[Variable, Variable]]:
+    """The leaves, each with its gradient as a Variable, added to what `.grad_var` is."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
     before = [x.grad_var for x in leaves]
     # What is written to a cell afterwards belongs to the next backward.
     grads = [NdArray.from_numpy_array(gy) if isinstance(gy, NdArray) else gy for gy in grads]
     how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
-    gradients = grad(outputs, leaves, grads, grad_inputs=before, **how)
-    for x, gx in zip(leaves, gradients, strict=True):
-        x.grad_var = gx
+    return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
 
 
 def _seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
@@ -221,34 +260,42 @@ def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:
 
 def _compiled(
     outputs: list[Variable], plan: Plan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
-) -> list[Any]:
-    """The gradients, from one executable that computes the forward as well."""
+) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
+    """The gradients, and those that are retained, from one executable that computes the forward as well."""
     seeded = tuple([seed is not None for seed in seeds])
     retained = options.retain_grad and _alive(plan)
     memory = policy_key(options.recompute, plan.functions)
-    key = (wanted, _stops(plan), seeded, registry.version, building.simplify, retained, memory)
+    key = (wanted, _stops(plan), seeded, registry.version, build_options().simplify, retained, memory)
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
-        shared = _fused.find((plan.program, key))
-        fused = plan.fused[key] = shared or _fuse(outputs, plan, wanted, seeded, options)
-        if shared is None and not fused.others:
-            _fused.keep((plan.program, key), fused)
+        table = _fused.part([op for op, _, _ in plan.program.steps])
+        shared: _Shared | None = table.find((plan.program, key))
+        fused = None if shared is None else shared.fused()
+        if fused is None:
+            fused = _fuse(outputs, plan, wanted, seeded, options)
+            if shared is not None:
+                shared.executable = weakref.ref(fused.executable)
+            elif not fused.others:
+                table.keep((plan.program, key), _Shared(fused))
+        plan.fused[key] = fused
     given = [seed for seed in seeds if seed is not None]
     results = fused.executable(*_arrays(plan, snapshot), *given, *[x.cell.raw() for x in fused.others])
     count = len(outputs) + len(plan.kept) + len(plan.updated)
-    promise = snapshot.promise
-    if promise is not None and not promise.kept:
+    run = snapshot.run
+    if run is not None and not run.done:
         if snapshot.leaf_ids is plan.leaf_ids:
-            promise.keep(results[:count])
+            run.keep(results[:count])
         elif len(outputs) > 1:
-            promise.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
+            run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
     end = count + len(wanted)
-    if fused.retained:
-        middle = list(_middle(plan).values())
-        for i, gy in zip(fused.retained, results[end:], strict=True):
-            middle[i].grad.put(gy)
-    return list(results[count:end])
+    return list(results[count:end]), _cells_of(plan, fused.retained, results[end:])
+
+
+def _cells_of(plan: Plan, numbers: Iterable[int], gradients: Sequence[Any]) -> list[tuple[NdArray, Any]]:
+    """The gradients of Variables in the middle, by their numbers, each with its cell."""
+    middle = list(_middle(plan).values()) if gradients else []
+    return [(middle[i].grad, gy) for i, gy in zip(numbers, gradients, strict=True)]
 
 
 def _middle(plan: Plan) -> dict[tuple[int, int], Variable]:
@@ -283,17 +330,18 @@ class GradientGraph(NamedTuple):
     """The gradients of Variables in the middle, by their number."""
 
 
+@contained
 def _gradient_graph(
     outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
 ) -> GradientGraph:
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
     pairs: list[tuple[Variable, Variable]] = []
-    with building.having("auto_forward", False), building.having("no_grad", False):
-        walk = Grad(retained=pairs) if retain else Grad()
-        gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
-        numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
-        pairs = [(y, gy) for y, gy in pairs if id(y) in numbers]
-        emitted = mirrored(outputs, [*gradients, *[gy for _, gy in pairs]], recompute)
+    switch(auto_forward=False, no_grad=False)
+    walk = Grad(retained=pairs) if retain else Grad()
+    gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
+    numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
+    pairs = [(y, gy) for y, gy in pairs if id(y) in numbers]
+    emitted = mirrored(outputs, [*gradients, *[gy for _, gy in pairs]], recompute)
     gradients, kept = emitted[: len(wanted)], emitted[len(wanted) :]
     retained = {numbers[id(y)]: gy for (y, _), gy in zip(pairs, kept, strict=True)}
     return GradientGraph(gradients, [seed for seed in seeds if seed is not None], retained)
@@ -316,48 +364,43 @@ def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[
 
 def _interpreted(
     outputs: list[Variable], plan: Plan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
-) -> list[Any]:
-    """The gradients, op by op, with the hooks around every function of the gradient graph."""
+) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
+    """The same, op by op, with the hooks around every function of the gradient graph."""
     graph = _gradient_graph(outputs, plan, wanted, [seed is not None for seed in seeds], options.retain_grad)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))
     own = {*plan.functions, *[y.parent for y in outputs]}
     before, after = options.function_pre_hook, options.function_post_hook
-    wanted_values = [*graph.gradients, *graph.retained.values()]
-    if is_watched([*outputs, *wanted_values]):
-        wanted_values += outputs  # the forward is part of what is watched
-    values = run_one_by_one(wanted_values, snapshot, leaves, before, after, hooked=lambda f: f not in own)
-    if graph.retained:
-        middle = list(_middle(plan).values())
-        for i, gy in zip(graph.retained, values[len(wanted) :], strict=False):
-            middle[i].grad.put(gy)
-    return values[: len(wanted)]
+    gradients = [*graph.gradients, *graph.retained.values()]
+    shown = outputs if is_watched([*outputs, *gradients]) else []  # the forward is part of what is watched
+    values = run_one_by_one([*gradients, *shown], snapshot, leaves, before, after, hooked=lambda f: f not in own)
+    return values[: len(wanted)], _cells_of(plan, graph.retained, values[len(wanted) : len(gradients)])
 
 
 @jax.jit
-def _sums(old: tuple[Any, ...], new: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple([a + b for a, b in zip(old, new, strict=True)])
+def _sums(terms: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple([functools.reduce(operator.add, xs) for xs in terms])
 
 
-_accumulating = threading.Lock()
+_MOST_SUMS = 256
+"""How many sums one executable computes: the time to compile it grows with the square of their number."""
+
+_accumulating = threading.RLock()
 
 
-def accumulate(leaves: list[Variable], gradients: list[Any]) -> None:
-    """Add `gradients` to the grad cells of `leaves`."""
-    held: list[tuple[NdArray, Any]] = []
+def accumulate(arrived: Iterable[tuple[NdArray, Any]], retained: Iterable[tuple[NdArray, Any]] = ()) -> None:
+    """Add arrays to what cells hold, and put others in the place of what is there, all at one moment."""
     with _accumulating:
-        for x, gx in zip(leaves, gradients, strict=True):
-            cell = x.grad
-            if cell.is_zero:
-                cell.put(gx)
+        parts = {cell: [gy] for cell, gy in retained}
+        for cell, gx in arrived:
+            if cell in parts:  # two leaves may share one
+                parts[cell].append(gx)
             else:
-                held.append((cell, gx))
-        while held:
-            # A cell that two leaves share comes twice, and takes its second gradient in a second round.
-            now = {id(cell): (cell, gx) for cell, gx in reversed(held)}
-            held = [(cell, gx) for cell, gx in held if now[id(cell)][1] is not gx]
-            cells = [cell for cell, _ in now.values()]
-            with wide_types(any(cell.spec.wide for cell in cells)):
-                sums = _sums(tuple([cell.raw() for cell in cells]), tuple([gx for _, gx in now.values()]))
-            for cell, value in zip(cells, sums, strict=True):
-                cell.put(value)
+                parts[cell] = [gx] if cell.is_zero else [cell.raw(), gx]
+        added = {cell: tuple(terms) for cell, terms in parts.items() if len(terms) > 1}
+        while added:
+            cells = list(added)[:_MOST_SUMS]
+            with wide_types(any([cell.spec.wide for cell in cells])):
+                sums = _sums(tuple([added.pop(cell) for cell in cells]))
+            parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
+        put_together(list(parts), [total for (total,) in parts.values()])

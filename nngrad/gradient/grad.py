@@ -8,7 +8,7 @@ from typing import Any
 
 import nngrad.functions as F
 
-from ..graph import Variable, building, create, functions_of, leaves_of, rooms
+from ..graph import Variable, build_options, contained, create, functions_of, leaves_of, rooms, switched
 from ..graph.function import next_serial
 from . import symmetry
 from .intern import emitting
@@ -20,6 +20,7 @@ from .walk import Grad
 Walk = Callable[[Sequence[Variable], Sequence[Variable], Sequence[Variable | None]], list[Variable]]
 
 
+@contained
 def grad(
     outputs: Variable | Iterable[Variable],
     inputs: Variable | Iterable[Variable],
@@ -99,8 +100,6 @@ def grad(
         raise ValueError(
             f"persistent_outputs: {len(persistent_outputs)} given for {len(outputs)} outputs; give one each or none"
         )
-    for y, persistent in zip(outputs, persistent_outputs, strict=False):
-        y.persistent = bool(persistent)
 
     owners = own_leaves(outputs, inputs)
     lost = [] if unreachable == "zero" else unreachable_inputs(outputs, owners, initial, ends)
@@ -110,12 +109,12 @@ def grad(
     starts = [*outputs, *[own[0] for own, gx in zip(owners, initial, strict=True) if gx is not None]]
     seeds += [gx for gx in initial if gx is not None]
     retained: list[tuple[Variable, Variable]] = []
-    steered = retain_grad or aggregate is not None or bool(ends) or building.watched
+    steered = retain_grad or aggregate is not None or bool(ends) or build_options().watched
     walk: Walk = symmetry.gradients
     if steered:
         total = None if aggregate is None else checked_aggregate(aggregate)
         walk = Grad(aggregate=total, ends=ends, retained=retained if retain_grad else None)
-    with building.having("auto_forward", False):
+    with switched(auto_forward=False):
         gradients = bound_gradients(starts, owners, seeds, walk)
         emitted = mirrored(starts, [*gradients, *[gx for _, gx in retained]], recompute, seeds, inputs)
         gradients, kept_ones = emitted[: len(gradients)], emitted[len(gradients) :]
@@ -128,6 +127,9 @@ def grad(
         if retained:
             own = distinct([gx for _, gx in retained], since, False, gradients)
             kept = dict(zip([x for x, _ in retained], own, strict=True)) | kept
+    # All is there; from here on it is handed out.
+    for y, persistent in zip(outputs, persistent_outputs, strict=False):
+        y.persistent = bool(persistent)
     if bind_grad_output:
         for x, gx in zip(inputs, gradients, strict=True):
             gx.data = x.grad
@@ -139,7 +141,7 @@ def grad(
         x.cleargrad()
     for x, gx in kept.items():
         keep_gradient(x, gx)
-    if building.auto_forward:
+    if build_options().auto_forward:
         # Only now is it known which of the emitted functions are of use.
         rooms.engine.run_functions(functions_of([*gradients, *kept.values()]))
     for i in lost:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..graph import Function, Op, RuleCall, Variable, building, create
-from ..graph.building import Emission as AnyEmission
-from ..graph.building import collector_paused
+from ..graph import Function, Op, RuleCall, Variable, build_options, create, switched
 from ..graph.function import any_hooked, function_hooks
+from ..graph.options import Emission as AnyEmission
+from ..graph.options import Switched
 from .canonical import canonical_forms
 from .numbers import Number
 from .polynomial import POLYNOMIAL, Terms, remember
@@ -109,12 +109,13 @@ def emitting(known: list[Function], order: int) -> Iterator[AnyEmission]:
         known: Functions that exist already, and may stand for what is emitted.
         order: Order of differentiation of what is emitted.
     """
-    outer = building.emission
+    options = build_options()
+    outer = options.emission
     if outer is None:
         # Hooks shall find the backward of each function by itself, and not what several have in common.
-        simplified = building.simplify and not building.hooks and not (function_hooks and any_hooked(known))
+        simplified = options.simplify and not options.hooks and not (function_hooks and any_hooked(known))
         emission = Emission() if simplified else PlainEmission()
-        with building.having("emission", emission), collector_paused():
+        with switched(emission=emission):
             emission.learn(known)
             emission.order = order
             yield emission
@@ -141,13 +142,11 @@ def recording(emission: AnyEmission) -> Iterator[list[Function]]:
             outer += created
 
 
-@contextmanager
-def simplify(on: bool = True) -> Iterator[None]:
+def simplify(on: bool = True) -> Switched:
     """Within this context, gradients are emitted simplified or (`simplify(False)`) just as the rules say.
 
     Values agree to rounding either way. It serves comparison and debugging.
     """
     if not isinstance(on, bool):
         raise TypeError(f"on: expected True or False, got {on!r}")
-    with building.having("simplify", on):
-        yield
+    return switched(simplify=on)

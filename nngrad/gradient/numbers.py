@@ -85,12 +85,12 @@ def number_of(x: Variable) -> Number | None:
 def is_zero(x: Variable) -> bool:
     """Whether `x` is an emitted constant 0."""
     f = x.parent
-    return f is not None and f.op is F.constant and f.arguments[0] == 0 and f.order > 0
+    return f is not None and f.op is F.constant and not f.arguments[0] and f.order > 0
 
 
 def filled(emission: Emission, number: Number, spec: Spec) -> Variable:
-    """An emitted constant."""
-    y: Variable = emission.node(F.constant, (), (float(number), spec.shape, spec.dtype))
+    """An emitted constant. Its zero has no sign, as in all that is exact."""
+    y: Variable = emission.node(F.constant, (), (float(number) + 0.0, spec.shape, spec.dtype))
     return y
 
 
@@ -119,7 +119,7 @@ def split(x: Variable) -> tuple[Number, Variable | None]:
         return number, None
     if f.op is F.mul_scalar and math.isfinite(f.arguments[0]):
         return exact(f.arguments[0]), f.inputs[0]
-    if f.op is F.linear_combination and len(f.inputs) == 1 and f.arguments[1] == 0:
+    if f.op is F.linear_combination and len(f.inputs) == 1 and not f.arguments[1]:
         return exact(f.arguments[0][0]), f.inputs[0]
     return 1, x
 

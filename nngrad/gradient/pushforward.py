@@ -21,8 +21,8 @@ import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
 from ..functions.array import zeros_like
-from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, path_between
-from ..graph.building import Emission
+from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, contained, path_between
+from ..graph.options import Emission
 from ..graph.variable import leaf_of
 from .checking import fitted, way
 from .gates import applied
@@ -51,6 +51,7 @@ class Pushforward:
         self.rules = rules
         self.reverse = Grad(rules)
 
+    @contained
     def __call__(
         self, outputs: Sequence[Variable], inputs: Sequence[Variable], tangents: Sequence[Variable]
     ) -> list[Variable]:

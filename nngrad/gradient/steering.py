@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from backward_registry import registry
 
 from ..graph import NdArray, Variable, functions_of, rooms
+from ..graph.value import Deferred
 
 UNREACHABLE = ("zero", "none", "raise")
 Aggregate = Callable[[list[Variable]], Variable]
@@ -54,25 +56,31 @@ def unreachable_inputs(
 def keep_gradient(x: Variable, gx: Variable) -> None:
     """Let `x.grad_var` be `gx`, and `x.g` its value, computed when it is read."""
     x.grad_var = gx
-    x.grad.promise(_ValueOf(gx, x.grad))
+    x.grad.defer(_ValueOf(gx, x.grad).value())
 
 
 class _ValueOf:
-    """The promise of a Variable's value."""
+    """Computes a Variable's value for a cell."""
 
-    __slots__ = ("cell", "source")
+    __slots__ = ("_cell", "_value", "_variable")
 
-    def __init__(self, source: Variable, cell: NdArray) -> None:
-        self.source = source
-        self.cell = cell
+    def __init__(self, variable: Variable, cell: NdArray) -> None:
+        self._variable = variable
+        self._cell = weakref.ref(cell)  # which holds this
 
-    def resolve(self) -> None:
-        """Compute it, and hand it to the cell."""
-        source, cell = self.source, self.cell
-        if source.cell is cell or not source.is_computed:
-            rooms.engine.evaluate(source)
-        if source.cell is not cell:
-            cell.put(source.cell.raw())
+    def value(self) -> Deferred:
+        """What the cell is to hold."""
+        value = Deferred(self)
+        self._value = weakref.ref(value)
+        return value
+
+    def run(self) -> None:
+        """Compute it."""
+        variable, value = self._variable, self._value()
+        if variable.cell is self._cell() or not variable.is_computed:
+            rooms.engine.evaluate(variable)
+        if value is not None:
+            value.fill(variable.cell.raw())
 
 
 def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:

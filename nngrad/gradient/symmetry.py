@@ -37,7 +37,7 @@ import nngrad.functions as F
 from backward_registry import registry
 
 from ..functions.array import zeros_like
-from ..graph import Function, Variable, building, functions_of, path_between
+from ..graph import Function, Variable, build_options, functions_of, path_between
 from ..graph.function import any_hooked, function_hooks
 from .independence import Axes, carried
 from .intern import emitting
@@ -88,7 +88,8 @@ def gradients(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Se
         inputs: With respect to what.
         seeds: Gradient at each output; None for ones.
     """
-    if not building.simplify or building.watched:
+    options = build_options()
+    if not options.simplify or options.watched:
         return Grad()(outputs, inputs, seeds)
     result = None
     if len(inputs) == 1:

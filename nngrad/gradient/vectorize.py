@@ -14,8 +14,20 @@ import nngrad.functions as F
 from backward_registry import Rule, registry
 from backward_registry.batching import Operand
 
-from ..graph import Function, NdArray, RuleCall, Variable, apply, building, create, functions_of, path_between
-from ..graph.building import Emission
+from ..graph import (
+    Function,
+    NdArray,
+    RuleCall,
+    Variable,
+    apply,
+    build_options,
+    contained,
+    create,
+    functions_of,
+    path_between,
+    switched,
+)
+from ..graph.options import Emission
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from .batching import in_batch
@@ -49,6 +61,7 @@ def vectorize(outputs: Sequence[Variable], batched: Values, collapse: bool = Fal
     return substituted(outputs, batched, {}, count, [collapse] * len(outputs))
 
 
+@contained
 def substituted(
     outputs: Sequence[Variable],
     batched: Values,
@@ -212,14 +225,14 @@ def _mapped_rule(f: Function, *gys: Variable) -> list[Variable | None]:
     outputs = list(single) if of.several else [single]
     seeds = [_leaf_like(gy, True) for gy in gys]
     wanted = [i for i, x in enumerate(inputs) if x.spec.differentiable]
-    with building.having("emission", None):
+    with switched(emission=None):
         gradients = Grad()(outputs, [inputs[i] for i in wanted], seeds)
     found = {i: gx for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)}
     along = {x: value for x, value, lead in zip(inputs, f.inputs, batched, strict=True) if lead}
     along |= dict(zip(outputs, f.outputs, strict=True)) | dict(zip(seeds, gys, strict=True))
     fixed = {x: value for x, value, lead in zip(inputs, f.inputs, batched, strict=True) if not lead}
     summed = [not batched[i] for i in found]
-    gxs = substituted(list(found.values()), along, fixed, f.specs[0].shape[0], summed, building.emission)
+    gxs = substituted(list(found.values()), along, fixed, f.specs[0].shape[0], summed, build_options().emission)
     results = dict(zip(found, gxs, strict=True))
     return [results.get(i) for i in range(len(inputs))]
 

@@ -10,9 +10,10 @@ import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
 from ..functions.array import zeros_like
-from ..graph import Function, RuleCall, Variable, path_between
-from ..graph.building import Emission
+from ..graph import Function, RuleCall, Variable, contained, path_between
 from ..graph.function import watched
+from ..graph.options import Emission
+from ..graph.scopes import pause_collector
 from .checking import check_gradients, fitted, way
 from .gates import rank_of_gates, summed, through_gates
 from .intern import emitting
@@ -51,6 +52,7 @@ class Grad:
         self.ends = ends
         self.retained = retained
 
+    @contained
     def __call__(
         self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Sequence[Variable | None]
     ) -> list[Variable]:
@@ -61,6 +63,7 @@ class Grad:
             inputs: With respect to what.
             seeds: Gradient at each output; None for ones.
         """
+        pause_collector()
         path, active, known = path_between(outputs, inputs, ends=self.ends)
         with emitting(known, order_of(path)) as emission:
             return self.walk(emission, path, active, outputs, inputs, seeds)

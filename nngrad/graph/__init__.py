@@ -1,10 +1,12 @@
 """What a computation is: Variables, Functions, the ops that Functions apply, and walks over them."""
 
-from .building import building, rooms
 from .function import Function, RuleCall, apply, create
 from .leaf import as_variable
 from .ndarray import NdArray
 from .op import Composite, Op, composite, op
+from .options import build_options, switch, switched
+from .rooms import rooms
+from .scopes import contained
 from .spec import Spec, spec_of
 from .traverse import functions_of, leaves_of, path_between
 from .variable import Variable
@@ -19,8 +21,9 @@ __all__ = [
     "Variable",
     "apply",
     "as_variable",
-    "building",
+    "build_options",
     "composite",
+    "contained",
     "create",
     "functions_of",
     "leaves_of",
@@ -28,4 +31,6 @@ __all__ = [
     "path_between",
     "rooms",
     "spec_of",
+    "switch",
+    "switched",
 ]

@@ -9,15 +9,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from types import NoneType, UnionType
 from typing import Any, get_args
 
 import numpy as np
 
 from .ndarray import checked_shape
-from .spec import dtype_of
+from .spec import DType, dtype_of
 
 Coercer = Callable[[Any], Any]
+Exact = int | float | Fraction
+
+
+class NegativeZero(float):
+    """-0.0 as a static argument, which is equal to itself alone.
+
+    Elsewhere 0.0 and -0.0 are equal, and graphs that differ in the sign of a zero would share an executable.
+    """
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return other.__class__ is NegativeZero
+
+    def __ne__(self, other: object) -> bool:
+        return other.__class__ is not NegativeZero
+
+    def __hash__(self) -> int:
+        return id(NegativeZero)
+
+
+_NEGATIVE_ZERO = NegativeZero(-0.0)
+
+
+def plain(argument: Any) -> Any:
+    """A static argument as functions of arrays and backward rules get it."""
+    return -0.0 if argument.__class__ is NegativeZero else argument
+
+
+def key_of(value: Any) -> Any:
+    """What stands for a hashable value in a key. Values that are equal and are not the same (1, 1.0 and True; 0.0 and
+    -0.0) have different ones, and every NaN the same."""
+    if isinstance(value, float | np.floating):
+        return value.__class__, repr(value)
+    return value.__class__, tuple([key_of(v) for v in value]) if isinstance(value, tuple) else value
 
 
 class Ignored:
@@ -44,34 +80,62 @@ class DTypeName:
     """A dtype."""
 
 
+class Number:
+    """A number; an int or a `fractions.Fraction` stays exact."""
+
+
+class NumbersEach:
+    """A tuple of such numbers, one for each input."""
+
+
+class IntsEach:
+    """A tuple of ints, one for each input."""
+
+
 class Static:
     """Any hashable value."""
 
 
 def as_float(value: Any) -> float:
     """A real number as a Python float."""
-    if isinstance(value, bool | np.bool_):
-        return float(value)
-    if isinstance(value, int | float | np.integer | np.floating) or (
-        getattr(value, "ndim", None) == 0 and hasattr(value, "__float__") and hasattr(value, "dtype")
-    ):
+    if isinstance(value, int | float | np.integer | np.floating) or _is_real_scalar(value):
         result = float(value)
-        # One object for every NaN, or no two structures with a NaN in them would ever be equal; and no -0.0,
-        # or two that differ in the sign of a zero would be.
-        return math.nan if result != result else result + 0.0
+        # One object for every NaN, or no two structures with a NaN in them would ever be equal.
+        return math.nan if result != result else result
     raise TypeError("a number")
 
 
+def _is_real_scalar(value: Any) -> bool:
+    """Whether it is an array of no axes with a real number in it."""
+    if getattr(value, "ndim", None) != 0 or not hasattr(value, "__float__") or not hasattr(value, "dtype"):
+        return False
+    dtype_of(value.dtype)
+    return True
+
+
+def as_static_float(value: Any) -> float:
+    """A real number as a static argument: a float that is equal to no other number, not even 0.0 to -0.0."""
+    if value.__class__ is float and value and value == value:  # as most are: neither 0 nor NaN
+        return value
+    result = as_float(value)
+    return result if result or math.copysign(1.0, result) > 0 else _NEGATIVE_ZERO
+
+
 def as_int(value: Any) -> int:
-    """A whole number as a Python int."""
+    """A whole number that 64 bits hold as a Python int."""
     if isinstance(value, bool | np.bool_):
         raise TypeError("an int")
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return int(value)
     try:
-        return int(value.__index__())
+        whole = isinstance(value, float | np.floating) and float(value).is_integer()
+        result = int(value) if whole else int(value.__index__())
     except (AttributeError, TypeError):
         raise TypeError("an int") from None
+    if not -_MOST - 1 <= result <= _MOST:
+        raise OverflowError
+    return result
+
+
+_MOST = 2**63 - 1
 
 
 def as_bool(value: Any) -> bool:
@@ -91,7 +155,7 @@ def as_str(value: Any) -> str:
 def as_ints(value: Any) -> tuple[int, ...]:
     """A tuple of ints, from an int or a sequence of them."""
     try:
-        if isinstance(value, str | bytes | dict):
+        if isinstance(value, str | bytes | dict | set | frozenset):  # of which none has an order of numbers
             raise TypeError
         if hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0:
             return tuple(as_int(v) for v in value)
@@ -127,6 +191,32 @@ def as_dims(value: Any) -> tuple[int, ...]:
     return dims
 
 
+def as_dtype(value: Any) -> DType:
+    """A dtype."""
+    try:
+        return dtype_of(value)
+    except TypeError:
+        raise TypeError("a real, integer or bool dtype of up to 64 bits, such as 'float32'") from None
+
+
+def as_numbers(value: Any) -> tuple[Exact, ...]:
+    """A tuple of finite or infinite numbers; ints and Fractions stay exact."""
+    if not isinstance(value, tuple | list):
+        raise TypeError("a tuple of numbers")
+    try:
+        return tuple([as_number(v) for v in value])
+    except TypeError:
+        raise TypeError("a tuple of numbers") from None
+
+
+def as_number(value: Any) -> Exact:
+    """A number; an int or a Fraction stays exact."""
+    if value.__class__ is int or isinstance(value, Fraction):
+        float(value)
+        return value
+    return as_static_float(value)
+
+
 def as_static(value: Any) -> Any:
     """Any hashable value; lists become tuples."""
     if isinstance(value, list):
@@ -147,17 +237,21 @@ _coercers: dict[Any, Coercer] = {
     Axes: as_axes,
     Shape: as_shape,
     Dims: as_dims,
-    DTypeName: dtype_of,
+    DTypeName: as_dtype,
+    Number: as_number,
+    NumbersEach: as_numbers,
+    IntsEach: as_ints,
     Static: as_static,
 }
 
 
-def coercer_of(annotation: Any, op: str, name: str) -> Coercer:
-    """The check for an argument annotated with `annotation`, with messages that name it."""
+def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coercer:
+    """The check for an argument annotated with `annotation`, with messages that name it. It is `static` if it becomes
+    part of the graph's structure."""
     kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     optional = NoneType in kinds
     (kind,) = [k for k in kinds if k is not NoneType]
-    coerce = _coercers[kind]
+    coerce = as_static_float if kind is float and static else _coercers[kind]
 
     def check(value: Any) -> Any:
         if value is None and optional:
@@ -166,11 +260,28 @@ def coercer_of(annotation: Any, op: str, name: str) -> Coercer:
             return coerce(value)
         except (TypeError, ValueError) as error:
             wanted = f"{error}{' or None' if optional else ''}"
-            raise type(error)(f"{op}: argument {name!r} must be {wanted}, got {value!r}") from None
+            raise base_of(error)(f"{op}: argument {name!r} must be {wanted}, got {value!r}") from None
         except OverflowError:
             raise ValueError(f"{op}: argument {name!r} is too large: {value!r}") from None
 
     return check
+
+
+def counted(check: Coercer, op: str, name: str) -> Callable[[Any, int], Any]:
+    """A check that `check` makes, and that there is one for each of a number of inputs."""
+
+    def check_all(value: Any, count: int) -> Any:
+        values = check(value)
+        if len(values) != count:
+            raise ValueError(f"{op}: {name} must have a number for each of the {count} inputs, got {value!r}")
+        return values
+
+    return check_all
+
+
+def base_of(error: TypeError | ValueError) -> type[TypeError] | type[ValueError]:
+    """The plain kind of an error: subclasses, as JAX has them, may not be made of a message."""
+    return TypeError if isinstance(error, TypeError) else ValueError
 
 
 def axes_of(axis: int | tuple[int, ...] | None, ndim: int, name: str = "axis") -> tuple[int, ...]:

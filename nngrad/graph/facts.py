@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .axes import AxisMap
     from .function import Function
 
+Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
 Fusion = Literal["", "in place", "in parts", "moving"]
 Reduction = Literal["", "add", "mul", "max", "min"]
@@ -38,6 +39,10 @@ class Facts:
     graph uses it where a `selects` op takes the result as its condition."""
     selects: bool = False
     """Of the first input it matters only where that is 0."""
+    fold: Fold | None = None
+    """For an op on any number of inputs that can be computed in parts, each of which takes the result of the one before
+    as its first input, `fold(arguments, start, stop, count)`: the arguments of the part that has the inputs from
+    `start` to `stop` of `count`."""
     passes: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False

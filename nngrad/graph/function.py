@@ -6,7 +6,8 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .building import building, rooms
+from .options import BuildOptions, build_options
+from .rooms import rooms
 from .spec import Spec
 from .variable import Variable, output_variable
 
@@ -33,8 +34,8 @@ def _forget_hooks(function: weakref.ref[Function]) -> None:
 
 
 def watched() -> bool:
-    """Whether hooks are in force in this thread or on any function, or debug mode is on."""
-    return building.watched or bool(function_hooks)
+    """Whether hooks are in force in this thread or task or on any function, or debug mode is on."""
+    return build_options().watched or bool(function_hooks)
 
 
 def any_hooked(functions: Iterable[Function]) -> bool:
@@ -138,7 +139,7 @@ class Function:
     @property
     def args(self) -> dict[str, Any]:
         """The static arguments by name."""
-        return dict(zip(self.op.argument_names, self.arguments, strict=True))
+        return self.op.named(self.arguments)
 
     @property
     def name(self) -> str:
@@ -231,7 +232,8 @@ def create(
     f.serial = next_serial()
     f.mark = f.snapshot = f.plan = None
     f.call = call
-    f.context = building.context if call is None else call.context
+    options = build_options()
+    f.context = options.context if call is None else call.context
     f.specs = specs = op.infer(inputs, arguments)
     if op.several:
         outputs = tuple([output_variable(f, i) for i in range(len(specs))])
@@ -240,21 +242,19 @@ def create(
     else:
         result = output_variable(f, 0)
         f._outputs = (weakref.ref(result),)
-    if building.special:
-        _apply_switches(f)
+    if options.special:
+        _apply_switches(f, options)
     return result
 
 
-def _apply_switches(f: Function) -> None:
-    if building.debug is not None:
-        f.place = building.debug.place()
-    if building.no_grad:
+def _apply_switches(f: Function, options: BuildOptions) -> None:
+    if options.debug is not None:
+        f.place = options.debug.place()
+    if options.no_grad:
         for y in f.outputs:
             y.need_grad = False
-    if building.mark is not None:
-        f.mark = building.mark
-        rooms.marks = True
-    if building.auto_forward:
+    f.mark = options.mark
+    if options.auto_forward:
         rooms.engine.run_function(f)
 
 
@@ -265,7 +265,7 @@ def apply(
     effects: tuple[tuple[Variable, int], ...] = (),
 ) -> Any:
     """Apply `op`: in user code always a new Function, in emitted code what the emission makes of it."""
-    emission = building.emission
+    emission = build_options().emission
     if emission is None:
         return create(op, inputs, arguments, effects)
     return emission.emit(op, inputs, arguments)

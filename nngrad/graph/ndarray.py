@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .conversion import array_of, converted, narrowed
+from .process import check_process
 from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of, wide_types
+from .value import Deferred, Value, Zeros, writing
 
 _SMALL = 1 << 14
 """Bytes up to which a NumPy array stays one: handing it to an executable is cheaper than a transfer."""
-
-
-class Pending(Protocol):
-    """A value that is promised: running it fills the cells that wait for it."""
-
-    def resolve(self) -> None:
-        """Compute, and set the array of every cell that holds this promise."""
 
 
 class NdArray:
     """A cell for one array of a fixed shape and dtype.
 
     The array in it is immutable; writing replaces it. A new cell holds zeros, which take no
-    memory until they are read. A cell may also hold the promise of a value (after `forward()`),
+    memory until they are read. A cell may also hold a deferred value (after `forward()`),
     which is computed when somebody reads it.
 
     Args:
@@ -34,20 +29,15 @@ class NdArray:
         dtype: Its dtype; float32 by default.
     """
 
-    __slots__ = ("__weakref__", "_array", "_lent", "_pending", "_spec", "variable")
+    __slots__ = ("__weakref__", "_spec", "_value", "variable")
 
-    _array: Any  # jax.Array or np.ndarray, or None for zeros
-    _pending: Pending | None
-    _lent: bool
-    """Whether the array was handed out as a NumPy array that may be written to."""
+    _value: Value
     variable: Any
     """The Variable of the gradient that it holds, where one was kept; None again once another value is set."""
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = spec_of(checked_shape(shape), dtype_of(dtype))
-        self._array = None
-        self._pending = None
-        self._lent = False
+        self._value = Zeros(self._spec)
         self.variable = None
 
     @staticmethod
@@ -55,9 +45,7 @@ class NdArray:
         """A cell of zeros."""
         cell = NdArray.__new__(NdArray)
         cell._spec = spec
-        cell._array = None
-        cell._pending = None
-        cell._lent = False
+        cell._value = Zeros(spec)
         cell.variable = None
         return cell
 
@@ -70,7 +58,7 @@ class NdArray:
         """
         value = host_array(array, dtype)
         cell = NdArray.of_spec(spec_of(value.shape, np.dtype(value.dtype)))
-        cell._array = _settled(value)
+        cell._value = Value(_settled(value))
         return cell
 
     @property
@@ -101,46 +89,26 @@ class NdArray:
     @property
     def is_zero(self) -> bool:
         """Whether the cell holds the zeros it was made or reset with, and nothing was written."""
-        return self._array is None and self._pending is None
+        return self._value.__class__ is Zeros and self._value.array is None
+
+    @property
+    def is_deferred(self) -> bool:
+        """Whether the value is one that is computed when it is read, and was not read yet."""
+        return self._value.__class__ is Deferred and self._value.array is None
 
     def raw(self) -> Any:
         """The array as it is held, a `jax.Array` or a small `np.ndarray`, for handing to JAX."""
-        if self._pending is not None:
-            self._pending.resolve()
-        if self._array is None:
-            self._array = np.zeros(self._spec.shape, self._spec.dtype)
-        return self._own() if self._lent else self._array
-
-    def _own(self) -> Any:
-        """An array that nobody else can write to: a copy, as long as somebody holds what was handed out."""
-        if isinstance(self._array, np.ndarray) and sys.getrefcount(self._array) > _HELD_BY_CELL:
-            return self._array.copy()
-        self._lent = False
-        return self._array
+        return self._value.raw()
 
     @property
     def array(self) -> jax.Array:
         """The value as a `jax.Array`."""
-        value = self.raw()
-        if isinstance(value, np.ndarray):
-            with wide_types(self._spec.wide):
-                value = jnp.asarray(value)
-            if not self._lent:
-                self._array = value
-        result: jax.Array = value
-        return result
+        return self._value.as_jax()
 
     @property
     def data(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array. Writing to it, or assigning, changes what the cell holds."""
-        value = self.raw()
-        if not self._lent:
-            self._array = value = np.array(value)
-            self._lent = True
-        else:
-            value = self._array
-        result: np.ndarray[Any, Any] = value
-        return result
+        return self._value.lend()
 
     @data.setter
     def data(self, value: object) -> None:
@@ -156,37 +124,28 @@ class NdArray:
         return view
 
     def set(self, value: object) -> None:
-        """Replace the value. A scalar fills the cell; anything else must have its shape."""
-        if isinstance(value, NdArray):
-            value = value.raw()
-        new = host_array(value, None)
-        if new.shape != self._spec.shape:
-            if new.size != 1:
-                raise ValueError(
-                    f"value: shape {tuple(new.shape)} does not fit a cell of shape {self._spec.shape}; "
-                    "give an array of that shape, or a scalar to fill it"
-                )
-            new = np.broadcast_to(np.asarray(new).reshape(()), self._spec.shape)
-        if new.dtype != self._spec.dtype:
-            with wide_types(self._spec.wide):
-                new = new.astype(self._spec.dtype)
-        self.put(_settled(new))
-        self.variable = None
+        """Replace the value. A scalar fills the cell; anything else must have its shape, and fit its dtype: integers
+        hold no fractions and nothing out of their range."""
+        new = Value(_settled(fitted_array(value, self._spec)))
+        with writing:
+            self.variable = None
+            self._value = new
 
     def put(self, array: Any) -> None:
-        """Store an array that an executable has made; its shape and dtype are known to fit."""
-        self._array = array
-        self._pending = None
-        self._lent = False
+        """Store an array that an executable has made, of this cell's shape and dtype, as it is."""
+        if array.shape != self._spec.shape or array.dtype != self._spec.dtype:
+            raise ValueError(f"array: {array.dtype.name}{list(array.shape)} does not fit a cell of {self._spec}")
+        self._value = Value(array)
 
-    def promise(self, pending: Pending) -> None:
-        """Hold the promise of a value in place of a value."""
-        self._pending = pending
+    def defer(self, value: Deferred) -> None:
+        """Hold a value that is computed when it is read."""
+        self._value = value
 
     def zero(self) -> None:
         """Fill with zeros."""
-        self.put(None)
-        self.variable = None
+        with writing:
+            self.variable = None
+            self._value = Zeros(self._spec)
 
     def fill(self, value: float) -> None:
         """Fill with one number."""
@@ -203,9 +162,10 @@ class NdArray:
         self.zero()
 
     def cast(self, dtype: object) -> NdArray:
-        """A new cell with the value in another dtype."""
+        """A new cell with the value in another dtype, as NumPy's `astype` casts it: fractions are cut off."""
         cell = NdArray(self.shape, dtype)
-        cell.set(self)
+        with wide_types(cell._spec.wide):
+            cell.put(self.raw().astype(cell.dtype))
         return cell
 
     def __getitem__(self, key: Any) -> Any:
@@ -221,22 +181,12 @@ class NdArray:
         return self.array
 
     def __repr__(self) -> str:
-        if self._pending is not None:
+        if self.is_deferred:
             return f"<NdArray {self._spec}, not computed yet>"
         return f"<NdArray {self._spec}\n{self.view}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NdArray.from_numpy_array, (np.asarray(self.raw()), self.dtype)
-
-
-def _references_to_held_array() -> int:
-    """What `sys.getrefcount` counts for an array that only a cell holds."""
-    cell = NdArray.of_spec(spec_of((), FLOAT32))
-    cell.raw()
-    return sys.getrefcount(cell._array)
-
-
-_HELD_BY_CELL = _references_to_held_array()
 
 
 def checked_shape(shape: object) -> Shape:
@@ -252,37 +202,43 @@ def checked_shape(shape: object) -> Shape:
     return result
 
 
-def host_array(value: object, dtype: object) -> Any:
+def host_array(value: object, dtype: object, name: str = "value") -> Any:
     """`value` as a NumPy or JAX array, with the dtype that a leaf of it has.
 
-    Python numbers and lists of them become float32, int32 or bool; arrays keep their dtype.
+    Python numbers and lists of them become float32, int32 or bool, and arrays keep their dtype; unless `dtype` says
+    otherwise. What fits another dtype is said in `fitted_array`. Errors begin with `name`.
     """
-    if isinstance(value, NdArray):
-        value = value.raw()
-    if isinstance(value, jax.Array):
-        array: Any = value
-    else:
-        try:
-            array = np.asarray(value)
-        except ValueError as error:
-            raise ValueError(f"value: not a rectangular array of numbers ({error})") from error
-        if not isinstance(value, np.ndarray | np.generic) and not hasattr(value, "__array__"):
-            if array.dtype == np.float64:
-                array = array.astype(np.float32)
-            elif array.dtype.kind in "iu":
-                array = _as_int32(array)
-    target = dtype_of(array.dtype if dtype is None else dtype)
-    if array.dtype != target:
-        with wide_types(target.itemsize == 8):
-            array = array.astype(target)
-    return array
+    array = _given_array(value, name)
+    if dtype is not None:
+        return converted(array, dtype_of(dtype), name)
+    if isinstance(value, NdArray | jax.Array | np.ndarray | np.generic) or hasattr(value, "__array__"):
+        return array
+    return narrowed(array, name)
 
 
-def _as_int32(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    bounds = np.iinfo(np.int32)
-    if array.size and (array.min() < bounds.min or array.max() > bounds.max):
-        raise ValueError("value: an int does not fit int32; give dtype='int64' or a NumPy array of that dtype")
-    return array.astype(np.int32)
+def fitted_array(value: object, spec: Spec, name: str = "value") -> Any:
+    """`value` as a NumPy or JAX array of `spec`; it is no copy where none is needed.
+
+    A single number fills the shape; anything else must have it. Values are converted to the dtype: rounded to a
+    floating one (and infinite where they are too large for it, as in NumPy); to bool, True where they are not 0.
+
+    Raises:
+        TypeError: `value` is of no dtype that can be held. This and other errors begin with `name`.
+        ValueError: It has another shape, or the dtype is of integers and a number is out of range or not whole.
+    """
+    array = _given_array(value, name)
+    if array.shape != spec.shape:
+        if array.size != 1:
+            raise ValueError(
+                f"{name}: shape {tuple(array.shape)} does not fit a cell of shape {spec.shape}; "
+                "give an array of that shape, or a scalar to fill it"
+            )
+        return np.broadcast_to(np.asarray(converted(array, spec.dtype, name)).reshape(()), spec.shape)
+    return converted(array, spec.dtype, name)
+
+
+def _given_array(value: object, name: str) -> Any:
+    return value.raw() if isinstance(value, NdArray) else array_of(value, name)
 
 
 def _settled(value: Any) -> Any:
@@ -291,6 +247,7 @@ def _settled(value: Any) -> Any:
         return value
     value = value.copy()
     if value.nbytes > _SMALL:
+        check_process()
         # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
         with wide_types(value.dtype.itemsize == 8):
             return jnp.asarray(value)

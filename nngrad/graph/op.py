@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any, overload
 
 import jax
+import numpy as np
 
-from .arguments import Ignored, coercer_of
+from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_of, counted, plain
 from .facts import Facts
 from .function import apply
 from .leaf import as_variable
@@ -19,6 +20,10 @@ Forward = Callable[..., Any]
 
 _MOST_ANSWERS = 1 << 14
 """Of how many questions about shapes an op remembers the answers."""
+
+
+_MOST_BYTES = 2**63 - 1
+"""What can be counted of the bytes of an array."""
 
 
 class Op(Facts):
@@ -35,6 +40,10 @@ class Op(Facts):
     """nnabla's name for the type of function."""
     forward: Forward
     """The function on arrays, `forward(*arrays, **arguments)`."""
+    rules: dict[Any, Any]
+    """Its backward rules, which `backward_registry` enters here: one in each registry that has one."""
+    tables: dict[Any, Any] | None = None
+    """For an op that goes when a user's class goes, what tables keep of it: it must not be kept by them."""
     input_names: tuple[str, ...]
     argument_names: tuple[str, ...]
     defaults: tuple[Any, ...]
@@ -49,10 +58,12 @@ class Op(Facts):
         self.type_name = type_name or "".join(part.capitalize() for part in self.name.split("_"))
         self.__doc__ = forward.__doc__
         self.module = self.__module__ = forward.__module__
+        self.rules = {}
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
         self.__signature__ = signature = inspect.signature(forward, eval_str=True)
         schema = Schema(self.name, signature)
         self.variadic = schema.variadic
+        self._has_floats = schema.has_floats
         self.input_names = tuple(schema.inputs)
         self.argument_names = tuple(schema.arguments)
         self.defaults = tuple(schema.defaults)
@@ -67,7 +78,12 @@ class Op(Facts):
             spec = inputs[0].spec
             if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
                 return spec.alone
-        given = tuple([x.spec for x in inputs])
+        return self.result_specs(tuple([x.spec for x in inputs]), arguments)
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """The same, from the shapes and dtypes of the inputs."""
+        if self.elementwise and given[0].differentiable and given.count(given[0]) == len(given):
+            return given[0].alone
         specs = self._specs.get((arguments, given))
         if specs is None:
             if len(self._specs) >= _MOST_ANSWERS:
@@ -80,19 +96,36 @@ class Op(Facts):
             with wide_types(any(s.wide for s in inputs) or is_wide(arguments)):
                 out = jax.eval_shape(self.bind(arguments), *[s.abstract() for s in inputs])
         except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
-            shown = [f"{n}: {s!r}" for n, s in zip(self.names_of(len(inputs)), inputs, strict=True)]
-            shown += [f"{n}={v!r}" for n, v in zip(self.argument_names, arguments, strict=True)]
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{self.name}({', '.join(shown)}): {error}") from error
-        return tuple(spec_of(o.shape, o.dtype) for o in (out if self.several else (out,)))
+            raise kind(f"{self._shown(inputs, arguments)}: {error}") from error
+        specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.several else (out,))])
+        for spec in specs:
+            if spec.nbytes > _MOST_BYTES:
+                raise ValueError(f"{self._shown(inputs, arguments)}: a result of {spec} is too large for any memory")
+        return specs
+
+    def _shown(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> str:
+        shown = [f"{n}: {s!r}" for n, s in zip(self.names_of(len(inputs)), inputs, strict=True)]
+        shown += [f"{n}={v!r}" for n, v in zip(self.argument_names, arguments, strict=True)]
+        return f"{self.name}({', '.join(shown)})"
 
     def bind(self, arguments: tuple[Any, ...], function: Forward | None = None) -> Callable[..., Any]:
         """`forward`, or `function`, with the static arguments filled in: a function of the input arrays alone."""
         forward = function or self.forward
         if not arguments:
             return forward
-        named = dict(zip(self.argument_names, arguments, strict=True))
-        return lambda *arrays: forward(*arrays, **named)
+        named = self.named(arguments)
+
+        def bound(*arrays: Any) -> Any:
+            with np.errstate(over="ignore"):  # a number that is too large for a small dtype is infinite in it
+                return forward(*arrays, **named)
+
+        return bound
+
+    def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
+        """The static arguments by name."""
+        given = map(plain, arguments) if self._has_floats else arguments
+        return dict(zip(self.argument_names, given, strict=True))
 
     def names_of(self, count: int) -> tuple[str, ...]:
         """Names of `count` inputs."""
@@ -133,14 +166,21 @@ class Composite:
         self.__doc__ = body.__doc__
         self.module = self.__module__ = body.__module__
         self.__signature__ = signature = inspect.signature(body, eval_str=True)
-        schema = Schema(self.name, signature)
+        schema = Schema(self.name, signature, static=False)
         values = ", ".join(schema.inputs + [f"{n}={v}" for n, v in zip(schema.arguments, schema.values, strict=True)])
         if schema.variadic:
             values = f"*{values}"
         self._call = schema.compile([*schema.conversions, f"return body({values})"], body=body)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._call(*args, **kwargs)
+        try:
+            return self._call(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            # What was called comes first, before the part of it that refuses.
+            message = str(error)
+            if message.startswith((f"{self.name}:", f"{self.name}(")):
+                raise
+            raise base_of(error)(f"{self.name}: {message}") from error
 
     def __repr__(self) -> str:
         return f"<composite {self.name}{self.__signature__}>"
@@ -157,14 +197,17 @@ class Schema:
     building a Function.
     """
 
-    def __init__(self, name: str, signature: inspect.Signature) -> None:
+    def __init__(self, name: str, signature: inspect.Signature, static: bool = True) -> None:
         self.name = name
+        self._static = static
         self.inputs: list[str] = []
         self.optional: list[str] = []
         self.arguments: list[str] = []
         self.defaults: list[Any] = []
         self.values: list[str] = []
         self.variadic = False
+        self.has_floats = False
+        self._each: list[str] = []
         self._header: list[str] = []
         self._scope: dict[str, Any] = {"apply": apply, "Variable": Variable, "variable": as_variable}
         for p in signature.parameters.values():
@@ -197,8 +240,14 @@ class Schema:
         if p.annotation is not Ignored:
             self.arguments.append(name)
             self.defaults.append(p.default)
+            self.has_floats |= p.annotation in (float, float | None, Number)
+            if p.annotation in (IntsEach, NumbersEach):
+                self._each.append(name)
+                self.values.append(name)
+                self._scope[f"check_{name}"] = counted(coercer_of(p.annotation, self.name, name), self.name, name)
+                return
             self.values.append(check)
-            self._scope[f"check_{name}"] = coercer_of(p.annotation, self.name, name)
+            self._scope[f"check_{name}"] = coercer_of(p.annotation, self.name, name, self._static)
 
     @property
     def conversions(self) -> list[str]:
@@ -208,7 +257,8 @@ class Schema:
             each = f"x if x.__class__ is Variable else variable(x, {name!r}, {self.name!r})"
             return [
                 f"{name} = tuple([{each} for x in {name}])",
-                f"if not {name}: raise TypeError('{self.name}: give at least one Variable')",
+                f"if not {name}: raise TypeError('{self.name}: give at least one Variable as {name}')",
+                *[f"{each} = check_{each}({each}, len({name}))" for each in self._each],
             ]
         return [
             f"if {name}.__class__ is not Variable{f' and {name} is not None' * (name in self.optional)}:"

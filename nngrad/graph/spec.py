@@ -16,6 +16,7 @@ FLOAT32: DType = np.dtype(np.float32)
 _DIFFERENTIABLE = frozenset(
     np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 )
+_SUPPORTED = _DIFFERENTIABLE | {np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
 
 
 class Spec:
@@ -83,13 +84,17 @@ def spec_of(shape: Shape, dtype: DType) -> Spec:
 
 
 def dtype_of(dtype: object) -> DType:
-    """`dtype` as a NumPy dtype; `TypeError` names what is not one that JAX can hold."""
+    """`dtype` as a NumPy dtype, in this machine's byte order; `TypeError` names what is not one that JAX can hold."""
     try:
+        if dtype is None:  # which NumPy takes for float64
+            raise TypeError
         result: DType = np.dtype(dtype)  # type: ignore[call-overload]
-    except TypeError as error:
+    except (TypeError, ValueError, SyntaxError) as error:
         raise TypeError(f"dtype: {dtype!r} is not a dtype; give e.g. 'float32' or np.float64") from error
-    if result.kind not in "biuf" and result not in _DIFFERENTIABLE:
-        raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype")
+    if not result.isnative:
+        result = result.newbyteorder("=")
+    if result not in _SUPPORTED:
+        raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype of up to 64 bits")
     return result
 
 

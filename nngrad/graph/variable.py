@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .building import rooms
 from .ndarray import NdArray, checked_shape
+from .rooms import rooms
 from .spec import FLOAT32, DType, Shape, Spec, dtype_of, spec_of
 from .traverse import leaves_of
 
@@ -168,7 +168,7 @@ class Variable:
 
     @property
     def is_computed(self) -> bool:
-        """Whether the cell of an output holds, or was promised, the value of the last `forward()`."""
+        """Whether the cell of an output holds the value of the last `forward()`, or that value deferred."""
         snapshot = None if self.parent is None else self.parent.snapshot
         return snapshot is self._at and (snapshot is not None or not self.cell.is_zero)
 
@@ -318,7 +318,7 @@ class Variable:
         else:
             kind = f"{self.parent.op.type_name}, rank {self.rank}"
         cell = self._data
-        known = cell is not None and cell._pending is None and cell._array is not None
+        known = cell is not None and not cell.is_deferred and not cell.is_zero
         value = f" = {np.array2string(cell.view, threshold=20)}" if known and cell is not None else ""
         return f"<Variable{name} {self.spec} ({kind}){value}>"
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ..graph import Function, building
+from ..graph import Function, build_options
+from ..graph.options import put_layers
+from ..graph.scopes import without
 
 Arrays = tuple[Any, ...]
 
@@ -12,8 +14,8 @@ Arrays = tuple[Any, ...]
 class FunctionHook:
     """Watches functions run. Subclasses write the methods that they need.
 
-    In a `with` block a hook watches everything that runs in this thread; `f.add_hook(hook)` lets it watch one
-    Function, in every thread. While a function is watched, graphs with it run function by function, at once.
+    In a `with` block a hook watches everything that runs in this thread or asyncio task; `f.add_hook(hook)` lets it
+    watch one Function, in every thread. While a function is watched, graphs with it run function by function, at once.
 
     `forward_preprocess` and `forward_postprocess` are called around each function that the user built. The backward
     of a function is what one call of its backward rule emitted: `backward_preprocess` is called before the first and
@@ -37,15 +39,27 @@ class FunctionHook:
             cls.name = cls.__name__
 
     def __enter__(self) -> Self:
-        if any(hook.name == self.name for hook in building.hooks):
+        if any(hook.name == self.name for hook in build_options().hooks):
             raise KeyError(f"a hook named {self.name!r} is in force already; give one of the two another name")
         self.added(None)
-        building.set("hooks", (*building.hooks, self))
+        before = build_options().layers
+        try:
+            put_layers((*before, (self, {"hooks": (self,)})))
+        except BaseException:
+            put_layers(before)
+            self.deleted(None)
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        building.set("hooks", tuple(hook for hook in building.hooks if hook is not self))
-        self.deleted(None)
+        layers = build_options().layers
+        try:
+            put_layers(without(layers, self))
+        except BaseException:
+            put_layers(without(layers, self))
+            raise
+        finally:
+            self.deleted(None)
 
     def added(self, function: Function | None) -> None:
         """Called when the hook is put in force: with the Function it was added to, or None for all."""

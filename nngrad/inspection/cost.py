@@ -45,7 +45,7 @@ _traced = BoundedCache(4096)
 def cost_of(f: Function) -> Cost:
     """The cost of one function, alone: each input is read and each output written once."""
     given = tuple([x.spec for x in f.inputs])
-    cost: Cost = _traced.get((f.op, f.arguments, given), lambda: _traced_cost(f))
+    cost: Cost = _traced.part((f.op,)).get((f.op, f.arguments, given), lambda: _traced_cost(f))
     return cost._replace(bytes=sum([s.nbytes for s in given]) + sum([s.nbytes for s in f.specs]))
 
 

@@ -11,6 +11,8 @@ from .solver import Solver, Transformation
 class FromOptax(Solver):
     """Moves parameters as an optax transformation says; made by `Solver.from_optax`."""
 
+    opaque = True
+
     def __init__(self, tx: Any, lr: float | None) -> None:
         super().__init__(0.0 if lr is None else lr)
         if lr is None:

@@ -71,6 +71,13 @@ class DynamicLossScale:
         """The state before the first update."""
         return DynamicState(jnp.float32(self.scale), jnp.int32(0), jnp.int32(0))
 
+    def check_scale(self, scale: Any, name: str) -> None:
+        """Raise a ValueError unless `scale` is one that this can come to."""
+        power = as_power_of_two(scale, name)
+        if not self.minimum <= power <= self.maximum:
+            raise ValueError(f"{name}: must lie between minimum {self.minimum:g} and maximum {self.maximum:g} of the "
+                             f"solver's loss scale, got {power:g}")
+
     def adjusted(self, state: DynamicState, finite: Any) -> DynamicState:
         """The state after an update whose gradients were all `finite`, a traced bool, or not."""
         good = jnp.where(finite, state.good_steps + 1, 0)

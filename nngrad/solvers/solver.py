@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,22 +14,30 @@ import numpy as np
 import optax
 
 from ..graph import Variable
+from ..graph.leaf import arrays_in
+from ..graph.process import check_process
 from ..graph.spec import wide_types
+from ..graph.value import Value, Zeros, hold_together
 from ..storage import read_arrays, write_arrays
-from .gradients import Arrays, clipped, decayed, multiplied, not_finite
+from .gradient_methods import GradientMethods
+from .gradients import Arrays
+from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
-from .rates import as_number, as_rate
-from .state import NAMES_OF_LOSS_SCALE, names_of
+from .rates import as_rate
+from .state import NAMES_OF_LOSS_SCALE, fitting_states, names_of
 
 Transformation: TypeAlias = optax.GradientTransformation
 
 
-class Solver:
+class Solver(GradientMethods):
     """Moves parameters along their gradients.
 
     A subclass says how in `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())`
     once, and then `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step;
     `nn.train_step` does the same as one executable.
+
+    Solvers are pickled and deeply copied with their settings, state and parameters: their values and gradients. Where
+    parameters are pickled together with their solver, as in `pickle.dumps((params, solver))`, it goes on with those.
 
     Args:
         lr: The learning rate, not negative. Changing it later compiles nothing anew.
@@ -37,17 +45,25 @@ class Solver:
 
     rate_name = "lr"
     """How the solver's arguments call the learning rate."""
+    opaque = False
+    """Whether the transformation is the user's, which may call functions on the host."""
 
     def __init__(self, lr: float) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()
         self._variables: tuple[Variable, ...] = ()
-        self._state: Any = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
+        self._state: Value | None = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
         self._structure: Any = None
         self._wide = False
         self._scaling: LossScale | None = None
         self._initial_lr = as_rate(lr, self.rate_name)
         self._set_rate(self._initial_lr)
-        self._step = jax.jit(self._flat_update, donate_argnums=2)
+        self.updating = threading.RLock()
+        """Held while parameters and state move, and while what they are is changed."""
+        self._compile()
+
+    def _compile(self) -> None:
+        # The graph of the loss holds the parameters' arrays, so these are not taken over.
+        self._update = InPlaceUpdate(self._flat_update, self, [], opaque=self.opaque, taken=(1,))
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -58,13 +74,27 @@ class Solver:
         """A solver made of any optax transformation.
 
         Args:
-            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`.
+            tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`. `pickle`
+                takes the solver with such a function, or a `functools.partial` of it, but not with a transformation.
             lr: The learning rate, where `tx` is such a function. Without it the learning rate is
                 the transformation's own affair, and `set_learning_rate` raises.
         """
         from .from_optax import FromOptax
 
         return FromOptax(tx, lr)
+
+    def __getstate__(self) -> dict[str, Any]:
+        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_lr", "_params", "_scaling"}
+        kept = {name: value for name, value in vars(self).items() if name not in made_anew}
+        return kept if self._state is None else {**kept, "states": self.get_states()}
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        Solver.__init__(self, kept["_initial_lr"])
+        states = kept.pop("states", None)
+        vars(self).update(kept)
+        self._replace(self._params, [])
+        if states is not None:
+            self.set_states(states)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} solver, lr {self._lr:g}, {len(self._params)} parameters>"
@@ -110,12 +140,24 @@ class Solver:
 
     def _replace(self, params: OrderedDict[str, Variable], kept: list[str]) -> None:
         """Train `params` from now on; those named in `kept` keep their state, and then counters go on too."""
-        old = self.get_states() if self._state is not None and kept else {}
-        self._params = params
-        self._variables = tuple(params.values())
-        self._wide = any(p.spec.wide for p in self._variables)
-        self._set_rate(self._lr)  # its dtype follows the parameters'
-        self._start_from(old, kept)
+
+        def become(solver: Solver) -> None:
+            old = solver.get_states() if solver._state is not None and kept else {}
+            solver._params = params
+            solver._variables = tuple(params.values())
+            solver._wide = any(p.spec.wide for p in solver._variables)
+            solver._set_rate(solver._lr)  # its dtype follows the parameters'
+            solver._start_from(old, kept)
+
+        self._change(become)
+
+    def _change(self, change: Callable[[Solver], None]) -> None:
+        """Let `change` alter several attributes of the solver, all at one moment."""
+        with self.updating:
+            twin = object.__new__(type(self))
+            twin.__dict__.update(self.__dict__)
+            change(twin)
+            self.__dict__.update(twin.__dict__)
 
     def _start_from(self, old: Mapping[str, np.ndarray[Any, Any]], kept: list[str]) -> None:
         """Make the state anew, with what there is in `old` of the counters and of the parameters named in `kept`."""
@@ -133,26 +175,23 @@ class Solver:
 
     def zero_grad(self) -> None:
         """Set the gradients of all parameters to zero."""
-        for p in self._variables:
-            p.grad.zero()
+        cells = [p.grad for p in self._variables]
+        for cell in cells:
+            cell.variable = None
+        hold_together(cells, [Zeros(cell.spec) for cell in cells])
 
     def update(self) -> None:
-        """Move each parameter along its gradient."""
-        variables = self._variables
-        if not variables:
+        """Move each parameter along its gradient. Parameters and state change at one moment."""
+        if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
-        params = [p.cell.raw() for p in variables]
-        grads = [p.grad.raw() for p in variables]
-        state = self._flat_state() if self._state is None else self._state
-        with wide_types(self._wide):
-            new, self._state = self._step(params, grads, state, self._rate)
-        for p, array in zip(variables, new, strict=True):
-            p.cell.put(array)
+        with self.updating:
+            self._update(None, (self._rate, arrays_in([p.grad for p in self._variables])))
 
-    def _flat_update(self, params: list[Any], grads: list[Any], state: Arrays, lr: Any) -> tuple[Arrays, Arrays]:
+    def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
+        lr, grads = arguments
         tree = jax.tree.unflatten(self._structure, state)
         new, tree = self.pure_update(tuple(params), tuple(grads), tree, lr)
-        return new, tuple(jax.tree.leaves(tree))
+        return None, (), tuple(new), tuple(jax.tree.leaves(tree))
 
     def pure_update(self, params: Arrays, grads: Arrays, state: Any, lr: Any) -> tuple[Arrays, Any]:
         """One step as a pure function of arrays: the new parameters and the new state.
@@ -179,21 +218,23 @@ class Solver:
 
     @property
     def state(self) -> Any:
-        """The optax state. The next step takes its arrays over: copy what is to last."""
+        """The optax state."""
         arrays = self._flat_state()
         return jax.tree.unflatten(self._structure, arrays)
 
     @state.setter
     def state(self, value: Any) -> None:
         arrays, self._structure = jax.tree.flatten(value)
-        self._state = tuple(arrays)
+        self._state = Value(tuple(arrays))
 
-    def _flat_state(self) -> Any:
+    def _flat_state(self) -> Arrays:
         if self._state is None:
-            with wide_types(self._wide):
+            check_process()
+            with self.updating, wide_types(self._wide):
                 init = jax.jit(self._init())
-                self.state = init(tuple([p.cell.raw() for p in self._variables]))
-        return self._state
+                self.state = init(tuple(arrays_in([p.cell for p in self._variables])))
+        arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
+        return arrays
 
     def set_learning_rate(self, learning_rate: float) -> None:
         """Set the learning rate.
@@ -214,74 +255,6 @@ class Solver:
     def learning_rate(self) -> float:
         """The learning rate."""
         return self._lr
-
-    # ---------------------------------------------------------------- gradients
-
-    def weight_decay(self, decay_rate: float) -> None:
-        """Add `decay_rate` times the parameter to each gradient.
-
-        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
-        `nn.train_step`, which keeps its gradients to itself: chain `optax.add_decayed_weights` in front of the
-        transformation for it, as in `Solver.from_optax(optax.chain(optax.add_decayed_weights(1e-4),
-        optax.sgd(0.1)))`.
-
-        Raises:
-            ValueError: `decay_rate` is negative or not finite.
-        """
-        self._change_gradients(decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
-
-    def clip_grad_by_norm(self, norm: float) -> None:
-        """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself.
-
-        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
-        `nn.train_step`, which keeps its gradients to itself: chain a clipping of optax in front of the
-        transformation for it, as in `Solver.from_optax(optax.chain(optax.clip_by_global_norm(1.0),
-        optax.sgd(0.1)))`, whose norm is that of all gradients together.
-
-        Raises:
-            ValueError: `norm` is negative or not a number. Infinity clips nothing.
-        """
-        limit = as_number(norm, "clip_grad_by_norm: norm")
-        if not limit >= 0:
-            raise ValueError(f"clip_grad_by_norm: norm must not be negative, got {norm!r}")
-        self._change_gradients(clipped, limit)
-
-    def scale_grad(self, scale: float) -> None:
-        """Multiply all gradients by `scale`: those that `backward()` has left (`p.g`), as in `weight_decay`.
-
-        Raises:
-            ValueError: `scale` is not finite.
-        """
-        factor = as_number(scale, "scale_grad: scale")
-        if not math.isfinite(factor):
-            raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
-        self._change_gradients(multiplied, factor)
-
-    def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
-        params = tuple([p.cell.raw() for p in self._variables])
-        grads = tuple([p.grad.raw() for p in self._variables])
-        with wide_types(self._wide):
-            changed = function(params, grads, value, self.loss_scale)
-        for p, grad in zip(self._variables, changed, strict=True):
-            p.grad.put(grad)
-            p.grad.variable = None  # which has another value
-
-    def check_inf_grad(self) -> bool:
-        """Whether some gradient is infinite."""
-        return self._found()[0]
-
-    def check_nan_grad(self) -> bool:
-        """Whether some gradient is not a number."""
-        return self._found()[1]
-
-    def check_inf_or_nan_grad(self) -> bool:
-        """Whether some gradient is infinite or not a number."""
-        return any(self._found())
-
-    def _found(self) -> tuple[bool, bool]:
-        with wide_types(self._wide):
-            inf, nan = not_finite(tuple([p.grad.raw() for p in self._variables]))
-        return bool(inf), bool(nan)
 
     # ---------------------------------------------------------------- loss scaling
 
@@ -311,18 +284,23 @@ class Solver:
             ValueError: It is no power of two, or not within the range of float32.
         """
         scaling = as_loss_scale(scale, "loss_scaling: scale")
-        old = {} if self._state is None else self.get_states()
-        self._scaling = scaling
-        self._variables = tuple(self._params.values())  # another object, by which a training step sees the change
-        self._step = jax.jit(self._flat_update, donate_argnums=2)
-        self._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(self._params))
+
+        def become(solver: Solver) -> None:
+            old = {} if solver._state is None else solver.get_states()
+            solver._scaling = scaling
+            solver._variables = tuple(solver._params.values())  # another object: a training step sees the change
+            solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))
+
+        with self.updating:
+            self._compile()  # harmless by itself
+            self._change(become)
 
     @property
     def loss_scale(self) -> float | jax.Array:
         """What the loss has to be multiplied by: a number, or float32[] where it is dynamic, without waiting for it."""
         dynamic = self._dynamic_state()
         if dynamic is not None:
-            return dynamic.scale.copy()  # the next update takes that one over
+            return dynamic.scale
         return 1.0 if self._scaling is None else self._scaling
 
     @property
@@ -347,22 +325,16 @@ class Solver:
         return OrderedDict((name, np.array(leaf)) for name, leaf in zip(names, leaves, strict=True))
 
     def set_states(self, states: Mapping[str, Any]) -> None:
-        """Take over a state that `get_states` of a solver of this kind with these parameters gave.
+        """Take over a state that `get_states` of a solver of this kind with these parameters gave: all or nothing.
 
         Raises:
-            ValueError: Names, shapes or dtypes are others; nothing is changed then.
+            TypeError: `states` is no mapping of names to arrays.
+            ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
         """
         names, leaves = self._named_state()
-        given = {name: np.asarray(array) for name, array in states.items()}
-        if set(given) != set(names):
-            missing, unknown = sorted(set(names) - set(given)), sorted(set(given) - set(names))
-            raise ValueError(f"set_states: missing {missing}, unknown {unknown}")
-        for name, leaf in zip(names, leaves, strict=True):
-            if given[name].shape != leaf.shape or given[name].dtype != leaf.dtype:
-                raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
-                                 f"got {given[name].dtype.name}{list(given[name].shape)}")
-        with wide_types(self._wide):
-            self._state = tuple([jnp.array(given[name]) for name in names])
+        given = fitting_states(states, dict(zip(names, leaves, strict=True)), self._scaling)
+        with self.updating, wide_types(self._wide):
+            self._state = Value(tuple([jnp.array(given[name]) for name in names]))
 
     def save_states(self, path: str | Path) -> None:
         """Write the state to a safetensors file, which is replaced as a whole or not at all."""
@@ -372,7 +344,7 @@ class Solver:
         """Read the state from a file of `save_states`.
 
         Raises:
-            ValueError: The file is damaged, or of another kind of solver or other parameters.
+            ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
             OSError: It cannot be read.
         """
         arrays, _ = read_arrays(path)

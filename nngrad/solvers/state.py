@@ -1,14 +1,15 @@
-"""Names of the arrays in a solver's state."""
+"""The arrays in a solver's state: their names, and what they can be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 
-from .loss_scale import DynamicState, ScaledState
+from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 
 
 def names_of(init: Callable[[Any], Any], state: Any, parameters: tuple[str, ...]) -> list[str]:
@@ -36,5 +37,32 @@ def _name(path: tuple[Any, ...], owner: str | None) -> str:
     return f"{jax.tree_util.keystr(path[:-1], simple=True, separator='.')}:{owner}"
 
 
+def fitting_states(states: Any, own: Mapping[str, Any], scaling: LossScale | None) -> dict[str, np.ndarray[Any, Any]]:
+    """`states` as arrays by name, which can take the place of a solver's `own` state with this loss scaling.
+
+    Raises:
+        TypeError: `states` is no mapping.
+        ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
+    """
+    if not isinstance(states, Mapping):
+        raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
+    given = {name: np.asarray(array) for name, array in states.items()}
+    if set(given) != set(own):
+        missing, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own), key=str)
+        raise ValueError(f"set_states: missing {missing}, unknown {unknown}")
+    for name, leaf in own.items():
+        array = given[name]
+        if array.shape != leaf.shape or array.dtype != leaf.dtype:
+            raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
+                             f"got {array.dtype.name}{list(array.shape)}")
+        if name.rpartition(".")[2] in _COUNTERS and (array < 0).any():
+            raise ValueError(f"set_states: {name!r} counts, so it must not be negative, got {array}")
+    if isinstance(scaling, DynamicLossScale):
+        scaling.check_scale(given["loss_scale.scale"], "set_states: 'loss_scale.scale'")
+    return given
+
+
+_COUNTERS = {"count", "good_steps", "skipped"}
+"""What optax calls its counters of steps, and those of the loss scale."""
 _INNER = jax.tree_util.GetAttrKey("inner")
 NAMES_OF_LOSS_SCALE = {f"loss_scale.{field}" for field in DynamicState._fields}

@@ -17,7 +17,7 @@ from ..execution.compiled import executable_of
 from ..execution.forward import plan_of, take_snapshot
 from ..execution.lower import linearize
 from ..gradient import grad
-from ..graph import Variable, building, leaves_of
+from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_of
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def measure(
     _check_count(iterations, "iterations", 1)
     _check_count(warm_up, "warm_up", 1)
     target = None if device is None else _device_of(device)
-    with jax.default_device(target) if target is not None else nullcontext(), building.having("auto_forward", False):
+    with jax.default_device(target) if target is not None else nullcontext(), switched(auto_forward=False):
         first = _first(build)
         for _ in range(warm_up - 1):
             _phases(build)

@@ -8,8 +8,8 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from ...graph import Function, Variable, building, functions_of, leaves_of, rooms
-from ...graph.building import collector_paused
+from ...graph import Function, Variable, contained, functions_of, leaves_of, switch
+from ...graph.scopes import pause_collector
 from .costs import reads
 from .keeping import keeping_sums
 from .originals import contains_recomputed, reading_originals
@@ -19,6 +19,7 @@ from .stages import Node, Plan
 from .ways import Candidate, Gradients, Way
 
 
+@contained
 def mirrored(
     outputs: Sequence[Variable],
     gradients: list[Variable],
@@ -40,19 +41,21 @@ def mirrored(
         Where there is nothing to do, or where no plan lowers the predicted peak, the gradients as they were emitted;
         but for sums that XLA would compute over and over (keeping.py).
     """
+    pause_collector()
+    switch(mark=None, emission=None)
     policy = policy_of(recompute)
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
-    below = inherited(roots) if policy is None and rooms.marks else None
+    known = functions_of(roots) if policy is None else []
+    below = inherited(known)
     if policy is None and recompute is not False:
         policy = below
-    with building.having("mark", None), building.having("emission", None), collector_paused():
-        if policy is not None:
-            own = None if inputs is None else {id(x) for x in inputs}
-            further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
-            return _Search(roots, gradients, policy, further).run().gradients
-        if below is not None:
-            return with_originals(roots, gradients)[0].plain.gradients
-        return keeping_sums(functions_of(roots), gradients)
+    if policy is not None:
+        own = None if inputs is None else {id(x) for x in inputs}
+        further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
+        return _Search(roots, gradients, policy, further).run().gradients
+    if below is not None:
+        return with_originals(roots, gradients)[0].plain.gradients
+    return keeping_sums(known, gradients)
 
 
 def with_originals(outputs: Sequence[Variable], gradients: list[Variable], mark: Any = None) -> list[Gradients]:
@@ -66,10 +69,10 @@ def with_originals(outputs: Sequence[Variable], gradients: list[Variable], mark:
     return [other, emitted] if other.plain.peak < emitted.plain.peak else [emitted]
 
 
-def inherited(outputs: Sequence[Variable]) -> Policy | None:
+def inherited(functions: Sequence[Function]) -> Policy | None:
     """The policy of a graph that has marks of its own: that of the gradients in it, or that of `nn.recompute()`."""
     found: Policy | None = None
-    for f in functions_of(outputs):
+    for f in functions:
         if f.mark is not None:
             if not isinstance(f.mark, Block):
                 policy: Policy = f.mark
@@ -87,7 +90,6 @@ class _Search:
         self._policy = policy
         self._further = further
         mark = None if isinstance(policy, Marked) else policy
-        rooms.marks = rooms.marks or mark is not None
         self._graphs = with_originals(outputs, gradients, mark)
         self._plain = self._graphs[0].plain
         self._ways = [way for graph in self._graphs for way in graph.ways]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ...graph import Function, Variable, building, rooms
+from ...graph import Function, Variable
+from ...graph.options import Switched
 
 
 class MemoryBudget(NamedTuple):
@@ -115,12 +115,14 @@ _NAMED: dict[str, Policy] = {"sqrt": Segments(1), "auto": LeastMemory()}
 def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
     """What tells apart the executables that backward() makes of graphs of one structure, where `given` is the policy:
     the policy, and for None the graph's marks, in the order of `functions`."""
-    if given is False or (given is None and not rooms.marks):
+    if given is False:
         return given
     policy = policy_of(given)
     if policy is None:
-        numbers: dict[Any, Any] = {}
         marks = [f.mark for f in functions]
+        if all([m is None for m in marks]):
+            return None
+        numbers: dict[Any, Any] = {}
         return tuple([numbers.setdefault(m, len(numbers)) if isinstance(m, Block) else m for m in marks])
     if isinstance(policy, Kept):
         places = {f: i for i, f in enumerate(functions)}
@@ -128,8 +130,15 @@ def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
     return policy
 
 
-@contextmanager
-def recompute(on: bool = True) -> Iterator[None]:
+class _Marking(Switched):
+    """Marks what is built within; each entry of it is another block."""
+
+    def value(self) -> dict[str, Any]:
+        """What an entry puts in force."""
+        return {"mark": Block()}
+
+
+def recompute(on: bool = True) -> Switched:
     """Gradients compute again, and do not keep, what functions that are built within this context give.
 
     What passes from one such block to the next is kept: put each part of a model that is to be computed again by
@@ -141,5 +150,4 @@ def recompute(on: bool = True) -> Iterator[None]:
     """
     if not isinstance(on, bool):
         raise TypeError(f"on: expected True or False, got {on!r}")
-    with building.having("mark", Block() if on else None):
-        yield
+    return _Marking({}) if on else Switched({"mark": None})

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend.core import Literal
 
-from ...functions.jaxpr_structure import primitives_in
 from ...graph import Function, Op, Spec
+from ...graph.jaxpr import primitives_in
 from ...graph.spec import is_wide, spec_of, wide_types
 
 _COSTLY = frozenset({

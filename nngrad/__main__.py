@@ -1,0 +1,7 @@
+"""`python -m nngrad` is the `nngrad` command, where nngrad can be imported."""
+
+import sys
+
+from nngrad_command.entry import main
+
+sys.exit(main())

@@ -1,0 +1,158 @@
+"""Programs that are too long for the compiler, cut into pieces that run one after another.
+
+XLA makes one loop of elementwise functions that follow each other, however many they are. The time that it takes for
+that grows with the square of their number, and past some thousands it fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import jax
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from ..graph import Op, Spec
+from .program import Program, Step
+
+MOST_FUSED = 2000
+"""How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with
+1,500 of them, four with 3,000, and fails with 4,500."""
+
+PIECE = 64
+"""How many operations a piece has. Of a chain whose values are all returned XLA computes each from the first one
+again, so that the work of a piece may grow with the square of this."""
+
+MOST_INPUTS = 128
+"""How many inputs a sum has in a piece."""
+
+
+class Piece(NamedTuple):
+    """A part of a program. Values go by their numbers in the whole program."""
+
+    program: Program
+    """The part as a program of its own. Parts that do the same are equal, wherever they are."""
+    takes: tuple[int, ...]
+    """The values of its leaves."""
+    gives: tuple[int, ...]
+    """Its results."""
+    done_with: tuple[int, ...]
+    """The values that nothing needs after it."""
+
+
+class _Call(NamedTuple):
+    """A step, with the numbers of its outputs."""
+
+    op: Op
+    arguments: tuple[Any, ...]
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+
+    @property
+    def fused(self) -> bool:
+        """Whether XLA makes it a part of the loop that reads it."""
+        return self.op.elementwise or self.op.broadcasts
+
+    @property
+    def weight(self) -> int:
+        """How many operations on two arrays it is."""
+        return max(1, len(self.ins) - 1)
+
+
+def is_long(program: Program) -> bool:
+    """Whether XLA would make one loop of more than `MOST_FUSED` operations: of those between which it computes
+    nothing that has to be in memory."""
+    if sum([max(1, len(ins) - 1) for _, _, ins in program.steps]) <= MOST_FUSED:
+        return False
+    calls, _ = _calls(program)
+    height: dict[int, int] = {}
+    fused = [0]
+    for call in calls:
+        level = max([height.get(i, 0) for i in call.ins], default=0)
+        if call.fused:
+            fused[level] += call.weight
+        else:
+            level += 1
+            if level == len(fused):
+                fused.append(0)
+        for i in call.outs:
+            height[i] = level
+    return max(fused) > MOST_FUSED
+
+
+def cut(program: Program) -> list[Piece]:
+    """The pieces of a program, in an order in which they can run."""
+    calls, specs = _calls(program)
+    groups: list[list[_Call]] = []
+    weight = PIECE
+    for call in _divided(calls, specs):
+        if weight >= PIECE:
+            groups.append([])
+            weight = 0
+        groups[-1].append(call)
+        weight += call.weight
+    last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
+    last |= dict.fromkeys(program.outputs, len(groups))
+    return [_piece(group, n, last, specs, program.device) for n, group in enumerate(groups)]
+
+
+def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
+    """A context in which calls of jitted functions stay calls in the program that is made, if `arrays` are traced."""
+    traced = any([isinstance(array, jax.core.Tracer) for array in arrays])
+    return set_xla_metadata(inlineable="false") if traced else nullcontext()  # type: ignore[no-untyped-call]
+
+
+def _calls(program: Program) -> tuple[list[_Call], dict[int, Spec]]:
+    """The steps with the numbers of their outputs, and the specs of all values."""
+    specs = dict(enumerate(program.leaves))
+    calls, count = [], 0
+    for op, arguments, ins in program.steps:
+        made = op.result_specs(tuple([specs[i] for i in ins]), arguments)
+        outs = tuple([~(count + k) for k in range(len(made))])
+        count += len(made)
+        specs.update(zip(outs, made, strict=True))
+        calls.append(_Call(op, arguments, ins, outs))
+    return calls, specs
+
+
+def _divided(calls: list[_Call], specs: dict[int, Spec]) -> list[_Call]:
+    """The calls, where what sums many arrays becomes several calls, each of which adds to the result of the one
+    before. They add in the same order, so that the sum is the same to the bit."""
+    divided: list[_Call] = []
+    number = min(specs, default=0)
+    for call in calls:
+        op, arguments, ins, outs = call
+        if op.fold is None or len(ins) <= MOST_INPUTS or len({specs[i].dtype for i in ins}) > 1:
+            divided.append(call)
+            continue
+        before: tuple[int, ...] = ()
+        for start in range(0, len(ins), MOST_INPUTS):
+            stop = min(start + MOST_INPUTS, len(ins))
+            taken = (*before, *ins[start:stop])
+            part = op.fold(arguments, start, stop, len(ins))
+            if stop < len(ins):
+                number -= 1
+                before = (number,)
+                (specs[number],) = op.result_specs(tuple([specs[i] for i in taken]), part)
+            divided.append(_Call(op, part, taken, outs if stop == len(ins) else before))
+    return divided
+
+
+def _piece(group: list[_Call], place: int, last: dict[int, int], specs: dict[int, Spec], device: Any) -> Piece:
+    """The piece of some calls; `last` says in which piece a value is read last."""
+    made = [i for call in group for i in call.outs]
+    numbers = {i: ~n for n, i in enumerate(made)}
+    takes: list[int] = []
+    steps: list[Step] = []
+    for op, arguments, ins, _ in group:
+        for i in ins:
+            if i not in numbers:
+                numbers[i] = len(takes)
+                takes.append(i)
+        steps.append((op, arguments, tuple([numbers[i] for i in ins])))
+    gives = tuple([i for i in made if last.get(i, place) > place])
+    program = Program(
+        tuple([specs[i] for i in takes]), tuple(steps), tuple([numbers[i] for i in gives]), device
+    )
+    return Piece(program, tuple(takes), gives, tuple([i for i in takes if last[i] == place]))

@@ -1,0 +1,82 @@
+"""What is given as a value, as an array: which dtypes there are, and what fits into another one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from .spec import DType, dtype_of, wide_types
+
+
+def array_of(value: object, name: str) -> Any:
+    """`value` as a NumPy or JAX array of a dtype that a cell can hold, in the byte order of this machine.
+
+    Raises:
+        TypeError: Its dtype is none that a cell can hold, or some of it is masked. The message begins with `name`.
+        ValueError: It is no rectangular array.
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise TypeError(f"{name}: a part of the array is masked, and an array here has no mask; give e.g. x.filled(0)")
+    array: Any = value
+    if not isinstance(value, jax.Array):
+        try:
+            array = np.asarray(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: not a rectangular array of numbers ({error})") from error
+    try:
+        dtype = dtype_of(array.dtype)
+    except TypeError:
+        raise TypeError(
+            f"{name}: dtype {array.dtype} is not supported; give an array of a real, integer or bool dtype of up to "
+            "64 bits, such as np.asarray(x, np.float32)"
+        ) from None
+    return array if array.dtype == dtype else array.astype(dtype)
+
+
+def narrowed(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
+    """Python numbers, which NumPy takes in 64 bits, in 32."""
+    if array.dtype == np.float64:
+        return array.astype(np.float32)
+    if array.dtype.kind in "iu":
+        bounds = np.iinfo(np.int32)
+        if array.size and (array.min() < bounds.min or array.max() > bounds.max):
+            raise ValueError(f"{name}: an int does not fit int32; give dtype='int64' or a NumPy array of that dtype")
+        return array.astype(np.int32)
+    return array
+
+
+def converted(array: Any, dtype: DType, name: str) -> Any:
+    """`array` in `dtype`, if that can hold its values.
+
+    In a floating dtype they are rounded, and infinite where they are too large, as NumPy casts them (with its
+    warning). In bool what is not 0 is True.
+
+    Raises:
+        ValueError: `dtype` is of integers, and a number is out of its range or not a whole one. The message begins with
+            `name`, and names the number and `dtype`.
+    """
+    if array.dtype == dtype:
+        return array
+    if dtype.kind in "iu" and array.size:
+        _check_whole_numbers(np.asarray(array), dtype, name)
+    with wide_types(dtype.itemsize == 8):
+        return array.astype(dtype)
+
+
+def _check_whole_numbers(values: np.ndarray[Any, Any], dtype: DType, name: str) -> None:
+    """Raise where a number is not whole or out of the range of the integers `dtype`."""
+    bounds = np.iinfo(dtype)
+    if values.dtype.kind in "iub":
+        extremes = values.min(), values.max()
+        strays = [v for v in extremes if not bounds.min <= int(v) <= bounds.max]
+    else:
+        wide = values.astype(np.float64)
+        fits = (wide >= float(bounds.min)) & (wide < float(bounds.max) + 1) & (np.trunc(wide) == wide)
+        strays = wide[~fits].reshape(-1).tolist()
+    if strays:
+        raise ValueError(
+            f"{name}: {strays[0]} is not a whole number from {bounds.min} to {bounds.max}, which is what {dtype.name} "
+            "holds; cast the array yourself if that is meant, or use another dtype"
+        )

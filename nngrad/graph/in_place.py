@@ -1,0 +1,132 @@
+"""Values that an executable updates in place: it takes over the memory of the arrays that it is given.
+
+Those are gone when the call returns, so what it returns must be held before anything can come between. So the call is
+made by a list that is extended, in C, and the values are read from the list's last entry; who reads meanwhile waits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import ExitStack
+from sys import getrefcount
+from typing import Any
+
+import jax
+import numpy as np
+
+from .spec import wide_types
+from .value import Value
+
+
+class InPlace:
+    """What an executable returned last, a tuple, and the lock under which that is replaced."""
+
+    __slots__ = ("held", "left", "lock")
+
+    held: list[tuple[Any, ...]]
+    """Its last entry is what was returned last. It is extended by `map(executable, ...)`."""
+    left: bool
+    """Whether a value is no longer read from here, since it was lent to somebody who may write to it."""
+
+    def __init__(self, first: tuple[Any, ...]) -> None:
+        self.lock = threading.RLock()  # a signal's handler may come back to it
+        self.left = False
+        self.held = [first]
+
+
+class InPlaceValue(Value):
+    """One of the arrays: that at `index` of entry `entry` of what was returned.
+
+    Once it was lent, it is a Value as others are.
+    """
+
+    __slots__ = ("entry", "index", "owner")
+
+    def __init__(self, owner: InPlace, entry: int, index: int) -> None:
+        self.array = None
+        self.lent = False
+        self.owner = owner
+        self.entry = entry
+        self.index = index
+
+    def raw(self) -> Any:
+        """The array."""
+        with self.owner.lock:
+            if self.array is None:
+                return self.owner.held[-1][self.entry][self.index]
+        return super().raw()
+
+    def again(self) -> InPlaceValue:
+        """The same, as it was before it was lent."""
+        return InPlaceValue(self.owner, self.entry, self.index)
+
+    def lend(self) -> np.ndarray[Any, Any]:
+        """The array as a NumPy array that may be written to, which changes the value."""
+        with self.owner.lock:
+            if self.array is None:
+                copy = np.array(self.raw())
+                self.owner.left = True
+                self.lent = True
+                self.array = copy
+        return super().lend()
+
+
+class InPlaceTuple(Value):
+    """All the arrays of entry `entry` of what was returned, in a tuple of the reader's own."""
+
+    __slots__ = ("entry", "owner")
+
+    def __init__(self, owner: InPlace, entry: int) -> None:
+        self.array = None
+        self.lent = False
+        self.owner = owner
+        self.entry = entry
+
+    def raw(self) -> tuple[Any, ...]:
+        """The arrays."""
+        with self.owner.lock:
+            return (*self.owner.held[-1][self.entry],)
+
+
+def raw_together(values: Sequence[Value]) -> list[Any]:
+    """The arrays of several values, none of which is replaced between."""
+    owners = {v.owner for v in values if v.__class__ is InPlaceValue}
+    if not owners:
+        return [v.raw() if v.array is None or v.lent else v.array for v in values]
+    if len(owners) == 1:
+        owner = owners.pop()
+        with owner.lock:
+            held = owner.held[-1]
+            return [
+                v.array if v.array is not None and not v.lent
+                else held[v.entry][v.index] if v.__class__ is InPlaceValue and v.array is None
+                else v.raw()
+                for v in values
+            ]
+    with ExitStack() as stack:
+        for owner in sorted(owners, key=id):  # in one order, so that no two readers wait for each other
+            stack.enter_context(owner.lock)
+        return [v.raw() for v in values]
+
+
+def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays that may be taken over: each a copy, if somebody else refers to it."""
+    if max(map(getrefcount, arrays), default=0) <= _ALONE:
+        return arrays
+    counts = list(map(getrefcount, arrays))
+    return tuple([a if count <= _ALONE else copied(a) for a, count in zip(arrays, counts, strict=True)])
+
+
+def copied(array: Any) -> jax.Array:
+    """A copy, as a JAX array with memory of its own."""
+    with wide_types(array.dtype.itemsize == 8):
+        return jax.numpy.array(array, copy=True)
+
+
+def _references_to_held_array() -> int:
+    """What is counted in `donated` for an array that only the tuple of results holds."""
+    return next(map(getrefcount, (object(),)))
+
+
+_ALONE = _references_to_held_array()

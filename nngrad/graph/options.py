@@ -1,0 +1,135 @@
+"""Build options: what is in force while functions are applied, in each thread and asyncio task."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .scopes import Layer, WithBlock
+
+if TYPE_CHECKING:
+    from .function import Function, RuleCall
+    from .op import Op
+    from .variable import Variable
+
+
+class Emission(Protocol):
+    """Decides what becomes of an op that the gradient builder applies."""
+
+    call: RuleCall | None
+    order: int
+    created: list[Function] | None
+
+    def learn(self, known: list[Function]) -> None:
+        """Let functions that exist already stand for what is emitted."""
+
+    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
+        """The output Variable of `op` applied to `inputs`, or a tuple of them where it has several."""
+
+
+class BuildOptions:
+    """Switches that hold while functions are applied. They are made anew at every change, and never changed in use.
+
+    Args:
+        layers: What is in force, each layer a dict of switches, the later one over the earlier; hooks add up.
+    """
+
+    __slots__ = (
+        "auto_forward",
+        "context",
+        "debug",
+        "emission",
+        "hooks",
+        "layers",
+        "mark",
+        "no_grad",
+        "simplify",
+        "special",
+        "watched",
+    )
+
+    emission: Emission | None
+    """Set while a gradient graph is emitted."""
+    context: Any
+    """The Context whose device the functions are meant for; None stands for JAX's default device."""
+    auto_forward: bool
+    """Whether each function is run as it is made."""
+    simplify: bool
+    """Whether emitted graphs are brought to canonical form."""
+    no_grad: bool
+    """Whether gradients stop at what is built."""
+    hooks: tuple[Any, ...]
+    """Function hooks in force, the oldest first."""
+    debug: Any
+    """What debug mode looks for; None where it is off."""
+    mark: Any
+    """What functions are marked with, so that gradients compute them again and do not keep what they give."""
+    special: bool
+    """Whether auto_forward, no_grad, debug mode or a mark is on; one look instead of four."""
+    watched: bool
+    """Whether hooks or debug mode watch what runs; one look instead of two."""
+
+    def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
+        self.layers = layers
+        self.emission = self.context = self.debug = self.mark = None
+        self.auto_forward = self.no_grad = False
+        self.simplify = True
+        self.hooks = ()
+        for _, switches in layers:
+            for name, value in switches.items():
+                setattr(self, name, (*self.hooks, *value) if name == "hooks" else value)
+        self.watched = bool(self.hooks) or self.debug is not None
+        self.special = self.auto_forward or self.no_grad or self.debug is not None or self.mark is not None
+
+
+_start = BuildOptions()
+_in_force: ContextVar[BuildOptions] = ContextVar("build_options", default=_start)
+
+build_options = _in_force.get
+"""The options in force in this thread or task."""
+
+_FROM_NOW_ON = object()
+
+
+def put_layers(layers: tuple[Layer, ...]) -> None:
+    """Let these layers be in force."""
+    _in_force.set(BuildOptions(layers))
+
+
+def switch(**switches: Any) -> None:
+    """Set switches from now on, in this thread or task: until the innermost `contained` call ends, if there is one."""
+    layers = build_options().layers
+    kept = tuple([layer for layer in layers if layer[0] is not _FROM_NOW_ON or layer[1].keys() != switches.keys()])
+    put_layers((*kept, (_FROM_NOW_ON, switches)))
+
+
+def start_with(**switches: Any) -> None:
+    """What threads start with. Called while nngrad is imported."""
+    _start.__init__(((_FROM_NOW_ON, switches),))  # type: ignore[misc]
+
+
+class Switched(WithBlock):
+    """A `with` block within which switches are set."""
+
+    def __init__(self, switches: dict[str, Any]) -> None:
+        super().__init__()
+        self._switches = switches
+
+    @staticmethod
+    def layers() -> tuple[Layer, ...]:
+        """The layers in force."""
+        return build_options().layers
+
+    @staticmethod
+    def put(layers: tuple[Layer, ...]) -> None:
+        """Let these layers be in force."""
+        put_layers(layers)
+
+    def value(self) -> Any:
+        """What an entry puts in force."""
+        return self._switches
+
+
+def switched(**switches: Any) -> Switched:
+    """Set switches within a `with` block, or in a decorated function."""
+    return Switched(switches)

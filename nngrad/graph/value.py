@@ -1,0 +1,199 @@
+"""What cells hold: values that are there, zeros, and values that are computed when they are read.
+
+Writing to a cell replaces its Value, which is one assignment; reading completes the Value and never replaces it. So a
+reader cannot undo what another thread writes, and an interrupt finds a cell as it was or as it is to be. Several cells
+are read, and written, in one call into C, which neither a signal's handler nor another thread can come between.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterable, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .process import check_process
+from .spec import Spec, wide_types
+
+if TYPE_CHECKING:
+    from .ndarray import NdArray
+
+
+class Value:
+    """An array in a cell."""
+
+    __slots__ = ("__weakref__", "array", "lent")
+
+    array: Any
+    """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it is lent; None until it is there."""
+    lent: bool
+    """Whether the array was handed out as a NumPy array that may be written to."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.lent = False
+
+    def raw(self) -> Any:
+        """The array for handing to JAX, computed if it is not there; nobody else can write to it."""
+        if self.array is None:
+            self.complete()
+        return self._kept() if self.lent else self.array
+
+    def complete(self) -> None:
+        """Let the array be there."""
+
+    def _kept(self) -> Any:
+        """What was lent: a copy, as long as somebody else holds it."""
+        with _lending:
+            array = self.array
+            if sys.getrefcount(array) > _HELD_BY_VALUE:
+                return array.copy()
+            self.lent = False
+            return array
+
+    def lend(self) -> np.ndarray[Any, Any]:
+        """The array as a NumPy array that may be written to, which changes the value."""
+        if not self.lent:
+            array = self.raw()
+            with _lending:
+                if not self.lent:
+                    self.array = np.array(array)
+                    self.lent = True
+        result: np.ndarray[Any, Any] = self.array
+        return result
+
+    def as_jax(self) -> jax.Array:
+        """The array as a `jax.Array`, which is what it is from now on, unless it is lent."""
+        array = self.raw()
+        if isinstance(array, np.ndarray):
+            check_process()
+            with wide_types(array.dtype.itemsize == 8):
+                array = jnp.asarray(array)
+            with _lending:
+                if not self.lent:
+                    self.array = array
+        result: jax.Array = array
+        return result
+
+
+class Zeros(Value):
+    """Zeros, which take no memory until they are read."""
+
+    __slots__ = ("spec",)
+
+    def __init__(self, spec: Spec) -> None:
+        self.array = None
+        self.lent = False
+        self.spec = spec
+
+    def complete(self) -> None:
+        """Make the zeros."""
+        with _lending:
+            if self.array is None:
+                self.array = np.zeros(self.spec.shape, self.spec.dtype)
+
+
+class Source(Protocol):
+    """What computes deferred values."""
+
+    def run(self) -> None:
+        """Compute, and `fill` every value that waits for this."""
+
+
+class Deferred(Value):
+    """A value that its source computes when it is read."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Source) -> None:
+        self.array = None
+        self.lent = False
+        self.source: Source | None = source
+
+    def complete(self) -> None:
+        """Run the source."""
+        source = self.source
+        if source is not None:  # else another thread has just filled it
+            source.run()
+
+    def fill(self, array: Any) -> None:
+        """Take the array that was computed, if none is there yet, and let go of the source."""
+        with _lending:
+            if self.array is None:
+                self.array = array
+        self.source = None
+
+
+_lending = threading.RLock()  # a signal's handler may come back to it
+
+
+def _references_to_held_array() -> int:
+    """What `sys.getrefcount` counts in `_kept` for an array that only its Value holds."""
+    value = Value(np.zeros(()))
+    array = value.array
+    return sys.getrefcount(array)
+
+
+_HELD_BY_VALUE = _references_to_held_array()
+
+# ---------------------------------------------------------------- several cells at once
+
+writing = threading.RLock()
+"""Held while a user's value is written, so that `replace` sees whether one was."""
+
+_value_of = attrgetter("_value")
+
+
+def values_of(cells: Iterable[NdArray]) -> list[Value]:
+    """The Values of several cells, all of one moment."""
+    return list(map(_value_of, cells))
+
+
+def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
+    """Let each of several cells hold a Value, all from one moment on."""
+    if len(cells) == 1:
+        cells[0]._value = values[0]
+    else:
+        _set_together(cells, ["_value"] * len(cells), values)
+
+
+def put_together(cells: Sequence[NdArray], arrays: Iterable[Any]) -> None:
+    """Write arrays of the cells' shapes and dtypes to several cells, all at one moment."""
+    hold_together(cells, list(map(Value, arrays)))
+
+
+def replace(cells: Sequence[NdArray], before: Sequence[Value], arrays: Iterable[Any], owner: Any, state: Value) -> None:
+    """Write what was computed from the Values `before` to the cells, and `state` to `owner._state`, all at one
+    moment. A cell that was written to since keeps what it has: that came later."""
+    new = list(map(Value, arrays))
+    with writing:
+        now = values_of(cells)
+        if now != before:  # Values compare by identity
+            kept = [i for i, (a, b) in enumerate(zip(now, before, strict=True)) if a is b]
+            cells, new = [cells[i] for i in kept], [new[i] for i in kept]
+        _set_together([*cells, owner], [*["_value"] * len(cells), "_state"], [*new, state])
+
+
+def exchange(
+    cells: Sequence[NdArray], before: Sequence[Value], after: Sequence[Value], owner: Any, state: Value
+) -> bool:
+    """Let cells hold Values of the same arrays as `before`, and `owner._state` too, unless one was written to since."""
+    with writing:
+        if values_of(cells) != before:
+            return False
+        _set_together([*cells, owner], [*["_value"] * len(cells), "_state"], [*after, state])
+        return True
+
+
+def _set_together(objects: Sequence[Any], names: Sequence[str], values: Sequence[Any]) -> None:
+    """Set an attribute of each object. The call runs no bytecode; what was there is let go of afterwards, since that
+    might."""
+    before = list(map(getattr, objects, names))
+    deque(map(setattr, objects, names, values), maxlen=0)
+    del before

@@ -1,0 +1,159 @@
+"""Files that are replaced as a whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing is locked there, and so no left-over is removed
+    fcntl = None  # type: ignore[assignment]
+
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"
+
+
+def write_whole(path: str | Path, content: bytes) -> None:
+    """Make `content` the file `path`: all of it or, where that fails or is interrupted, nothing.
+
+    It is written to a file beside it, brought to the disk, and renamed. A file that is replaced hands on its mode
+    and, where the system lets it, its owner and group; a new one has the mode that the umask leaves. Where `path` is a
+    link, its target is replaced. What processes that were killed have left in the folder is removed.
+
+    Raises:
+        OSError: It cannot be written, is read-only, or is a folder, a device, a pipe or a socket; the message names
+            `path`.
+    """
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    try:
+        before = _status_if_replaceable(target)
+        _remove_left_overs(folder)
+        while not _replace(target, content, before, os.path.join(folder, _own_name())):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from error
+    _sync_folder(folder)
+
+
+def _status_if_replaceable(target: str) -> os.stat_result | None:
+    """The status of a file that may be replaced; None if there is none."""
+    try:
+        status = os.stat(target)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "it is a folder")
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is a device, a pipe or a socket; give the name of a file")
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, "it is read-only")
+    return status
+
+
+def _replace(target: str, content: bytes, before: os.stat_result | None, beside: str) -> bool:
+    """Write `content` to the new file `beside`, and let it take the place of `target`.
+
+    Returns:
+        False if another process took `beside` for a left-over before it was locked.
+    """
+    mode = 0o666 if before is None else 0o600  # nobody else reads it before it has the mode of what it replaces
+    try:
+        with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            if not _locked(file):
+                return False
+            file.write(content)
+            file.flush()
+            if before is not None:
+                _take_over_rights(file.fileno(), before)
+            os.fsync(file.fileno())
+            if fcntl is None:
+                file.close()  # such systems do not rename an open file; elsewhere it is locked until it has its name
+            os.replace(beside, target)
+    except FileExistsError:
+        raise  # that one is not ours to remove
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside)
+        raise
+    return True
+
+
+def _take_over_rights(handle: int, before: os.stat_result) -> None:
+    """Give an open file the owner, the group and the mode in `before`, as far as the system lets one."""
+    if hasattr(os, "fchown"):
+        for owner in (before.st_uid, -1):
+            with contextlib.suppress(OSError):
+                os.fchown(handle, owner, before.st_gid)
+                break
+        with contextlib.suppress(OSError):
+            os.fchmod(handle, stat.S_IMODE(before.st_mode))
+
+
+# ---------------------------------------------------------------- left-overs
+#
+# A killed process leaves the file that it was writing. It is recognised by its name, and known to be dead by its lock,
+# which the kernel takes away together with the process. Locks need not reach other machines that see the same folder,
+# nor outlive a restart, so the name says under which run of which kernel the file was made.
+
+
+@functools.cache
+def _kernel() -> str:
+    """What tells this run of this machine's kernel from all others; '' where the system does not say."""
+    try:
+        return Path(_BOOT_ID).read_text().strip().replace("-", "")
+    except OSError:
+        return ""
+
+
+def _own_name() -> str:
+    return f".nngrad-{_kernel()}-{secrets.token_hex(16)}.tmp"
+
+
+def _locked(file: BinaryIO) -> bool:
+    """Lock a new file; False if another process is about to remove it, or has done so."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, where nobody else gets one either
+        return True
+    return os.fstat(file.fileno()).st_nlink > 0
+
+
+def _remove_left_overs(folder: str) -> None:
+    if fcntl is None or not _kernel():
+        return
+    own = re.compile(rf"\.nngrad-{_kernel()}-[0-9a-f]{{32}}\.tmp")
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if own.fullmatch(entry.name):
+                with contextlib.suppress(OSError):
+                    _remove_if_dead(entry.path)
+
+
+def _remove_if_dead(path: str) -> None:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(path)
+
+
+def _sync_folder(folder: str) -> None:
+    """Bring a rename in `folder` to the disk, on systems where a folder can be synchronised."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,94 @@
+"""What a solver does with gradients before it moves parameters along them."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from ..graph import Variable
+from ..graph.leaf import arrays_in
+from ..graph.process import check_process
+from ..graph.spec import wide_types
+from ..graph.value import put_together
+from .gradients import Arrays, clipped, decayed, multiplied, not_finite
+from .rates import as_number, as_rate
+
+
+class GradientMethods:
+    """The methods of a `Solver` that change or check the gradients that `backward()` has left."""
+
+    _variables: tuple[Variable, ...]
+    _wide: bool
+    updating: threading.RLock
+    loss_scale: Any
+
+    def weight_decay(self, decay_rate: float) -> None:
+        """Add `decay_rate` times the parameter to each gradient.
+
+        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
+        `nn.train_step`, which keeps its gradients to itself: chain `optax.add_decayed_weights` in front of the
+        transformation for it, as in `Solver.from_optax(optax.chain(optax.add_decayed_weights(1e-4),
+        optax.sgd(0.1)))`.
+
+        Raises:
+            ValueError: `decay_rate` is negative or not finite.
+        """
+        self._change_gradients(decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
+
+    def clip_grad_by_norm(self, norm: float) -> None:
+        """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself.
+
+        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
+        `nn.train_step`, which keeps its gradients to itself: chain a clipping of optax in front of the
+        transformation for it, as in `Solver.from_optax(optax.chain(optax.clip_by_global_norm(1.0),
+        optax.sgd(0.1)))`, whose norm is that of all gradients together.
+
+        Raises:
+            ValueError: `norm` is negative or not a number. Infinity clips nothing.
+        """
+        limit = as_number(norm, "clip_grad_by_norm: norm")
+        if not limit >= 0:
+            raise ValueError(f"clip_grad_by_norm: norm must not be negative, got {norm!r}")
+        self._change_gradients(clipped, limit)
+
+    def scale_grad(self, scale: float) -> None:
+        """Multiply all gradients by `scale`: those that `backward()` has left (`p.g`), as in `weight_decay`.
+
+        Raises:
+            ValueError: `scale` is not finite.
+        """
+        factor = as_number(scale, "scale_grad: scale")
+        if not math.isfinite(factor):
+            raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
+        self._change_gradients(multiplied, factor)
+
+    def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
+        check_process()
+        with self.updating:
+            cells = [p.grad for p in self._variables]
+            params, grads = arrays_in([p.cell for p in self._variables]), arrays_in(cells)
+            with wide_types(self._wide):
+                changed = function(tuple(params), tuple(grads), value, self.loss_scale)
+            for cell in cells:
+                cell.variable = None  # which has another value
+            put_together(cells, changed)
+
+    def check_inf_grad(self) -> bool:
+        """Whether some gradient is infinite."""
+        return self._found()[0]
+
+    def check_nan_grad(self) -> bool:
+        """Whether some gradient is not a number."""
+        return self._found()[1]
+
+    def check_inf_or_nan_grad(self) -> bool:
+        """Whether some gradient is infinite or not a number."""
+        return any(self._found())
+
+    def _found(self) -> tuple[bool, bool]:
+        check_process()
+        with wide_types(self._wide):
+            inf, nan = not_finite(tuple(arrays_in([p.grad for p in self._variables])))
+        return bool(inf), bool(nan)

@@ -1,0 +1,155 @@
+"""Updates of parameters and state, which are never found half done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from ..execution.host_calls import finished
+from ..graph import Variable
+from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied, donated, raw_together
+from ..graph.process import check_process
+from ..graph.spec import wide_types
+from ..graph.value import Value, exchange, replace, values_of
+
+if TYPE_CHECKING:
+    from .solver import Solver
+
+Results = tuple[Any, Any, Any, Any]
+"""What an update returns: a result of its own, and the new arrays of other leaves, of parameters, of the state."""
+
+_LEAVES, _PARAMETERS, _STATE = 1, 2, 3
+_COLD = 2
+"""So many calls with arguments of one kind return through Python, where an interrupt may come before what they
+return is held. They are given copies to take over."""
+
+
+class InPlaceUpdate:
+    """An executable that moves parameters and state, in the memory of those before, all at one moment.
+
+    An error or an interrupt finds all as it was before or all as it is afterwards, and so do signal handlers and other
+    threads that read. Threads that call updates of one solver take turns. A parameter that somebody writes to meanwhile
+    keeps what was written. Where functions of the user's run on the host, nothing is taken over, since they may raise.
+
+    Args:
+        function: `function(parameters, state, arguments)` on arrays, to be compiled; returns `Results`.
+        solver: Whose parameters and state these are.
+        updated: Other leaves that it updates.
+        wide: Whether there are 64-bit values in it besides the parameters.
+        device: Where it runs; None leaves it to JAX.
+        opaque: Whether code of the user's is in it.
+        taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_device",
+        "_executable",
+        "_owner",
+        "_solver",
+        "_state",
+        "_taken",
+        "_updated",
+        "_values",
+        "_wide",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Results],
+        solver: Solver,
+        updated: list[Variable],
+        wide: bool = False,
+        device: jax.Device | None = None,
+        opaque: bool = False,
+        taken: tuple[int, ...] = (0, 1),
+    ) -> None:
+        self._taken = () if opaque else taken
+        self._executable = finished(jax.jit(function, donate_argnums=self._taken), opaque)
+        self._solver = solver
+        self._updated = updated
+        self._wide = wide
+        self._device = device
+        self._calls: dict[Any, int] = {}
+        self._owner: InPlace | None = None
+        self._values: list[InPlaceValue] = []
+        self._state: Value | None = None
+
+    def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
+        """Update, and return the result of the function's own. Hold the solver's lock.
+
+        Args:
+            kind: Equal for arguments of one kind: of the same classes and dtypes.
+            arguments: Arrays, in pytrees.
+        """
+        check_process()
+        if self._device is None and not self._wide and not self._solver._wide:
+            return self._run(kind, arguments)
+        with wide_types(self._wide or self._solver._wide):
+            if self._device is None:
+                return self._run(kind, arguments)
+            with jax.default_device(self._device):
+                return self._run(kind, jax.device_put(arguments, self._device))
+
+    def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
+        solver, owner = self._solver, self._owner
+        cells: list[Any] = [p._data for p in solver._variables]
+        if self._updated:
+            cells += [x.cell for x in self._updated]
+        if not self._taken:
+            return self._run_apart(cells, arguments)
+        if owner is None or owner.left or solver._state is not self._state or values_of(cells) != self._values:
+            owner = self._gathered(cells)
+        with owner.lock:
+            held = owner.held
+            _, _, params, state = held[-1]
+            if self._calls.get(kind) != _COLD:
+                self._calls[kind] = self._calls.get(kind, 0) + 1
+                params, state = tuple(map(copied, params)), tuple(map(copied, state))
+            else:
+                params = donated(params) if 0 in self._taken else params
+                state = donated(state)
+            held.extend(map(self._executable, (params,), (state,), (arguments,)))
+            del held[:-1]
+            if owner.left:
+                self._take_back(cells)
+            return held[-1][0]
+
+    def is_warm(self, kind: Any) -> bool:
+        """Whether arguments of this kind were given often enough that nothing is new about them."""
+        return self._calls.get(kind) == _COLD
+
+    def _run_apart(self, cells: list[Any], arguments: tuple[Any, ...]) -> Any:
+        """The update where nothing is taken over."""
+        solver = self._solver
+        before = values_of(cells)
+        params = tuple(raw_together(before[: len(solver._variables)]))
+        own, leaves, params, state = self._executable(params, solver._flat_state(), arguments)
+        replace(cells, before, [*params, *leaves], solver, Value(state))
+        return own
+
+    def _take_back(self, cells: list[Any]) -> None:
+        """Read from the results again what a signal's handler was lent, with the value of before, while it ran."""
+        for i, (cell, value) in enumerate(zip(cells, self._values, strict=True)):
+            if value.array is not None and cell._value is value:
+                cell._value = self._values[i] = value.again()
+
+    def _gathered(self, cells: list[Any]) -> InPlace:
+        """Let cells and state be read from one place, where they are as they were."""
+        solver = self._solver
+        count = len(solver._variables)
+        while True:
+            before = values_of(cells)
+            arrays = tuple([a if isinstance(a, jax.Array) else copied(a) for a in raw_together(before)])
+            arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
+            state = solver._flat_state()
+            owner = InPlace((None, arrays[count:], arrays[:count], state))
+            values = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
+            values += [InPlaceValue(owner, _LEAVES, i) for i in range(len(arrays) - count)]
+            held = InPlaceTuple(owner, _STATE)
+            if exchange(cells, before, values, solver, held):
+                self._owner, self._values, self._state = owner, values, held
+                return owner
+

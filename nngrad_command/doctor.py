@@ -1,0 +1,196 @@
+"""`nngrad doctor`: what is installed, whether it can be imported, whether the devices work, and what to do where not.
+
+It imports nothing that it examines. Imports and devices are tried in other processes, under a time limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from . import __version__
+from .installation import Requirement, install_command, needs, release_of, requirements
+
+DESCRIPTION = (
+    "Show versions and devices, try to import what is installed and to compute a small gradient on each device, and "
+    "say what is missing or broken and what to do. The exit code is 1 if something required is broken."
+)
+SECONDS = 120.0
+"""Time limit of a trial."""
+PYTHON = "3.11"
+"""The oldest Python that will do."""
+COMMAND_EXTRA = "demo"
+"""The extra that the `nngrad` command itself makes use of, so that its packages are tried as well."""
+LIBRARY, DEVICES = "nngrad", "devices"
+"""What is attempted before each device by itself: to import nngrad, and to have JAX list the devices."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`nngrad doctor` with `arguments`; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="nngrad doctor", description=DESCRIPTION)
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `nngrad doctor`."""
+    parser.add_argument("--time-limit", type=_seconds, default=SECONDS, metavar="SECONDS",
+                        help=f"how long imports, and then devices, may take to answer (default: {SECONDS:g})")
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def run(given: argparse.Namespace) -> int:
+    """Examine the installation; returns the exit code."""
+    needed = requirements()
+    _show_versions(needed)
+    healthy = _python_will_do() and _is_installed(needed)
+    lacking = [r for r in needed if not r.extra and not r.satisfied]
+    if lacking:
+        names = ", ".join(r.wanted for r in lacking)
+        _advise(f"Broken: nngrad cannot do without {names}. Run", install_command(lacking))
+    tried = [r for r in needed if r.extra in ("", COMMAND_EXTRA) and r.installed]
+    troubles = _import_troubles([r.module for r in tried], given.time_limit)
+    failing = [r for r in tried if r.module in troubles]
+    # What needs a broken package fails with it, and is not to blame.
+    blamed = [r for r in failing if not any(needs(r.name, other.name) for other in failing)]
+    for r in blamed or failing:
+        kind = f"For the extra [{r.extra}]" if r.extra else "Broken"
+        _advise(f"{kind}: {r.name} {r.installed} is installed, but cannot be imported: {troubles[r.module]}\n"
+                "To install it again, run", install_command([r], again=True))
+    if lacking or any(not r.extra for r in failing):
+        healthy = False
+        print("When that is mended, run `nngrad doctor` again: devices were not tried.")
+    else:
+        healthy = _devices_work(given.time_limit) and healthy
+    for extra in dict.fromkeys(r.extra for r in needed if r.extra):
+        absent = [r for r in needed if r.extra == extra and not r.satisfied]
+        if absent:
+            _advise(f"For the extra [{extra}] run", install_command(absent))
+    print("All that is required is there." if healthy else "Something that is required is broken.")
+    return 0 if healthy else 1
+
+
+def _advise(why: str, command: str) -> None:
+    print(f"{why}\n    {command}", flush=True)
+
+
+# ---------------------------------------------------------------- versions
+
+
+def _show_versions(needed: Iterable[Requirement]) -> None:
+    rows = [("package", "installed", "wanted", "for"), ("python", platform.python_version(), f">={PYTHON}", ""),
+            ("nngrad", __version__, "", "")]
+    for r in needed:
+        state = r.installed or "missing"
+        rows.append((r.name, state if r.satisfied else f"{state} !", r.bounds, f"[{r.extra}]" if r.extra else ""))
+    widths = [max(len(row[i]) for row in rows) for i in range(4)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print(flush=True)
+
+
+def _python_will_do() -> bool:
+    good = release_of(platform.python_version()) >= release_of(PYTHON)
+    if not good:
+        print(f"Broken: this Python is too old; install nngrad with Python {PYTHON} or newer.")
+    return good
+
+
+def _is_installed(needed: list[Requirement]) -> bool:
+    if needed:
+        return True
+    _advise("Broken: nngrad is not installed, only found on the path, so what it needs is not known. In its folder run",
+            shlex.join([sys.executable, "-m", "pip", "install", "-e", "."]))
+    return False
+
+
+# ---------------------------------------------------------------- trials
+
+
+class Trial(NamedTuple):
+    """What a process that tried something reported."""
+
+    troubles: dict[str, str]
+    """What went wrong with each attempt; empty where nothing did."""
+    notes: list[str]
+
+
+def _tried(kind: str, names: Sequence[str], seconds: float) -> Trial:
+    """Run `trial`, which begins with the first of `names`; an attempt that crashed or hung has that for its trouble."""
+    # The path is handed over as it is, so that the other process finds the modules that this one would.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from nngrad_command import trial; trial.main()"
+    try:
+        done = subprocess.run([sys.executable, "-c", code, kind, *names], stdin=subprocess.DEVNULL,
+                              capture_output=True, timeout=seconds, check=False)
+        reported, end = done.stdout, _ending(done.returncode, done.stderr)
+    except subprocess.TimeoutExpired as expired:
+        reported, end = expired.stdout or b"", f"no answer within {seconds:g} s"
+    attempt = names[0]
+    trial = Trial({attempt: end}, [])
+    for line in reported.splitlines():
+        kind, text = json.loads(line)
+        if kind == "note":
+            trial.notes.append(text)
+        elif kind == "begin":
+            attempt = text
+            trial.troubles[attempt] = end
+        else:
+            trial.troubles[attempt] = text
+    return trial
+
+
+def _ending(code: int, errors: bytes) -> str:
+    """How a process ended that did not finish its attempt, and its last words."""
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"exit code {code}"
+    words = errors.decode(errors="replace").strip().splitlines()
+    return f"the process crashed ({name})" + (f": {words[-1]}" if words else "")
+
+
+def _import_troubles(modules: list[str], seconds: float) -> dict[str, str]:
+    """Why modules cannot be imported, by module; each trial ends at the first that fails."""
+    troubles: dict[str, str] = {}
+    untried = list(modules)
+    while untried:
+        tried = _tried("imports", untried, seconds).troubles
+        troubles.update((name, trouble) for name, trouble in tried.items() if trouble)
+        untried = [name for name in untried if name not in tried]
+    return troubles
+
+
+def _devices_work(seconds: float) -> bool:
+    """Show the devices, with a gradient tried on each; whether all of it went well."""
+    trial = _tried(DEVICES, [LIBRARY], seconds)
+    for name, trouble in trial.troubles.items():
+        if trouble or name not in (LIBRARY, DEVICES):
+            print(f"{name}: {f'fails: {trouble}' if trouble else 'works'}")
+    for note in trial.notes:
+        print(note)
+    failed = {name for name, trouble in trial.troubles.items() if trouble}
+    if failed - {LIBRARY}:
+        print(_advice_on_devices())
+    return not failed
+
+
+def _advice_on_devices() -> str:
+    for variable in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
+        if os.environ.get(variable):
+            return (f"{variable} is {os.environ[variable]!r}, so JAX looks for nothing else. Unset it, and JAX takes "
+                    "what there is.")
+    return "To do without that device for now, set the environment variable JAX_PLATFORMS to 'cpu'."

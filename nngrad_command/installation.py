@@ -1,0 +1,104 @@
+"""What nngrad needs, what of it is installed, and the command that installs the rest."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shlex
+import sys
+from typing import NamedTuple
+
+_MODULES = {"scikit-learn": "sklearn"}
+"""Modules that are not named as their distributions are."""
+
+
+class Requirement(NamedTuple):
+    """A distribution that nngrad names in its metadata."""
+
+    name: str
+    bounds: str
+    """The versions that will do, such as '>=0.8' or '>=0.8,<=0.9'; empty for any."""
+    extra: str
+    """The extra that it belongs to; empty where nngrad cannot do without it."""
+    installed: str | None
+    """Version that is installed; None if it is not."""
+
+    @property
+    def satisfied(self) -> bool:
+        """Whether it is there, and neither too old nor too new."""
+        if self.installed is None:
+            return False
+        installed = release_of(self.installed)
+        return all(
+            installed >= release_of(version) if relation == ">=" else installed <= release_of(version)
+            for relation, version in re.findall(r"([<>]=)\s*([\w.]+)", self.bounds)
+        )
+
+    @property
+    def wanted(self) -> str:
+        """As pip takes it."""
+        return self.name + self.bounds
+
+    @property
+    def module(self) -> str:
+        """What Python imports it as."""
+        return _MODULES.get(self.name, self.name)
+
+
+def release_of(version: str) -> tuple[int, ...]:
+    """The numbers of a version without zeros at the end, '0.10.0' as (0, 10)."""
+    matched = re.match(r"\d+(\.\d+)*", version)
+    numbers = [int(n) for n in matched.group().split(".")] if matched else []
+    while numbers and numbers[-1] == 0:
+        numbers.pop()
+    return tuple(numbers)
+
+
+def version_of(name: str) -> str | None:
+    """Version of an installed distribution; None if there is none, or if its metadata is damaged."""
+    try:
+        return importlib.metadata.version(name) or None
+    except (importlib.metadata.PackageNotFoundError, KeyError):
+        return None
+
+
+def requirements() -> list[Requirement]:
+    """What the metadata of the installed nngrad names, in its order, and the jaxlib that the installed JAX needs."""
+    found = [r for r in _required_by("nngrad") if r.name != "nngrad"]
+    if not found:
+        return []
+    jaxlib = next((r for r in _required_by("jax") if r.name == "jaxlib" and not r.extra), parsed("jaxlib"))
+    return [jaxlib, *found]
+
+
+def needs(name: str, other: str) -> bool:
+    """Whether an installed distribution cannot do without another one, says its metadata."""
+    return any(r.name == other and not r.extra for r in _required_by(name))
+
+
+def _required_by(name: str) -> list[Requirement]:
+    try:
+        return [parsed(line) for line in importlib.metadata.requires(name) or []]
+    except (importlib.metadata.PackageNotFoundError, KeyError):
+        return []
+
+
+def parsed(line: str) -> Requirement:
+    """A line of metadata, such as `rich>=13` or `pytest>=8; extra == "test"`."""
+    wanted, _, marker = line.partition(";")
+    split = re.fullmatch(r"\s*([\w.-]+)\s*(?:\[.*\])?\s*(.*?)\s*", wanted)
+    if split is None:
+        raise ValueError(f"cannot read the requirement {line!r}")
+    extra = re.search(r"extra\s*==\s*['\"]([\w.-]+)['\"]", marker)
+    return Requirement(split[1], split[2], extra[1] if extra else "", version_of(split[1]))
+
+
+def missing(extra: str) -> list[Requirement]:
+    """What an extra names and is not there, or too old."""
+    return [r for r in requirements() if r.extra == extra and not r.satisfied]
+
+
+def install_command(wanted: list[Requirement], again: bool = False) -> str:
+    """The command that installs them for the Python that runs; `again` also where they are installed already."""
+    options = ["--force-reinstall"] if again else []
+    return shlex.join([sys.executable, "-m", "pip", "install", *options, *[r.wanted for r in wanted]])

@@ -1,0 +1,76 @@
+"""How a command ends: its exit code, and one line in place of a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+import traceback
+from collections.abc import Callable
+
+
+def exit_code(run: Callable[[], int]) -> int:
+    """What `run` returns; 130 where it is interrupted, and 1 where its output cannot be written, with a line saying so.
+
+    Nothing is said where the reader of the output has gone, as in `nngrad ops | head`. What the encoding of the output
+    cannot express is printed as an escape sequence.
+    """
+    if sys.stdout is None:
+        complain("nngrad: cannot write the output: standard output is closed")
+        return 1
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        try:
+            return run()
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt as interrupt:
+        complain(f"nngrad: interrupted{f'; {interrupt}' if str(interrupt) else ''}")
+        return 130
+    except BrokenPipeError:
+        _discard_output()
+        return 1
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # Commands report the files that they use: what names none is the output.
+        _discard_output()
+        complain(f"nngrad: cannot write the output: {error.strerror or error}")
+        return 1
+
+
+def complain(message: str) -> None:
+    """Print a message to the standard error, if anybody can read it."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            print(message, file=sys.stderr, flush=True)
+
+
+def described(error: BaseException) -> str:
+    """An error in one line: its type and the first line of its message or, where it has none, the place."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}{f': {lines[0]}' if lines else place_of(error)}"
+
+
+def place_of(error: BaseException) -> str:
+    """Where an error was raised, in brackets."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
+    return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The error that is at the beginning of it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def _discard_output() -> None:
+    """What is left in the buffer would fail again when the interpreter flushes it at its end."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

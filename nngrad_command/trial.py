@@ -1,0 +1,101 @@
+"""What `nngrad doctor` tries in a process of its own, since it can crash or hang: imports and devices.
+
+Each line that such a process reports is a pair in JSON: `["begin", name]` and `["end", trouble]` around an attempt,
+with an empty trouble if it went well, or `["note", text]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TextIO
+
+from .doctor import DEVICES, LIBRARY
+from .outcome import cause_of, described, place_of
+
+
+def main() -> None:
+    """`trial devices` tries JAX's devices; `trial imports NAME...` imports modules, up to the first that fails."""
+    # What packages print, in C too, goes to the standard error and not between the lines of the report.
+    report = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    if sys.argv[1] == DEVICES:
+        _try_devices(report)
+        return
+    for name in sys.argv[2:]:
+        # What a failed import leaves behind would be blamed on those after it.
+        if not _attempt(report, name, partial(_try_import, name)):
+            return
+
+
+def _attempt(report: TextIO, name: str, run: Callable[[], str]) -> bool:
+    """Report an attempt; whether it went well."""
+    _say(report, "begin", name)
+    try:
+        trouble = run()
+    except BaseException as error:
+        trouble = described(error)
+    _say(report, "end", trouble)
+    return not trouble
+
+
+def _say(report: TextIO, kind: str, text: str) -> None:
+    print(json.dumps([kind, text]), file=report, flush=True)
+
+
+def _try_import(name: str) -> str:
+    try:
+        importlib.import_module(name)
+    except BaseException as error:
+        cause = cause_of(error)
+        # The place tells a damaged package from a file that happens to have its name.
+        return described(cause) + (place_of(cause) if str(cause) else "")
+    return ""
+
+
+def _try_devices(report: TextIO) -> None:
+    devices: list[Any] = []
+
+    def find() -> str:
+        devices.extend(_devices())
+        return ""
+
+    if not _attempt(report, LIBRARY, partial(_try_import, LIBRARY)) or not _attempt(report, DEVICES, find):
+        return
+    for device in devices:
+        _attempt(report, f"device {device} ({device.device_kind})", partial(_trouble, device))
+    if all(device.platform == "cpu" for device in devices):
+        _say(report, "note", "JAX sees no GPU; where there is one by NVIDIA: "
+             f"{sys.executable} -m pip install 'jax[cuda12]'")
+    from jax import numpy as jnp
+
+    x64 = "on" if jnp.zeros((), int).dtype == "int64" else "off (nngrad switches it on for graphs with 64-bit values)"
+    _say(report, "note", f"x64 of JAX: {x64}")
+
+
+def _devices() -> list[Any]:
+    import jax
+
+    devices = list(jax.devices())
+    if devices[0].platform != "cpu":
+        try:
+            devices += jax.devices("cpu")
+        except RuntimeError:  # JAX_PLATFORMS can leave the CPU out
+            return devices
+    return devices
+
+
+def _trouble(device: Any) -> str:
+    """What goes wrong with the second derivative of x^3 on a device; empty if nothing does."""
+    import nngrad as nn
+
+    with nn.context_scope(nn.Context(device.platform, device_id=device.id)):
+        x = nn.Variable.from_numpy_array(2.0, need_grad=True)
+        (dx,) = nn.grad([x**3], [x])
+        (ddx,) = nn.grad([dx], [x])
+        value = float(ddx.d)
+    return "" if abs(value - 12.0) < 1e-3 else f"the second derivative of x^3 at 2 came out as {value}, not 12"

@@ -1,0 +1,257 @@
+"""Arguments that are wrong: refused at once, by the name of the function that was called and of the argument."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.graph import Variable
+from tests.samples import Sample, all_samples
+
+from_ = Variable.from_numpy_array
+
+
+def rows(*shape: int) -> Variable:
+    """A leaf of float64 with distinct elements."""
+    return from_(np.arange(math.prod(shape), dtype=np.float64).reshape(shape) + 0.5)
+
+
+# ---------------------------------------------------------------- single faults
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_logsumexp_of_nothing(shape: tuple[int, int], axis: Any) -> None:
+    """The logarithm of an empty sum; its gradient raised."""
+    x = rows(*shape)
+    y = F.logsumexp(x, axis=axis)
+    np.testing.assert_array_equal(y.d, np.full(np.sum(np.zeros(shape), axis=axis).shape, -np.inf))
+    (first,) = nn.grad([y], [x])
+    (second,) = nn.grad([first], [x])
+    assert first.d.shape == second.d.shape == shape
+
+
+@pytest.mark.parametrize("x0", [(0,), (0, 2), (2, 0)])
+@pytest.mark.parametrize("w", [(0,), (4,), (0, 3), (4, 3), (4, 0)])
+def test_embedding_of_nothing(x0: tuple[int, ...], w: tuple[int, ...]) -> None:
+    weight = rows(*w)
+    y = F.embed(np.zeros(x0, np.int32), weight)
+    assert y.shape == y.d.shape == x0 + w[1:]
+    (gw,) = nn.grad([y], [weight])
+    assert gw.d.shape == w
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, bool])
+def test_rows_that_an_empty_table_does_not_have(dtype: Any) -> None:
+    lowest = {"f": np.nan, "i": np.iinfo(np.int32).min, "b": True}[np.dtype(dtype).kind]
+    for table in (np.zeros((0, 3), dtype), np.zeros((1, 3), dtype)):
+        y = F.embed(np.full((2, 1), 5), from_(table))
+        np.testing.assert_array_equal(y.d, np.full((2, 1, 3), lowest, dtype))
+
+
+X = rows(1, 1, 4, 4)
+HUGE = 2**40
+
+
+@pytest.mark.parametrize(("build", "message"), [
+    (lambda: F.sinc_derivative(1.0, order=10**5), r"sinc_derivative\(.*order must be from 0 to 200"),
+    (lambda: F.contraction(rows(2), terms=((0,),), output=(1,)), r"contraction\(.*output \(1,\)"),
+    (lambda: F.contraction(rows(2), terms=((0, 1),), output=(0,)), r"contraction\(.*terms\[0\] must have an index"),
+    (lambda: F.contraction(rows(2), terms=(0,), output=(0,)), r"contraction\(.*terms\[0\] must be a tuple of index"),
+    (lambda: F.contraction(rows(2), terms=((0,), (0,)), output=()), r"contraction\(.*terms must be a tuple with one"),
+    (lambda: F.contraction(rows(2), rows(3), terms=((0,), (0,)), output=()), r"contraction\(.*sizes 2 and 3"),
+    (lambda: F.contraction(rows(2), terms=((-1,),), output=()), r"contraction\(.*terms\[0\]"),
+    (lambda: F.average_pooling(X, (2, 2), pad=HUGE), r"average_pooling\(.*pad .* range of int32"),
+    (lambda: F.max_pooling(X, (2, 2), pad=HUGE), r"max_pooling\(.*pad .* range of int32"),
+    (lambda: F.sum_pooling(X, HUGE, ignore_border=False), r"sum_pooling\(.*kernel .* range of int32"),
+    (lambda: F.average_pooling(X, (2, 2), stride=HUGE), r"average_pooling\(.*stride .* range of int32"),
+    (lambda: F.monomial(rows(2), powers=(1, 2)), "monomial: powers must have a number for each of the 1 inputs"),
+    (lambda: F.monomial(rows(2), powers=(0.5,)), "monomial: argument 'powers' must be"),
+    (lambda: F.monomial(rows(2), powers=(True,)), "monomial: argument 'powers' must be"),
+    (lambda: F.linear_combination(rows(2), rows(2), coefficients=(1.0,)), "linear_combination: coefficients must have"),
+    (lambda: F.linear_combination(rows(2), coefficients=("a",)), "linear_combination: argument 'coefficients' must be"),
+    (lambda: F.linear_combination(rows(2), coefficients=(1,), constant="a"), "linear_combination: argument 'constant'"),
+    (lambda: F.recomputed(rows(2), rows(3)), r"recomputed\(.*original must be of the shape"),
+    (lambda: F.recomputed(rows(2), np.ones(2, np.float32)), r"recomputed\(.*original must be of the shape and dtype"),
+    (lambda: F.rand(low=2.0, high=1.0), "rand: uniform.*low must not be above high"),
+    (lambda: F.randn(sigma=-1.0), "randn: normal.*sigma must not be negative"),
+    (lambda: F.randint(low=2, high=1), "randint: integers.*low must be below high"),
+    (lambda: F.matmul(rows(2, 3), rows(4)), "matmul: dot: a of shape"),
+    (lambda: F.mean(rows(2), axis=3), r"mean\(.*axis 3 is out of range"),
+    (lambda: F.reduce_sum("text"), "reduce_sum: x must be"),
+    (lambda: F.affine(rows(2, 3), rows(2, 3)), "affine: weight of shape"),
+    (lambda: F.slice(rows(3), start=0.5), "slice: start=0.5"),
+    (lambda: F.transpose(rows(2, 3), axes={1, 0}), "transpose: argument 'axes' must be"),
+    (lambda: F.constant(1.0, shape=(HUGE, HUGE, HUGE)), r"constant\(.*too large for any memory"),
+    (lambda: F.constant(1.0, shape=10**30), "constant: argument 'shape' is too large"),
+    (lambda: F.broadcast(rows(1), shape=(HUGE, HUGE)), r"broadcast\(.*too large for any memory"),
+    (lambda: F.mul_scalar(rows(2), val=np.complex128(1j)), "mul_scalar: argument 'val' must be"),
+    (lambda: F.mul_scalar(rows(2), val=np.str_("1")), "mul_scalar: argument 'val' must be"),
+    (lambda: F.mul_scalar(rows(2), val=10**400), "mul_scalar: argument 'val' is too large"),
+    (lambda: F.add_n(), "add_n: give at least one Variable as x"),
+])
+def test_refused(build: Callable[[], Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
+        build()
+
+
+def test_numbers_that_are_too_large_for_a_small_dtype_are_infinite() -> None:
+    """Without a warning, for all functions alike."""
+    x = from_(np.ones(1, np.float16))
+    padded = F.pad(x, (1, 0), "constant", 1e300)
+    for y in (x * 1e300, F.selu(x, scale=1e300), F.constant(1e300, (1,), "float16"), padded):
+        assert np.isinf(y.d[0])
+
+
+def test_high_powers_in_a_monomial() -> None:
+    x = from_(np.array([1.01, -1.01]))
+    np.testing.assert_allclose(F.monomial(x, powers=(1001,)).d, x.d**1001, rtol=1e-12)
+    np.testing.assert_allclose(F.monomial(x, x, powers=(1001, -1000)).d, x.d, rtol=1e-12)
+    assert F.monomial(x, powers=(10**15,)).d.tolist() == [np.inf, np.inf]
+
+
+@pytest.mark.parametrize("including_pad", [True, False])
+@pytest.mark.parametrize(("pad", "stride", "ignore_border"), [(0, 2, True), (1, 2, True), (0, 2, False), (1, 3, False)])
+def test_means_over_windows_count_their_elements(
+    pad: int, stride: int, ignore_border: bool, including_pad: bool
+) -> None:
+    x, kernel = rows(7), 3
+    y = F.average_pooling(x, kernel, stride=stride, pad=pad, ignore_border=ignore_border, including_pad=including_pad)
+    margin = pad if including_pad else 0
+    for i, value in enumerate(y.d):
+        inside = range(max(i * stride - pad, -margin), min(i * stride - pad + kernel, 7 + margin))
+        total = sum(x.d[j] for j in inside if 0 <= j < 7)
+        np.testing.assert_allclose(value, total / len(inside), rtol=1e-12)
+
+
+def test_windows_in_the_padding_alone_are_refused() -> None:
+    for pooling in (F.max_pooling, lambda *a, **k: F.average_pooling(*a, including_pad=False, **k)):
+        with pytest.raises(ValueError, match="hold no element"):
+            pooling(rows(4), 2, stride=1, pad=2)
+        assert pooling(rows(4), 3, stride=1, pad=2).shape == (6,)
+
+
+# ---------------------------------------------------------------- any function with any arguments
+
+Pick = Callable[[Sequence[Any]], Any]
+SAMPLES: dict[str, list[Sample]] = {}
+for _sample in all_samples():
+    SAMPLES.setdefault(_sample.name, []).append(_sample)
+
+NUMBERS = [
+    0, 1, 2, 3, -1, -2, 64, 1000, 2**31, HUGE, 2**63, 10**30, 0.5, -0.0, 1e300, math.nan, math.inf, -math.inf,
+]
+ARGUMENTS = [
+    *NUMBERS, None, True, False, "constant", "", "ij->ji", b"x", 1j, object(), slice(None), {}, {1}, [1, 2],
+    (), (0,), (-1,), (2, 2), (0, 0), (1, 0), (2, 3), (-1, -1), (0, 1, 2), (HUGE,), (HUGE, HUGE, HUGE), (1.5,), (None,),
+    ("a",), ((0,),), ((0, 1), (1, 2)), "float16", "int8", "complex64", np.longdouble, np.array([1, 2]), np.str_("1"),
+]
+INPUTS = [
+    *[np.ones(n) for n in [(), (3,), (0,), (0, 3), (2, 0, 3), (2, 3), (3, 3), (1, 2, 4, 4), (1, 0, 4, 4), (1,) * 7]],
+    np.ones((2, 3), np.int32), np.zeros((2, 3), bool), np.ones((2, 3), np.float16), np.ones((2, 3), np.uint8),
+    np.zeros((0, 2), np.int32), np.full((2, 3), np.nan), np.full(3, np.inf), np.arange(6).reshape(2, 3),
+    None, "text", 2.0, 3, True, [1.0, 2.0], [], np.ones(2, complex), np.array(["a"]), np.array([None]),
+]  # fmt: skip
+
+
+def call(name: str, pick: Pick) -> tuple[list[Any], dict[str, Any]]:
+    """Arguments for a function: those of a sample, or any; some of them exchanged, left out or added."""
+    parameters = inspect.signature(getattr(F, name)).parameters.values()
+    static = [p.name for p in parameters if p.kind not in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    if name in SAMPLES and pick([True, True, True, False]):
+        sample = pick(SAMPLES[name])
+        rng = np.random.default_rng(0)
+        args, kwargs = [draw(rng) for draw in sample.inputs], dict(sample.arguments)
+    else:
+        for p in parameters:
+            if p.kind is p.VAR_POSITIONAL:
+                args += [pick(INPUTS) for _ in range(pick([0, 1, 2, 3]))]
+            elif p.kind is p.POSITIONAL_ONLY and (p.default is p.empty or pick([True, False])):
+                args.append(pick(INPUTS))
+            elif p.name in static and (p.default is p.empty or pick([True, False, False])):
+                kwargs[p.name] = pick(ARGUMENTS)
+    for _ in range(pick([0, 1, 1, 2])):
+        match pick(["input", "argument", "argument", "less", "more"]):
+            case "input" if args:
+                args[pick(range(len(args)))] = pick(INPUTS)
+            case "argument" if static:
+                kwargs[pick(static)] = pick(ARGUMENTS)
+            case "less" if args:
+                args.pop()
+            case "more":
+                args.append(pick(INPUTS))
+    return [from_(a) if isinstance(a, np.ndarray) and a.dtype.kind in "fiub" else a for a in args], kwargs
+
+
+def built(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[Variable, ...]:
+    """What the function gives; nothing where it refuses, by its name and an argument's."""
+    function = getattr(F, name)
+    try:
+        out = function(*args, **kwargs)
+    except (TypeError, ValueError) as error:
+        message = str(error)
+        assert message.startswith((f"{name}:", f"{name}(")), message
+        named = any(re.search(rf"\b{p}\b", message) for p in inspect.signature(function).parameters)
+        assert named or "positional argument" in message, message
+        return ()
+    return () if out is None else out if isinstance(out, tuple) else (out,)
+
+
+def check_values(ys: Sequence[Variable]) -> None:
+    """What is computed has the shape and dtype that were inferred."""
+    for y in ys:
+        assert y.d.shape == y.shape and y.d.dtype == y.dtype
+
+
+def bounded(examples: int) -> Any:
+    """Settings for so many examples, the same in every run."""
+    return settings(max_examples=examples, deadline=None, derandomize=True, database=None,
+                    suppress_health_check=list(HealthCheck))
+
+
+@bounded(1500)
+@given(st.data())
+def test_whatever_is_wrong_is_named(data: Any) -> None:
+    def pick(choices: Sequence[Any]) -> Any:
+        return choices[data.draw(st.integers(0, len(choices) - 1))]
+
+    name = pick(F.names())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning)
+        built(name, *call(name, pick))
+
+
+@bounded(100)
+@given(st.data())
+def test_whatever_can_be_built_can_be_run_and_differentiated(data: Any) -> None:
+    def pick(choices: Sequence[Any]) -> Any:
+        return choices[data.draw(st.integers(0, len(choices) - 1))]
+
+    name = pick(F.names())
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning)
+        args, kwargs = call(name, pick)
+        ys = built(name, args, kwargs)
+    if not ys or sum(y.spec.nbytes for y in ys) > 2**20:
+        return
+    check_values(ys)
+    xs = [x for x in args if isinstance(x, Variable) and x.spec.differentiable]
+    floating = [y for y in ys if y.spec.differentiable]
+    if xs and floating:
+        first = nn.grad(floating, xs)
+        second = nn.grad(first, xs)
+        assert [g.spec for g in first] == [g.spec for g in second] == [x.spec for x in xs]
+        check_values([*first, *second])

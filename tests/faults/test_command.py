@@ -1,0 +1,296 @@
+"""The command where the installation is broken, and where its output or its pictures cannot be written."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nngrad_command import entry
+from nngrad_command.outcome import exit_code
+
+ROOT = Path(__file__).parents[2]
+REQUIRED = {"jaxlib": "0.9", "jax": "0.9", "numpy": "2.4", "optax": "0.3", "safetensors": "0.6", "rich": "15.0"}
+"""What nngrad cannot do without, with versions that will do."""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python without any packages."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=False, symlinks=True)
+    return folder / "bin" / "python"
+
+
+class Installation:
+    """A folder of packages that do nothing, installed for a Python that has none."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        self.python, self.folder = python, folder
+        needs = ["jax>=0.8", "numpy>=2.0", "optax>=0.2.4", "safetensors>=0.5", "rich>=13"]
+        self.describe("nngrad", "0.1.0", [*needs, 'matplotlib>=3.8; extra == "demo"'])
+        for name, version in REQUIRED.items():
+            self.add(name, version)
+        self.describe("jax", REQUIRED["jax"], ["jaxlib<=0.9,>=0.8", "numpy>=2.0"])
+        self.describe("jaxlib", REQUIRED["jaxlib"], ["numpy>=2.0"])
+        self.add("matplotlib", "3.9")
+
+    def describe(self, name: str, version: str, needs: Sequence[str] = ()) -> None:
+        """Write the metadata of a distribution."""
+        for old in self.folder.glob(f"{name}-*.dist-info"):
+            (old / "METADATA").unlink()
+            old.rmdir()
+        folder = self.folder / f"{name}-{version}.dist-info"
+        folder.mkdir()
+        lines = ["Metadata-Version: 2.1", f"Name: {name}", f"Version: {version}"]
+        (folder / "METADATA").write_text("\n".join([*lines, *(f"Requires-Dist: {n}" for n in needs), ""]))
+
+    def add(self, name: str, version: str, code: str = "") -> None:
+        """Install a package that runs `code` when it is imported."""
+        self.describe(name, version)
+        self.write(name, code)
+
+    def write(self, name: str, code: str) -> None:
+        """Replace what a package does when it is imported."""
+        (self.folder / name).mkdir(exist_ok=True)
+        (self.folder / name / "__init__.py").write_text(code)
+
+    def remove(self, name: str) -> None:
+        """Uninstall a package."""
+        self.describe(name, "0")
+        (self.folder / f"{name}-0.dist-info" / "METADATA").unlink()
+        (self.folder / f"{name}-0.dist-info").rmdir()
+        (self.folder / name / "__init__.py").unlink()
+        (self.folder / name).rmdir()
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run the command, which must not end in a traceback."""
+        return command(arguments, python=self.python, path=[self.folder, ROOT], folder=self.folder)
+
+
+def command(
+    arguments: Sequence[str], python: str | Path = sys.executable, path: Sequence[Path] = (ROOT,), folder: Path = ROOT,
+    **others: str,
+) -> subprocess.CompletedProcess[str]:
+    """Run the command with a module search path, in a folder, and with other environment variables."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, path)), **others}
+    done = subprocess.run([python, "-m", "nngrad_command", *arguments], env=environment, capture_output=True, text=True,
+                          check=False, timeout=60, cwd=folder)
+    assert "Traceback" not in done.stdout + done.stderr
+    return done
+
+
+@pytest.fixture
+def installation(bare: Path, tmp_path: Path) -> Installation:
+    """Everything is installed; each test breaks something."""
+    return Installation(bare, tmp_path)
+
+
+# ---------------------------------------------------------------- packages
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+@pytest.mark.parametrize("error", ["ImportError", "AttributeError", "OSError"])
+def test_doctor_names_a_required_package_that_cannot_be_imported(
+    name: str, error: str, installation: Installation
+) -> None:
+    installation.write(name, f"raise {error}('no libsomething.so')")
+    done = installation.run("doctor")
+    assert done.returncode == 1
+    says = f"Broken: {name} {REQUIRED[name]} is installed, but cannot be imported: {error}: no libsomething.so ("
+    assert says in done.stdout
+    assert f"-m pip install --force-reinstall '{name}" in done.stdout
+    assert done.stdout.count("Broken: ") == 1
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_doctor_names_a_required_package_that_is_absent_or_too_old(name: str, installation: Installation) -> None:
+    installation.describe(name, "0.1")
+    old = installation.run("doctor")
+    installation.remove(name)
+    absent = installation.run("doctor")
+    for done, shown in ((old, "0.1 !"), (absent, "missing !")):
+        assert done.returncode == 1
+        assert any(line.split()[0:3] == [name, *shown.split()] for line in done.stdout.splitlines())
+        assert f"Broken: nngrad cannot do without {name}" in done.stdout
+        assert f"-m pip install '{name}" in done.stdout or f"-m pip install {name}" in done.stdout
+
+
+def test_doctor_blames_what_others_fail_with(installation: Installation) -> None:
+    installation.write("numpy", "raise ImportError('no BLAS')")
+    installation.write("jaxlib", "import numpy")
+    installation.write("jax", "import jaxlib")
+    done = installation.run("doctor")
+    assert "Broken: numpy 2.4" in done.stdout
+    assert done.stdout.count("Broken: ") == 1
+
+
+@pytest.mark.parametrize(("code", "says"), [
+    ("import os; os.kill(os.getpid(), 11)", "the process crashed (SIGSEGV)"),
+    ("import os; os._exit(3)", "the process crashed (exit code 3)"),
+    ("import time; time.sleep(60)", "no answer within 1 s"),
+    ("print('hello'); raise SystemExit('goodbye')", "SystemExit: goodbye"),
+])
+def test_doctor_survives_a_package_that_crashes_or_hangs(code: str, says: str, installation: Installation) -> None:
+    installation.write("safetensors", code)
+    done = installation.run("doctor", "--time-limit", "1")
+    assert done.returncode == 1
+    assert f"Broken: safetensors 0.6 is installed, but cannot be imported: {says}" in done.stdout
+    assert done.stdout.count("Broken: ") == 1
+
+
+def test_doctor_where_nngrad_is_not_installed(bare: Path) -> None:
+    done = command(["doctor"], bare, [ROOT])
+    assert done.returncode == 1
+    assert "nngrad is not installed, only found on the path" in done.stdout
+    assert "nngrad: fails: ModuleNotFoundError" in done.stdout
+
+
+@pytest.mark.parametrize("arguments", [["ops"], ["demo"], ["time", "alexnet"], ["--help"], []])
+def test_other_commands_point_to_the_doctor(arguments: list[str], installation: Installation) -> None:
+    installation.write("jax", "raise ImportError('jaxlib is too old')")
+    done = installation.run(*arguments)
+    assert done.returncode == 1
+    assert done.stderr.startswith("nngrad cannot be imported: ImportError: ")
+    assert "`nngrad doctor`" in done.stderr
+
+
+# ---------------------------------------------------------------- devices
+
+
+@pytest.mark.parametrize(("code", "says"), [
+    ("def devices(): raise RuntimeError('the driver is old')", "devices: fails: RuntimeError: the driver is old"),
+    ("def devices(): assert False", "devices: fails: AssertionError ("),
+    ("import os\ndef devices(): os.abort()", "devices: fails: the process crashed (SIGABRT)"),
+    ("import time\ndef devices(): time.sleep(60)", "devices: fails: no answer within 1 s"),
+])
+def test_doctor_survives_a_backend_that_fails(code: str, says: str, installation: Installation) -> None:
+    installation.write("jax", code)
+    installation.write("nngrad", "")
+    done = installation.run("doctor", "--time-limit", "1")
+    assert done.returncode == 1
+    assert says in done.stdout
+    assert "JAX_PLATFORMS" in done.stdout
+
+
+def test_doctor_where_jax_is_told_to_use_what_is_not_there() -> None:
+    done = command(["doctor"], JAX_PLATFORMS="abacus")
+    assert done.returncode == 1
+    assert "devices: fails: RuntimeError: Unable to initialize backend 'abacus'" in done.stdout
+    assert "JAX_PLATFORMS is 'abacus'" in done.stdout
+
+
+def test_time_where_jax_is_told_to_use_what_is_not_there() -> None:
+    done = command(["time", "alexnet"], JAX_PLATFORMS="abacus")
+    assert done.returncode == 1
+    assert done.stderr.startswith("nngrad time: JAX finds no device: RuntimeError: Unable to initialize backend")
+    assert "`nngrad doctor`" in done.stderr
+
+
+# ---------------------------------------------------------------- output
+
+
+def test_output_that_cannot_be_written() -> None:
+    run = [sys.executable, "-m", "nngrad_command"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with open("/dev/full", "w") as full:
+        for arguments in (["ops"], ["--version"], ["doctor"]):
+            done = subprocess.run([*run, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+                                  env=environment)
+            assert done.stderr == "nngrad: cannot write the output: No space left on device\n"
+            assert done.returncode == 1
+
+
+def test_output_that_is_closed() -> None:
+    closing = 'exec "$0" -m nngrad_command --version >&-'
+    done = subprocess.run(["sh", "-c", closing, sys.executable], env={**os.environ, "PYTHONPATH": str(ROOT)},
+                          stderr=subprocess.PIPE, text=True, check=False)
+    assert done.stderr == "nngrad: cannot write the output: standard output is closed\n"
+    assert done.returncode == 1
+
+
+def test_nothing_is_said_where_the_reader_has_gone() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-m", "nngrad_command", "ops"], env={**os.environ, "PYTHONPATH": str(ROOT)},
+                          stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+def test_what_the_encoding_lacks_is_escaped() -> None:
+    code = "from nngrad_command.outcome import exit_code; raise SystemExit(exit_code(lambda: print('h\\u00f6he') or 0))"
+    done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "LANG": "C", "PYTHONIOENCODING": "ascii"})
+    assert (done.stdout, done.stderr, done.returncode) == ("h\\xf6he\n", "", 0)
+
+
+def test_an_error_that_names_a_file_is_not_taken_for_the_output() -> None:
+    def run() -> int:
+        raise FileNotFoundError(2, "No such file or directory", "lost")
+
+    with pytest.raises(FileNotFoundError):
+        exit_code(run)
+
+
+# ---------------------------------------------------------------- demo
+
+
+def demo(folder: Path, before: str, limit: int) -> subprocess.CompletedProcess[str]:
+    """Run the demo where no file can be longer than `limit` bytes."""
+    arguments = ["demo", "--steps", "2", "--output", str(folder)]
+    code = (f"import resource; {before}; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+            f"from nngrad_command.entry import main; raise SystemExit(main({arguments}))")
+    return subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
+                          capture_output=True, check=False, timeout=60)
+
+
+def test_demo_looks_for_room_before_it_trains(tmp_path: Path) -> None:
+    done = demo(tmp_path / "out", "pass", 1000)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"nngrad demo: {tmp_path / 'out'}: the folder cannot be written to: File too large; choose another one\n"
+    )
+    assert done.stdout == ""
+
+
+def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "digits.png").write_text("of an earlier run")
+    done = demo(tmp_path, "import nngrad.demo.run as run; run.ROOM = 1", 1000)
+    assert done.returncode == 1
+    assert done.stderr == f"nngrad demo: {tmp_path / 'digits.png'}: cannot be written: File too large\n"
+    assert (tmp_path / "digits.png").read_text() == "of an earlier run"
+    assert [path.name for path in tmp_path.iterdir()] == ["digits.png"]
+
+
+def test_demo_says_what_was_kept_when_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nngrad.demo import run
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    arguments = ["demo", "--steps", "1", "--output", str(tmp_path)]
+    monkeypatch.setattr(run, "draw_curves", interrupt)
+    assert entry.main(arguments) == 130
+    assert capsys.readouterr().err == f"nngrad: interrupted; kept: {tmp_path / 'digits.png'}\n"
+    monkeypatch.setattr(run, "_train", interrupt)
+    assert entry.main(arguments) == 130
+    assert "nngrad: interrupted; kept: nothing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["matplotlib", "sklearn"])
+def test_demo_where_a_package_cannot_be_imported(name: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.py").write_text("raise ImportError('no libsomething.so')")
+    done = command(["demo", "--output", str(tmp_path / "out")], path=[tmp_path, ROOT], folder=tmp_path)
+    assert done.returncode == 1
+    assert "cannot be imported: ImportError: no libsomething.so" in done.stderr
+    assert "`nngrad doctor`" in done.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,287 @@
+"""An interrupt, whenever it comes, leaves nothing switched, and what is computed next is right."""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+import nngrad.solvers as S
+from nngrad.graph.function import watched
+
+
+@pytest.fixture(autouse=True)
+def lost(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Python drops what is raised while an object is taken down, an interrupt too; that is no failure."""
+    monkeypatch.setattr(sys, "unraisablehook", lambda _: None)
+    yield
+    nn.clear_parameters()
+
+
+def leaf(*values: float) -> nn.Variable:
+    return nn.Variable.from_numpy_array(np.array(values), need_grad=True)
+
+
+def state() -> tuple[Any, ...]:
+    """What is in force, as far as what is built shows it."""
+    x = leaf(1.0)
+    y, again = F.tanh(x), F.tanh(x)
+    f = y.parent
+    return (
+        again.parent is f,
+        y.need_grad,
+        f.mark is not None,
+        hasattr(f, "place"),
+        f.context,
+        watched(),
+        nn.get_auto_forward(),
+        id(nn.get_current_parameter_scope()),
+        gc.isenabled(),
+    )
+
+
+class Interrupts:
+    """Raises KeyboardInterrupt before the instruction of a given number that Python runs within, and counts them."""
+
+    def __init__(self, moment: int) -> None:
+        self.moment = moment
+        self.count = 0
+        self.where = ""
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
+        if event == "call":
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+        elif event == "opcode":
+            self.count += 1
+            if self.count == self.moment:
+                sys.settrace(None)
+                self.where = frame.f_code.co_qualname
+                raise KeyboardInterrupt
+        return self._trace
+
+    def __enter__(self) -> Interrupts:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+
+def interrupted(action: Callable[[], Any], moment: int, later: tuple[str, ...] = ()) -> bool:
+    """Run `action`, interrupted at `moment`, and see that all is as before while the interrupt is handled; or, if that
+    falls into one of the functions `later`, when it is forgotten. False if it was over before."""
+    interrupts = Interrupts(moment)
+    try:
+        with interrupts:
+            action()
+    except KeyboardInterrupt:
+        if interrupts.where not in later:
+            assert state() == PLAIN, interrupts.where
+    assert state() == PLAIN, interrupts.where
+    return interrupts.where != ""
+
+
+PLAIN = state()
+
+
+def instructions_of(action: Callable[[], Any]) -> int:
+    with Interrupts(-1) as counting:
+        action()
+    return counting.count
+
+
+def check_gradient() -> None:
+    """A gradient of second order that needs two calls of one function to be two."""
+    x = leaf(0.5, 2.0)
+    y = F.sum(F.tanh(x) * F.tanh(x))
+    (gx,) = nn.grad([y], [x])
+    (ggx,) = nn.grad([gx], [x])
+    t = np.tanh([0.5, 2.0])
+    np.testing.assert_allclose(gx.d, 2 * t * (1 - t * t), rtol=1e-13)
+    np.testing.assert_allclose(ggx.d, 2 * (1 - t * t) * (1 - 3 * t * t), rtol=1e-12)
+    y.backward()
+    np.testing.assert_allclose(x.g, 2 * t * (1 - t * t), rtol=1e-13)
+
+
+# ---------------------------------------------------------------- every moment
+
+
+def test_grad_at_every_instruction() -> None:
+    x = leaf(0.5, 2.0)
+    y = F.tanh(x)
+
+    def action() -> None:
+        nn.grad([y], [x])
+
+    action()
+    moment = 1
+    while interrupted(action, moment):
+        moment += 1
+        if moment % 200 == 0:
+            check_gradient()
+            np.testing.assert_allclose(nn.grad([y], [x])[0].d, 1 - np.tanh([0.5, 2.0]) ** 2, rtol=1e-13)
+    assert moment > 1000
+
+
+X = leaf(0.5, 2.0)
+Y = F.sum(X * F.tanh(X))
+Y.forward()
+WHOLE = {
+    "grad": lambda: nn.grad([Y], [X], 2.0, loss_scale=4.0, retain_grad=True),
+    "grad of grad": lambda: nn.grad(nn.grad([Y], [X]), [X]),
+    "plain": nn.simplify(False)(lambda: nn.grad([Y], [X])),
+    "recompute": lambda: nn.grad([Y], [X], recompute="sqrt"),
+    "backward": lambda: Y.backward(),
+    "hessian": lambda: nn.hessian(Y, X, batched=False),
+    "laplacian": lambda: nn.laplacian(Y, X, batched=False),
+    "nth_derivative": lambda: nn.nth_derivative(Y, X, 2),
+    "train_step": lambda: nn.train_step(Y, {"x": X}, S.Sgd(0.1)),
+    "memory_report": lambda: nn.memory_report([Y, *nn.grad([Y], [X])], compile=False),
+}
+
+
+@pytest.mark.parametrize("action", WHOLE.values(), ids=list(WHOLE))
+def test_all_that_builds_gradients_at_random_instructions(action: Callable[[], Any]) -> None:
+    action()
+    total = instructions_of(action)
+    blocks = ("WithBlock.__enter__", "WithBlock.__exit__") if action is WHOLE["plain"] else ()
+    for moment in random.Random(0).sample(range(1, total + 1), 40):
+        interrupted(action, moment, later=blocks)
+    X.grad.zero()
+    check_gradient()
+
+
+def test_blocks_at_every_instruction() -> None:
+    def action() -> None:
+        with nn.no_grad(), nn.parameter_scope("a"), nn.simplify(False), nn.recompute(), nn.context_scope(cpu):
+            pass
+
+    cpu = nn.Context("cpu")
+    moment = 1
+    while interrupted(action, moment, later=("WithBlock.__enter__", "WithBlock.__exit__")):
+        moment += 1
+    assert moment > 500
+
+
+def action_with_a_hook() -> None:
+    with HOOK:
+        pass
+
+
+HOOK = nn.FunctionHook()
+
+
+def test_hooks_at_every_instruction() -> None:
+    """But for those of `__enter__` and `__exit__` themselves, and of the `with` statement: Python looks for signals
+    where a function begins and when a call returns, so that of these only the beginning of `__exit__` counts."""
+    own = ("FunctionHook.__enter__", "FunctionHook.__exit__", action_with_a_hook.__qualname__)
+    moment, more = 0, True
+    while more:
+        moment += 1
+        interrupts = Interrupts(moment)
+        try:
+            with interrupts:
+                action_with_a_hook()
+        except KeyboardInterrupt:
+            if interrupts.where in own:
+                HOOK.__exit__()
+        assert state() == PLAIN, interrupts.where
+        more = interrupts.where != ""
+    assert moment > 200
+
+
+def test_parameters_at_every_instruction() -> None:
+    """A parametric function that is interrupted makes all of its parameters or none."""
+    x = nn.Variable((1, 2))
+
+    def action() -> None:
+        PF.affine(x, 3, w_init=np.ones((2, 3)), name="layer")
+
+    nn.clear_parameters()
+    moment, more = 0, True
+    while more:
+        moment += 1
+        nn.clear_parameters()
+        more = interrupted(action, moment)
+        assert len(nn.get_parameters()) in (0, 2)
+        action()
+        assert list(nn.get_parameters()) == ["layer/affine/W", "layer/affine/b"]
+    assert moment > 500
+
+
+def test_what_is_interrupted_while_it_adds_gradients_has_added_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    x, w = leaf(2.0), leaf(3.0)
+    y = F.sum(x * w)
+    x.grad.zero()
+    w.g = [5.0]
+    with monkeypatch.context() as patch:
+        patch.setattr(sys.modules["nngrad.gradient.backward"], "_sums", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            y.backward()
+    assert (x.g.item(), w.g.item()) == (0.0, 5.0)
+    y.backward()
+    assert (x.g.item(), w.g.item()) == (3.0, 7.0)
+
+
+# ---------------------------------------------------------------- signals
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float], None]]:
+    """Sets when a signal interrupts the main thread; should Python drop that, the next one comes soon."""
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)  # type: ignore[misc]
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def loop_of_gradients() -> None:
+    x = leaf(0.5, 2.0)
+    while True:
+        y = F.sum(F.tanh(x) * F.tanh(x))
+        (gx,) = nn.grad([y], [x], set_grad=True)
+        nn.grad([gx], [x])
+
+
+def loop_of_blocks() -> None:
+    x = leaf(0.5, 2.0)
+    while True:
+        with nn.parameter_scope("a"), nn.no_grad(), nn.recompute():
+            F.tanh(x)
+        with nn.simplify(False), nn.debug():
+            F.tanh(x)
+
+
+@pytest.mark.parametrize("loop", [loop_of_gradients, loop_of_blocks])
+def test_signals_at_random_moments(alarm: Callable[[float], None], loop: Callable[[], None]) -> None:
+    moments = random.Random(0)
+    for round_ in range(250):
+        try:
+            alarm(moments.uniform(1e-5, 3e-3))
+            loop()
+        except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            if loop is loop_of_gradients:
+                assert state() == PLAIN
+        assert state() == PLAIN
+        if round_ % 10 == 0:
+            check_gradient()

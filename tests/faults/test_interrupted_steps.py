@@ -1,0 +1,163 @@
+"""Interrupts and signal handlers at any moment of training: all is as before a step or as after it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+
+from .counting import Counting
+
+# Python reports an exception that a handler raises while an object is collected (in JAX's callback, say), and drops it.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+TRIES = 200
+
+
+@pytest.fixture
+def alarm() -> Iterator[Callable[[float, Callable[[], None]], None]]:
+    """`alarm(seconds, handler)`: a real signal, after a while; an interrupt again and again, until it arrives."""
+    before = signal.getsignal(signal.SIGALRM)
+
+    def arm(seconds: float, handler: Callable[[], None]) -> None:
+        signal.signal(signal.SIGALRM, lambda *_: handler())
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.05 if handler is interrupt else 0.0)
+
+    yield arm
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+def classic(model: Counting) -> Callable[[Any], Any]:
+    """A step as it is written in nnabla."""
+    model.solver.set_parameters(model.parameters)
+
+    def step(x: np.ndarray) -> None:
+        model.x.d = x
+        model.loss.forward()
+        model.solver.zero_grad()
+        model.loss.backward()
+        model.solver.update()
+
+    return step
+
+
+@pytest.mark.parametrize("statistics", [False, True])
+@pytest.mark.parametrize("reading", [False, True])
+def test_an_interrupted_step_is_done_or_not_done(alarm: Any, statistics: bool, reading: bool) -> None:
+    model = Counting(statistics=statistics)
+    step = model.warm_step()
+    rng = np.random.default_rng(0)
+    done = 0
+    for _ in range(TRIES):
+        before = model.restart_statistics()
+        taken = 0
+        try:
+            alarm(rng.uniform(1e-5, 2e-3), interrupt)
+            while True:
+                loss = step(model.ones)
+                if reading:
+                    float(loss)
+                taken += 1
+        except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        assert model.count() - before in (taken, taken + 1)
+        done += taken
+        if model.count() > 4000:  # whole numbers are exact in float32 up to 2^24
+            model = Counting(statistics=statistics)
+            step = model.warm_step()
+    assert done > TRIES
+
+
+def test_the_first_steps_may_be_interrupted_too(alarm: Any) -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        model = Counting((3, 300))
+        step = model.train_step()
+        alarm(rng.uniform(1e-3, 0.08), interrupt)
+        try:
+            while True:
+                step(model.ones)
+        except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        before = model.count()
+        step(model.ones)
+        assert model.count() == before + 1
+
+
+def test_an_interrupted_loop_of_forward_backward_and_update(alarm: Any) -> None:
+    model = Counting()
+    step = classic(model)
+    for _ in range(3):
+        step(model.ones)
+    rng = np.random.default_rng(2)
+    for _ in range(TRIES):
+        before = model.restart_statistics()
+        taken = 0
+        try:
+            alarm(rng.uniform(1e-5, 3e-3), interrupt)
+            while True:
+                step(model.ones)
+                taken += 1
+        except KeyboardInterrupt:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        assert model.count() - before in (taken, taken + 1)
+        (g,) = {float(v) for w in model.parameters.values() for v in np.unique(w.grad.view)}
+        assert g in (0.0, 1.0)
+        if model.count() > 4000:
+            model = Counting()
+            step = classic(model)
+            for _ in range(3):
+                step(model.ones)
+
+
+def test_a_signal_handler_sees_the_state_before_or_after_a_step(alarm: Any, tmp_path: Any) -> None:
+    model = Counting(statistics=True)
+    step = model.warm_step()
+    rng = np.random.default_rng(3)
+    seen: list[int] = []
+
+    def checkpoint() -> None:
+        nn.save_parameters(tmp_path / "checkpoint.safetensors", model.parameters)
+        seen.append(model.count())
+
+    for i in range(TRIES):
+        before = model.restart_statistics()
+        alarm(rng.uniform(1e-5, 1e-3), checkpoint)
+        taken = 0
+        while len(seen) <= i:
+            step(model.ones)
+            taken += 1
+        assert before <= seen[-1] <= before + taken == model.count()
+        if model.count() > 4000:
+            model = Counting(statistics=True)
+            step = model.warm_step()
+
+
+def test_what_a_handler_writes_stays(alarm: Any) -> None:
+    model = Counting((3, 5))
+    step = model.warm_step()
+    w = model.parameters["w3"]
+    rng = np.random.default_rng(4)
+    written: list[float] = []
+
+    def write() -> None:
+        w.d = -1e6
+        written.append(float(w.data.view[0]))
+
+    for i in range(TRIES):
+        alarm(rng.uniform(1e-5, 1e-3), write)
+        while len(written) <= i:
+            step(model.ones)
+        (momentum,) = {float(v) for v in model.solver.get_states()["1.trace:w3"]}
+        # What came between the handler and the end of the loop: at most the step that it fell into.
+        assert float(w.d[0]) in (-1e6, -1e6 - momentum)
+        w.d = 0.0

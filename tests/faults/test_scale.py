@@ -1,0 +1,227 @@
+"""Graphs that are too long or too wide for the compiler, and what executables take."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.solvers as S
+from nngrad.execution.lower import linearize, lower
+from nngrad.execution.pieces import MOST_FUSED, cut, is_long
+from nngrad.functions.control import with_updates
+from nngrad.graph import Variable
+
+LONG = 1500
+"""A chain of so many functions is compiled as a whole, and its gradient cannot be."""
+
+
+@pytest.fixture
+def table() -> Iterator[Any]:
+    """The table of executables, empty, whose limits are restored."""
+    info = nn.executables.info()
+    nn.executables.clear()
+    yield nn.executables
+    nn.executables.resize(info.capacity, info.most_bytes)
+
+
+def leaf(value: Any, dtype: Any = np.float64) -> Variable:
+    return Variable.from_numpy_array(np.asarray(value, dtype), need_grad=True)
+
+
+def chain(x: Variable, length: int) -> Variable:
+    for _ in range(length):
+        x = F.sin(x)
+    return x
+
+
+def by_hand(x: Any, length: int) -> tuple[Any, Any, Any]:
+    """Value, first and second derivative of the chain."""
+    y, first, second = np.asarray(x, np.float64), 1.0, 0.0
+    for _ in range(length):
+        s, c = np.sin(y), np.cos(y)
+        y, first, second = s, c * first, c * second - s * first * first
+    return y, first, second
+
+
+POINTS = [0.3, -0.7, 1.2]
+
+
+def test_gradients_of_a_long_chain() -> None:
+    x = leaf(POINTS)
+    y = chain(x, LONG)
+    (gx,) = nn.grad([y], [x])
+    (ggx,) = nn.grad([gx], [x])
+    for got, expected in zip((y, gx, ggx), by_hand(POINTS, LONG), strict=True):
+        np.testing.assert_allclose(got.d, expected, rtol=1e-11)
+    F.sum(y).backward()
+    np.testing.assert_array_equal(x.g, gx.d)
+
+
+def test_a_very_long_chain_takes_a_few_executables(table: Any) -> None:
+    x = leaf(POINTS)
+    (gx,) = nn.grad([chain(x, 10_000)], [x])
+    pieces = cut(linearize([gx]).program)
+    assert len(pieces) > 400 and len({piece.program for piece in pieces}) < 30
+    np.testing.assert_allclose(gx.d, by_hand(POINTS, 10_000)[1], rtol=1e-10)
+    info = table.info()
+    assert info.misses == 1 and info.nbytes < 64 << 20
+
+
+def test_a_long_chain_as_a_jax_function() -> None:
+    x = leaf(POINTS, np.float32)
+    (gx,) = nn.grad([chain(x, LONG)], [x])
+    f = nn.to_jax(gx, x)
+    expected = by_hand(x.d, LONG)[1]
+    np.testing.assert_allclose(f(x.d), expected, rtol=1e-3)
+    np.testing.assert_allclose(jax.jit(f)(x.d), expected, rtol=1e-3)
+
+
+def test_a_long_chain_is_trained() -> None:
+    x = leaf(POINTS, np.float32)
+    before = x.d.copy()
+    y, gx, _ = by_hand(before, LONG)
+    step = nn.train_step(F.sum(chain(x, LONG)), [x], S.Sgd(0.5))
+    np.testing.assert_allclose(step(), y.sum(), rtol=1e-5)
+    np.testing.assert_allclose(x.d, before - 0.5 * gx, rtol=1e-6)
+
+
+def test_effects_of_a_long_graph() -> None:
+    x, count = leaf(POINTS), Variable.from_numpy_array(np.array(2.0))
+    y = with_updates(chain(x, MOST_FUSED + 10), {count: count + 1})
+    assert is_long(linearize([y]).program)
+    for n in (3, 4):
+        y.forward()
+        np.testing.assert_allclose(y.d, by_hand(POINTS, MOST_FUSED + 10)[0], rtol=1e-11)
+        assert count.d == n
+
+
+def test_pieces_do_what_the_whole_does() -> None:
+    x, w = leaf(np.linspace(-1, 1, 6).reshape(2, 3)), leaf(np.eye(3) * 0.5)
+    y = x
+    for i in range(150):
+        a, b = F.split(F.tanh(y @ w), axis=0) if i % 50 == 0 else (y[0], F.cos(y[1]))
+        y = F.stack(a, b * 1.5, axis=0)
+    outputs = [y, x, *nn.grad([y], [x, w])]
+    program = linearize(outputs).program
+    assert not is_long(program)
+    pieces = cut(program)
+    assert len(pieces) > 5
+    arrays = [v.d for v in linearize(outputs).leaves]
+    with jax.enable_x64(True):
+        whole = jax.jit(lower(program))(*arrays)
+        values: dict[int, Any] = dict(enumerate(arrays))
+        for piece in pieces:
+            results = lower(piece.program)(*[values[i] for i in piece.takes])
+            values.update(zip(piece.gives, results, strict=True))
+            for i in piece.done_with:
+                del values[i]
+    assert values.keys() == set(program.outputs)
+    for got, expected in zip([values[i] for i in program.outputs], whole, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_what_xla_makes_small_loops_of_is_not_cut() -> None:
+    y, w = leaf(np.ones((2, 2))), leaf(np.eye(2))
+    for _ in range(MOST_FUSED):
+        y = F.tanh(y @ w)
+    assert not is_long(linearize([y]).program)
+
+
+def test_a_sum_of_very_many_arrays(table: Any) -> None:
+    xs = [leaf(i / 7) for i in range(20_000)]
+    y = F.add_n(*xs)
+    assert y.d == sum([i / 7 for i in range(20_000)])  # added in the same order
+    z = F.linear_combination(*xs, coefficients=(0.5, -1.0) * 10_000, constant=3.0)
+    (gz,) = nn.grad([z * z], [xs[1]])
+    np.testing.assert_allclose(gz.d, -2 * z.d)
+    F.add_n(*[x * x for x in xs]).backward()
+    for _ in range(2):
+        y.backward()
+    assert xs[7].g == 2 * (7 / 7) + 2
+    assert table.info().nbytes < 128 << 20
+
+
+def test_a_sum_in_parts_keeps_its_dtype_and_shape() -> None:
+    xs = [leaf(np.full((3, 1) if i % 2 else (2,), 1 / 3), np.float32) for i in range(MOST_FUSED + 10)]
+    y = F.add_n(*xs)
+    assert is_long(linearize([y]).program)
+    assert y.d.dtype == np.float32 and y.d.shape == (3, 2)
+    np.testing.assert_allclose(y.d, len(xs) / 3, rtol=1e-4)
+
+
+def test_many_scalar_leaves() -> None:
+    xs = [leaf(1 + i * 1e-6) for i in range(5000)]
+    y = xs[0]
+    for x in xs[1:]:
+        y = y + x
+    pieces = cut(linearize([y]).program)
+    assert len({piece.program for piece in pieces}) <= 4
+    np.testing.assert_allclose(y.d, sum([x.d for x in xs]), rtol=1e-12)
+
+
+def failing(*_: Any) -> Any:
+    """In place of `in_one` or `in_pieces`: what it makes does not compile."""
+
+    def run(*arrays: Any) -> Any:
+        raise jax.errors.JaxRuntimeError("UNKNOWN: Unknown MLIR failure")
+
+    return run
+
+
+def test_what_the_compiler_fails_at_runs_in_pieces(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
+    monkeypatch.setattr("nngrad.execution.compiled.in_one", failing)
+    y = chain(leaf(POINTS), 600)
+    for _ in range(2):
+        y.forward()
+        np.testing.assert_allclose(y.d, by_hand(POINTS, 600)[0], rtol=1e-11)
+
+
+def test_what_the_compiler_fails_at_in_pieces_too(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
+    monkeypatch.setattr("nngrad.execution.compiled.in_one", failing)
+    monkeypatch.setattr("nngrad.execution.compiled.in_pieces", failing)
+    y = chain(leaf(POINTS), 600)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="MLIR") as caught:
+        y.d  # noqa: B018
+    assert any(["600 functions" in note for note in caught.value.__notes__])
+
+
+def test_executables_are_bounded_by_bytes(table: Any) -> None:
+    x = leaf(POINTS)
+    (x * 0.5).forward()
+    one = table.info()
+    assert one.size == 1 and one.nbytes > 1 << 20
+    table.resize(most_bytes=3 * one.nbytes)
+    for i in range(10):
+        (x * (1.5 + i)).forward()
+    info = table.info()
+    assert info.size == 3 and info.nbytes <= info.most_bytes == 3 * one.nbytes and info.capacity == one.capacity
+    table.resize(most_bytes=1)
+    assert table.info().size == 1
+    for limits in ({"most_bytes": 0}, {"most_bytes": 1.5}, {"most_bytes": True}, {"capacity": 0}):
+        with pytest.raises(ValueError, match=next(iter(limits))):
+            table.resize(**limits)
+    with pytest.raises(ValueError, match="most_bytes"):
+        table.resize()
+
+
+def test_what_the_table_forgets_is_freed(table: Any) -> None:
+    x = leaf(POINTS)
+    table.resize(capacity=2)
+
+    def trained(factor: float) -> weakref.ref[Any]:
+        x.grad.zero()
+        F.sum(F.exp(x) * factor).backward()
+        np.testing.assert_allclose(x.g, np.exp(POINTS) * factor)
+        return weakref.ref(next(reversed(table._entries.values()))[0])
+
+    executables = [trained(1.5 + i) for i in range(6)]
+    gc.collect()
+    assert [ref() is not None for ref in executables] == [False] * 5 + [True]
+    trained(1.5)  # known as a structure, and compiled again
+    assert table.info().misses == 14  # the forward's and the gradient's, each time
