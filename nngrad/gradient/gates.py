@@ -27,7 +27,7 @@ from backward_registry import Rule
 
 from ..functions.array import zeros_like
 from ..graph import Function, Op, Variable, apply
-from .numbers import Number, is_zero, split
+from .numbers import WITH_NUMBERS, Number, is_zero, split
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -64,7 +64,7 @@ would have to move up to n of them."""
 def may_be_gated(g: Variable) -> bool:
     """Whether `g` looks as if it were behind a gate, or were the multiple of what is: in canonical form numbers stand
     outside of selections."""
-    return g.parent is not None and (g.parent.op.selects or split(g)[1] is not g)
+    return g.parent is not None and (g.parent.op.selects or g.parent.op in WITH_NUMBERS)
 
 
 def gates_of(g: Variable) -> tuple[list[Gate], Variable]:
