@@ -352,7 +352,7 @@ def another_power(x, /):
     return x * x
 
 
-@wrong("fold", X, Y, fold=lambda arguments, start, stop, count: arguments)
+@wrong("fold", X, Y, X, fold=lambda arguments, start, stop, count: arguments)
 def difference(*x):
     return x[-1] - sum(x[:-1])
 
