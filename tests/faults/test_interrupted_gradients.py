@@ -60,7 +60,7 @@ INTERRUPTIBLE = {"RESUME", "JUMP_BACKWARD", "PRECALL", "CALL", "CALL_KW", "CALL_
 
 @functools.cache
 def moments_of(code: CodeType) -> frozenset[int]:
-    """The offsets of instructions before which an interrupt may come, with the handler of the one that it came after."""
+    """The offsets of instructions before which an interrupt may come, where the handler is that of the one before."""
     listing = dis.Bytecode(code)
 
     def handler(offset: int) -> list[int]:
