@@ -54,7 +54,7 @@ def state() -> tuple[Any, ...]:
     )
 
 
-INTERRUPTIBLE = {"RESUME", "JUMP_BACKWARD", "PRECALL", "CALL", "CALL_KW", "CALL_FUNCTION_EX"}
+INTERRUPTIBLE = {"RESUME", "JUMP_BACKWARD", "CALL", "CALL_KW", "CALL_FUNCTION_EX"}
 """The instructions after which CPython runs the handlers of signals."""
 
 
@@ -160,7 +160,7 @@ def test_grad_at_every_instruction() -> None:
         if moment % 200 == 0:
             check_gradient()
             np.testing.assert_allclose(nn.grad([y], [x])[0].d, 1 - np.tanh([0.5, 2.0]) ** 2, rtol=1e-13)
-    assert moment > 1000
+    assert moment > 300
 
 
 X = leaf(0.5, 2.0)
@@ -200,7 +200,7 @@ def test_blocks_at_every_instruction() -> None:
     moment = 1
     while interrupted(action, moment, later=("WithBlock.__enter__", "WithBlock.__exit__")):
         moment += 1
-    assert moment > 300
+    assert moment > 200
 
 
 def action_with_a_hook() -> None:
@@ -227,7 +227,7 @@ def test_hooks_at_every_instruction() -> None:
                 HOOK.__exit__()
         assert state() == PLAIN, interrupts.where
         more = interrupts.where != ""
-    assert moment > 100
+    assert moment > 20
 
 
 def test_parameters_at_every_instruction() -> None:
@@ -246,7 +246,7 @@ def test_parameters_at_every_instruction() -> None:
         assert len(nn.get_parameters()) in (0, 2)
         action()
         assert list(nn.get_parameters()) == ["layer/affine/W", "layer/affine/b"]
-    assert moment > 300
+    assert moment > 200
 
 
 def test_what_is_interrupted_while_it_adds_gradients_has_added_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,7 +258,7 @@ def test_what_is_interrupted_while_it_adds_gradients_has_added_none(monkeypatch:
     x.grad.zero()
     w.g = [5.0]
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["nngrad.gradient.backward"], "_sums", interrupt)
+        patch.setattr(sys.modules["nngrad.gradient.accumulation"], "_sums", interrupt)
         with pytest.raises(KeyboardInterrupt):
             y.backward()
     assert (x.g.item(), w.g.item()) == (0.0, 5.0)
