@@ -3,6 +3,7 @@
 import nngrad.functions as F
 
 from . import adjoint_pair, backward, non_differentiable
+from .batching import batched, reshaped
 
 # ---------------------------------------------------------------- creation
 
@@ -41,6 +42,13 @@ def transpose_backward(f, gy):
 def broadcast_backward(f, gy):
     """The gradient summed over the axes that were repeated"""
     return F.sum_to(gy, shape=f.inputs[0].shape)
+
+
+@batched(F.broadcast)
+def broadcast_batched(f, operands):
+    """A thin value stands for what is repeated"""
+    (x,), ndim = operands, f.specs[0].ndim
+    return reshaped(x.value, (*x.size, *(1,) * (ndim - x.x.ndim), *x.own))
 
 
 # ---------------------------------------------------------------- joining and parting

@@ -5,6 +5,7 @@ from nngrad.functions.array import zeros_like
 from nngrad.functions.indexing import along
 
 from . import backward, non_differentiable
+from .batching import batched, reshaped, size_of
 
 # ---------------------------------------------------------------- masks
 
@@ -16,6 +17,20 @@ def where_backward(f, gy):
     condition = f.inputs[0]
     zeros = zeros_like(gy)
     return None, F.where(condition, gy, zeros), F.where(condition, zeros, gy)
+
+
+@batched(F.where)
+def where_batched(f, operands):
+    """The op itself. A condition may be aligned with the first axes of the values; then it is given all of theirs"""
+    condition, *values = operands
+    result = f.specs[0].shape
+    size, shape, own = size_of(operands), condition.x.shape, condition.own
+    ones = (1,) * (len(result) - len(shape))
+    axes = (*own, *ones) if shape == result[: len(shape)] else (*ones, *own)
+    given = condition.value
+    if ones or (not condition.lead and own == (*size, *result)[: len(own)]):
+        given = reshaped(given, (*(condition.size or (1,) * len(size)), *axes))
+    return F.where(given, *[each.lined_up(len(result)) for each in values])
 
 
 # ---------------------------------------------------------------- points

@@ -54,6 +54,17 @@ class Point(NamedTuple):
             # D^(k-1) f(x)[v1 ...] in x. If derivatives commute, any direction may count as the last.
             others = (*self.directions[: slot - 1], *self.directions[slot:])
             return self._replace(directions=others).gradient(0, ys)
+        if slot:
+            # It is linear in the others too, so that its gradient there is the same wherever it is taken: at 0, which
+            # shows that it does not depend on the direction.
+            zeros = tuple([zeros_like(v) for v in self.directions[slot - 1]])
+            return self._replace(directions=(*self.directions[: slot - 1], zeros, *self.directions[slot:]))._pulled(
+                slot, ys
+            )
+        return self._pulled(slot, ys)
+
+    def _pulled(self, slot: int, ys: Variables) -> list[Variable]:
+        """The same, by reverse mode, or column by column, from JAX."""
         fun, order = self.fun, self.order
         op = custom_jax_gradient if fun.custom else jax_gradient
         everything = tuple(range(len(fun.active)))

@@ -5,6 +5,7 @@ import math
 import nngrad.functions as F
 
 from . import backward
+from .batching import batched, reshaped
 
 
 def transposed(x):
@@ -26,6 +27,28 @@ def batch_matmul_backward(f, gy):
     gb = F.batch_matmul(gy, a, True, ta) if tb else F.batch_matmul(a, gy, not ta, False)
     a, b = f.inputs
     return F.sum_to(ga, shape=a.shape), F.sum_to(gb, shape=b.shape)
+
+
+@batched(F.batch_matmul)
+def batch_matmul_batched(f, operands):
+    """As few products as can be: where one side has no axes but those of the matrix, all rows are one product's"""
+    a, b = operands
+    ta, tb = f.arguments
+    rows, columns = a.x.ndim - (1 if ta else 2), b.x.ndim - (2 if tb else 1)
+    wide_a = a._replace(value=a.widened(kept=[i for i in range(a.x.ndim) if i == rows or i < a.x.ndim - 2]))
+    wide_b = b._replace(value=b.widened(kept=[i for i in range(b.x.ndim) if i == columns or i < b.x.ndim - 2]))
+    if not b.lead and (not a.lead or b.x.ndim == 2):
+        return F.batch_matmul(wide_a.value, wide_b.value, ta, tb)
+    if a.lead and b.lead:
+        if b.x.ndim == 2 and a.x.ndim > 2 and not ta:
+            flat = reshaped(a.widened(), (*a.size, math.prod(a.x.shape[:-1]), a.x.shape[-1]))
+            y = F.batch_matmul(flat, wide_b.value, False, tb)
+            return reshaped(y, (*a.size, *a.x.shape[:-1], y.shape[-1]))
+        ndim = max(a.x.ndim, b.x.ndim)
+        return F.batch_matmul(wide_a.lined_up(ndim), wide_b.lined_up(ndim), ta, tb)
+    if b.lead and a.x.ndim == b.x.ndim == 2:
+        return F.transpose(F.batch_matmul(wide_b.value, wide_a.value, not tb, not ta), axes=(0, 2, 1))
+    return None
 
 
 @backward(F.contraction)

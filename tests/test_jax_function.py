@@ -189,6 +189,65 @@ def names(outputs: list[Variable]) -> list[str]:
     return [f.op.type_name for f in functions_of(outputs)]
 
 
+@jax.custom_jvp
+def shifted_sine(x: Any) -> Any:
+    """A function whose author has set its derivative, in forward mode."""
+    return jnp.sin(x + 1)
+
+
+shifted_sine.defjvp(lambda xs, ts: (shifted_sine(*xs), jnp.cos(xs[0] + 1) * ts[0]))
+
+
+@jax.custom_vjp
+def cubed(x: Any) -> Any:
+    """A function whose author has set its derivative, in reverse mode alone."""
+    return x**3
+
+
+cubed.defvjp(lambda x: (cubed(x), x), lambda x, g: (3 * x**2 * g,))
+
+
+@pytest.mark.parametrize(("fun", "plain"), [
+    (lambda x: jax.nn.relu(x) ** 3 * jnp.sin(x), lambda x: jnp.maximum(x, 0) ** 3 * jnp.sin(x)),
+    (jax.nn.softplus, lambda x: jnp.log1p(jnp.exp(x))),
+    (shifted_sine, lambda x: jnp.sin(x + 1)),
+    (cubed, lambda x: x**3),
+])  # fmt: skip
+def test_every_operator_takes_functions_with_derivatives_of_their_own(fun: Any, plain: Any) -> None:
+    x, v, w = leaf(X), leaf(Y), RNG.standard_normal((3, 2))
+    y = F.affine(F.jax_function(fun)(F.affine(x, leaf(W))), leaf(w))
+    loss = F.sum(y)
+
+    def field(a: Any) -> Any:
+        return plain(a @ W) @ w
+
+    with jax.enable_x64(True):
+        matrix, point = jax.jacobian(field)(X), jnp.asarray(X)
+        hessian = jax.hessian(lambda a: field(a).sum())(point)
+        second = jax.jacobian(jax.jacobian(field))(point)
+    near = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-11)
+    near(nn.hvp(loss, x, v)[0].d, np.einsum("abcd,cd->ab", hessian, v.d))
+    near(nn.hessian(loss, x, batched=False).d, hessian)
+    near(nn.hessian_diagonal(loss, x, batched=False).d, np.einsum("abab->ab", hessian))
+    near(nn.jacobian(y, x, batched=False).d, matrix)
+    near(nn.laplacian(y, x, batched=False).d, np.einsum("abcdcd->ab", second))
+    square = F.jax_function(fun)(F.affine(x, leaf(W)))
+    with jax.enable_x64(True):
+        near(nn.divergence(square, x, batched=False).d,
+             np.einsum("abab->", jax.jacobian(lambda a: plain(a @ W))(point)))
+    at = leaf([0.4, -0.3, 0.8])
+    with jax.enable_x64(True):
+        d = np.asarray(jax.jacobian(lambda a: plain(W @ a))(jnp.asarray(at.d)))
+    spun = nn.curl(F.jax_function(lambda a: fun(W @ a))(at), at, batched=False)
+    near(spun.d, [d[2, 1] - d[1, 2], d[0, 2] - d[2, 0], d[1, 0] - d[0, 1]])
+
+
+def test_a_tangent_through_custom_vjp_is_refused_in_words() -> None:
+    x = leaf(X)
+    with pytest.raises(ValueError, match="JAX has no forward mode for it"):
+        nn.jvp(F.jax_function(cubed)(x), x, Y)
+
+
 def test_forward_mode_computes_no_columns_of_what_is_not_wanted() -> None:
     x, w = leaf(X), leaf(W)
     y = F.jax_function(looped)(x, w)[1]

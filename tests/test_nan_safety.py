@@ -348,6 +348,24 @@ def test_an_infinite_gradient_at_one_extremum(reduction: Any) -> None:
 # ---------------------------------------------------------------- what it costs
 
 
+@pytest.mark.parametrize("f", [
+    lambda v: F.softmax(v, axis=1), lambda v: F.cumsum(v, axis=1), lambda v: F.norm(v, axis=1, keepdims=True),
+    lambda v: F.flip(v), lambda v: F.pad(v, (1, 1)), lambda v: v[:, 1:],
+    lambda v: F.max_pooling(v, kernel=(3,)),
+])  # fmt: skip
+def test_rows_that_are_not_taken_have_no_influence(f: Callable[[Variable], Variable]) -> None:
+    """Through whatever mixes other axes than those along which the condition varies."""
+    x = Variable.from_numpy_array(np.array([[1.0, 4.0, 9.0], [0.0, 0.0, 0.0]]))
+    taken = Variable.from_numpy_array(np.array([[1.0], [0.0]]))
+    y = f(F.sqrt(x))
+    (gx,) = nn.grad(F.where(taken, y, 0 * y.d), x)
+    (hx,) = nn.hvp(F.where(taken, y, 0 * y.d), x, 1.0)
+    first = x[:1]
+    (expected,) = nn.grad(f(F.sqrt(first)), first)
+    np.testing.assert_allclose(gx.d, np.concatenate([expected.d, np.zeros((1, 3))]), rtol=1e-12)
+    assert np.isfinite(hx.d[0]).all() and (hx.d[1] == 0).all()
+
+
 def test_selections_are_moved_only_where_they_may_be_needed() -> None:
     """Without a function whose derivative may be infinite, gradients are emitted as the rules say."""
     x = Variable.from_numpy_array(np.ones((2, 3)), need_grad=True)

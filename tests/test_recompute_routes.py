@@ -60,9 +60,9 @@ def test_training_steps_recompute() -> None:
         return [float(step()) for _ in range(3)], products_of(step)
 
     def products_of(step: Any) -> int:
-        solver, parameters = step._solver, [p.cell.raw() for p in step._variables]
-        state = solver._flat_state()
-        return products(step._executable.lower(parameters, state, solver._rate, (), arrays_of(step._live)).compile())
+        solver, parameters = step._solver, tuple([p.cell.raw() for p in step._variables])
+        arguments = solver._rate, (), arrays_of(step._live)
+        return products(step._update._executable.lower(parameters, solver._flat_state(), arguments).compile())
 
     (plain, count), (again, more) = losses(None), losses("sqrt")
     np.testing.assert_allclose(again, plain, rtol=1e-5)

@@ -31,9 +31,9 @@ def leaf(array: Any) -> Variable:
     return Variable.from_numpy_array(np.asarray(array, np.float64))
 
 
-def network(x: Variable) -> Variable:
+def network(x: Variable, activation: Callable[[Variable], Variable] = F.tanh) -> Variable:
     w = [leaf(a) for a in WEIGHTS]
-    return F.affine(F.tanh(F.affine(F.tanh(F.affine(x, w[0])), w[1])), w[2])
+    return F.affine(activation(F.affine(activation(F.affine(x, w[0])), w[1])), w[2])
 
 
 def products(y: Variable) -> int:
@@ -161,7 +161,8 @@ def test_a_missing_rule_is_named() -> None:
     (lambda x: F.batch_inv(F.matrix_diag(x) + 1), (0,)),
     (lambda x: F.batch_inv(F.matrix_diag(F.transpose(x)) + 1), None),
     (lambda x: F.max_pooling(F.reshape(x, shape=(4, 1, 1, 3)), (1, 2)), (0,)),
-    (lambda x: F.average_pooling(F.reshape(x, shape=(1, 4, 3, 1)), (2, 1)), None),
+    (lambda x: F.average_pooling(F.reshape(x, shape=(1, 4, 3, 1)), (2, 1)), (1,)),  # channels stay apart
+    (lambda x: F.average_pooling(F.reshape(x, shape=(1, 1, 4, 3)), (2, 1)), None),
     (lambda x: F.after(F.tanh(x), F.sum(x)), (0,)),
     (lambda x: F.recomputed(x * 2, x), (0,)),
     (lambda x: F.jax_function(lambda a: a * 2)(x), None),  # not known, so not relied on
@@ -184,6 +185,64 @@ def test_which_axes_are_carried(f: Callable[[Variable], Variable], expected: Any
 def test_products_grow_linearly_in_the_order() -> None:
     x = leaf(RNG.uniform(-1, 1, (4, 1)))
     assert [products(g) for g in nested(network(x), [x] * 6)] == [5, 6, 7, 8, 9, 10]
+
+
+def sinc_series(h: Any) -> Any:
+    """sin(h) / h, in which nothing cancels near 0."""
+    return sum([(-1) ** k * h ** (2 * k) / float(math.factorial(2 * k + 1)) for k in range(16)])
+
+
+SMOOTH: dict[str, tuple[Callable[[Variable], Variable], Callable[[Any], Any]]] = {
+    "softplus": (F.softplus, jax.nn.softplus),
+    "softplus, beta": (lambda h: F.softplus(h, beta=2.0), lambda h: jax.nn.softplus(2 * h) / 2),
+    "sigmoid": (F.sigmoid, jax.nn.sigmoid),
+    "log_sigmoid": (F.log_sigmoid, jax.nn.log_sigmoid),
+    "swish": (F.swish, jax.nn.silu),
+    "gelu": (F.gelu, jax.nn.gelu),
+    "mish": (F.mish, jax.nn.mish),
+    "elu": (F.elu, jax.nn.elu),
+    "celu": (lambda h: F.celu(h, axis=1)[:, : h.shape[1]], jax.nn.elu),
+    "selu": (F.selu, jax.nn.selu),
+    "softsign": (F.softsign, jax.nn.soft_sign),
+    "tanh_shrink": (F.tanh_shrink, lambda h: h - jnp.tanh(h)),
+    "sinc": (F.sinc, sinc_series),
+    "sinc_derivative": (lambda h: F.sinc_derivative(h, order=1), jnp.vectorize(jax.grad(sinc_series))),
+    "cast": (lambda h: F.tanh(F.cast(h, dtype="float64")), jnp.tanh),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_derivatives_of_every_activation_cost_what_those_of_tanh_cost(name: str) -> None:
+    activation, reference = SMOOTH[name]
+    x = leaf(RNG.uniform(-1, 1, (4, 1)))
+    orders = nested(network(x, activation), [x] * 4)
+    assert [products(g) for g in orders] == [5, 6, 7, 8]
+
+    def theirs(point: Any) -> Any:
+        h = jnp.reshape(point, (1, 1))
+        for w in WEIGHTS[:-1]:
+            h = reference(h @ w)
+        return (h @ WEIGHTS[-1])[0, 0]
+
+    with jax.enable_x64(True):
+        for ours in orders[:3]:
+            theirs = jax.grad(theirs)
+            np.testing.assert_allclose(ours.d[:, 0], jax.vmap(theirs)(x.d[:, 0]), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["softplus", "mish", "cast"])
+def test_operators_take_rows_apart_through_every_activation(name: str) -> None:
+    activation, reference = SMOOTH[name]
+    first, x = leaf(RNG.normal(size=(3, 5))), leaf(RNG.uniform(-1, 1, (4, 3)))
+    y = F.affine(activation(F.affine(activation(F.affine(x, first)), leaf(WEIGHTS[1]))), leaf(WEIGHTS[2]))
+
+    def theirs(point: Any) -> Any:
+        return (reference(reference(point @ first.d) @ WEIGHTS[1]) @ WEIGHTS[2])[0]
+
+    with jax.enable_x64(True):
+        matrices = jax.vmap(jax.hessian(theirs))(x.d)
+        np.testing.assert_allclose(nn.jacobian(y, x).d[:, 0], jax.vmap(jax.grad(theirs))(x.d), rtol=1e-9)
+    np.testing.assert_allclose(nn.laplacian(y, x).d[:, 0], np.trace(matrices, axis1=1, axis2=2), rtol=1e-9)
 
 
 def test_nested_gradients_agree_with_the_plain_walk() -> None:

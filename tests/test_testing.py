@@ -25,7 +25,7 @@ Rule = Callable[[nn.Function, Variable], Any]
 def planted(rule: Rule) -> Any:
     """tanh with a rule of one's own."""
 
-    @op(elementwise=True)
+    @op(elementwise=True, diagonal=True)
     def hyperbolic(x, /):
         return lax.tanh(x)
 
@@ -74,7 +74,7 @@ def constant(f: nn.Function, gy: Variable) -> Variable:
     return gy * Variable.from_numpy_array(1 - np.tanh(X) ** 2)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def flawed_square(x, /):
     """tanh(x)^2, with a wrong rule."""
     return lax.tanh(x) * lax.tanh(x)
@@ -86,7 +86,7 @@ def _flawed_square_backward(f: nn.Function, gy: Variable) -> Variable:
     return gy * (2 * y * (1 + y * y))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def tanh_squared(x, /):
     """tanh(x)^2, with a rule that is right, but calls the flawed one."""
     return lax.tanh(x) * lax.tanh(x)

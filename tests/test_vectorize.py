@@ -223,12 +223,12 @@ def test_conditions_keep_their_alignment(condition: tuple[int, ...], shape: tupl
 
 
 def test_ops_without_a_form_of_their_own_are_mapped() -> None:
-    x, slopes = leaf(2, 3), leaf(3, seed=1)
-    (y,) = vectorize([F.prelu(x, slopes)], {x: leaf(K, 2, 3)})
+    dy, x = leaf(2, 2), leaf(2, 4, seed=1)
+    (y,) = vectorize([F.max_pooling_backward(dy, x, kernel=2)], {dy: leaf(K, 2, 2)})
     assert y.parent.op is mapped
-    (z,) = vectorize([y], {slopes: leaf(5, 3)})
+    (z,) = vectorize([y], {x: leaf(5, 2, 4)})
     assert z.parent.op is mapped and z.parent.arguments[0] is mapped
-    assert z.shape == (5, K, 2, 3)
+    assert z.shape == (5, K, 2, 4)
 
 
 def test_functions_with_several_outputs_of_ones_own() -> None:

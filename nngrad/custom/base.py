@@ -14,6 +14,7 @@ from backward_registry import MissingRule, Rule, registry
 from ..execution.compiled import BoundedCache
 from ..graph import Function, Op, Variable
 from ..graph.arguments import Static, key_of
+from ..graph.facts import unknown
 from ..graph.leaf import as_variables
 from .host import Result, on_host, shapes_by_running
 
@@ -147,7 +148,7 @@ def op_of(cls: type[CustomFunction], forward: Callable[..., Any], several: bool,
     run.__doc__ = cls.__doc__
     run.__module__ = cls.__module__
     run.__annotations__ = {"instance": Static}
-    made = Op(run, type_name=run.__name__, several=several)
+    made = Op(run, type_name=run.__name__, several=several, cost=unknown)
     made.tables = {}
     return made
 

@@ -8,7 +8,7 @@ import nngrad.functions as F
 
 from ..gradient.directions import over_directions
 from ..graph import Variable
-from .parts import after_batch, built, checked, gradients_of, pushed, second
+from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, pushed, second
 
 
 def jacobian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
@@ -22,7 +22,7 @@ def jacobian(y: Variable, x: Variable, batched: bool = True, chunk: int | None =
 
     Returns:
         `(B, *m, *d)`: J[b, i, j] = dy[b, i] / dx[b, j]. With `batched=False` `(*y.shape, *x.shape)`.
-        Forward or reverse mode, whichever has fewer directions.
+        Forward or reverse mode, whichever has fewer directions; reverse where there is no forward mode.
 
     Raises:
         TypeError: Something is not a Variable, or not of a floating dtype.
@@ -32,14 +32,15 @@ def jacobian(y: Variable, x: Variable, batched: bool = True, chunk: int | None =
     lead = checked("jacobian", y, x, batched, chunk)
     ins, outs = math.prod(x.shape[lead:]), math.prod(y.shape[lead:])
 
-    def build() -> Variable:
-        if ins <= outs:
-            columns = over_directions(lambda t: pushed([y], [x], [t])[0], x, lead, chunk)
-            return F.reshape(F.transpose(columns, axes=(*range(1, columns.ndim), 0)), shape=(*y.shape, *x.shape[lead:]))
+    def by_columns() -> Variable:
+        columns = over_directions(lambda t: pushed([y], [x], [t])[0], x, lead, chunk)
+        return F.reshape(F.transpose(columns, axes=(*range(1, columns.ndim), 0)), shape=(*y.shape, *x.shape[lead:]))
+
+    def by_rows() -> Variable:
         rows = over_directions(lambda u: gradients_of([y], [x], [u])[0], y, lead, chunk)
         return F.reshape(after_batch(rows, lead), shape=(*y.shape, *x.shape[lead:]))
 
-    return built([y, x], lambda: [build()])[0]
+    return built([y, x], lambda: [forward_or_reverse(by_columns, by_rows) if ins <= outs else by_rows()])[0]
 
 
 def hessian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
@@ -61,7 +62,10 @@ def hessian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = 
 
     def build() -> Variable:
         (gx,) = gradients_of([y], [x], [None])
-        rows = over_directions(lambda t: pushed([gx], [x], [t])[0], x, lead, chunk)
+        rows = forward_or_reverse(
+            lambda: over_directions(lambda t: pushed([gx], [x], [t])[0], x, lead, chunk),
+            lambda: over_directions(lambda t: gradients_of([gx], [x], [t])[0], x, lead, chunk),
+        )
         return F.reshape(after_batch(rows, lead), shape=(*x.shape, *x.shape[lead:]))
 
     return built([y, x], lambda: [build()])[0]
@@ -84,8 +88,15 @@ def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int 
     """
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
 
+    def second_in_reverse(t: Variable) -> Variable:
+        (gx,) = gradients_of([y], [x], [None])
+        return F.sum(gradients_of([gx], [x], [t])[0] * t, axis=tuple(range(lead, x.ndim)))
+
     def build() -> Variable:
-        columns = over_directions(lambda t: second(y, x, t), x, lead, chunk)
+        columns = forward_or_reverse(
+            lambda: over_directions(lambda t: second(y, x, t), x, lead, chunk),
+            lambda: over_directions(second_in_reverse, x, lead, chunk),
+        )
         flat = F.reshape(columns, shape=(columns.shape[0], *x.shape[:lead]))
         return F.reshape(after_batch(flat, lead), shape=x.shape)
 

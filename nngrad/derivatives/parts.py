@@ -7,10 +7,10 @@ from typing import Any
 
 import nngrad.functions as F
 
-from ..gradient.directions import independent_rows
+from ..gradient.directions import independent_rows, over_directions
 from ..gradient.grad import bound_gradients, distinct, own_leaves, variables
 from ..gradient.intern import emitting
-from ..gradient.pushforward import Pushforward
+from ..gradient.pushforward import NoForwardMode, Pushforward
 from ..gradient.seeds import seed_of
 from ..gradient.walk import Grad
 from ..graph import Variable, build_options, contained, functions_of, rooms, switch
@@ -30,6 +30,25 @@ def pushed(outputs: list[Variable], inputs: list[Variable], tangents: list[Varia
 def gradients_of(outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]) -> list[Variable]:
     """The gradients. A leaf that is not in the graph stands for those there that share its data."""
     return bound_gradients(outputs, own_leaves(outputs, inputs), seeds, Grad())
+
+
+def forward_or_reverse(forward: Callable[[], Variable], reverse: Callable[[], Variable]) -> Variable:
+    """What `forward` emits, or `reverse` where forward mode is not to be had."""
+    try:
+        return forward()
+    except NoForwardMode:
+        return reverse()
+
+
+def trace(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
+    """The sum of dy[..., i] / dx[..., i] for each row, by reverse mode: `x.shape[:lead]`, in the dtype of `y`."""
+
+    def along(t: Variable) -> Variable:
+        seed = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
+        total = F.sum(gradients_of([y], [x], [seed])[0] * t, axis=tuple(range(lead, x.ndim)))
+        return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
+
+    return over_directions(along, x, lead, chunk, collapse=True)
 
 
 def after_batch(x: Variable, lead: int) -> Variable:

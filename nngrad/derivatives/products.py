@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..gradient.grad import grad
+from ..gradient.pushforward import NoForwardMode
 from ..graph import Variable
 from .parts import Variables, built, floating, gradients_of, pushed, vectors_for
 
@@ -54,7 +55,8 @@ def vjp(outputs: Variables, inputs: Variables, cotangents: Any) -> list[Variable
 
 
 def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
-    """The Hessian of the sum of the outputs times vectors, forward over reverse (Pearlmutter 1994).
+    """The Hessian of the sum of the outputs times vectors, forward over reverse (Pearlmutter 1994); reverse over
+    reverse where there is no forward mode (JAX functions with `custom_vjp`).
 
         product i = sum_j d^2 (sum of outputs) / (d inputs[i] d inputs[j]) . vectors[j]
 
@@ -71,6 +73,12 @@ def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
     """
     outputs, inputs = floating(outputs, "outputs"), floating(inputs, "inputs")
     directions = vectors_for(inputs, vectors, "vectors")
-    return built(
-        [*outputs, *inputs], lambda: pushed(gradients_of(outputs, inputs, [None] * len(outputs)), inputs, directions)
-    )
+
+    def build() -> list[Variable]:
+        gradients = gradients_of(outputs, inputs, [None] * len(outputs))
+        try:
+            return pushed(gradients, inputs, directions)
+        except NoForwardMode:
+            return gradients_of(gradients, inputs, list(directions))
+
+    return built([*outputs, *inputs], build)

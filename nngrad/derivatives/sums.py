@@ -6,7 +6,8 @@ import nngrad.functions as F
 
 from ..gradient.directions import over_directions
 from ..graph import Variable
-from .parts import built, checked, pushed, second
+from .matrices import jacobian
+from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, pushed, second, trace
 
 
 def laplacian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
@@ -72,7 +73,12 @@ def divergence(y: Variable, x: Variable, batched: bool = True, chunk: int | None
         mask = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
         return F.sum(pushed([y], [x], [t])[0] * mask, axis=tuple(range(lead, x.ndim)))
 
-    return built([y, x], lambda: [over_directions(along, x, lead, chunk, collapse=True)])[0]
+    def build() -> Variable:
+        return forward_or_reverse(
+            lambda: over_directions(along, x, lead, chunk, collapse=True), lambda: trace(y, x, lead, chunk)
+        )
+
+    return built([y, x], lambda: [build()])[0]
 
 
 def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
@@ -97,8 +103,8 @@ def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
         raise ValueError(f"curl: y {y.shape} and x {x.shape} must be of one shape, (*batch, 2) or (*batch, 3)")
 
     def build() -> Variable:
-        columns = over_directions(lambda t: pushed([y], [x], [t])[0], x, lead)
-        d = {(i, j): columns[j, ..., i] for i in range(x.shape[-1]) for j in range(x.shape[-1]) if i != j}
+        matrix = jacobian(y, x, batched)
+        d = {(i, j): matrix[..., i, j] for i in range(x.shape[-1]) for j in range(x.shape[-1]) if i != j}
         if x.shape[-1] == 2:
             return d[1, 0] - d[0, 1]
         return F.stack(d[2, 1] - d[1, 2], d[0, 2] - d[2, 0], d[1, 0] - d[0, 1], axis=-1)
@@ -107,4 +113,10 @@ def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
 
 
 def _laplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
-    return over_directions(lambda t: second(y, x, t), x, lead, chunk, collapse=True)
+    def in_reverse() -> Variable:
+        rows = over_directions(lambda u: trace(gradients_of([y], [x], [u])[0], x, lead, chunk), y, lead)
+        return F.reshape(after_batch(rows, lead), shape=y.shape)
+
+    return forward_or_reverse(
+        lambda: over_directions(lambda t: second(y, x, t), x, lead, chunk, collapse=True), in_reverse
+    )

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Variable, composite, op
+from ..graph import Function, Variable, composite, op
 from ..graph.arguments import Ignored, axis_of
+from ..graph.axes import AxisMap, Places, Shape, mixes
 from . import array
 from .arithmetic import broadcast_scalar, floating, mul_scalar
 
@@ -21,20 +23,30 @@ GELU_CUBIC = 0.044715
 # ---------------------------------------------------------------- piecewise linear
 
 
-@op(type_name="ReLU", elementwise=True)
+@op(type_name="ReLU", elementwise=True, diagonal=True)
 def relu(x, /, inplace: Ignored = False):
     """`max(x, 0)`; its derivative at 0 is 0."""
     return lax.max(*broadcast_scalar(x, 0.0))
 
 
-@op(type_name="LeakyReLU", elementwise=True)
+@op(type_name="LeakyReLU", elementwise=True, diagonal=True)
 def leaky_relu(x, /, alpha: float = 0.1, inplace: Ignored = False):
     """`x` where it is positive, else `alpha * x`; its derivative at 0 is `alpha`."""
     x = floating(x)
     return lax.select(lax.gt(x, lax.full_like(x, 0)), x, x * alpha)
 
 
-@op(type_name="PReLU")
+def _slopes(f: Function) -> tuple[Places, Places]:
+    x0, x1 = f.inputs
+    return tuple(range(x0.ndim)), (None,) * x1.ndim
+
+
+def _slopes_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    axis = f.args["base_axis"]
+    return {"base_axis": axis + len(size) if axis >= 0 else axis}
+
+
+@op(type_name="PReLU", axes=AxisMap(places=_slopes, led=_slopes_led, inputs=(0,)), fuses="in place")
 def prelu(x0, x1, /, base_axis: int = 1):
     """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1.
 
@@ -58,21 +70,21 @@ def slope_shape(x0: Any, x1: Any, base_axis: int) -> tuple[int, ...]:
     return tuple(n if i == axis else 1 for i, n in enumerate(x0.shape))
 
 
-@op(type_name="ReLU6", elementwise=True)
+@op(type_name="ReLU6", elementwise=True, diagonal=True)
 def relu6(x, /):
     """`min(max(x, 0), 6)`; its derivative at 0 and 6 is 0."""
     x, six = broadcast_scalar(x, 6.0)
     return lax.min(lax.max(x, lax.full_like(x, 0)), six)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def hard_sigmoid(x, /):
     """`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0."""
     x = floating(x)
     return lax.min(lax.max(x * 0.2 + 0.5, lax.full_like(x, 0)), lax.full_like(x, 1))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def hard_tanh(x, /):
     """`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1."""
     x = floating(x)
@@ -95,7 +107,7 @@ def _both_signs(function: Any, x: Variable, axis: int, name: str) -> Variable:
 # ---------------------------------------------------------------- exponential below 0
 
 
-@op(type_name="ELU", elementwise=True)
+@op(type_name="ELU", elementwise=True, diagonal=True)
 def elu(x, /, alpha: float = 1.0):
     """`x` where it is not negative, else `alpha * (exp(x) - 1)`; its derivative at 0 is 1."""
     x = floating(x)
@@ -103,7 +115,7 @@ def elu(x, /, alpha: float = 1.0):
     return lax.select(lax.ge(x, zeros), x, lax.expm1(lax.min(x, zeros)) * alpha)
 
 
-@op(type_name="SELU", elementwise=True)
+@op(type_name="SELU", elementwise=True, diagonal=True)
 def selu(x, /, scale: float = 1.05070098735548, alpha: float = 1.673263242354377):
     """`scale * x` where it is positive, else `scale * alpha * (exp(x) - 1)`; its derivative at 0 is
     `scale * alpha`."""
@@ -121,19 +133,19 @@ def celu(x, /, alpha: float = 1.0, axis: int = 1):
 # ---------------------------------------------------------------- sigmoids
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def sigmoid(x, /):
     """`1 / (1 + exp(-x))`."""
     return lax.logistic(floating(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def log_sigmoid(x, /):
     """`log(sigmoid(x))`, computed without overflow."""
     return -_softplus(-floating(x))
 
 
-@op(type_name="SoftPlus")
+@op(type_name="SoftPlus", diagonal=True)
 def softplus(x, /, beta: float = 1.0):
     """`log(1 + exp(beta * x)) / beta`, computed without overflow."""
     if beta == 0:
@@ -142,34 +154,34 @@ def softplus(x, /, beta: float = 1.0):
     return _softplus(x) if beta == 1 else _softplus(x * beta) / beta
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def tanh(x, /):
     """Hyperbolic tangent."""
     return lax.tanh(floating(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def tanh_shrink(x, /):
     """`x - tanh(x)`."""
     x = floating(x)
     return x - lax.tanh(x)
 
 
-@op(type_name="SoftSign", elementwise=True)
+@op(type_name="SoftSign", elementwise=True, diagonal=True)
 def softsign(x, /):
     """`x / (1 + |x|)`."""
     x = floating(x)
     return x / (1 + lax.abs(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def swish(x, /):
     """`x * sigmoid(x)`."""
     x = floating(x)
     return x * lax.logistic(x)
 
 
-@op(type_name="GELU", elementwise=True)
+@op(type_name="GELU", elementwise=True, diagonal=True)
 def gelu(x, /):
     """The Gaussian error linear unit in its tanh form (Hendrycks and Gimpel, 2016):
     `x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`."""
@@ -177,7 +189,7 @@ def gelu(x, /):
     return 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def mish(x, /):
     """`x * tanh(softplus(x))`."""
     x = floating(x)
@@ -192,7 +204,7 @@ def _softplus(x: Any) -> Any:
 # ---------------------------------------------------------------- along an axis
 
 
-@op
+@op(axes=mixes("axis", none=-1), fuses="in parts")
 def softmax(x, /, axis: int | None = None):
     """`exp(x)` divided by its sum along `axis` (None: the last)."""
     shifted, axes = _shifted(x, axis)
@@ -200,7 +212,7 @@ def softmax(x, /, axis: int | None = None):
     return e / lax.expand_dims(lax.reduce_sum(e, axes), axes)
 
 
-@op
+@op(axes=mixes("axis", none=-1), fuses="in place")
 def log_softmax(x, /, axis: int | None = None):
     """`log(softmax(x))` along `axis` (None: the last), computed without overflow."""
     shifted, axes = _shifted(x, axis)

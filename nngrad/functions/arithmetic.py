@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import op
+from ..graph import Function, op
 from ..graph.arguments import Ignored, IntsEach, Number, NumbersEach
 
 
@@ -71,48 +71,53 @@ def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
     return x, lax.full_like(x, val)
 
 
+def _factors(f: Function) -> tuple[int, ...]:
+    """The powers of a product."""
+    return (1,) * len(f.inputs)
+
+
 # ---------------------------------------------------------------- two Variables
 
 
-@op(elementwise=True, broadcasts=True, linear="together")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def add2(x0, x1, /, inplace: Ignored = False):
     """`x0 + x1`, broadcast together."""
     return lax.add(*number_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True, linear="together")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def sub2(x0, x1, /, inplace: Ignored = False):
     """`x0 - x1`, broadcast together."""
     return lax.sub(*number_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True, linear="each")
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True)
 def mul2(x0, x1, /, inplace: Ignored = False):
     """`x0 * x1`, broadcast together."""
     return lax.mul(*number_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True, linear=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, linear=True, powers=lambda f: (1, -1), unbounded=True)
 def div2(x0, x1, /, inplace: Ignored = False):
     """`x0 / x1`, broadcast together; integers are divided as float32."""
     x0, x1 = broadcast_pair(x0, x1)
     return lax.div(floating(x0), floating(x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
 def pow2(x0, x1, /, inplace: Ignored = False):
     """`x0 ** x1`, broadcast together; integers are raised as float32."""
     x0, x1 = broadcast_pair(x0, x1)
     return lax.pow(floating(x0), floating(x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def maximum2(x0, x1, /):
     """Elementwise maximum, broadcast together; NaN wins."""
     return lax.max(*broadcast_pair(x0, x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def minimum2(x0, x1, /):
     """Elementwise minimum, broadcast together; NaN wins."""
     return lax.min(*broadcast_pair(x0, x1))
@@ -126,13 +131,15 @@ def _unchanged(arguments, start, stop, count):
     return arguments
 
 
-@op(elementwise=True, broadcasts=True, linear="together", fold=_unchanged)
+@op(elementwise=True, diagonal=True, broadcasts=True, linear="together", fold=_unchanged)
 def add_n(*x):
     """Sum of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
-@op(elementwise=True, broadcasts=True, linear="each", fold=_unchanged)
+@op(
+    elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True, fold=_unchanged
+)
 def mul_n(*x):
     """Product of any number of Variables, broadcast together."""
     return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
@@ -141,7 +148,7 @@ def mul_n(*x):
 # ---------------------------------------------------------------- polynomials
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, powers=lambda f: f.args["powers"], unbounded=True)
 def monomial(*x, powers: IntsEach):
     """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
     float32.
@@ -179,7 +186,10 @@ def _weighted_part(arguments, start, stop, count):
     return ((1,) if start else ()) + coefficients[start:stop], constant if stop == count else 0
 
 
-@op(elementwise=True, broadcasts=True, fold=_weighted_part)
+@op(
+    elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant",
+    fold=_weighted_part,
+)  # fmt: skip
 def linear_combination(*x, coefficients: NumbersEach, constant: Number = 0):
     """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
     are taken as float32.
@@ -212,19 +222,19 @@ def together(xs: tuple[Any, ...]) -> list[Any]:
 # ---------------------------------------------------------------- a Variable and a number
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, linear="together", offset="val")
 def add_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x + val`."""
     return lax.add(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, linear=True)
+@op(elementwise=True, diagonal=True, linear=True)
 def mul_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x * val`."""
     return lax.mul(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root."""
     if not abs(val) <= 64 or not (2 * val).is_integer():
@@ -244,34 +254,34 @@ def raised(x: Any, power: int) -> Any:
     return lax.integer_pow(x, power) if power >= 0 else lax.integer_pow(lax.div(lax.full_like(x, 1), x), -power)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, linear="together", offset="val")
 def r_sub_scalar(x, /, val: float = 1.0):
     """`val - x`."""
     x, val = broadcast_scalar(x, val)
     return lax.sub(val, x)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def r_div_scalar(x, /, val: float = 1.0):
     """`val / x`; integers are divided as float32."""
     x, val = broadcast_scalar(floating(x), val)
     return lax.div(val, x)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def r_pow_scalar(x, /, val: float = 1.0):
     """`val ** x`; integers are raised as float32."""
     x, val = broadcast_scalar(floating(x), val)
     return lax.pow(val, x)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def maximum_scalar(x, /, val: float = 1.0):
     """`max(x, val)`; NaN wins."""
     return lax.max(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def minimum_scalar(x, /, val: float = 1.0):
     """`min(x, val)`; NaN wins."""
     return lax.min(*broadcast_scalar(x, val))

@@ -13,8 +13,9 @@ from jax import lax
 
 from ..graph import Variable, as_variable, composite, op
 from ..graph.arguments import Axes, Dims, DTypeName, Ignored, Ints, Shape, Static, axes_of, axis_of
+from ..graph.axes import inserts, mixes, reduces, rowwise
 from ..graph.spec import FLOAT32
-from . import reduction
+from . import axis_maps, reduction
 from .arithmetic import alike
 from .index_keys import Entry, resolve, window
 from .transposition import transposed
@@ -33,7 +34,7 @@ def zeros_like(x: Variable) -> Variable:
     return filled_like(x, 0)
 
 
-@op
+@op(fuses="moving")
 def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32):
     """An array of `shape` and `dtype` filled with `val`."""
     return lax.full(shape, val, dtype)
@@ -57,7 +58,7 @@ def linspace(start: float, stop: float, num: int):
     return lax.add(lax.mul(lax.sub(np.float32(1), t), np.float32(start)), lax.mul(t, np.float32(stop)))
 
 
-@op
+@op(axes=rowwise(lambda f: (1, len(f.args["shape"]))))
 def one_hot(x, /, shape: Shape):
     """1 at an index, 0 elsewhere, as float32.
 
@@ -116,19 +117,19 @@ def shape(x, /, start: int | None = None, end: int | None = None):
     return lax.convert_element_type(np.asarray(x.shape[start:end], np.int32), jnp.int32)
 
 
-@op(linear=True)
+@op(diagonal=True, linear=True)
 def cast(x, /, dtype: DTypeName):
     """`x` in another dtype."""
     return lax.convert_element_type(x, dtype)
 
 
-@op(linear=True)
+@op(linear=True, axes=axis_maps.RESHAPED, view=True)
 def reshape(x, /, shape: Dims, inplace: Ignored = True):
     """The elements of `x` in a new shape; one size may be -1."""
     return jnp.reshape(x, shape)
 
 
-@op(linear=True)
+@op(linear=True, axes=axis_maps.TRANSPOSED, fuses="moving")
 def transpose(x, /, axes: Ints | None = None):
     """The axes of `x` in the order `axes`; None reverses them."""
     order = tuple(range(x.ndim))[::-1] if axes is None else tuple(axis_of(a, x.ndim, "axes:") for a in axes)
@@ -137,7 +138,7 @@ def transpose(x, /, axes: Ints | None = None):
     return lax.transpose(x, order)
 
 
-@op(linear=True)
+@op(linear=True, axes=axis_maps.REPEATED, fuses="moving")
 def broadcast(x, /, shape: Shape):
     """`x` expanded to `shape`: axes of size 1 are repeated and missing leading ones added."""
     return jnp.broadcast_to(x, shape)
@@ -184,7 +185,7 @@ def tile(x, /, reps: Ints):
 # ---------------------------------------------------------------- joining and parting
 
 
-@op(linear="together")
+@op(linear="together", axes=mixes("axis"), fuses="moving")
 def concatenate(*x, axis: int = -1):
     """The arrays joined along an axis that they have; by default the last."""
     axis = axis_of(axis, x[0].ndim)
@@ -194,7 +195,7 @@ def concatenate(*x, axis: int = -1):
     return lax.concatenate(alike(*x), axis)
 
 
-@op(linear="together")
+@op(linear="together", axes=inserts("axis"))
 def stack(*x, axis: int = 0):
     """Arrays of one shape joined along a new axis."""
     axis = axis_of(axis, x[0].ndim + 1)
@@ -204,7 +205,7 @@ def stack(*x, axis: int = 0):
     return lax.concatenate([lax.expand_dims(a, (axis,)) for a in alike(*x)], axis)
 
 
-@op(several=True)
+@op(several=True, linear=True, axes=reduces("axis", one=True))
 def split(x, /, axis: int = 0):
     """The `x.shape[axis]` slices of `x` along `axis`, without that axis."""
     axis = axis_of(axis, x.ndim)
@@ -220,7 +221,7 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 # ---------------------------------------------------------------- slices
 
 
-@op(type_name="Slice", linear=True)
+@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, fuses="moving")
 def take_slices(x, /, key: Static):
     """A regular part of `x`: what `x[key]` is for a key of ints, slices and None.
 
@@ -234,7 +235,7 @@ def take_slices(x, /, key: Static):
     return lax.reshape(lax.rev(y, [i for i, p in enumerate(places) if p[3]]), _shape_of(key))
 
 
-@op(linear=True)
+@op(linear=True, axes=axis_maps.PUT, fuses="moving")
 def put_slices(y, /, key: Static, shape: Shape):
     """Zeros of `shape` with `y` put where `take_slices` takes it from: the transpose of `take_slices`."""
     places = _places(key, shape)
@@ -290,7 +291,7 @@ def slice(x, /, start: Static | None = None, stop: Static | None = None, step: S
     return take_slices(x, key=key)
 
 
-@op(linear=True)
+@op(linear=True, axes=mixes("axes", none=-1), fuses="moving")
 def flip(x, /, axes: Axes | None = None):
     """The order of the elements reversed along `axes`; None for the last."""
     return lax.rev(x, axes_of(-1 if axes is None else axes, x.ndim, "axes:"))
@@ -299,7 +300,7 @@ def flip(x, /, axes: Axes | None = None):
 # ---------------------------------------------------------------- points
 
 
-@op(type_name="GatherNd", linear=True)
+@op(type_name="GatherNd", linear=True, axes=axis_maps.POINTS_TAKEN)
 def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
     """The slices of `x` at given points.
 
@@ -321,7 +322,7 @@ def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
                       mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=fill)
 
 
-@op(type_name="ScatterNd", linear=True)
+@op(type_name="ScatterNd", linear=True, axes=axis_maps.POINTS_PUT)
 def put_points(y, indices, /, axes: Ints, shape: Shape, at: int = 0):
     """Zeros of `shape` with the slices `y` added at given points: the transpose of `take_points`. What lies
     outside is left out; slices at the same point add up."""
@@ -401,7 +402,7 @@ def whole(indices: Any) -> Any:
 # ---------------------------------------------------------------- margins
 
 
-@op
+@op(axes=axis_maps.PADDED, fuses="moving")
 def pad(x, /, pad_width: Ints, mode: str = "constant", constant_value: float = 0):
     """`x` with margins.
 
@@ -429,7 +430,7 @@ def pad(x, /, pad_width: Ints, mode: str = "constant", constant_value: float = 0
     return x
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))
 def pad_transpose(y, /, shape: Shape, pad_width: Ints, mode: str = "constant"):
     """Each element of an array of `shape` gets the sum of the elements of `y` that `pad` copies it to: the
     transpose of `pad`."""
@@ -455,7 +456,7 @@ def _widths(shape: tuple[int, ...], pad_width: tuple[int, ...], mode: str) -> li
 # ---------------------------------------------------------------- diagonals
 
 
-@op(linear=True)
+@op(linear=True, axes=axis_maps.ON_DIAGONAL)
 def matrix_diag(x, /):
     """Square matrices `(..., n, n)` with the last axis of `x` `(..., n)` on the diagonal, and 0 elsewhere."""
     if x.ndim == 0:
@@ -464,7 +465,7 @@ def matrix_diag(x, /):
     return lax.select(_band(wide.shape, 0, 0), wide, lax.full_like(wide, 0))
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise("(n,n)->(n)"))
 def matrix_diag_part(x, /):
     """The diagonals `(..., n)` of square matrices `(..., n, n)`."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
@@ -473,7 +474,7 @@ def matrix_diag_part(x, /):
     return lax.slice_in_dim(lax.reshape(x, (*x.shape[:-2], n * n)), 0, n * n, n + 1, x.ndim - 2)
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise("(m,n)->(m,n)"))
 def trilu(x, /, k: int = 0, upper: bool = True):
     """The upper, or the lower, triangle of the matrices in the last two axes, with 0 elsewhere.
 

@@ -33,8 +33,8 @@ def _pair(
     both.__doc__ = f"1 where `x0 {symbol} x1`, else 0; broadcast together."
     scalar.__doc__ = f"1 where `x0 {symbol} val`, else 0."
     return (
-        op(elementwise=True, broadcasts=True, truth=truth)(both),
-        op(elementwise=True, truth=scalar_truth)(scalar),
+        op(elementwise=True, diagonal=True, broadcasts=True, truth=truth)(both),
+        op(elementwise=True, diagonal=True, truth=scalar_truth)(scalar),
     )
 
 
@@ -91,7 +91,7 @@ def _not(x0: Any) -> Any:
     return lax.bitwise_not(holds(x0))
 
 
-@op(elementwise=True, truth=_not)
+@op(elementwise=True, diagonal=True, truth=_not)
 def logical_not(x0, /):
     """1 where `x0 == 0`, else 0."""
     return _as_number(_not(x0), x0)

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Variable, apply, op
+from ..graph import Function, Variable, apply, op
+from ..graph.axes import AxisMap, Places
 from . import array
 
 
@@ -26,20 +27,24 @@ def sink(*x, one_input_grad: bool = True):
     return lax.full((), 0, jnp.result_type(*dtypes) if dtypes else jnp.float32)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, passes=True)
 def unlink(x, /):
     """`x` unchanged; no gradient passes."""
     return x
 
 
-@op(several=True)
+@op(several=True, passes=True)
 def update(*x):
     """All of `x` unchanged. `with_updates` ties the leaves that `forward()` writes to the second and later
     outputs; applied by itself it updates nothing."""
     return x
 
 
-@op
+def _first(f: Function) -> tuple[Places, ...]:
+    return tuple([tuple([a if i == 0 else None for a in range(x.ndim)]) for i, x in enumerate(f.inputs)])
+
+
+@op(reads=1, fuses="in place", axes=AxisMap(places=_first, led=lambda f, size, shape: {}, inputs=(0,)))
 def after(*x):
     """The first of `x` unchanged, to the bit, computed after all the others.
 
@@ -70,7 +75,7 @@ def _count(token):
     return lax.convert_element_type(lax.population_count(bits), jnp.uint32)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, passes=True, reads=1)
 def recomputed(x, original, /):
     """`x`, a value computed again, in place of the equal value `original`, which need not be kept for it.
 

@@ -16,32 +16,32 @@ from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating,
 # ---------------------------------------------------------------- sign and rounding
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def abs(x, /):
     """Absolute value; its derivative at 0 is 1."""
     return lax.abs(x) if jnp.issubdtype(x.dtype, jnp.signedinteger) or is_floating(x) else x
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def sign(x, /, alpha: float = 1.0):
     """1 where `x` is positive, -1 where it is negative, `alpha` where it is 0."""
     x, at_zero = broadcast_scalar(x, alpha)
     return lax.select(lax.eq(x, lax.full_like(x, 0)), at_zero, lax.sign(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def floor(x, /):
     """The largest whole number that is not above `x`."""
     return lax.floor(x) if is_floating(x) else x
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def ceil(x, /):
     """The smallest whole number that is not below `x`."""
     return lax.ceil(x) if is_floating(x) else x
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def round(x, /):
     """The nearest whole number; halves go away from zero."""
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO) if is_floating(x) else x
@@ -50,39 +50,39 @@ def round(x, /):
 # ---------------------------------------------------------------- powers and exponentials
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def square(x, /):
     """`x * x`."""
     x = numeric(x)
     return lax.mul(x, x)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def reciprocal(x, /):
     """`1 / x`."""
     x = floating(x)
     return lax.div(lax.full_like(x, 1), x)
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def sqrt(x, /):
     """Square root."""
     return lax.sqrt(floating(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def exp(x, /):
     """e to the power of `x`."""
     return lax.exp(floating(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def log(x, /):
     """Natural logarithm."""
     return lax.log(floating(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def erf(x, /):
     """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`."""
     return lax.erf(floating(x))
@@ -91,56 +91,56 @@ def erf(x, /):
 # ---------------------------------------------------------------- trigonometry
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def sin(x, /):
     """Sine of `x` in radians."""
     return lax.sin(floating(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def cos(x, /):
     """Cosine of `x` in radians."""
     return lax.cos(floating(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def tan(x, /):
     """Tangent of `x` in radians."""
     return lax.tan(floating(x))
 
 
-@op(type_name="ASin", elementwise=True)
+@op(type_name="ASin", elementwise=True, diagonal=True, unbounded=True)
 def asin(x, /):
     """The angle in [-pi/2, pi/2] whose sine is `x`."""
     return lax.asin(floating(x))
 
 
-@op(type_name="ACos", elementwise=True)
+@op(type_name="ACos", elementwise=True, diagonal=True, unbounded=True)
 def acos(x, /):
     """The angle in [0, pi] whose cosine is `x`."""
     return lax.acos(floating(x))
 
 
-@op(type_name="ATan", elementwise=True)
+@op(type_name="ATan", elementwise=True, diagonal=True)
 def atan(x, /):
     """The angle in [-pi/2, pi/2] whose tangent is `x`."""
     return lax.atan(floating(x))
 
 
-@op(type_name="ATan2", elementwise=True, broadcasts=True)
+@op(type_name="ATan2", elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
 def atan2(x0, x1, /):
     """The angle in [-pi, pi] of the point with abscissa `x1` and ordinate `x0`, broadcast together."""
     x0, x1 = broadcast_pair(x0, x1)
     return lax.atan2(floating(x0), floating(x1))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True)
 def sinc(x, /):
     """`sin(x) / x`, and 1 at 0: not normalised by pi."""
     return _sinc_derivative(floating(x), 0)
 
 
-@op
+@op(diagonal=True)
 def sinc_derivative(x, /, order: int = 1):
     """The derivative of `sin(x) / x` of an order from 0 to 200, accurate near 0 too."""
     if not 0 <= order <= _HIGHEST:
@@ -184,31 +184,31 @@ def _sine_derivatives(x: Any) -> tuple[Any, Any, Any, Any]:
 # ---------------------------------------------------------------- hyperbolic functions
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def sinh(x, /):
     """Hyperbolic sine."""
     return lax.sinh(floating(x))
 
 
-@op(elementwise=True)
+@op(elementwise=True, diagonal=True, unbounded=True)
 def cosh(x, /):
     """Hyperbolic cosine."""
     return lax.cosh(floating(x))
 
 
-@op(type_name="ASinh", elementwise=True)
+@op(type_name="ASinh", elementwise=True, diagonal=True)
 def asinh(x, /):
     """The number whose hyperbolic sine is `x`."""
     return lax.asinh(floating(x))
 
 
-@op(type_name="ACosh", elementwise=True)
+@op(type_name="ACosh", elementwise=True, diagonal=True, unbounded=True)
 def acosh(x, /):
     """The number that is not negative and whose hyperbolic cosine is `x`."""
     return lax.acosh(floating(x))
 
 
-@op(type_name="ATanh", elementwise=True)
+@op(type_name="ATanh", elementwise=True, diagonal=True, unbounded=True)
 def atanh(x, /):
     """The number whose hyperbolic tangent is `x`."""
     return lax.atanh(floating(x))
@@ -217,7 +217,7 @@ def atanh(x, /):
 # ---------------------------------------------------------------- nothing
 
 
-@op(elementwise=True, linear=True)
+@op(elementwise=True, diagonal=True, linear=True, passes=True)
 def identity(x, /):
     """`x` unchanged."""
     return x

@@ -8,8 +8,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Variable, as_variable, composite, op
+from ..graph import Function, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, axis_of
+from ..graph.axes import AxisMap, Places, mixes
 from ..graph.leaf import common_floating
 from . import array, control, elementwise
 from .arithmetic import alike
@@ -19,7 +20,17 @@ from .reduction import values_or_indices
 # ---------------------------------------------------------------- masks
 
 
-@op(elementwise=True, broadcasts=True, selects=True)
+def _selected(f: Function) -> tuple[Places, ...]:
+    """As axes broadcast, but a condition may be aligned with the first ones."""
+    shape = f.specs[0].shape
+    last = [tuple(range(len(shape) - x.ndim, len(shape))) for x in f.inputs]
+    first = f.inputs[0].shape == shape[: f.inputs[0].ndim]
+    return (tuple(range(f.inputs[0].ndim)) if first else last[0], *last[1:])
+
+
+@op(
+    elementwise=True, diagonal=True, broadcasts=True, selects=True, linear=(1, 2), axes=AxisMap(places=_selected)
+)
 def where(condition, x_true, x_false, /):
     """`x_true` where `condition` is not 0, else `x_false`; the two broadcast together.
 
@@ -208,13 +219,13 @@ def _points_last(indices: Variable, ndim: int, name: str) -> tuple[Variable, tup
 # ---------------------------------------------------------------- sorting
 
 
-@op(type_name="Sort")
+@op(type_name="Sort", axes=mixes("axis"))
 def sort_values(x, /, axis: int = -1, reverse: bool = False):
     """The elements in ascending order along `axis`; in descending order if `reverse`. NaN counts as largest."""
     return _sorted(x, axis, reverse)[0]
 
 
-@op
+@op(axes=mixes("axis"))
 def argsort(x, /, axis: int = -1, reverse: bool = False):
     """The indices, as int32, that bring `x` into ascending order along `axis`; into descending order if
     `reverse`. Equal elements keep their order."""

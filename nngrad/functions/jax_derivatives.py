@@ -22,6 +22,7 @@ from jax.extend.core import ClosedJaxpr
 
 from ..graph import Op, Spec, Variable, spec_of
 from ..graph.arguments import Static
+from ..graph.facts import unknown
 from ..graph.jaxpr import primitives_in
 from ..graph.spec import wide_types
 from .jaxpr_structure import Held, structure_of
@@ -166,7 +167,7 @@ class Sized(Op):
 
 def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:
     """Make a `Sized` op of a function on arrays."""
-    return lambda forward: Sized(forward, type_name=type_name, several=True)
+    return lambda forward: Sized(forward, type_name=type_name, several=True, cost=unknown)
 
 
 @sized("JaxFunction")

@@ -9,8 +9,10 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import NdArray, Variable, apply, composite, op
+from ..graph import Function, NdArray, Variable, apply, composite, op
 from ..graph.arguments import Shape, Static
+from ..graph.axes import AxisMap, Indices, Places, contracts, rowwise
+from ..graph.facts import unknown
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
 from .array import reshape, transpose
 
@@ -19,7 +21,19 @@ Tuples = tuple[tuple[int, ...], ...]
 # ---------------------------------------------------------------- products of matrices
 
 
-@op(linear="each")
+def _matrix_indices(f: Function) -> Indices:
+    """Rows, what is summed over, columns; and then the leading axes."""
+    batch = range(3, len(f.specs[0].shape) + 1)
+    a, b = [tuple(batch)[len(batch) - (x.ndim - 2) :] for x in f.inputs]
+    turned_a, turned_b = f.arguments
+    return ((*a, *((1, 0) if turned_a else (0, 1))), (*b, *((2, 1) if turned_b else (1, 2)))), (*batch, 0, 2)
+
+
+def _matrix_cost(f: Function) -> int:
+    return 2 * f.specs[0].size * f.inputs[0].shape[-2 if f.args["transpose_a"] else -1]
+
+
+@op(linear="each", axes=contracts(_matrix_indices), cost=_matrix_cost)
 def batch_matmul(a, b, /, transpose_a: bool = False, transpose_b: bool = False):
     """Products of the matrices in the last two axes of `a` and `b`, each transposed first if it is so asked.
 
@@ -144,7 +158,17 @@ def matmul(a, b, /):
 # ---------------------------------------------------------------- contractions
 
 
-@op(type_name="Einsum", linear="each")
+def _indices_of(f: Function) -> Indices:
+    return f.args["terms"], f.args["output"]
+
+
+def _index_cost(f: Function) -> int:
+    terms = zip(f.inputs, f.args["terms"], strict=True)
+    sizes = {i: n for x, term in terms for i, n in zip(term, x.shape, strict=True)}
+    return 2 * math.prod(sizes.values())
+
+
+@op(type_name="Einsum", linear="each", axes=contracts(_indices_of), cost=_index_cost)
 def contraction(*x, terms: Static, output: Static):
     """Sum of products over indices: what `einsum` is made of.
 
@@ -272,7 +296,12 @@ def _rows(x0: Any, count: int) -> Any:
     return jnp.where(valid, rows, count)
 
 
-@op(linear="each")
+def _embedded(f: Function) -> tuple[Places, Places]:
+    x0, w = f.inputs
+    return tuple(range(x0.ndim)), (None, *range(x0.ndim, x0.ndim + w.ndim - 1))
+
+
+@op(linear="each", axes=AxisMap(places=_embedded, led=lambda f, size, shape: {}, inputs=(0,)))
 def embed(x0, w, /):
     """`w[x0]`: the rows of `w` that `x0` names, of shape `x0.shape + w.shape[1:]`.
 
@@ -306,13 +335,13 @@ def _square(x: Any) -> Any:
     return widened(floating(x))
 
 
-@op
+@op(axes=rowwise("(n,n)->(n,n)"), cost=unknown)
 def batch_inv(x, /):
     """The inverse of each matrix in the last two axes."""
     return lax.convert_element_type(jnp.linalg.inv(_square(x)), floating(x).dtype)
 
 
-@op
+@op(axes=rowwise("(n,n)->()"), cost=unknown)
 def batch_det(x, /):
     """The determinant of each matrix in the last two axes: shape (*batch,).
 
@@ -322,7 +351,7 @@ def batch_det(x, /):
     return lax.convert_element_type(jnp.linalg.det(_square(x)), floating(x).dtype)
 
 
-@op
+@op(axes=rowwise("(n,n)->(n,n)"), cost=unknown)
 def batch_cofactor(x, /):
     """The matrix of cofactors of each matrix in the last two axes, which is det(x) inv(x)' where x has an inverse.
 
@@ -339,13 +368,13 @@ def batch_cofactor(x, /):
     return lax.convert_element_type(y, floating(x).dtype)
 
 
-@op
+@op(axes=rowwise("(n,n)->()"), cost=unknown)
 def batch_logdet(x, /):
     """log |det| of each matrix in the last two axes: shape (*batch,); -inf for a singular one."""
     return lax.convert_element_type(jnp.linalg.slogdet(_square(x))[1], floating(x).dtype)
 
 
-@op
+@op(axes=rowwise("(n,n)->(n,n)"), cost=unknown)
 def batch_cholesky(x, /, upper: bool = False):
     """The Cholesky factor of each symmetric positive definite matrix in the last two axes: the lower triangle L of
     x = L L', or the upper U of x = U' U. The symmetric part of x is taken; NaN where it is not positive definite.
@@ -354,7 +383,7 @@ def batch_cholesky(x, /, upper: bool = False):
     return lax.convert_element_type(y, floating(x).dtype)
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise("(n,n)->(n,n)"))
 def half_lower(x, /):
     """The lower triangle of each matrix in the last two axes, with half of its diagonal, and zeros above."""
     _square(x)

@@ -10,6 +10,7 @@ from jax import lax
 
 from ..graph import composite, op
 from ..graph.arguments import DTypeName, axis_of
+from ..graph.axes import mixes
 from ..graph.spec import FLOAT32
 from . import array, elementwise, reduction
 from .arithmetic import broadcast_pair, floating, is_floating, widened
@@ -50,7 +51,7 @@ def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
     return hit, negative, lax.bitwise_not(lax.bitwise_or(negative, found))
 
 
-@op
+@op(axes=mixes("axis"))
 def class_mask(target, /, classes: int, axis: int, dtype: DTypeName = FLOAT32):
     """1 for the class that is the label, else 0, along `axis`, where `target` has size 1.
 
@@ -64,7 +65,7 @@ def class_mask(target, /, classes: int, axis: int, dtype: DTypeName = FLOAT32):
     return lax.select(jnp.broadcast_to(stray, mask.shape), lax.full_like(mask, jnp.nan), mask)
 
 
-@op
+@op(axes=mixes("axis", none=-1))
 def softmax_cross_entropy(x, target, /, axis: int | None = None):
     """`-log(softmax(x))` of the class that `target` names, along `axis`.
 
@@ -95,7 +96,7 @@ def labelled(y: Any, negative: Any, stray: Any) -> Any:
     return lax.select(stray, lax.full_like(y, jnp.nan), y)
 
 
-@op
+@op(axes=mixes("axis", none=-1))
 def categorical_cross_entropy(x, target, /, axis: int | None = None):
     """`-log(x)` of the class that `target` names, along `axis`.
 
@@ -120,7 +121,7 @@ def categorical_cross_entropy(x, target, /, axis: int | None = None):
 # ---------------------------------------------------------------- probabilities
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def sigmoid_cross_entropy(x, target, /):
     """`-target log(s) - (1 - target) log(1 - s)` with `s = sigmoid(x)`, elementwise, broadcast together.
 
@@ -131,7 +132,7 @@ def sigmoid_cross_entropy(x, target, /):
     return lax.add(lax.sub(lax.max(x, lax.full_like(x, 0)), lax.mul(x, target)), lax.log1p(lax.exp(-lax.abs(x))))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def binary_cross_entropy(x, target, /):
     """`-target log(x) - (1 - target) log(1 - x)`, elementwise, broadcast together.
 
@@ -155,19 +156,19 @@ def difference(x0: Any, x1: Any) -> Any:
     return lax.sub(floating(x0), floating(x1))
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def squared_error(x0, x1, /):
     """`(x0 - x1)^2`, elementwise, broadcast together."""
     return lax.integer_pow(difference(x0, x1), 2)
 
 
-@op(elementwise=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True)
 def absolute_error(x0, x1, /):
     """`|x0 - x1|`, elementwise, broadcast together."""
     return lax.abs(difference(x0, x1))
 
 
-@op(broadcasts=True)
+@op(diagonal=True, broadcasts=True)
 def huber_loss(x0, x1, /, delta: float = 1.0):
     """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice
     the usual form). Elementwise, broadcast together."""
@@ -179,7 +180,7 @@ def huber_loss(x0, x1, /, delta: float = 1.0):
     return lax.mul(near, lax.sub(lax.mul(size, lax.full_like(size, 2)), near))
 
 
-@op(broadcasts=True)
+@op(diagonal=True, broadcasts=True)
 def epsilon_insensitive_loss(x0, x1, /, epsilon: float):
     """`max(|x0 - x1| - epsilon, 0)`, elementwise, broadcast together."""
     if not epsilon >= 0:

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import composite, op
+from ..graph import Function, composite, op
 from ..graph.arguments import Ints, Shape, per_axis
+from ..graph.axes import rowwise
 from . import reduction
 from .arithmetic import floating, is_floating
 from .transposition import transposed
@@ -123,10 +124,15 @@ def _per_window(y: Any, axes: list[Axis], margins: list[int]) -> Any:
     return y
 
 
+def _pooled_axes(f: Function) -> tuple[int, int]:
+    """How many of the last axes windows lie along, or are of channels behind those."""
+    return (len(f.args["kernel"]) + f.args["channel_last"],) * 2
+
+
 # ---------------------------------------------------------------- maxima
 
 
-@op
+@op(axes=rowwise(_pooled_axes))
 def max_pooling(
     x,
     /,
@@ -243,7 +249,7 @@ def max_pooling_select(
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise(_pooled_axes))
 def sum_pooling(
     x,
     /,
@@ -257,7 +263,7 @@ def sum_pooling(
     return _window_sums(x, windows(x.shape, kernel, stride, ignore_border, pad, channel_last))
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise(_pooled_axes))
 def average_pooling(
     x,
     /,
@@ -281,7 +287,7 @@ def average_pooling(
     return _per_window(_window_sums(x, axes), axes, [a.pad if including_pad else 0 for a in axes])
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
 def sum_pooling_backward(
     dy,
     /,
@@ -296,7 +302,7 @@ def sum_pooling_backward(
     return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last)
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
 def average_pooling_backward(
     dy,
     /,
@@ -324,7 +330,7 @@ def global_average_pooling(x, /):
     return reduction.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-@op(linear=True)
+@op(linear=True, axes=rowwise(_pooled_axes))
 def unpooling(x, /, kernel: Ints, channel_last: bool = False):
     """Each element repeated `kernel[i]` times along spatial axis i: spatial sizes are multiplied by `kernel`.
 

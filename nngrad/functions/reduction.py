@@ -11,6 +11,7 @@ from jax import lax
 
 from ..graph import Op, composite, op
 from ..graph.arguments import Axes, axes_of, axis_of
+from ..graph.axes import mixes, reduces
 from .arithmetic import floating, is_floating, widened
 
 
@@ -76,14 +77,14 @@ def spread(y: Any, x: Any, axes: tuple[int, ...]) -> Any:
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True)
+@op(linear=True, axes=reduces("axis"), reduction="add")
 def sum(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Sum over `axis` (one or several; None for all)."""
     axes = axes_of(axis, x.ndim)
     return kept(total(x, axes), axes, keepdims)
 
 
-@op(linear=True)
+@op(linear=True, axes=reduces("axis"), reduction="add")
 def mean(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Arithmetic mean over `axis` (one or several; None for all); that of integers is float32."""
     axes = axes_of(axis, x.ndim)
@@ -102,14 +103,14 @@ def reduce_mean(x, /):
     return mean(x)
 
 
-@op
+@op(axes=reduces("axis"))
 def var(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Variance over `axis` (one or several; None for all): the mean squared deviation from the mean."""
     axes = axes_of(axis, x.ndim)
     return kept(_variance(floating(x), axes), axes, keepdims)
 
 
-@op
+@op(axes=reduces("axis"))
 def std(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Standard deviation over `axis` (one or several; None for all): the root of `var`."""
     axes = axes_of(axis, x.ndim)
@@ -129,7 +130,7 @@ def _variance(x: Any, axes: tuple[int, ...]) -> Any:
 # ---------------------------------------------------------------- extrema
 
 
-@op(type_name="Max")
+@op(type_name="Max", axes=reduces("axis"), reduction="max")
 def amax(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Maximum over `axis` (one or several; None for all); NaN wins. Equal maxima share the gradient."""
     axes = axes_of(axis, x.ndim)
@@ -137,7 +138,7 @@ def amax(x, /, axis: Axes | None = None, keepdims: bool = False):
     return kept(lax.reduce_max(x, axes), axes, keepdims)
 
 
-@op(type_name="Min")
+@op(type_name="Min", axes=reduces("axis"), reduction="min")
 def amin(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Minimum over `axis` (one or several; None for all); NaN wins. Equal minima share the gradient."""
     axes = axes_of(axis, x.ndim)
@@ -145,13 +146,13 @@ def amin(x, /, axis: Axes | None = None, keepdims: bool = False):
     return kept(lax.reduce_min(x, axes), axes, keepdims)
 
 
-@op
+@op(axes=reduces("axis"))
 def argmax(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Index of the first maximum over `axis`, as int32; over several axes, the index in their flattened order."""
     return _arg_extremum(lax.argmax, x, axis, keepdims)
 
 
-@op
+@op(axes=reduces("axis"))
 def argmin(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Index of the first minimum over `axis`, as int32; over several axes, the index in their flattened order."""
     return _arg_extremum(lax.argmin, x, axis, keepdims)
@@ -207,14 +208,14 @@ def _need_elements(x: Any, axes: tuple[int, ...]) -> None:
 # ---------------------------------------------------------------- products, norms
 
 
-@op
+@op(axes=reduces("axis"), reduction="mul")
 def prod(x, /, axis: Axes | None = None, keepdims: bool = False):
     """Product over `axis` (one or several; None for all). Its gradient is exact where elements are 0."""
     axes = axes_of(axis, x.ndim)
     return kept(lax.reduce_prod(whole(x), axes), axes, keepdims)
 
 
-@op
+@op(axes=reduces("axis"))
 def norm(x, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False):
     """`(sum |x|^p)^(1/p)` over `axis` (one or several; None for all), with 1 <= p; None stands for 2.
 
@@ -238,7 +239,7 @@ def norm(x, /, p: float | None = None, axis: Axes | None = None, keepdims: bool 
     return kept(lax.convert_element_type(y, dtype), axes, keepdims)
 
 
-@op
+@op(axes=reduces("axis"))
 def logsumexp(x, /, axis: Axes | None = None, keepdims: bool = False):
     """`log(sum(exp(x)))` over `axis` (one or several; None for all), without overflow."""
     axes = axes_of(axis, x.ndim)
@@ -252,7 +253,7 @@ def logsumexp(x, /, axis: Axes | None = None, keepdims: bool = False):
 # ---------------------------------------------------------------- scans
 
 
-@op(type_name="CumSum", linear=True)
+@op(type_name="CumSum", linear=True, axes=mixes("axis", none=0))
 def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
     """Running sum along `axis` (None for the first).
 
@@ -266,7 +267,7 @@ def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool
     return moved(y, a, -1 if reverse else 1) if exclusive else y
 
 
-@op(type_name="CumProd")
+@op(type_name="CumProd", axes=mixes("axis", none=0))
 def cumprod(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
     """Running product along `axis` (None for the first). Its gradient is exact where elements are 0.
 
@@ -279,7 +280,7 @@ def cumprod(x, /, axis: int | None = None, exclusive: bool = False, reverse: boo
     return moved(y, a, -1 if reverse else 1, fill=1) if exclusive else y
 
 
-@op
+@op(axes=mixes("axis"))
 def recurrence(a, b, /, axis: int = 0, reverse: bool = False):
     """`y` with `y[k] = a[k] y[k - 1] + b[k]` along `axis`, from `y[-1] = 0`; `reverse` runs from the end.
 
@@ -296,7 +297,7 @@ def recurrence(a, b, /, axis: int = 0, reverse: bool = False):
     return lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
 
 
-@op(linear=True)
+@op(linear=True, axes=mixes("axis"))
 def displace(x, /, axis: int = 0, by: int = 1):
     """The elements of `x` moved `by` places along `axis`; zeros move in, and what moves out is lost."""
     return moved(x, _scan_axis(x, axis), by)

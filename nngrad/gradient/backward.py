@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-import operator
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from backward_registry import registry
@@ -21,8 +17,8 @@ from ..execution.lower import linearize
 from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
 from ..graph.place import warn_user
 from ..graph.spec import wide_types
-from ..graph.value import put_together
 from ..graph.variable import leaf_of
+from .accumulation import accumulate
 from .grad import grad, variables
 from .intern import emitting
 from .recompute import mirrored, policy_key
@@ -378,32 +374,3 @@ def _interpreted(
     shown = outputs if is_watched([*outputs, *gradients]) else []  # the forward is part of what is watched
     values = run_one_by_one([*gradients, *shown], snapshot, leaves, before, after, hooked=lambda f: f not in own)
     return values[: len(wanted)], _cells_of(plan, graph.retained, values[len(wanted) : len(gradients)])
-
-
-@jax.jit
-def _sums(terms: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
-    return tuple([functools.reduce(operator.add, xs) for xs in terms])
-
-
-_MOST_SUMS = 256
-"""How many sums one executable computes: the time to compile it grows with the square of their number."""
-
-_accumulating = threading.RLock()
-
-
-def accumulate(arrived: Iterable[tuple[NdArray, Any]], retained: Iterable[tuple[NdArray, Any]] = ()) -> None:
-    """Add arrays to what cells hold, and put others in the place of what is there, all at one moment."""
-    with _accumulating:
-        parts = {cell: [gy] for cell, gy in retained}
-        for cell, gx in arrived:
-            if cell in parts:  # two leaves may share one
-                parts[cell].append(gx)
-            else:
-                parts[cell] = [gx] if cell.is_zero else [cell.raw(), gx]
-        added = {cell: tuple(terms) for cell, terms in parts.items() if len(terms) > 1}
-        while added:
-            cells = list(added)[:_MOST_SUMS]
-            with wide_types(any([cell.spec.wide for cell in cells])):
-                sums = _sums(tuple([added.pop(cell) for cell in cells]))
-            parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
-        put_together(list(parts), [total for (total,) in parts.values()])

@@ -19,7 +19,7 @@ def independent_rows(y: Variable, x: Variable) -> bool:
     if not y.ndim or not x.ndim or y.shape[0] != x.shape[0]:
         return False
     path, active, _ = path_between([y], [x])
-    return x.shape[0] == 1 or id(y) not in active or y is x or carried(path, x, (0,))[id(y)] == (0,)
+    return x.shape[0] == 1 or id(y) not in active or y is x or carried(path, x, (0,)).get(id(y), (0,)) == (0,)
 
 
 def over_directions(

@@ -27,8 +27,7 @@ from backward_registry import Rule
 
 from ..functions.array import zeros_like
 from ..graph import Function, Op, Variable, apply
-from ..graph.arguments import axes_of
-from .numbers import Number, is_zero, split
+from .numbers import WITH_NUMBERS, Number, is_zero, split
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -63,12 +62,9 @@ would have to move up to n of them."""
 
 
 def may_be_gated(g: Variable) -> bool:
-    """Whether `g` looks as if it were behind a gate."""
-    return g.parent is not None and g.parent.op in _GATED
-
-
-_GATED = frozenset({F.where, F.mul_scalar, F.linear_combination})
-"""What a gate, or the multiple of one, is made of: in canonical form numbers stand outside of selections."""
+    """Whether `g` looks as if it were behind a gate, or were the multiple of what is: in canonical form numbers stand
+    outside of selections."""
+    return g.parent is not None and (g.parent.op.selects or g.parent.op in WITH_NUMBERS)
 
 
 def gates_of(g: Variable) -> tuple[list[Gate], Variable]:
@@ -77,7 +73,7 @@ def gates_of(g: Variable) -> tuple[list[Gate], Variable]:
     factor: Number = 1
     while len(gates) < MOST_GATES:
         number, selection = split(g)
-        if selection is None or selection.parent is None or selection.parent.op is not F.where:
+        if selection is None or selection.parent is None or not selection.parent.op.selects:
             break
         condition, yes, no = selection.parent.inputs
         holding = is_zero(no)
@@ -96,30 +92,15 @@ def behind(gates: Sequence[Gate], g: Variable) -> Variable:
     return g
 
 
-_ELEMENTWISE = frozenset({F.cast, F.softplus, F.sinc_derivative})
-"""Elementwise functions whose result has another dtype than the input, or of which shapes are traced."""
-
-_UNBOUNDED = frozenset({
-    F.div2, F.pow2, F.mul2, F.mul_n, F.monomial, F.pow_scalar, F.r_div_scalar, F.r_pow_scalar, F.square, F.reciprocal,
-    F.sqrt, F.exp, F.log, F.tan, F.asin, F.acos, F.acosh, F.atanh, F.atan2, F.sinh, F.cosh,
-})  # fmt: skip
-"""Elementwise functions whose derivative may be infinite or NaN; that of a product is where the other factor is."""
-
-
-def is_elementwise(op: Op) -> bool:
-    """Whether the gradient in one place depends on the incoming gradient in that place alone."""
-    return op.elementwise or op.broadcasts or op in _ELEMENTWISE
-
-
 def rank_of_gates(path: Iterable[Function]) -> float:
     """Down to which rank gates are moved on a `path`: that of the lowest function that may need it."""
-    return min([f.rank for f in path if f.op in _UNBOUNDED], default=math.inf)
+    return min([f.rank for f in path if f.op.unbounded], default=math.inf)
 
 
 def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:
     """`op` applied; a gate that the input `index`, in which it is linear, is behind stays outermost."""
     g = inputs[index]
-    if op.several or not may_be_gated(g) or not is_elementwise(op):
+    if op.several or not may_be_gated(g) or not op.diagonal:
         return apply(op, inputs, arguments)
     gates, g = gates_of(g)
     return behind(gates, apply(op, (*inputs[:index], g, *inputs[index + 1 :]), arguments))
@@ -131,7 +112,7 @@ def through_gates(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
     if len(gys) > 1 or not may_be_gated(gy) or not rule.exact:
         return rule.function(f, *gys)
     gates, inner = gates_of(gy)
-    if not is_elementwise(f.op):
+    if not f.op.diagonal:
         carried = [(gate, _carried(gate, f)) for gate in gates]
         gates = [after for _, after in carried if after is not None]
         inner = behind([before for before, after in carried if after is None], inner)
@@ -156,23 +137,14 @@ def _put_back(gates: list[Gate], gx: Any, inner: Variable, gy: Variable) -> Any:
 def _carried(gate: Gate, f: Function) -> Gate | None:
     """The gate for the gradient of the input of `f` that does what `gate` does for that of its output; None where
     there is none, or none that is cheap."""
-    condition, x, y = gate.condition, f.inputs[0].shape, f.specs[0].shape
-    if f.op not in _MOVING or condition.shape == ():
-        return gate if f.op in _MOVING else None
-    if f.op is F.broadcast:
-        return gate if _fits(condition.shape, y, x) else None
-    if x == y or (f.op is not F.reshape and len(condition.shape) == len(x)):
-        return gate  # nothing was reshaped, or the reduced axes were kept
-    if condition.shape != y:
+    condition, axes = gate.condition, f.op.axes
+    if len(f.inputs) != 1 or axes is None:
         return None
-    reduced = () if f.op is F.reshape else axes_of(f.args["axis"], len(x))
-    shape = tuple(1 if i in reduced else n for i, n in enumerate(x))
+    shape = condition.shape and axes.condition_before(f, condition.shape)
+    if shape is None or shape == condition.shape:
+        return None if shape is None else gate
     base = unshaped(condition)
     return Gate(base if base.shape == shape else F.reshape(base, shape=shape), gate.holding)
-
-
-_MOVING = frozenset({F.sum, F.mean, F.broadcast, F.reshape})
-"""Functions that are not elementwise and let gates through."""
 
 
 def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable]) -> Variable:

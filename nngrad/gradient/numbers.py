@@ -112,7 +112,7 @@ def movable(number: Number, spec: Spec) -> bool:
 def split(x: Variable) -> tuple[Number, Variable | None]:
     """`x` as a number and what it multiplies; as a number and None if it is a constant."""
     f = x.parent
-    if f is None or f.op not in _WITH_NUMBERS or not f.order:
+    if f is None or f.op not in WITH_NUMBERS or not f.order:
         return 1, x
     number = number_of(x)
     if number is not None:
@@ -124,7 +124,7 @@ def split(x: Variable) -> tuple[Number, Variable | None]:
     return 1, x
 
 
-_WITH_NUMBERS = frozenset({grad_end, F.constant, F.mul_scalar, F.linear_combination})
+WITH_NUMBERS = frozenset({grad_end, F.constant, F.mul_scalar, F.linear_combination})
 """The ops of constants, and of what is emitted as a number times a Variable."""
 
 

@@ -4,7 +4,7 @@ A rule is linear in the gradients that arrive: it says how to multiply by the tr
 What is wanted here is the product with J itself. There are three ways to have it, tried in this order:
 
 - The op is linear in what moves. Then J t is the op, applied to the tangent.
-- The op is elementwise. Then J is diagonal and J = J': the rule itself, with the tangent in place of the gradient.
+- The op is diagonal. Then J = J': the rule itself, with the tangent in place of the gradient.
 - Otherwise the rule is applied to a placeholder u, which gives the graph of J' u, and `Grad` differentiates that with
   respect to u: the gradient of <t, J' u> is J t. (Radul et al., "You Only Linearize Once", 2023, tell the converse.)
 
@@ -34,6 +34,10 @@ Tangents = Sequence[Any]
 """A Variable, or None for zero, for each of some Variables."""
 
 
+class NoForwardMode(ValueError):
+    """A rule is not linear, or not seen to be, in the gradient that arrives: tangents cannot be had from it."""
+
+
 class Pushforward:
     """Walks a graph from its inputs to its outputs and emits the graph of the directional derivative.
 
@@ -57,6 +61,9 @@ class Pushforward:
             outputs: What is differentiated.
             inputs: What moves; each is moved by its own tangent alone, and by what moves it in turn.
             tangents: The direction: for each input one of its shape and dtype.
+
+        Raises:
+            NoForwardMode: A rule on the way is of no use forward.
         """
         path, active, known = path_between(outputs, inputs)
         with emitting(known, order_of(path)) as emission:
@@ -88,16 +95,20 @@ class Pushforward:
                 t = applied(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments, i)
                 parts.append(t if op.several else (t,))
             return summed(parts)
-        if rule.exact and op.linear == "together" and not op.elementwise:
-            both = tuple([zeros_like(x) if t is None else t for x, t in zip(f.inputs, ts, strict=True)])
+        fixed = None if op.diagonal or op.offset or not rule.exact else op.fixed(len(ts))
+        if fixed is not None and not set(fixed) & set(live):
+            both = tuple([
+                x if i in fixed else zeros_like(x) if t is None else t
+                for i, (x, t) in enumerate(zip(f.inputs, ts, strict=True))
+            ])
             t = apply(op, both, f.arguments)
             return t if op.several else (t,)
-        if op.elementwise:
+        if op.diagonal:
             return self.along(f, ts, outputs)
         return self.transposed(emission, f, ts, outputs)
 
     def along(self, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
-        """The tangent of an elementwise function: its rule, with the tangent in place of the gradient."""
+        """The tangent of a diagonal function: its rule, with the tangent in place of the gradient."""
         (spec,) = f.specs
         parts = []
         for i, t in enumerate(ts):
@@ -126,9 +137,10 @@ class Pushforward:
             gus = self.reverse.walk(emission, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs])
             _, nonlinear = depending(created, us)
         if any([id(gu) in nonlinear for gu in gus]):
-            raise ValueError(
+            raise NoForwardMode(
                 f"{f.op.name}: its backward rule is not linear in the gradient that arrives, and so of no use forward; "
-                "a rule must multiply the gradient by the Jacobian and do nothing else to it"
+                "a rule must multiply the gradient by the Jacobian and do nothing else to it. (That of a JAX function "
+                "with custom_vjp cannot be seen to do so, and JAX has no forward mode for it.)"
             )
         found = iter(gus)
         return [None if u is None else next(found) for u in marks]

@@ -44,7 +44,6 @@ from .intern import emitting
 from .numbers import grad_end as GradEndFunction
 from .numbers import is_zero
 from .pushforward import Pushforward
-from .recompute.costs import is_heavy
 from .walk import Grad, order_of
 
 Seeds = Sequence[Variable | None]
@@ -130,13 +129,13 @@ def elementwise(outputs: Sequence[Variable], x: Variable, seeds: Seeds) -> Varia
         return None
     outputs = [forward_form(y) for y in outputs]
     path, active, known = path_between(outputs, [x])
-    if not exact(path) or not any([f.order or is_heavy(f.op) for f in path]):
+    if not exact(path) or not any([f.order or f.op.heavy for f in path]):
         # Without a product on the way there is nothing that higher orders would have to share with the first, and the
         # walk back makes one sum of all gradients that arrive at a Variable.
         return None
     places = carried(path, x, long_axes(x))
     reached = [y for y in outputs if id(y) in active]
-    if any([places[id(y)] is None for y in reached]):
+    if any([places.get(id(y)) is None for y in reached]):
         return None
     with emitting(known, order_of(path)):
         ones = GradEndFunction(shape=x.shape, dtype=x.dtype)

@@ -12,6 +12,7 @@ from typing import Any
 
 import nngrad.functions as F
 from backward_registry import Rule, registry
+from backward_registry.batching import Operand
 
 from ..graph import (
     Function,
@@ -29,7 +30,7 @@ from ..graph import (
 from ..graph.options import Emission
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
-from .batching import Operand, batched_form
+from .batching import in_batch
 from .collapsing import Moved, commutes, folded_sum, folds, sum_of_sums
 from .intern import emitting
 from .mapped import mapped, mapped_several
@@ -167,7 +168,7 @@ class _Walk:
             self._keep(f, self.plain, apply(f.op, tuple([self.plain.get(x, x) for x in f.inputs]), f.arguments))
             return
         if each:
-            self._keep(f, self.each, batched_form(f.op)(f, self._operands(f, moved, self.each, 1)))
+            self._keep(f, self.each, in_batch(f, self._operands(f, moved, self.each, 1)))
         if total:
             self._keep(f, self.sums, self._sum(f, moved))
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import jax
 import numpy as np
 
 from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_of, counted, plain
+from .facts import Facts
 from .function import apply
 from .leaf import as_variables
 from .spec import Spec, is_wide, spec_of, wide_types
@@ -18,9 +19,6 @@ from .variable import Variable
 from .widening import Widened, warn_where_widened
 
 Forward = Callable[..., Any]
-Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
-Linearity = Literal[False, True, "each", "together"]
-
 
 _MOST_ANSWERS = 1 << 14
 """Of how many questions about shapes an op remembers the answers."""
@@ -30,11 +28,12 @@ _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
 
 
-class Op:
+class Op(Facts):
     """A differentiable (or not) function that graphs are made of.
 
     Made by the `op` decorator. Calling it on Variables, arrays and numbers adds a Function to the
-    graph and returns its output, or a tuple where `forward` returns one.
+    graph and returns its output, or a tuple where `forward` returns one. What is known of it is in
+    the attributes that it has from `Facts`.
     """
 
     name: str
@@ -43,22 +42,6 @@ class Op:
     """nnabla's name for the type of function."""
     forward: Forward
     """The function on arrays, `forward(*arrays, **arguments)`."""
-    broadcasts: bool
-    """Whether inputs broadcast against each other, so that their gradients are summed back."""
-    elementwise: bool
-    """Whether floating inputs of one shape and dtype give an output of just that shape and dtype."""
-    linear: Linearity
-    """Whether it is linear in its first input while the others are held fixed; "each": in each floating one so;
-    "together": in all of them at once, as a sum is."""
-    several: bool
-    """Whether `forward` returns a tuple of outputs."""
-    truth: Forward | None
-    """For an op whose result is 1 where something holds and 0 elsewhere: the same as bools."""
-    selects: bool
-    """Whether of its first input it matters only where that is 0."""
-    fold: Fold | None
-    """For an op on any number of inputs that can be computed in parts, each of which takes the result of the one
-    before as its first input: the arguments of the part with the inputs from `start` to `stop` of `count`."""
     rules: dict[Any, Any]
     """Its backward rules, which `backward_registry` enters here: one in each registry that has one."""
     tables: dict[Any, Any] | None = None
@@ -70,31 +53,13 @@ class Op:
     variadic: bool
     """Whether it takes any number of inputs."""
 
-    def __init__(
-        self,
-        forward: Forward,
-        *,
-        type_name: str = "",
-        elementwise: bool = False,
-        broadcasts: bool = False,
-        linear: Linearity = False,
-        several: bool = False,
-        truth: Forward | None = None,
-        selects: bool = False,
-        fold: Fold | None = None,
-    ) -> None:
+    def __init__(self, forward: Forward, *, type_name: str = "", **facts: Any) -> None:
+        super().__init__(**facts)
         self.forward = forward
         self.name = self.__name__ = forward.__name__
         self.type_name = type_name or "".join(part.capitalize() for part in self.name.split("_"))
         self.__doc__ = forward.__doc__
         self.module = self.__module__ = forward.__module__
-        self.elementwise = elementwise
-        self.broadcasts = broadcasts
-        self.linear = linear
-        self.several = several
-        self.truth = truth
-        self.selects = selects
-        self.fold = fold
         self.rules = {}
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
         self.__signature__ = signature = inspect.signature(forward, eval_str=True)
@@ -158,10 +123,6 @@ class Op:
         shown = [f"{n}: {s!r}" for n, s in zip(self.names_of(len(inputs)), inputs, strict=True)]
         shown += [f"{n}={v!r}" for n, v in zip(self.argument_names, arguments, strict=True)]
         return f"{self.name}({', '.join(shown)})"
-
-    def linear_in(self, index: int) -> bool:
-        """Whether it is linear in one input while the others are held fixed."""
-        return self.linear == "each" or (self.linear is True and index == 0)
 
     def bind(self, arguments: tuple[Any, ...], function: Forward | None = None) -> Callable[..., Any]:
         """`forward`, or `function`, with the static arguments filled in: a function of the input arrays alone."""
@@ -337,8 +298,8 @@ class Schema:
 @overload
 def op(forward: Forward, /) -> Op: ...
 @overload
-def op(**traits: Any) -> Callable[[Forward], Op]: ...
-def op(forward: Forward | None = None, /, **traits: Any) -> Any:
+def op(**facts: Any) -> Callable[[Forward], Op]: ...
+def op(forward: Forward | None = None, /, **facts: Any) -> Any:
     """Make an op of a function on arrays. The signature is the schema.
 
     Parameters before the `/` (or `*xs`) are Variables, arrays or numbers; trailing ones with default
@@ -348,20 +309,10 @@ def op(forward: Forward | None = None, /, **traits: Any) -> Any:
 
     Args:
         type_name: nnabla's type name; by default the name in CamelCase.
-        elementwise: Floating inputs of one shape and dtype give an output of that shape and dtype, so
-            that nothing need be traced to know it.
-        broadcasts: Inputs broadcast against each other; `Grad` sums their gradients back.
-        linear: True if it is linear in the first input while the others are held fixed, "each" if it is so in
-            each floating input, "together" if it is linear in all of them at once.
-        several: `forward` returns a tuple of outputs.
-        truth: For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same
-            as bools; a compiled graph uses it where a `selects` op takes the result as its condition.
-        selects: Of the first input it matters only where that is 0.
-        fold: For an op on any number of inputs that can be computed in parts, each of which takes the result of
-            the one before as its first input, `fold(arguments, start, stop, count)`: the arguments of the part that
-            has the inputs from `start` to `stop` of `count`.
+        facts: What is known of it: the fields of `Facts`, each with its meaning there. What is not declared is not
+            relied on.
     """
-    return Op(forward) if forward is not None else lambda function: Op(function, **traits)
+    return Op(forward) if forward is not None else lambda function: Op(function, **facts)
 
 
 def composite(body: Callable[..., Any]) -> Composite:

@@ -180,7 +180,7 @@ class _Graph:
     def _element(self, x: Variable, place: tuple[int, ...], f: Function) -> float | None:
         """The element of `x` that the result at `place` is made of, where that is one and a floating number."""
         y = f.specs[0].shape
-        if not x.spec.differentiable or (x.shape and not f.op.elementwise and not f.op.broadcasts):
+        if not x.spec.differentiable or (x.shape and not f.op.diagonal):
             return None
         if f.op.selects and x.shape not in ((), y):
             return None  # a condition may stand for the first axes

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dis
+import functools
 import gc
+import itertools
 import random
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -50,8 +54,28 @@ def state() -> tuple[Any, ...]:
     )
 
 
+INTERRUPTIBLE = {"RESUME", "JUMP_BACKWARD", "CALL", "CALL_KW", "CALL_FUNCTION_EX"}
+"""The instructions after which CPython runs the handlers of signals."""
+
+
+@functools.cache
+def moments_of(code: CodeType) -> frozenset[int]:
+    """The offsets of instructions before which an interrupt may come, where the handler is that of the one before."""
+    listing = dis.Bytecode(code)
+
+    def handler(offset: int) -> list[int]:
+        return [entry.target for entry in listing.exception_entries if entry.start <= offset < entry.end]
+
+    instructions = list(listing)
+    return frozenset([
+        after.offset
+        for before, after in itertools.pairwise(instructions)
+        if before.opname in INTERRUPTIBLE and handler(before.offset) == handler(after.offset)
+    ])
+
+
 class Interrupts:
-    """Raises KeyboardInterrupt before the instruction of a given number that Python runs within, and counts them."""
+    """Raises KeyboardInterrupt at the moment of a given number at which Python might within, and counts them."""
 
     def __init__(self, moment: int) -> None:
         self.moment = moment
@@ -62,7 +86,7 @@ class Interrupts:
         if event == "call":
             frame.f_trace_opcodes = True
             frame.f_trace_lines = False
-        elif event == "opcode":
+        elif event == "opcode" and frame.f_lasti in moments_of(frame.f_code):
             self.count += 1
             if self.count == self.moment:
                 sys.settrace(None)
@@ -113,6 +137,10 @@ def check_gradient() -> None:
     np.testing.assert_allclose(ggx.d, 2 * (1 - t * t) * (1 - 3 * t * t), rtol=1e-12)
     y.backward()
     np.testing.assert_allclose(x.g, 2 * t * (1 - t * t), rtol=1e-13)
+    thread = threading.Thread(target=lambda: setattr(x, "d", x.d + 1.0))  # no lock is held
+    thread.start()
+    thread.join(20)
+    np.testing.assert_array_equal(x.d, [1.5, 3.0])
 
 
 # ---------------------------------------------------------------- every moment
@@ -132,7 +160,7 @@ def test_grad_at_every_instruction() -> None:
         if moment % 200 == 0:
             check_gradient()
             np.testing.assert_allclose(nn.grad([y], [x])[0].d, 1 - np.tanh([0.5, 2.0]) ** 2, rtol=1e-13)
-    assert moment > 1000
+    assert moment > 300
 
 
 X = leaf(0.5, 2.0)
@@ -172,7 +200,7 @@ def test_blocks_at_every_instruction() -> None:
     moment = 1
     while interrupted(action, moment, later=("WithBlock.__enter__", "WithBlock.__exit__")):
         moment += 1
-    assert moment > 500
+    assert moment > 200
 
 
 def action_with_a_hook() -> None:
@@ -199,7 +227,7 @@ def test_hooks_at_every_instruction() -> None:
                 HOOK.__exit__()
         assert state() == PLAIN, interrupts.where
         more = interrupts.where != ""
-    assert moment > 200
+    assert moment > 20
 
 
 def test_parameters_at_every_instruction() -> None:
@@ -218,7 +246,7 @@ def test_parameters_at_every_instruction() -> None:
         assert len(nn.get_parameters()) in (0, 2)
         action()
         assert list(nn.get_parameters()) == ["layer/affine/W", "layer/affine/b"]
-    assert moment > 500
+    assert moment > 200
 
 
 def test_what_is_interrupted_while_it_adds_gradients_has_added_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,7 +258,7 @@ def test_what_is_interrupted_while_it_adds_gradients_has_added_none(monkeypatch:
     x.grad.zero()
     w.g = [5.0]
     with monkeypatch.context() as patch:
-        patch.setattr(sys.modules["nngrad.gradient.backward"], "_sums", interrupt)
+        patch.setattr(sys.modules["nngrad.gradient.accumulation"], "_sums", interrupt)
         with pytest.raises(KeyboardInterrupt):
             y.backward()
     assert (x.g.item(), w.g.item()) == (0.0, 5.0)

@@ -1,7 +1,7 @@
 """What XLA on a CPU does with functions where memory is concerned: which it fuses, which it would rather keep.
 
-The rules are those of its fusion pass ("instruction fusion"), in terms of nngrad's functions. Where they depend on how
-an op is written for XLA, a list says so.
+The rules are those of its fusion pass ("instruction fusion"), in terms of nngrad's functions: of what an op is declared
+to be, and of the steps that its forward is made of.
 """
 
 from __future__ import annotations
@@ -12,94 +12,67 @@ from importlib.metadata import version
 import nngrad.functions as F
 
 from ...graph import Function, Op
-from ...graph.arguments import axes_of
-from .costs import COSTLY
-
-_MOVING: frozenset[Op] = frozenset({
-    F.broadcast, F.concatenate, F.constant, F.flip, F.pad, F.put_slices, F.take_slices, F.transpose,
-})
-_FUSED: frozenset[Op] = _MOVING | {F.after, F.cast, F.where}
-_FUSED_FAMILIES = (
-    "nngrad.functions.activation", "nngrad.functions.arithmetic", "nngrad.functions.comparison",
-    "nngrad.functions.elementwise",
-)
-
-_KEPT: frozenset[Op] = (COSTLY | {F.div2, F.r_div_scalar, F.reciprocal, F.softsign}) - {F.softmax}
-"""Ops that XLA computes once if several loops read them."""
-
-_OF_SEVERAL_PARTS: frozenset[Op] = frozenset({F.elu, F.gelu, F.leaky_relu, F.selu, F.softplus, F.swish})
-"""Ops of one array whose last step combines several that are made of it."""
-
-_ONE_BY_ONE: frozenset[Op] = frozenset({F.add_n, F.linear_combination, F.mul_n})
-"""Ops that take in one input after the other."""
-
-_CONVOLUTIONS: frozenset[Op] = frozenset({F.convolve, F.convolve_data_grad})
+from .costs import is_sum
+from .steps import is_costly, steps_of
 
 
 def is_fused(op: Op) -> bool:
     """Whether XLA can compute `op` within the loop of what reads its result."""
-    return op in _FUSED or op.elementwise or op.broadcasts or op.module in _FUSED_FAMILIES
+    return bool(op.fuses)
 
 
 def is_kept(f: Function) -> bool:
     """Whether XLA would rather keep the result of `f`, a function that it can fuse, than compute it twice."""
-    if f.op is F.pow_scalar:
-        power = float(f.arguments[0])
-        return power < 0 or not power.is_integer()
-    return f.op in _KEPT
+    return f.op.diagonal and (is_costly(f) or "div" in steps_of(f).primitives)
 
 
 def keeps_places(op: Op) -> bool:
     """Whether each element that `op`, which XLA can fuse, gives is made of the elements at the same place."""
-    return op not in _MOVING
+    return op.fuses != "moving"
 
 
 def has_part(op: Op) -> bool:
     """Whether `op` first makes an array that several of its steps read, and its result, cheaply, from that."""
-    return op is F.softmax
+    return op.fuses == "in parts"
 
 
 def combines_arrays(f: Function) -> bool:
     """Whether the last step of `f` combines several arrays of the size of its result."""
-    if f.op in _OF_SEVERAL_PARTS:
-        return True
-    if f.op in (F.add2, F.add_n) and all([x.parent is not None and x.parent.op in _CONVOLUTIONS for x in f.inputs]):
+    op = f.op
+    if len(f.inputs) == 1 and op.diagonal and not op.linear:
+        return steps_of(f).combines
+    if is_sum(op) and not op.weights and all([_is_turned(x.parent) for x in f.inputs]):
         return False  # it runs in the convolutions' order of axes, so that turning them comes last
     whole = [x.size == f.specs[0].size and (x.parent is None or x.parent.op is not F.broadcast) for x in f.inputs]
-    if f.op in _ONE_BY_ONE and not whole[-1]:
+    if op.variadic and not whole[-1]:
         return False  # it ends with a function of the sum so far
-    if f.op is F.linear_combination and f.arguments[1] != 0:
+    if op.offset and f.args[op.offset] != 0:
         return False
     return len({x for x, is_whole in zip(f.inputs, whole, strict=True) if is_whole}) > 1
 
 
+def _is_turned(f: Function | None) -> bool:
+    """Whether XLA computes the result of `f` in another order of axes."""
+    return f is not None and f.op.turned is not None and -1 in f.op.turned(f)
+
+
 def combines_at_once(f: Function, operand: int) -> bool:
     """Whether `f` combines this of its inputs with others as it is, and does not multiply it by a number before."""
-    return f.op is not F.linear_combination or abs(f.arguments[0][operand]) == 1
+    return not f.op.weights or abs(f.args[f.op.weights][operand]) == 1
 
 
 def copied_operands(f: Function) -> tuple[int, ...]:
-    """Which operands of `f` XLA reads from a copy with turned axes.
-
-    On a CPU convolutions have the channels last. Weights are stored in another order than they read, and the gradient
-    of weights is a convolution that has the batch in place of the channels.
-    """
-    if f.op is F.convolve_filter_grad:
-        return (0, 1)
-    if f.op in _CONVOLUTIONS:
-        return (1,) if f.args["channel_last"] else (0, 1)
-    return ()
+    """Which operands of `f` XLA reads from a copy with turned axes."""
+    return () if f.op.turned is None else tuple([i for i in f.op.turned(f) if i >= 0])
 
 
 # ---------------------------------------------------------------- reductions
 
-_REDUCTIONS: frozenset[Op] = frozenset({F.amax, F.amin, F.mean, F.prod, F.sum, F.sum_to})
-
 _WINDOW = 32
 """XLA's own reductions go in several passes over an axis that is longer, and then they read from memory."""
 
-_TO_LIBRARY: frozenset[Op] = (
-    frozenset({F.amax, F.amin, F.mean, F.sum, F.sum_to})
+_TO_LIBRARY: frozenset[str] = (
+    frozenset({"add", "max", "min"})
     if tuple(map(int, re.findall(r"\d+", version("jaxlib"))[:3])) >= (0, 10, 2)
     else frozenset()
 )
@@ -108,36 +81,35 @@ _TO_LIBRARY: frozenset[Op] = (
 _MANY = 4096
 """From how many elements on it does."""
 
-_KNOWN_TO_LIBRARY: frozenset[Op] = frozenset({
-    F.abs, F.absolute_error, F.add2, F.add_n, F.add_scalar, F.after, F.binary_cross_entropy, F.broadcast, F.cast,
-    F.ceil, F.cosh, F.div2, F.erf, F.exp, F.floor, F.gelu, F.huber_loss, F.linear_combination, F.log, F.log_sigmoid,
-    F.maximum2, F.maximum_scalar, F.minimum2, F.minimum_scalar, F.mish, F.mul2, F.mul_n, F.mul_scalar, F.pow2,
-    F.pow_scalar, F.r_div_scalar, F.r_pow_scalar, F.r_sub_scalar, F.reciprocal, F.relu, F.sigmoid,
-    F.sigmoid_cross_entropy, F.softplus, F.softsign, F.sqrt, F.square, F.squared_error, F.sub2, F.swish, F.tanh,
-    F.tanh_shrink,
-})
-"""Ops that it computes on the way: tried one by one. Comparisons and what chooses by them are not among them."""
+_KNOWN_TO_LIBRARY = frozenset({
+    "abs", "add", "add_any", "bitcast_convert_type", "broadcast_in_dim", "ceil", "convert_element_type", "cosh", "div",
+    "erf", "exp", "floor", "integer_pow", "log", "log1p", "logistic", "max", "min", "mul", "neg", "or",
+    "population_count", "pow", "reshape", "rsqrt", "shift_right_logical", "slice", "sqrt", "sub", "tanh",
+})  # fmt: skip
+"""The steps that it takes on the way: tried one by one. Comparisons and what chooses by them are not among them, nor is
+what XLA makes of a maximum and a minimum together, which is one step."""
 
 
 def computes_operands(f: Function) -> bool:
     """Whether XLA computes what `f` reads within the loop of `f`, unless something else has it in memory."""
-    return is_fused(f.op) or (f.op in _REDUCTIONS and not is_in_library(f) and max(_reduced(f), default=0) <= _WINDOW)
+    return is_fused(f.op) or (bool(f.op.reduction) and not is_in_library(f) and max(_reduced(f), default=0) <= _WINDOW)
 
 
 def is_in_library(f: Function) -> bool:
     """Whether XLA has `f`, a reduction, done by a library, which computes on the way what it knows."""
-    return f.op in _TO_LIBRARY and f.inputs[0].size >= _MANY
+    return f.op.reduction in _TO_LIBRARY and f.inputs[0].size >= _MANY
 
 
-def is_known_to_library(op: Op) -> bool:
-    """Whether the library that reduces can compute `op` on the way."""
-    return op in _KNOWN_TO_LIBRARY
+def is_known_to_library(f: Function) -> bool:
+    """Whether the library that reduces can compute `f` on the way."""
+    if not is_fused(f.op) or f.op.passes or not f.inputs:
+        return False
+    steps = steps_of(f).primitives
+    return steps <= _KNOWN_TO_LIBRARY and not steps >= {"max", "min"}
 
 
 def _reduced(f: Function) -> list[int]:
     """How long the axes are that `f` reduces."""
-    shape = f.inputs[0].shape
-    if f.op is F.sum_to:
-        kept = (1,) * (len(shape) - len(f.specs[0].shape)) + f.specs[0].shape
-        return [n for n, m in zip(shape, kept, strict=True) if n != m]
-    return [shape[a] for a in axes_of(f.args["axis"], len(shape))]
+    assert f.op.axes is not None
+    (places,) = f.op.axes.places(f)
+    return [n for n, place in zip(f.inputs[0].shape, places, strict=True) if place is None]

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 
 import nngrad.functions as F
 
-from ...graph import Function, Op, Variable, functions_of
-from .costs import VIEWS, is_heavy
+from ...graph import Function, Variable, functions_of
+from .costs import is_sum
 from .fusion import combines_arrays, combines_at_once, is_fused
 from .liveness import in_order
 from .stages import created_like
@@ -33,8 +33,6 @@ _FAR = 512
 _GROUP = 8
 """How many parts of a sum over the steps are added up together."""
 
-_SUMS: frozenset[Op] = frozenset({F.add2, F.add_n, F.linear_combination, F.sub2})
-
 
 def keeping_sums(known: Iterable[Function], gradients: list[Variable]) -> list[Variable]:
     """The same gradients, by a graph of which XLA keeps the sums along recurrences.
@@ -44,7 +42,7 @@ def keeping_sums(known: Iterable[Function], gradients: list[Variable]) -> list[V
         gradients: Its gradients, as emitted.
     """
     before = frozenset(known)
-    if not any([f.op in _SUMS for f in functions_of(gradients) if f not in before]):
+    if not any([is_sum(f.op) for f in functions_of(gradients) if f not in before]):
         return gradients
     return _Keeping([f for f in in_order(gradients) if f not in before]).kept(gradients)
 
@@ -82,7 +80,7 @@ class _Keeping:
         sources: dict[Function, frozenset[Variable]] = {}
         """What a loop that computes a function reads."""
         for f in self._functions:
-            if not (is_fused(f.op) or f.op in VIEWS):
+            if not (is_fused(f.op) or f.op.view):
                 continue
             parts = [sources.get(x.parent) or frozenset([x]) for x in f.inputs]  # type: ignore[arg-type]
             read = frozenset().union(*parts)
@@ -93,7 +91,7 @@ class _Keeping:
     def _is_computed_once(self, f: Function) -> bool:
         """Whether XLA computes `f` once: by itself, or as a reader is now to wait for something heavy made of `f`."""
         readers = self._readers[f]
-        if f.op not in _SUMS or len(readers) < 2 or not combines_arrays(f):
+        if not is_sum(f.op) or len(readers) < 2 or not combines_arrays(f):
             return False
         last = max(readers, key=self._place.__getitem__)
         start, end = self._place[f], self._place[last]
@@ -107,7 +105,7 @@ class _Keeping:
                 return True
             if not through and not any([p in near for p in parents]):
                 continue
-            heavy = is_heavy(g.op)
+            heavy = g.op.heavy
             (far if through or heavy else near).add(g)
             if heavy and token is None and g is not last and g.outputs[0].size:
                 token = g.outputs[0]
@@ -150,7 +148,7 @@ class _Keeping:
 
     def _is_large(self, x: Variable) -> bool:
         """Whether `x` must lie in memory until it is added to something."""
-        return x.parent in self._readers and is_heavy(x.parent.op) and len(self._readers[x.parent]) == 1
+        return x.parent in self._readers and x.parent.op.heavy and len(self._readers[x.parent]) == 1
 
     def _rebuilt(self, gradients: list[Variable]) -> list[Variable]:
         for f in self._functions:

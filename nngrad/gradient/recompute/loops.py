@@ -16,8 +16,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
-from ...graph import Function, Op, Variable
-from .costs import PASSING, VIEWS, reads, tokens
+from ...graph import Function, Variable
+from .costs import reads, tokens
 from .fusion import (
     combines_arrays,
     combines_at_once,
@@ -91,7 +91,7 @@ def loops(outputs: Sequence[Variable], functions: list[Function]) -> tuple[list[
 
 class _Fusing:
     def __init__(self, outputs: Sequence[Variable], functions: list[Function]) -> None:
-        self._functions = [f for f in functions if f.op not in PASSING]
+        self._functions = [f for f in functions if not f.op.passes]
         ends = [_stored(y) for y in outputs]
         self.results: dict[Value, None] = dict.fromkeys([(y.parent, y.index) for y in ends if y.parent is not None])
         self._ends = {y.parent for y in ends if y.parent is not None}
@@ -124,13 +124,13 @@ class _Fusing:
             if f in found or is_in_library(f):
                 for x in reads(f):
                     p = _passed(x).parent
-                    if p is not None and is_known_to_library(p.op) and self._readers[p] == 1 and p not in self._ends:
+                    if p is not None and is_known_to_library(p) and self._readers[p] == 1 and p not in self._ends:
                         found.add(p)
         return found
 
     def _links_of(self, f: Function) -> Iterator[Link]:
         copied = copied_operands(f)
-        takes = (computes_operands(f) and f not in self._absorbed) or f.op in VIEWS
+        takes = (computes_operands(f) and f not in self._absorbed) or f.op.view
         for k, given in enumerate(reads(f)):
             x = _passed(given)
             p = x.parent
@@ -166,7 +166,7 @@ class _Fusing:
                     continue
                 bit = bits.get(p, 0)
                 apart |= far[p]
-                if way in (Way.FUSED, Way.AWAITED) and p not in found and (p.op in VIEWS or self._is_repeated(p)):
+                if way in (Way.FUSED, Way.AWAITED) and p not in found and (p.op.view or self._is_repeated(p)):
                     fused |= near[p] | bit
                 else:
                     apart |= near[p] | bit
@@ -192,16 +192,16 @@ class _Fusing:
         """The loops that would compute a function: two stand for more."""
         for f in reversed(self._functions):
             within = hosts.pop(f, set())
-            if f.op in VIEWS:
+            if f.op.view:
                 pass
             elif not is_fused(f.op) or (is_kept(f) and len(within) > 1):
                 found.add(f)
-            if f in found and f.op not in VIEWS:
+            if f in found and not f.op.view:
                 within = {f} | within if self._is_computed_anew(f) else {f}
             for way, p, x, k in self._links[f]:
                 if p is None:
                     continue
-                if way is Way.IN_MEMORY or (f.op in VIEWS and f in found):
+                if way is Way.IN_MEMORY or (f.op.view and f in found):
                     found.add(p)
                     continue
                 of = hosts.setdefault(p, set())
@@ -234,13 +234,13 @@ class _Fusing:
             part = ("part", f)
             self.loops.append(Loop(None, [(part, f.specs[0].nbytes)], read))
             read = {part: True}
-        if len(read) > MOST_READ and f.op not in VIEWS:
+        if len(read) > MOST_READ and not f.op.view:
             self._in_memory.add(f)
             self._lasting.add(f)
-        if f in self._in_memory and f.op not in VIEWS:
+        if f in self._in_memory and not f.op.view:
             self.loops.append(Loop(f, [((f, i), s.nbytes) for i, s in enumerate(f.specs)], read))
         for i in range(len(f.specs)):
-            if f.op in VIEWS or f not in self._in_memory or self._is_computed_anew(f):
+            if f.op.view or f not in self._in_memory or self._is_computed_anew(f):
                 self._through[f, i] = read
             else:
                 self._through[f, i] = {(f, i): True}
@@ -255,13 +255,15 @@ class _Fusing:
         return copy
 
 
-def _passed(x: Variable, through: frozenset[Op] = PASSING) -> Variable:
+def _passed(x: Variable) -> Variable:
     """`x`, or what a function that only passes it on was given."""
-    while x.parent is not None and x.parent.op in through:
-        x = x.parent.inputs[x.index if len(x.parent.specs) > 1 else 0]
+    while x.parent is not None and x.parent.op.passes:
+        x = x.parent.inputs[x.index]
     return x
 
 
 def _stored(x: Variable) -> Variable:
     """`x`, or what it is a view of."""
-    return _passed(x, VIEWS)
+    while x.parent is not None and x.parent.op.view:
+        x = x.parent.inputs[x.index]
+    return x

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...graph import Function, Variable, contained, functions_of, leaves_of, switch
 from ...graph.scopes import pause_collector
-from .costs import is_heavy, reads
+from .costs import reads
 from .keeping import keeping_sums
 from .originals import contains_recomputed, reading_originals
 from .policies import Block, Chosen, Kept, LeastMemory, Marked, MemoryBudget, Policy, Segments, policy_of
@@ -137,7 +137,7 @@ class _Search:
         for way in self._ways:
             units = way.forward.units
             for count in sorted({max(2, round(n)) for n in (math.sqrt(units), units / 2, units)}):
-                yield way(uniform(min(count, 256)), lambda f: not is_heavy(f.op))
+                yield way(uniform(min(count, 256)), lambda f: not f.op.heavy)
 
     def _partial(self, way: Way, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
         """Plans that compute a first part of the forward pass again, as large as `more` asks for, by bisection."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import nngrad.functions as F
 
 from ...graph import Function, Variable, functions_of
-from .costs import PASSING, reads
+from .costs import reads
 from .fusion import copied_operands
 from .stages import NEVER, Node, Plan, Stages, created_like
 
@@ -210,7 +210,7 @@ class _Rebuilding:
 
     def _clone(self, g: Function, sweep: Sweep) -> tuple[Variable, ...]:
         inputs = [self._value(x, sweep) for x in reads(g)]
-        if g.op in PASSING or g.op is F.after:
+        if g.op.passes or g.op.reads is not None:
             return (inputs[0], *g.outputs[1:])
         if not any([x.parent in sweep.made for x in inputs]):
             # Without this it would be the same function as one of those that are there already.

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 
 from ...graph import Function, Variable
-from .costs import PASSING, VIEWS, reads
+from .costs import reads
 from .stages import Node, Plan
 
 
@@ -41,7 +41,7 @@ class Forward:
         self.saved = [0] * (1 + max(place.values(), default=0))
         """Bytes that the gradient wants of what is computed at each place."""
         for x in needed:
-            if x.parent.op not in VIEWS:  # type: ignore[union-attr]
+            if not x.parent.op.view:  # type: ignore[union-attr]
                 self.saved[place[x.parent]] += x.spec.nbytes  # type: ignore[index]
         self._cost = self._crossing(needed)
 
@@ -56,7 +56,7 @@ class Forward:
                     spans[x] = min(low, t), max(high, t)
         change = [0] * (len(self.saved) + 1)
         for x, (low, high) in spans.items():
-            nbytes = x.spec.nbytes * (1 if x in needed or x.parent.op in PASSING else 2)  # type: ignore[union-attr]
+            nbytes = x.spec.nbytes * (1 if x in needed or x.parent.op.passes else 2)  # type: ignore[union-attr]
             change[low] += nbytes
             change[high] -= nbytes
         return list(itertools.accumulate(change))

@@ -1,0 +1,158 @@
+"""How axes go through functions that move elements: where the declaration is a function of shapes and arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from ..graph import Function
+from ..graph.axes import AxisMap, Places, Shape
+
+
+def _inverse(places: Places, ndim: int) -> Places:
+    """For each of `ndim` axes of the output the axis of the input that is carried to it, or None."""
+    return tuple([places.index(b) if b in places else None for b in range(ndim)])
+
+
+# ---------------------------------------------------------------- shape
+
+
+def _reshaped(f: Function) -> tuple[Places]:
+    """An axis stays what it is if as many elements lie before it and after it as did."""
+    before, after = f.inputs[0].shape, f.specs[0].shape
+    place = {(math.prod(after[:b]), n): b for b, n in enumerate(after) if n != 1}
+    return (tuple([place.get((math.prod(before[:a]), n)) for a, n in enumerate(before)]),)
+
+
+def _reshaped_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    sources = _inverse(_reshaped(f)[0], len(f.specs[0].shape))
+    return {"shape": (*size, *[n if a is None else shape[a] for n, a in zip(f.specs[0].shape, sources, strict=True)])}
+
+
+def _reshaped_condition(f: Function, condition: Shape) -> Shape | None:
+    """All elements stay, if not all axes."""
+    return f.inputs[0].shape if condition == f.specs[0].shape else None
+
+
+RESHAPED = AxisMap(places=_reshaped, led=_reshaped_led, thin=True, before=_reshaped_condition)
+
+
+def _order(f: Function) -> tuple[int, ...]:
+    ndim, axes = f.inputs[0].ndim, f.args["axes"]
+    return tuple(range(ndim))[::-1] if axes is None else tuple([a % ndim for a in axes])
+
+
+def _transposed_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    return {"axes": (*range(len(size)), *[a + len(size) for a in _order(f)])}
+
+
+TRANSPOSED = AxisMap(places=lambda f: (_inverse(_order(f), f.inputs[0].ndim),), led=_transposed_led, thin=True)
+
+
+def _repeated(f: Function) -> tuple[Places]:
+    shape = f.specs[0].shape
+    room = len(shape) - f.inputs[0].ndim
+    return (tuple([a + room if n == shape[a + room] else None for a, n in enumerate(f.inputs[0].shape)]),)
+
+
+REPEATED = AxisMap(places=_repeated)
+
+
+# ---------------------------------------------------------------- slices and points
+
+
+def _windows(key: tuple[Any, ...], shape: Shape) -> tuple[Places, list[int]]:
+    """For each axis of the whole array the axis of the part, if it is taken as a whole, and where its entry is."""
+    places: list[int | None] = []
+    entries: list[int] = []
+    part = 0
+    for k, entry in enumerate(key):
+        if entry is not None:
+            n = shape[len(places)]
+            places.append(part if entry == (0, n, 1) else None)
+            entries.append(k)
+        part += not isinstance(entry, int)
+    return tuple(places), entries
+
+
+def _taken(f: Function) -> tuple[Places]:
+    return (_windows(f.args["key"], f.inputs[0].shape)[0],)
+
+
+def _taken_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    places, entries = _windows(f.args["key"], f.inputs[0].shape)
+    key = list(f.args["key"])
+    for place, k, n in zip(places, entries, shape, strict=True):
+        if place is not None:
+            key[k] = (0, n, 1)
+    return {"key": (*[(0, n, 1) for n in size], *key)}
+
+
+TAKEN = AxisMap(places=_taken, led=_taken_led, thin=True)
+
+
+def _put(f: Function) -> tuple[Places]:
+    return (_inverse(_windows(f.args["key"], f.specs[0].shape)[0], f.inputs[0].ndim),)
+
+
+def _put_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    return {"key": (*[(0, n, 1) for n in size], *f.args["key"]), "shape": (*size, *f.args["shape"])}
+
+
+PUT = AxisMap(places=_put, led=_put_led)
+
+
+def _around_points(f: Function, ndim: int) -> list[int]:
+    """For each axis of the slices at the points the axis of the whole array, of `ndim` axes; -1 for those of the
+    points."""
+    rest = [a for a in range(ndim) if a not in f.args["axes"]]
+    rest[f.args["at"] : f.args["at"]] = [-1] * (f.inputs[1].ndim - 1)
+    return rest
+
+
+def _points_taken(f: Function) -> tuple[Places, Places]:
+    whole = f.inputs[0].ndim
+    return _inverse(tuple(_around_points(f, whole)), whole), (None,) * f.inputs[1].ndim
+
+
+def _points_put(f: Function) -> tuple[Places, Places]:
+    part = _around_points(f, len(f.specs[0].shape))
+    return tuple([None if a < 0 else a for a in part]), (None,) * f.inputs[1].ndim
+
+
+def _points_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    """The same points of each."""
+    moved = {"axes": tuple([a + len(size) for a in f.args["axes"]]), "at": f.args["at"] + len(size)}
+    return moved | ({"shape": (*size, *f.args["shape"])} if "shape" in f.args else {})
+
+
+POINTS_TAKEN = AxisMap(places=_points_taken, led=_points_led, inputs=(0,))
+POINTS_PUT = AxisMap(places=_points_put, led=_points_led, inputs=(0,))
+
+
+# ---------------------------------------------------------------- margins and diagonals
+
+
+def _unchanged(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    """For what looks at the last axes alone."""
+    return {}
+
+
+def padded_axes(f: Function) -> tuple[int, int]:
+    """How many of the last axes margins are named for."""
+    return (len(f.args["pad_width"]) // 2,) * 2
+
+
+def _padded(f: Function) -> tuple[Places]:
+    """An axis without a margin is carried."""
+    ndim, widths = f.inputs[0].ndim, f.args["pad_width"]
+    first = ndim - len(widths) // 2
+    wider = {first + i // 2 for i, width in enumerate(widths) if width}
+    return (tuple([None if a in wider else a for a in range(ndim)]),)
+
+
+PADDED = AxisMap(places=_padded, led=_unchanged)
+
+ON_DIAGONAL = AxisMap(places=lambda f: (tuple(range(f.inputs[0].ndim)),), led=_unchanged)
+"""Each element goes to the diagonal, and 0 beside it."""

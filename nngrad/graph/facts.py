@@ -1,0 +1,114 @@
+"""What is declared of an op at its decorator, and all else is derived from: forward mode, batching, independence of
+rows, sums over directions, selections, and what recomputation weighs.
+
+Numbers can show what is declared, and `tests/test_facts.py` checks it for every op. What is not declared is not relied
+on; then the general way is taken, which is right for every op.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from .axes import AxisMap
+    from .function import Function
+
+Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
+Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
+Fusion = Literal["", "in place", "in parts", "moving"]
+Reduction = Literal["", "add", "mul", "max", "min"]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Facts:
+    """The facts that an op is declared with; all are keyword arguments of the `op` decorator."""
+
+    # ---------------------------------------------------------------- outputs
+
+    elementwise: bool = False
+    """Floating inputs of one shape and dtype give an output of just that shape and dtype, and no argument can be wrong,
+    so that nothing need be traced to know it. A fact about shapes: it says nothing of what an element depends on."""
+    broadcasts: bool = False
+    """Inputs broadcast against each other; `Grad` sums their gradients back."""
+    several: bool = False
+    """`forward` returns a tuple of outputs."""
+    truth: Callable[..., Any] | None = None
+    """For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same as bools; a compiled
+    graph uses it where a `selects` op takes the result as its condition."""
+    selects: bool = False
+    """Of the first input it matters only where that is 0."""
+    fold: Fold | None = None
+    """For an op on any number of inputs that can be computed in parts, each of which takes the result of the one before
+    as its first input, `fold(arguments, start, stop, count)`: the arguments of the part that has the inputs from
+    `start` to `stop` of `count`."""
+    passes: bool = False
+    """Output i is input i: nothing is computed."""
+    view: bool = False
+    """Output i has the elements of input i in their order, and no memory of its own."""
+    reads: int | None = None
+    """Its outputs are computed from so many of the inputs, the first ones; the others say when, or whose gradient it
+    carries. None: from all."""
+
+    # ---------------------------------------------------------------- derivatives
+
+    linear: Linearity = False
+    """True: linear in the first input while the others are held fixed; "each": so in each floating input; "together":
+    in all of them at once, as a sum is; a tuple of indexes: in those at once, with the others fixed."""
+    offset: str = ""
+    """The argument that is added to what is linear: only without it is the op what `linear` says."""
+    weights: str = ""
+    """The argument with the numbers that the inputs of a sum are multiplied by, one for each."""
+    powers: Callable[[Function], tuple[int, ...]] | None = None
+    """For a product: the whole power in which each input is a factor."""
+    diagonal: bool = False
+    """Each element of the output depends on the elements of the inputs (that it reads) at its own place alone, with the
+    inputs broadcast together: then the Jacobian with respect to each input is diagonal."""
+    unbounded: bool = False
+    """For a diagonal op: its derivative may be infinite or NaN, or that of a product is where another factor is."""
+
+    # ---------------------------------------------------------------- axes
+
+    axes: AxisMap | None = None
+    """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
+    depend on every element of the inputs."""
+
+    # ---------------------------------------------------------------- cost
+
+    cost: Callable[[Function], int] | None = None
+    """For a heavy op, which does more arithmetic for each element the larger the arrays are: about how many additions
+    and multiplications a Function of it takes. None: the op is light, and takes a few for each element."""
+    fuses: Fusion = ""
+    """How a compiler can compute it within the loop of what reads its result: "in place", each element from those at
+    its place (diagonal ops do so by themselves); "in parts", likewise, from an array that it makes first; "moving",
+    elements come from other places, or from none."""
+    reduction: Reduction = ""
+    """The operation by which it makes one element of many, in one pass."""
+    turned: Callable[[Function], tuple[int, ...]] | None = None
+    """Of which operands a CPU has the axes in another order; -1 stands for the result."""
+
+    def __post_init__(self) -> None:
+        self.fuses = self.fuses or ("in place" if self.diagonal else "")
+        self.view = self.view or self.passes
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it does much arithmetic for each element: products of matrices, convolutions, what users wrote."""
+        return self.cost is not None
+
+    def linear_in(self, index: int) -> bool:
+        """Whether it is linear in one input while the others are held fixed."""
+        return not self.offset and (self.linear == "each" or (self.linear is True and index == 0))
+
+    def fixed(self, count: int) -> tuple[int, ...] | None:
+        """Which of `count` inputs are held fixed where it is linear in several at once, but for its offset; None where
+        it is not."""
+        if self.linear == "together":
+            return ()
+        return tuple([i for i in range(count) if i not in self.linear]) if isinstance(self.linear, tuple) else None
+
+
+def unknown(f: Function) -> int:
+    """The cost of an op of which nothing is known but that it is heavy."""
+    return 32 * max([s.size for s in f.specs] + [x.size for x in f.inputs])

@@ -1,0 +1,436 @@
+"""Every fact that an op is declared with, by numbers; every sample by every route; and that a wrong fact is found."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import nngrad as nn
+import nngrad.functions as F
+from backward_registry import backward
+from nngrad.gradient.pushforward import Pushforward
+from nngrad.gradient.walk import sum_of
+from nngrad.graph import Op, Variable, op
+from nngrad.graph.arguments import Axes, Static
+from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
+from nngrad.graph.facts import Facts
+
+from .facts import Case, check_diagonal, checks, near
+from .oracle import as_tuple, is_floating, runner
+from .samples import Sample, all_samples
+
+LIBRARY = Path(nn.__file__).parent
+OF_OPS = [sample for sample in all_samples() if isinstance(getattr(F, sample.name), Op)]
+
+
+def drawn(sample: Sample) -> list[Any]:
+    rng = np.random.default_rng(7)
+    return [draw(rng) for draw in sample.inputs]
+
+
+def case_of(sample: Sample) -> Case:
+    """The sample as an application of its op."""
+    each: Op = getattr(F, sample.name)
+    arrays = drawn(sample)
+    f = as_tuple(each(*map(Variable.from_numpy_array, arrays), **sample.arguments))[0].parent
+    return Case(each, arrays, f.arguments)
+
+
+@pytest.mark.parametrize("sample", OF_OPS, ids=lambda s: s.id)
+def test_facts(sample: Sample) -> None:
+    case = case_of(sample)
+    for check in checks.values():
+        check(case)
+
+
+def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
+    cases = [case_of(sample) for sample in OF_OPS if sample.name in SHOWING]
+    assert {name for name, check in checks.items() if any([check(case) for case in cases])} == set(checks)
+
+
+SHOWING = {"add_n", "after", "batch_matmul", "less", "linear_combination", "mean", "mul2", "reshape", "softmax", "sqrt",
+           "sub2", "tanh", "transpose", "where"}
+
+
+SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
+"""Checks that have another name than the fact."""
+
+NO_CHECK = {
+    "several": "a forward that returns no tuple fails at once",
+    "turned": "what XLA does on a CPU, which shows in the memory that programs take",
+}
+"""Facts without a check, each with the reason."""
+
+
+def test_every_fact_has_a_check() -> None:
+    facts = {field.name for field in dataclasses.fields(Facts)}
+    assert {fact for fact in facts if SHOWN_BY.get(fact, fact) not in checks} == set(NO_CHECK)
+
+
+def declared(fact: str) -> list[str]:
+    """Names of the ops that are declared to be something."""
+    return [name for name in F.names() if isinstance(getattr(F, name), Op) and getattr(getattr(F, name), fact)]
+
+
+def test_no_heavy_op_is_without_a_product() -> None:
+    seen = {sample.name for sample in OF_OPS if getattr(F, sample.name).heavy and checks["cost"](case_of(sample))}
+    assert seen == set(declared("heavy"))
+
+
+NOT_DECLARED_DIAGONAL: dict[str, str] = {}
+"""Ops whose samples all have a diagonal Jacobian and that are not declared to have, each with the reason."""
+
+
+def test_no_diagonal_op_is_forgotten() -> None:
+    """An op whose every sample is diagonal, and the same at all places, is declared so."""
+    found = set()
+    for name in F.names():
+        each = getattr(F, name)
+        cases = [case_of(sample) for sample in OF_OPS if sample.name == name]
+        if not isinstance(each, Op) or each.diagonal or each.several or each.reads or not each.input_names:
+            continue
+        shown = False
+        for case in cases:
+            f = case.function
+            y = f.specs[0]
+            if not y.differentiable or y.size < 2 or any([x.shape != y.shape for x in f.inputs]):
+                break
+            copy = Op(each.forward, diagonal=True, several=each.several)
+            try:
+                shown = check_diagonal(case._replace(op=copy)) or shown
+            except AssertionError:
+                break
+        else:
+            if shown:
+                found.add(name)
+    assert found == set(NOT_DECLARED_DIAGONAL)
+
+
+# ---------------------------------------------------------------- and in no other place
+
+BY_NATURE: dict[str, str] = {
+    "gradient/canonical.py": "algebra: each rule is about a function by name",
+    "gradient/polynomial.py": "algebra: what products and sums are emitted as",
+    "gradient/numbers.py": "algebra: what constants and multiples are emitted as",
+    "gradient/gates.py": "the moves of a condition, which reshaping alone makes",
+    "gradient/recompute/keeping.py": "sums over steps, which it makes and finds again",
+    "gradient/recompute/stages.py": "sums over fan-out, likewise",
+    "gradient/recompute/fusion.py": "repeated arrays, which no loop reads whole",
+    "gradient/recompute/originals.py": "the marks that recomputation leaves, which are ops",
+    "inspection/memory.py": "the same marks",
+}
+"""Files that ask which op something is, each with the reason."""
+
+GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
+"""Functions that are given an op to apply it."""
+
+NAMES_FAMILIES = {
+    "cli.py": "lists functions by family",
+    "custom/base.py": "says where a rule is",
+    "functions/__init__.py": "makes F of what is in the families",
+    "gradient/walk.py": "says in an error where a rule is",
+    "graph/op.py": "sets it",
+}
+"""Files that look at the module of something, each with the reason."""
+
+
+def questions(tree: ast.AST) -> list[int]:
+    """Lines where an op is named for something else than to be applied."""
+    fine: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            fine.add(id(node.func))
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if called in GIVEN_ON:
+                fine.update(map(id, node.args))
+        elif isinstance(node, ast.Attribute):
+            fine.add(id(node.value))
+    named = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and getattr(n.value, "id", "") == "F"]
+    return [n.lineno for n in named if id(n) not in fine and isinstance(getattr(F, n.attr), Op)]
+
+
+def test_no_other_file_asks_which_op_it_is() -> None:
+    asking, of_module = set(), set()
+    for path in sorted(LIBRARY.rglob("*.py")):
+        name = path.relative_to(LIBRARY).as_posix()
+        tree = ast.parse(path.read_text())
+        if questions(tree) and not name.startswith("functions/"):
+            asking.add(name)
+        if any([isinstance(n, ast.Attribute) and n.attr == "module" for n in ast.walk(tree)]):
+            of_module.add(name)
+    assert asking == set(BY_NATURE), "declare a fact in place of asking; or take a file that asks no more off the list"
+    assert of_module == set(NAMES_FAMILIES)
+
+
+# ---------------------------------------------------------------- every sample by every route
+
+
+@pytest.mark.parametrize("sample", [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs], ids=lambda s: s.id)
+def test_routes(sample: Sample) -> None:
+    """Tangents of orders 1 and 2, forward, against the reference's; and nested gradients by the route that `nn.grad`
+    takes, where rows or elements are shown to be independent, against those by the plain walk."""
+    arrays = drawn(sample)
+    leaves = [Variable.from_numpy_array(x) for x in arrays]
+    moving = [x for x in leaves if is_floating(x)]
+    rng = np.random.default_rng(8)
+    directions = [rng.standard_normal(x.shape) for x in moving]
+    tangents = [Variable.from_numpy_array(t) for t in directions]
+    outputs = [y for y in as_tuple(getattr(F, sample.name)(*leaves, **sample.arguments)) if y.spec.differentiable]
+    orders = min(sample.orders, 2)
+    forward = [outputs]
+    for _ in range(orders):
+        forward.append(Pushforward()(forward[-1], moving, tangents))
+    routes = []
+    for options in ({}, {"aggregate": sum_of}):
+        level = outputs
+        for _ in range(orders):
+            level = [y for x in moving for y in nn.grad(level, x, **options)]
+        routes.append(level)
+    _, *moved, chosen, plain = runner([*forward, *routes], leaves)(arrays)
+
+    def at(*xs: Any) -> tuple[Any, ...]:
+        given = iter(xs)
+        full = [next(given) if is_floating(a) else a for a in arrays]
+        return tuple([y for y in as_tuple(sample.reference(*full)) if is_floating(y)])
+
+    def along(h: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *xs: jax.jvp(h, xs, tuple(map(jnp.asarray, directions)))[1]
+
+    def levels(*xs: Any) -> list[Any]:
+        h, results = at, []
+        for _ in range(orders):
+            h = along(h)
+            results.append(h(*xs))
+        return results
+
+    with jax.enable_x64(True):
+        theirs = jax.jit(levels)(*[jnp.asarray(a) for a in arrays if is_floating(a)])
+    for order, (ours, reference) in enumerate(zip(moved, theirs, strict=True), start=1):
+        for a, b in zip(ours, reference, strict=True):
+            near(a, np.asarray(b), f"forward, order {order}")
+    for a, b in zip(chosen, plain, strict=True):
+        near(a, b, f"nested gradients, order {orders}")
+
+
+def test_the_shape_of_its_input_makes_no_op_diagonal() -> None:
+    """A running sum that is declared `elementwise` is right by every route."""
+
+    @op(elementwise=True)
+    def accumulated(x, /):
+        return lax.cumsum(x, x.ndim - 1) if x.ndim else x
+
+    backward(accumulated)(lambda f, gy: F.cumsum(gy, axis=gy.ndim - 1, reverse=True))
+    arrays = [np.linspace(-1.0, 1.5, 6).reshape(2, 3)]
+    x = Variable.from_numpy_array(arrays[0])
+    for check in checks.values():
+        check(Case(accumulated, arrays, ()))
+
+    def field(a: Any) -> Any:
+        return jnp.sin(jnp.cumsum(jnp.tanh(a), 1))
+
+    y = F.sin(accumulated(F.tanh(x)))
+    (gx,) = nn.grad(y, x)
+    with jax.enable_x64(True):
+        first = jax.jacobian(field)(arrays[0])
+        second = jax.jacobian(jax.grad(lambda a: field(a).sum()))(arrays[0])
+    near(nn.jvp(y, x, 1.0)[0].d, np.einsum("abcd->ab", first), "forward")
+    near(nn.jacobian(y, x, batched=False).d, np.asarray(first), "batched")
+    near(nn.grad(F.sum(gx), x)[0].d, np.einsum("abcd->cd", second), "nested gradients")
+    near(nn.hvp(y, x, 1.0)[0].d, np.einsum("abcd->ab", second), "forward over reverse")
+    with pytest.raises(ValueError, match="cannot be shown"):
+        nn.jacobian(y, x)  # that rows stay apart was not declared
+
+
+# ---------------------------------------------------------------- what is wrong is found
+
+
+X, Y = np.linspace(-1.1, 1.7, 6).reshape(2, 3), np.linspace(0.3, 2.0, 6).reshape(2, 3)
+SQUARE = np.linspace(0.3, 2.0, 9).reshape(3, 3)
+WRONG: dict[str, tuple[str, Case]] = {}
+
+
+def wrong(kind: str, *arrays: Any, arguments: tuple[Any, ...] = (), **facts: Any) -> Callable[[Any], None]:
+    """The decorated function as an op that is declared with facts of which one, of this kind, is wrong."""
+
+    def enter(forward: Any) -> None:
+        WRONG[forward.__name__] = kind, Case(Op(forward, **facts), list(arrays), arguments)
+
+    return enter
+
+
+@wrong("diagonal", X, diagonal=True)
+def running_sum(x, /):
+    return lax.cumsum(x, x.ndim - 1)
+
+
+@wrong("diagonal", X, diagonal=True)
+def differs_from_place_to_place(x, /):
+    return x * jnp.arange(3.0)
+
+
+@wrong("rows", X, arguments=(1,), axes=rowwise("()->()"))
+def mixes_an_axis(x, /, axis: int):
+    return jax.nn.softmax(x, axis)
+
+
+@wrong("rows", X, arguments=(None,), axes=mixes("axis", none=0))
+def none_is_another_axis(x, /, axis: int | None):
+    return jax.nn.softmax(x, -1)
+
+
+@wrong("rows", X, arguments=(1,), axes=reduces("axis"))
+def reduces_and_flips(x, /, axis: int):
+    return jnp.flip(x.sum(axis))
+
+
+@wrong("rows", X, Y, arguments=(0,), axes=inserts("axis"))
+def inserts_and_flips(*x, axis: int):
+    return jnp.stack(x, axis)[:, ::-1]
+
+
+@wrong("rows", SQUARE, SQUARE, axes=rows())
+def sums_over_rows(a, b, /):
+    return a.T @ b
+
+
+@wrong("rows", SQUARE, SQUARE, axes=contracts(lambda f: (((1, 0), (1, 2)), (0, 2))))
+def other_indices(a, b, /):
+    return a @ b
+
+
+@wrong("batching", X, axes=rowwise("(m,n)->(m,n)"))
+def looks_at_the_first_axis(x, /):
+    return lax.cumsum(x, 0)
+
+
+@wrong("batching", X, arguments=(0,), axes=mixes("axis"))
+def no_heed_of_the_argument(x, /, axis: int):
+    return jax.nn.softmax(x, 0)
+
+
+@wrong("linear", X, linear=True)
+def square(x, /):
+    return x * x
+
+
+@wrong("linear", X, Y, linear="each")
+def linear_in_the_first_alone(a, b, /):
+    return a * b * b
+
+
+@wrong("linear", X, Y, linear="together")
+def linear_in_each_alone(a, b, /):
+    return a * b
+
+
+@wrong("linear", X, Y, X, linear=(0, 1))
+def linear_in_others(a, b, c, /):
+    return a * b + c
+
+
+@wrong("offset", X, arguments=(1.5,), linear="together", offset="val")
+def adds_it_twice(x, /, val: float):
+    return x + 2 * val
+
+
+@wrong("weights", X, Y, arguments=((2.0, 3.0),), weights="coefficients")
+def weighs_twice(*x, coefficients: Static):
+    return sum([c * c * each for c, each in zip(coefficients, x, strict=True)])
+
+
+@wrong("powers", X, powers=lambda f: (3,))
+def another_power(x, /):
+    return x * x
+
+
+@wrong("fold", X, Y, X, fold=lambda arguments, start, stop, count: arguments)
+def difference(*x):
+    return x[-1] - sum(x[:-1])
+
+
+@wrong("bounded", Y, diagonal=True)
+def root(x, /):
+    return lax.sqrt(x)
+
+
+backward(WRONG["root"][1].op)(lambda f, gy: gy * 0.5 * f.inputs[0] ** -0.5)
+
+
+@wrong("elementwise", X, elementwise=True)
+def another_dtype(x, /):
+    return x.astype(jnp.float16)
+
+
+@wrong("broadcasts", SQUARE, SQUARE, broadcasts=True)
+def another_shape(a, b, /):
+    return a[:, 0] * b[0]
+
+
+@wrong("truth", X, truth=lambda x: x < 0)
+def positive(x, /):
+    return jnp.where(x > 0, 1.0, 0.0)
+
+
+@wrong("selects", np.ones((2, 3)), X, Y, selects=True)
+def above_three(c, x, y, /):
+    return jnp.where(c > 3, x, y)
+
+
+@wrong("view", X, view=True)
+def another_order(x, /):
+    return x[::-1]
+
+
+@wrong("view", X, passes=True)
+def passed_on_in_another_shape(x, /):
+    return x.reshape(-1)
+
+
+@wrong("reads", X, Y, reads=1)
+def reads_both(x, y, /):
+    return x + y
+
+
+@wrong("reduction", X, arguments=((0,), False), axes=reduces("axis"), reduction="max")
+def adds(x, /, axis: Axes, keepdims: bool = False):
+    return jnp.sum(x, axis, keepdims=keepdims)
+
+
+@wrong("cost", SQUARE, SQUARE)
+def light_product(a, b, /):
+    return a @ b
+
+
+@wrong("cost", SQUARE, SQUARE, cost=lambda f: 1)
+def cheap_product(a, b, /):
+    return a @ b @ a
+
+
+@wrong("cost", SQUARE, SQUARE, cost=lambda f: 10**9)
+def dear_product(a, b, /):
+    return a @ b
+
+
+@wrong("moving", X, fuses="moving")
+def computes(x, /):
+    return x * x
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_fact_is_found(name: str) -> None:
+    kind, case = WRONG[name]
+    with pytest.raises(AssertionError):
+        checks[kind](case)
+
+
+def test_every_check_is_shown_to_fail() -> None:
+    assert {kind for kind, _ in WRONG.values()} == set(checks)
