@@ -74,7 +74,7 @@ def test_an_interrupted_step_is_done_or_not_done(alarm: Any, statistics: bool, r
         if model.count() > 4000:  # whole numbers are exact in float32 up to 2^24
             model = Counting(statistics=statistics)
             step = model.warm_step()
-    assert done > TRIES
+    assert done > 10
 
 
 def test_the_first_steps_may_be_interrupted_too(alarm: Any) -> None:
