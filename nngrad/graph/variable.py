@@ -28,8 +28,8 @@ class Variable:
         dtype: Its dtype; float32 by default.
 
     Raises:
-        TypeError: `shape` is no tuple of ints, `need_grad` no bool, or True for a dtype that is not floating.
-        ValueError: `shape` is negative, or too large for any memory.
+        TypeError: `shape` is no tuple of ints, or `need_grad` no bool, or True for a dtype that is not floating.
+        ValueError: A size is negative, or the array too large for any memory.
 
     Applying functions (`nngrad.functions`) and operators to Variables builds the graph; `forward()`
     or reading `.d` computes it. Operators broadcast as NumPy does.
@@ -92,10 +92,7 @@ class Variable:
         (`nn.get_extension_context`); Python floats and lists of them become float32. `dtype` may say otherwise.
         """
         x = leaf_of(NdArray.from_numpy_array(data, dtype))
-        x.need_grad = need_grad
-        if grad is not None:
-            x.g = grad
-        return x
+        return x.apply(need_grad=need_grad) if grad is None else x.apply(need_grad=need_grad, g=grad)
 
     # ---------------------------------------------------------------- shape and dtype
 
@@ -288,11 +285,9 @@ class Variable:
 
     def __format__(self, form: str) -> str:
         """A Variable of one element as its number is formatted; with no `form` as it is printed."""
-        if not form:
-            return str(self)
-        if self.size != 1:
+        if form and self.size != 1:
             raise TypeError(f"{form!r} formats one number, not a Variable of shape {self.shape}; format its elements")
-        return format(self.d.item(), form)
+        return format(self.d.item(), form) if form else str(self)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -380,8 +375,7 @@ def output_variable(function: Function, index: int) -> Variable:
     x.parent = function
     x.index = index
     x._data = x._grad = x._need_grad = x._source = x._at = None
-    x.name = ""
-    x.persistent = False
+    x.name, x.persistent = "", False
     return x
 
 
