@@ -30,20 +30,19 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
     out. A graph in float64 is computed in float64 when the function is called by itself; under JAX's own
     transformations, JAX's setting of x64 holds.
 
+    The function raises a ValueError where an array has not the shape of its input, or does not fit its dtype: integers
+    hold no fractions and nothing out of their range.
+
     Args:
         outputs: A Variable, or several; the function returns one array, or a list.
-        inputs: Variables that become arguments: leaves, or Variables in the middle of the graph.
-
-    Raises:
-        ValueError: No output depends on one of `inputs`. The function itself raises where an array has not the shape of
-            its input, or does not fit its dtype: integers hold no fractions and nothing out of their range.
+        inputs: Variables that become arguments: leaves, or Variables in the middle of the graph. The outputs need not
+            depend on all of them: a gradient may be constant in one.
 
     Returns:
         The function. Where random functions are involved it takes a JAX random key as `key=`.
     """
     listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
     linear = linearize(listed, first=given, effects=False)
-    check_read(linear.program, given)
     others = linear.leaves[len(given) :]
     keys = [x for x in others if x._source is not None]
     frozen = {id(x): x.cell.raw() for x in others if x._source is None}
