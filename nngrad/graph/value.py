@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import deque
 from collections.abc import Iterable, Sequence
-from operator import attrgetter
+from itertools import starmap
+from operator import attrgetter, call
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
@@ -171,29 +171,34 @@ def put_together(cells: Sequence[NdArray], arrays: Iterable[Any]) -> None:
 def replace(cells: Sequence[NdArray], before: Sequence[Value], arrays: Iterable[Any], owner: Any, state: Value) -> None:
     """Write what was computed from the Values `before` to the cells, and `state` to `owner._state`, all at one
     moment. A cell that was written to since keeps what it has: that came later."""
-    new = list(map(Value, arrays))
-    with writing:
-        now = values_of(cells)
-        if now != before:  # Values compare by identity
-            kept = [i for i, (a, b) in enumerate(zip(now, before, strict=True)) if a is b]
-            cells, new = [cells[i] for i in kept], [new[i] for i in kept]
-        _set_together([*cells, owner], [*["_value"] * len(cells), "_state"], [*new, state])
+    exchange(cells, before, list(map(Value, arrays)), owner, state)
 
 
 def exchange(
     cells: Sequence[NdArray], before: Sequence[Value], after: Sequence[Value], owner: Any, state: Value
 ) -> bool:
-    """Let cells hold Values of the same arrays as `before`, and `owner._state` too, unless one was written to since."""
+    """Let cells hold the Values `after` in place of `before`, and `owner._state` be `state`, all at one moment.
+
+    A cell that holds another Value than that in `before` was written to, and keeps it.
+
+    Returns:
+        Whether none was.
+    """
     with writing:
-        if values_of(cells) != before:
-            return False
-        _set_together([*cells, owner], [*["_value"] * len(cells), "_state"], [*after, state])
-        return True
+        found = _set_together([*cells, owner], [*["_value"] * len(cells), "_state"], [*after, state])
+        written = [i for i, value in enumerate(before) if found[i] is not value]
+        for i in written:
+            if cells[i]._value is after[i]:
+                cells[i]._value = found[i]
+        return not written
 
 
-def _set_together(objects: Sequence[Any], names: Sequence[str], values: Sequence[Any]) -> None:
-    """Set an attribute of each object. The call runs no bytecode; what was there is let go of afterwards, since that
-    might."""
-    before = list(map(getattr, objects, names))
-    deque(map(setattr, objects, names, values), maxlen=0)
-    del before
+def _set_together(objects: Sequence[Any], names: Sequence[str], values: Sequence[Any]) -> list[Any]:
+    """Set an attribute of each object, and return what they were. The call runs no bytecode; what was there is let go
+    of afterwards, since that might."""
+    steps = [
+        (access, x, name, value)
+        for x, name, value in zip(objects, names, values, strict=True)
+        for access in (getattr, setattr)
+    ]
+    return list(starmap(call, steps))[::2]
