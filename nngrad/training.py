@@ -43,6 +43,7 @@ class TrainStep:
         "_gradients",
         "_input_names",
         "_input_specs",
+        "_kinds",
         "_live",
         "_loss_dtype",
         "_places",
@@ -107,6 +108,7 @@ class TrainStep:
                 self._places.append((2, len(self._live)))
                 self._live.append(x)
         opaque = linear.program.opaque or solver.opaque
+        self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
         self._update = InPlaceUpdate(self._run, solver, self._updated, linear.program.wide, device, opaque)
 
     def _targets(self, loss: Variable, owners: dict[int, int]) -> list[tuple[Variable, int]]:
@@ -127,15 +129,18 @@ class TrainStep:
             kind = (*map(type, arrays), *map(_dtype_of, arrays))
         except AttributeError:  # a list or a number
             kind = ()
-        if not self._update.is_warm(kind):
+        if kind not in self._kinds:
             arrays = self._converted(arrays)
             kind = (*map(type, arrays), *map(_dtype_of, arrays))
+            self._kinds.add(kind)
         solver = self._solver
         with solver.updating:
             if solver._variables is not self._variables:
                 raise RuntimeError("the solver was given other parameters, or another loss scaling, after this "
                                    "training step was made")
             live = self._live and arrays_of(self._live)
+            if live:
+                kind += (*map(type, live), *map(_dtype_of, live))
             loss: jax.Array = self._update(kind, (solver._rate, arrays, live))
         return loss
 

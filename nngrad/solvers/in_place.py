@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +48,8 @@ class InPlaceUpdate:
         "_calls",
         "_device",
         "_executable",
+        "_function",
+        "_opaque",
         "_owner",
         "_solver",
         "_state",
@@ -67,15 +70,22 @@ class InPlaceUpdate:
         taken: tuple[int, ...] = (0, 1),
     ) -> None:
         self._taken = () if opaque else taken
-        self._executable = finished(jax.jit(function, donate_argnums=self._taken), opaque)
+        self._function = function
+        self._opaque = opaque
+        self._compile()
         self._solver = solver
         self._updated = updated
         self._wide = wide
         self._device = device
-        self._calls: dict[Any, int] = {}
         self._owner: InPlace | None = None
         self._values: list[InPlaceValue] = []
         self._state: Value | None = None
+
+    def _compile(self) -> None:
+        # By another name for each time: JAX knows a function by its identity.
+        jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
+        self._executable = finished(jitted, self._opaque)
+        self._calls: dict[Any, int] = {}
 
     def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
         """Update, and return the result of the function's own. Hold the solver's lock.
@@ -105,21 +115,23 @@ class InPlaceUpdate:
         with owner.lock:
             held = owner.held
             _, _, params, state = held[-1]
-            if self._calls.get(kind) != _COLD:
-                self._calls[kind] = self._calls.get(kind, 0) + 1
+            calls = self._calls.get(kind, 0)
+            if calls < _COLD:
                 params, state = tuple(map(copied, params)), tuple(map(copied, state))
+                try:
+                    held.append(self._executable(params, state, arguments))
+                except BaseException:
+                    self._compile()  # after such a call JAX would return through Python for ever
+                    raise
+                self._calls[kind] = calls + 1
             else:
                 params = donated(params) if 0 in self._taken else params
                 state = donated(state)
-            held.extend(map(self._executable, (params,), (state,), (arguments,)))
+                held.extend(map(self._executable, (params,), (state,), (arguments,)))
             del held[:-1]
             if owner.left:
                 self._take_back(cells)
             return held[-1][0]
-
-    def is_warm(self, kind: Any) -> bool:
-        """Whether arguments of this kind were given often enough that nothing is new about them."""
-        return self._calls.get(kind) == _COLD
 
     def _run_apart(self, cells: list[Any], arguments: tuple[Any, ...]) -> Any:
         """The update where nothing is taken over."""
@@ -142,6 +154,8 @@ class InPlaceUpdate:
         count = len(solver._variables)
         while True:
             before = values_of(cells)
+            if any([isinstance(v.array, jax.Array) for v in before]):
+                self._calls.clear()  # it may be of another kind, by where it is
             arrays = tuple([a if isinstance(a, jax.Array) else copied(a) for a in raw_together(before)])
             arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
             state = solver._flat_state()

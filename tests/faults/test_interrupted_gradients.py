@@ -277,7 +277,7 @@ def alarm() -> Iterator[Callable[[float], None]]:
         raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)  # type: ignore[misc]
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds, 0.5)  # type: ignore[misc]
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 import tempfile
 import threading
 from collections import OrderedDict
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -20,9 +20,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-
-# What a signal's handler raises while an object is collected Python drops, and says so.
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 RATE, MOMENTUM = 0.01, 0.5
 Arrays = dict[str, np.ndarray]
@@ -51,8 +48,11 @@ class Training(RuleBasedStateMachine):
         self.states = Path(self.folder.name) / "states.safetensors"
         self.saved: Arrays | None = None
         self.saved_states: Arrays | None = None
+        self.hook = sys.unraisablehook
+        sys.unraisablehook = lambda _: None  # an interrupt that Python drops, while an object is collected
 
     def teardown(self) -> None:
+        sys.unraisablehook = self.hook
         nn.clear_parameters()
         self.folder.cleanup()
 
