@@ -192,13 +192,12 @@ def test_signals_while_a_file_is_written(tmp_path: Path) -> None:
     signal.signal(signal.SIGALRM, _interrupt)
     interrupts = 0
     for i in range(60):
-        signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + i))
         try:
+            signal.setitimer(signal.ITIMER_REAL, 1e-4 * (1 + i))
             nn.save_parameters(path, params[i % 2])
+            signal.setitimer(signal.ITIMER_REAL, 0)
         except Interrupt:
             interrupts += 1
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
         assert len(in_file(path)) == 1
     assert interrupts
     count = []
