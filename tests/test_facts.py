@@ -213,7 +213,9 @@ def test_routes(sample: Sample) -> None:
         return results
 
     with jax.enable_x64(True):
-        theirs = jax.jit(levels)(*[jnp.asarray(a) for a in arrays if is_floating(a)])
+        # XLA of jaxlib 0.8 computes the second derivative of a convolution with strides wrongly as one program.
+        run = levels if sample.name.startswith("convolve") else jax.jit(levels)
+        theirs = run(*[jnp.asarray(a) for a in arrays if is_floating(a)])
     for order, (ours, reference) in enumerate(zip(moved, theirs, strict=True), start=1):
         for a, b in zip(ours, reference, strict=True):
             near(a, np.asarray(b), f"forward, order {order}")

@@ -47,6 +47,7 @@ class Training(RuleBasedStateMachine):
         self.file = Path(self.folder.name) / "parameters.safetensors"
         self.states = Path(self.folder.name) / "states.safetensors"
         self.saved: Arrays | None = None
+        self.in_file: Arrays | None = None
         self.saved_states: Arrays | None = None
         self.hook = sys.unraisablehook
         sys.unraisablehook = lambda _: None  # an interrupt that Python drops, while an object is collected
@@ -149,15 +150,16 @@ class Training(RuleBasedStateMachine):
         if moment is None:
             self.solver.save_states(self.states)
             self.saved_states = {name: self.now[name] for name in self.solver.get_states()}
-            self.saved = {name: self.now[name] for name in self.w}
+            self.saved = self.in_file = {name: self.now[name] for name in self.w}
         elif self.file.exists():
             with nn.parameter_scope("elsewhere", OrderedDict()):
                 loaded = {name: np.array(p.d) for name, p in nn.load_parameters(self.file).items()}
             new = {name: self.now[name] for name in self.w}
             assert any([
                 model is not None and all([np.allclose(loaded[name], model[name]) for name in self.w])
-                for model in (self.saved, new)
+                for model in (self.in_file, new)
             ])
+            self.in_file = loaded
             if self.saved is not None:  # what rules can follow does not depend on time
                 self.saved = loaded
 
