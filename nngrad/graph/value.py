@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import starmap
+from itertools import repeat, starmap
 from operator import attrgetter, call
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -157,10 +158,9 @@ def values_of(cells: Iterable[NdArray]) -> list[Value]:
 
 def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
     """Let each of several cells hold a Value, all from one moment on."""
-    if len(cells) == 1:
-        cells[0]._value = values[0]
-    else:
-        _set_together(cells, ["_value"] * len(cells), values)
+    before = values_of(cells)
+    deque(map(setattr, cells, repeat("_value"), values), maxlen=0)
+    del before  # only now: letting go of values may run code
 
 
 def put_together(cells: Sequence[NdArray], arrays: Iterable[Any]) -> None:
