@@ -73,7 +73,7 @@ def cut(function: Any) -> Any:
 forward = importlib.import_module("nngrad.execution.forward")
 backward = importlib.import_module("nngrad.gradient.backward")
 PLACES: list[tuple[ModuleType | type, str]] = [
-    (Grad, "walk"), (forward, "forward"), (forward, "evaluate"), (backward, "_accumulate_from"),
+    (Grad, "walk"), (forward, "forward"), (forward, "evaluate"), (backward, "_gradients_from"),
     (_Engine, "forward"), (_Engine, "evaluate"),
 ]
 """Where functions with looks are called from."""
