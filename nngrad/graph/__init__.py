@@ -3,7 +3,7 @@
 from .function import Function, RuleCall, apply, create
 from .leaf import as_variable
 from .ndarray import NdArray
-from .op import Composite, Op, composite, op
+from .op import Array, Composite, Op, composite, op
 from .options import build_options, switch, switched
 from .rooms import rooms
 from .scopes import contained
@@ -12,6 +12,7 @@ from .traverse import functions_of, leaves_of, path_between
 from .variable import Variable
 
 __all__ = [
+    "Array",
     "Composite",
     "Function",
     "NdArray",

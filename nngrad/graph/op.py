@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import jax
 import numpy as np
@@ -19,6 +19,8 @@ from .variable import Variable
 from .widening import Widened, warn_where_widened
 
 Forward = Callable[..., Any]
+Array: TypeAlias = Any
+"""An input of an op: an array for its forward; for the caller a Variable, an array or a number."""
 
 _MOST_ANSWERS = 1 << 14
 """Of how many questions about shapes an op remembers the answers."""
