@@ -23,9 +23,9 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import _Engine
-from nngrad.gradient.walk import Grad
-from nngrad.graph import leaves_of
+from nngrad.autodiff.walk import Grad
+from nngrad.graph import engine, leaves_of
+from nngrad.graph.engine import Engine
 
 from .building import nngrad_chain
 from .timing import Row, medians, row
@@ -71,10 +71,10 @@ def cut(function: Any) -> Any:
 
 
 forward = importlib.import_module("nngrad.execution.forward")
-backward = importlib.import_module("nngrad.gradient.backward")
-PLACES: list[tuple[ModuleType | type, str]] = [
+backward = importlib.import_module("nngrad.autodiff.backward")
+PLACES: list[tuple[ModuleType | Engine | type, str]] = [
     (Grad, "walk"), (forward, "forward"), (forward, "evaluate"), (backward, "_gradients_from"),
-    (_Engine, "forward"), (_Engine, "evaluate"),
+    (engine, "forward"), (engine, "evaluate"),
 ]
 """Where functions with looks are called from."""
 
@@ -84,11 +84,10 @@ def without_watching() -> Iterator[Callable[[bool], None]]:
     """Gives a function that takes the looks out of nngrad (False) or puts them back (True)."""
     originals = [getattr(owner, name) for owner, name in PLACES]
     bare = {original: cut(original) for original in originals}
-    wrap = [staticmethod if isinstance(owner, type) and owner is _Engine else lambda f: f for owner, _ in PLACES]
 
     def switch(on: bool) -> None:
-        for (owner, name), original, static in zip(PLACES, originals, wrap, strict=True):
-            setattr(owner, name, static(original if on else bare[original]))
+        for (owner, name), original in zip(PLACES, originals, strict=True):
+            setattr(owner, name, original if on else bare[original])
 
     try:
         yield switch

@@ -12,6 +12,16 @@ from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
 from . import timing as timing
+from .autodiff import (
+    Grad,
+    GradEndFunction,
+    LeastMemory,
+    MemoryBudget,
+    Segments,
+    backward,
+    grad,
+    simplify,
+)
 from .context import (
     Context,
     auto_forward,
@@ -40,17 +50,6 @@ from .derivatives import (
     vjp,
 )
 from .execution import compile, executables, forward_all, to_jax
-from .gradient import (
-    Grad,
-    GradEndFunction,
-    LeastMemory,
-    MemoryBudget,
-    Segments,
-    backward,
-    grad,
-    simplify,
-)
-from .gradient.recompute import recompute
 from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .hooks import FunctionHook
@@ -67,6 +66,7 @@ from .parameter import (
 )
 from .parameter_files import load_parameters, save_parameters
 from .random import seed
+from .remat import recompute
 from .solvers import DynamicLossScale
 from .training import train_step
 

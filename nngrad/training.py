@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from .autodiff.walk import Grad
 from .execution.convert import check_read
 from .execution.forward import device_of
 from .execution.lower import linearize, lower
-from .gradient.recompute import mirrored
-from .gradient.walk import Grad
 from .graph import NdArray, Spec, Variable, contained, leaves_of, switched
 from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
 from .graph.place import warn_user
 from .graph.variable import leaf_of
+from .remat import rematerialised
 from .solvers.gradients import Arrays
 from .solvers.in_place import InPlaceUpdate, Results
 from .solvers.loss_scale import DynamicLossScale
@@ -81,7 +81,7 @@ class TrainStep:
         self._dynamic = isinstance(solver.scaling, DynamicLossScale)
         with switched(auto_forward=False, no_grad=False):
             gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
-            gradients = mirrored([loss], gradients, recompute)
+            gradients = rematerialised([loss], gradients, recompute)
         device = device_of([loss])
         linear = linearize([loss, *gradients], first=[*[x for x, _ in targets], *inputs], device=device)
         check_read(linear.program, inputs, len(targets))

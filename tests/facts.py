@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import nngrad as nn
+from nngrad.autodiff.sparsity import places_of
+from nngrad.autodiff.vectorize import vectorize
 from nngrad.execution.interpret import interpret
-from nngrad.gradient.independence import places_of
-from nngrad.gradient.vectorize import vectorize
 from nngrad.graph import Function, Op, Variable, apply
 from nngrad.graph.jaxpr import primitives_in
 

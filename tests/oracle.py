@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import nngrad as nn
+from nngrad.autodiff.walk import sum_of
 from nngrad.execution.lower import linearize, lower
-from nngrad.gradient.walk import sum_of
 from nngrad.graph import Variable
 
 Arrays = list[np.ndarray]

@@ -11,7 +11,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.gradient.walk import Grad
+from nngrad.autodiff.walk import Grad
 from nngrad.graph import Variable
 
 

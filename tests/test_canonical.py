@@ -11,8 +11,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.gradient.intern import emitting
 from nngrad.graph import Variable, functions_of
+from nngrad.rewrite.builder import emitting
 
 
 def leaf(*shape: int) -> Variable:
@@ -20,7 +20,7 @@ def leaf(*shape: int) -> Variable:
 
 
 def emitted(build: Callable[[], Any]) -> Any:
-    """What `build` makes within one emission."""
+    """What `build` makes within one builder."""
     with emitting([], 1):
         return build()
 

@@ -12,8 +12,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.walk import Grad
 from nngrad.functions.control import with_updates
-from nngrad.gradient.walk import Grad
 from nngrad.graph import Variable
 
 

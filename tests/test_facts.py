@@ -17,8 +17,8 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 from backward_registry import backward
-from nngrad.gradient.pushforward import Pushforward
-from nngrad.gradient.walk import sum_of
+from nngrad.autodiff.forward_mode import Pushforward
+from nngrad.autodiff.walk import sum_of
 from nngrad.graph import Op, Variable, op
 from nngrad.graph.arguments import Axes, Static
 from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
@@ -118,14 +118,14 @@ def test_no_diagonal_op_is_forgotten() -> None:
 # ---------------------------------------------------------------- and in no other place
 
 BY_NATURE: dict[str, str] = {
-    "gradient/canonical.py": "algebra: each rule is about a function by name",
-    "gradient/polynomial.py": "algebra: what products and sums are emitted as",
-    "gradient/numbers.py": "algebra: what constants and multiples are emitted as",
-    "gradient/gates.py": "the moves of a condition, which reshaping alone makes",
-    "gradient/recompute/keeping.py": "sums over steps, which it makes and finds again",
-    "gradient/recompute/stages.py": "sums over fan-out, likewise",
-    "gradient/recompute/fusion.py": "repeated arrays, which no loop reads whole",
-    "gradient/recompute/originals.py": "the marks that recomputation leaves, which are ops",
+    "rewrite/canonical.py": "algebra: each rule is about a function by name",
+    "rewrite/polynomial.py": "algebra: what products and sums are emitted as",
+    "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
+    "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
+    "remat/keeping.py": "sums over steps, which it makes and finds again",
+    "remat/stages.py": "sums over fan-out, likewise",
+    "remat/fusion.py": "repeated arrays, which no loop reads whole",
+    "remat/originals.py": "the marks that recomputation leaves, which are ops",
     "inspection/memory.py": "the same marks",
 }
 """Files that ask which op something is, each with the reason."""
@@ -137,7 +137,7 @@ NAMES_FAMILIES = {
     "cli.py": "lists functions by family",
     "custom/base.py": "says where a rule is",
     "functions/__init__.py": "makes F of what is in the families",
-    "gradient/walk.py": "says in an error where a rule is",
+    "autodiff/walk.py": "says in an error where a rule is",
     "graph/op.py": "sets it",
 }
 """Files that look at the module of something, each with the reason."""

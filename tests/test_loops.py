@@ -6,9 +6,9 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.gradient.recompute import ways
-from nngrad.gradient.recompute.loops import MOST_READ, loops
 from nngrad.graph import Variable, functions_of
+from nngrad.remat import ways
+from nngrad.remat.loops import MOST_READ, loops
 
 ROWS, WIDTH = 64, 48
 BYTES = ROWS * WIDTH * 4

@@ -16,8 +16,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.execution.interpret import interpret
-from nngrad.gradient.pushforward import Pushforward
 from nngrad.graph import Variable, functions_of
 
 INF, NAN = math.inf, math.nan

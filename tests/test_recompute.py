@@ -12,9 +12,9 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.gradient.recompute import predicted_peak
-from nngrad.gradient.recompute.segments import binomial, slots_for
 from nngrad.graph import Variable, functions_of
+from nngrad.remat import predicted_peak
+from nngrad.remat.segments import binomial, slots_for
 from tests.mirroring import (
     ACTIVATIONS,
     BATCH,

@@ -13,13 +13,13 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.lower import linearize
-from nngrad.gradient.recompute import mirror, predicted_peak
-from nngrad.gradient.recompute.folds import folded
-from nngrad.gradient.recompute.liveness import in_order
-from nngrad.gradient.recompute.rebuild import rebuild
-from nngrad.gradient.recompute.segments import binomial, in_sequence, partly, uniform
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
+from nngrad.remat import mirror, predicted_peak
+from nngrad.remat.folds import folded
+from nngrad.remat.liveness import in_order
+from nngrad.remat.rebuild import rebuild
+from nngrad.remat.segments import binomial, in_sequence, partly, uniform
 from tests.mirroring import (
     ACTIVATIONS,
     LAYERS,
@@ -179,7 +179,7 @@ def test_the_gradient_of_a_gradient_saves_memory_too(activation: str) -> None:
         steps[name] = compiled(outputs), arrays_of(linearize(outputs).leaves)
     plain, arrays = steps.pop("none")
     for name, (executable, leaves) in steps.items():
-        # Where only the last gradient is mirrored, the loss needs all of the forward pass for the first.
+        # Where only the last gradient is rematerialised, the loss needs all of the forward pass for the first.
         assert temporaries(executable) < (0.75 if name == "last" else 0.65) * temporaries(plain), name
         assert products(executable) > products(plain) + 16, name
         agree(executable(*leaves), plain(*arrays), 1e-5)

@@ -13,8 +13,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.gradient.recompute import predicted_peak
 from nngrad.graph import Variable, functions_of
+from nngrad.remat import predicted_peak
 from tests.mirroring import agree_as_one, is_product, values_of
 
 

@@ -17,8 +17,8 @@ from numpy.polynomial import Polynomial
 import nngrad as nn
 import nngrad.functions as F
 from backward_registry import Registry, Rule, registry
-from nngrad.gradient.independence import carried
-from nngrad.gradient.pushforward import Pushforward
+from nngrad.autodiff.forward_mode import Pushforward
+from nngrad.autodiff.sparsity import carried
 from nngrad.graph import Variable, functions_of, path_between
 
 from .test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.mapped import mapped
+from nngrad.autodiff.vectorize import vectorize
 from nngrad.execution.interpret import interpret
-from nngrad.gradient.mapped import mapped
-from nngrad.gradient.vectorize import vectorize
 from nngrad.graph import Op, Variable, functions_of
 from tests.oracle import as_tuple, is_floating, nngrad_graph, projections, runner
 from tests.samples import Sample, all_samples

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
+from ..autodiff import grad
 from ..execution.compiled import executable_of
 from ..execution.lower import linearize
-from ..gradient import grad
 from ..graph import Function, Variable, contained, switch
 from ..graph.leaf import arrays_of
 

@@ -6,7 +6,7 @@ import math
 
 import nngrad.functions as F
 
-from ..gradient.directions import over_directions
+from ..autodiff.directions import over_directions
 from ..graph import Variable
 from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, pushed, second
 

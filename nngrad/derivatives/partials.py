@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..gradient.directions import independent_rows
-from ..gradient.grad import grad
-from ..gradient.intern import emitting
+from ..autodiff.directions import independent_rows
+from ..autodiff.grad import grad
 from ..graph import Variable, contained, functions_of
+from ..rewrite.builder import emitting
 from .parts import floating, one_floating, positive_int
 
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import nngrad.functions as F
 
-from ..gradient.directions import independent_rows, over_directions
-from ..gradient.grad import bound_gradients, distinct, own_leaves, variables
-from ..gradient.intern import emitting
-from ..gradient.pushforward import NoForwardMode, Pushforward
-from ..gradient.seeds import seed_of
-from ..gradient.walk import Grad
-from ..graph import Variable, build_options, contained, functions_of, rooms, switch
+from ..autodiff.directions import independent_rows, over_directions
+from ..autodiff.forward_mode import NoForwardMode, Pushforward
+from ..autodiff.grad import bound_gradients, distinct, own_leaves, variables
+from ..autodiff.seeds import seed_of
+from ..autodiff.walk import Grad
+from ..graph import Variable, build_options, contained, engine, functions_of, switch
 from ..graph.arguments import as_int
 from ..graph.function import next_serial
 from ..graph.scopes import pause_collector
+from ..rewrite.builder import emitting
 
 Variables = Variable | Iterable[Variable]
 
@@ -62,7 +62,7 @@ def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Va
     if build_options().auto_forward:
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
-                rooms.engine.run_function(f)
+                engine.run_function(f)
     return results
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..gradient.grad import grad
-from ..gradient.pushforward import NoForwardMode
+from ..autodiff.forward_mode import NoForwardMode
+from ..autodiff.grad import grad
 from ..graph import Variable
 from .parts import Variables, built, floating, gradients_of, pushed, vectors_for
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nngrad.functions as F
 
-from ..gradient.directions import over_directions
+from ..autodiff.directions import over_directions
 from ..graph import Variable
 from .matrices import jacobian
 from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, pushed, second, trace

@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from ..graph import Variable, rooms
+from ..graph import Variable
 from .compiled import executables
 from .convert import CompiledFunction, compile, to_jax
-from .forward import evaluate, forward
-from .interpret import run_function, run_functions
+from .forward import forward
 
 __all__ = ["CompiledFunction", "compile", "executables", "forward_all", "to_jax"]
 
@@ -24,16 +23,3 @@ def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: 
         if not isinstance(y, Variable):
             raise TypeError(f"variables[{i}]: expected a Variable, got {type(y).__name__}")
     forward(variables, **hooks)
-
-
-class _Engine:
-    """What the graph asks of this room and, for `backward`, of the gradient builder."""
-
-    evaluate = staticmethod(evaluate)
-    forward = staticmethod(forward)
-    run_function = staticmethod(run_function)
-    run_functions = staticmethod(run_functions)
-    backward: Any
-
-
-rooms.engine = _Engine()  # type: ignore[assignment]

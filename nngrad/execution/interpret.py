@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from ..graph import Function, Op, Variable, build_options, functions_of, rooms
+from ..graph import Function, Op, Variable, build_options, engine, functions_of
 from ..graph.leaf import arrays_of
 from ..graph.spec import is_wide
 from ..graph.value import put_together
@@ -121,7 +121,7 @@ def run_functions(functions: list[Function]) -> None:
 
 def _computed(x: Variable) -> Any:
     if x.parent is not None and not x.is_computed:
-        rooms.engine.evaluate(x)
+        engine.evaluate(x)
     return arrays_of([x], draw=False)[0]
 
 

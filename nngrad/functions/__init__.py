@@ -18,7 +18,6 @@ from . import (
     linear,
     loss,
     normalization,
-    operators,
     pooling,
     reduction,
     stochastic,
@@ -47,8 +46,6 @@ for _family in FAMILIES:
         if isinstance(_value, Op | Composite) and _value.module == _family.__name__:
             globals()[_name] = _value
 del _family, _name, _value  # `_value` is a function too, and would be listed
-
-operators.install()
 
 
 def names() -> list[str]:

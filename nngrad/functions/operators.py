@@ -108,33 +108,29 @@ def _from_numpy(self: Variable, ufunc: Any, method: str, *inputs: Any, **options
     )
 
 
-def install() -> None:
-    """Give Variable its operators."""
-    methods = {
-        "__add__": _binary("+", A.add2, _scalar(A.add_scalar)),
-        "__radd__": _binary("+", A.add2, _scalar(A.add_scalar), reflected=True),
-        "__sub__": _binary("-", A.sub2, _subtract_number),
-        "__rsub__": _binary("-", A.sub2, _scalar(A.r_sub_scalar), reflected=True),
-        "__mul__": _binary("*", A.mul2, _scalar(A.mul_scalar)),
-        "__rmul__": _binary("*", A.mul2, _scalar(A.mul_scalar), reflected=True),
-        "__truediv__": _binary("/", A.div2, _divide_by_number),
-        "__rtruediv__": _binary("/", A.div2, _scalar(A.r_div_scalar), reflected=True),
-        "__pow__": _binary("**", A.pow2, _scalar(A.pow_scalar)),
-        "__rpow__": _binary("**", A.pow2, _scalar(A.r_pow_scalar), reflected=True),
-        "__matmul__": lambda x, other: linear.matmul(x, other),
-        "__rmatmul__": lambda x, other: linear.matmul(other, x),
-        "__eq__": _binary("==", comparison.equal, _scalar(comparison.equal_scalar)),
-        "__ne__": _binary("!=", comparison.not_equal, _scalar(comparison.not_equal_scalar)),
-        "__lt__": _binary("<", comparison.less, _scalar(comparison.less_scalar)),
-        "__le__": _binary("<=", comparison.less_equal, _scalar(comparison.less_equal_scalar)),
-        "__gt__": _binary(">", comparison.greater, _scalar(comparison.greater_scalar)),
-        "__ge__": _binary(">=", comparison.greater_equal, _scalar(comparison.greater_equal_scalar)),
-        "__neg__": _negate,
-        "__pos__": lambda x: x,
-        "__abs__": lambda x: elementwise.abs(x),
-        "__getitem__": array.getitem,
-        "__array_ufunc__": _from_numpy,
-    }
-    for name, method in methods.items():
-        setattr(Variable, name, method)
-
+operators: dict[str, Callable[..., Any]] = {
+    "__add__": _binary("+", A.add2, _scalar(A.add_scalar)),
+    "__radd__": _binary("+", A.add2, _scalar(A.add_scalar), reflected=True),
+    "__sub__": _binary("-", A.sub2, _subtract_number),
+    "__rsub__": _binary("-", A.sub2, _scalar(A.r_sub_scalar), reflected=True),
+    "__mul__": _binary("*", A.mul2, _scalar(A.mul_scalar)),
+    "__rmul__": _binary("*", A.mul2, _scalar(A.mul_scalar), reflected=True),
+    "__truediv__": _binary("/", A.div2, _divide_by_number),
+    "__rtruediv__": _binary("/", A.div2, _scalar(A.r_div_scalar), reflected=True),
+    "__pow__": _binary("**", A.pow2, _scalar(A.pow_scalar)),
+    "__rpow__": _binary("**", A.pow2, _scalar(A.r_pow_scalar), reflected=True),
+    "__matmul__": lambda x, other: linear.matmul(x, other),
+    "__rmatmul__": lambda x, other: linear.matmul(other, x),
+    "__eq__": _binary("==", comparison.equal, _scalar(comparison.equal_scalar)),
+    "__ne__": _binary("!=", comparison.not_equal, _scalar(comparison.not_equal_scalar)),
+    "__lt__": _binary("<", comparison.less, _scalar(comparison.less_scalar)),
+    "__le__": _binary("<=", comparison.less_equal, _scalar(comparison.less_equal_scalar)),
+    "__gt__": _binary(">", comparison.greater, _scalar(comparison.greater_scalar)),
+    "__ge__": _binary(">=", comparison.greater_equal, _scalar(comparison.greater_equal_scalar)),
+    "__neg__": _negate,
+    "__pos__": lambda x: x,
+    "__abs__": lambda x: elementwise.abs(x),
+    "__getitem__": array.getitem,
+    "__array_ufunc__": _from_numpy,
+}
+"""The operators of Variable, by the names of Python's special methods."""

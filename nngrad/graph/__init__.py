@@ -1,11 +1,11 @@
 """What a computation is: Variables, Functions, the ops that Functions apply, and walks over them."""
 
+from .engine import engine
 from .function import Function, RuleCall, apply, create
 from .leaf import as_variable
 from .ndarray import NdArray
 from .op import Array, Composite, Op, composite, op
 from .options import build_options, switch, switched
-from .rooms import rooms
 from .scopes import contained
 from .spec import Spec, spec_of
 from .traverse import functions_of, leaves_of, path_between
@@ -26,11 +26,11 @@ __all__ = [
     "composite",
     "contained",
     "create",
+    "engine",
     "functions_of",
     "leaves_of",
     "op",
     "path_between",
-    "rooms",
     "spec_of",
     "switch",
     "switched",

@@ -6,8 +6,8 @@ import itertools
 import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from .engine import engine
 from .options import BuildOptions, build_options
-from .rooms import rooms
 from .spec import Spec
 from .variable import Variable, output_variable
 
@@ -255,7 +255,7 @@ def _apply_switches(f: Function, options: BuildOptions) -> None:
             y.need_grad = False
     f.mark = options.mark
     if options.auto_forward:
-        rooms.engine.run_function(f)
+        engine.run_function(f)
 
 
 def apply(
@@ -264,8 +264,8 @@ def apply(
     arguments: tuple[Any, ...] = (),
     effects: tuple[tuple[Variable, int], ...] = (),
 ) -> Any:
-    """Apply `op`: in user code always a new Function, in emitted code what the emission makes of it."""
-    emission = build_options().emission
-    if emission is None:
+    """Apply `op`: in user code always a new Function, in emitted code what the builder makes of it."""
+    builder = build_options().builder
+    if builder is None:
         return create(op, inputs, arguments, effects)
-    return emission.emit(op, inputs, arguments)
+    return builder.emit(op, inputs, arguments)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .variable import Variable
 
 
-class Emission(Protocol):
+class Builder(Protocol):
     """Decides what becomes of an op that the gradient builder applies."""
 
     call: RuleCall | None
@@ -36,9 +36,9 @@ class BuildOptions:
 
     __slots__ = (
         "auto_forward",
+        "builder",
         "context",
         "debug",
-        "emission",
         "hooks",
         "layers",
         "mark",
@@ -48,7 +48,7 @@ class BuildOptions:
         "watched",
     )
 
-    emission: Emission | None
+    builder: Builder | None
     """Set while a gradient graph is emitted."""
     context: Any
     """The Context whose device the functions are meant for; None stands for JAX's default device."""
@@ -71,7 +71,7 @@ class BuildOptions:
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        self.emission = self.context = self.debug = self.mark = None
+        self.builder = self.context = self.debug = self.mark = None
         self.auto_forward = self.no_grad = False
         self.simplify = True
         self.hooks = ()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .engine import engine
 from .ndarray import NdArray, checked_spec
-from .rooms import rooms
 from .spec import FLOAT32, DType, Shape, Spec
 from .traverse import needs_gradient
 
@@ -163,7 +163,7 @@ class Variable:
     def data(self) -> NdArray:
         """The cell of its value. An output that was never computed is computed when this is read."""
         if self.parent is not None and not self.is_computed:
-            rooms.engine.evaluate(self)
+            engine.evaluate(self)
         return self.cell
 
     @data.setter
@@ -254,7 +254,7 @@ class Variable:
             hooks: `function_pre_hook` and `function_post_hook`, called with each Function in rank
                 order before and after it runs; with a hook the graph runs op by op, at once.
         """
-        rooms.engine.forward([self], **hooks)
+        engine.forward([self], **hooks)
 
     def backward(self, grad: Any = 1, clear_buffer: bool = False, **options: Any) -> None:
         """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
@@ -269,7 +269,7 @@ class Variable:
                 the gradient at this Variable is multiplied by. `function_pre_hook` and `function_post_hook` are
                 those of `forward`, called for the functions of the gradient.
         """
-        rooms.engine.backward(self, grad, **options)
+        engine.backward(self, grad, **options)
 
     # ---------------------------------------------------------------- Python protocols
 

@@ -10,12 +10,12 @@ import jax
 
 import nngrad.functions as F
 
+from ..autodiff.grad import variables
 from ..execution.forward import device_of
 from ..execution.lower import linearize, lower
-from ..gradient.grad import variables
-from ..gradient.recompute import Timeline, reads, timeline
 from ..graph import Function, Variable, functions_of
 from ..graph.spec import Spec, wide_types
+from ..remat import Timeline, reads, timeline
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _READ = "read by a gradient"

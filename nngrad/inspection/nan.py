@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..autodiff.grad import variables
 from ..execution.interpret import interpret
-from ..gradient.grad import variables
 from ..graph import Function, Variable, leaves_of
 from ..graph.leaf import arrays_of
 

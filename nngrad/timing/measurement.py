@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
+from ..autodiff import grad
 from ..context import Context
 from ..execution import executables
 from ..execution.compiled import executable_of
 from ..execution.forward import plan_of, take_snapshot
 from ..execution.lower import linearize
-from ..gradient import grad
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_of
 

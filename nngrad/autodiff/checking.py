@@ -1,0 +1,61 @@
+"""What rules return: checked, and fitted to the inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nngrad.functions as F
+
+from ..graph import Function, Variable
+from ..rewrite.masks import reduced
+
+
+def check_gradients(f: Function, gxs: Sequence[Any]) -> None:
+    """Raise unless there is a Variable or None for each input of `f`, of its shape and of a floating dtype.
+
+    An op that broadcasts may give gradients of its output's shape, which are summed back.
+    """
+    if len(gxs) != len(f.inputs):
+        names = ", ".join(f.op.names_of(len(f.inputs)))
+        raise ValueError(
+            f"{f.op.name}: its rule gave {len(gxs)} gradients for {len(f.inputs)} inputs ({names}); "
+            "expected one for each, None for zero"
+        )
+    for i, (x, gx) in enumerate(zip(f.inputs, gxs, strict=True)):
+        if gx is None or (gx.__class__ is Variable and gx.spec is x.spec):
+            continue
+        what = f"its input {f.op.names_of(len(f.inputs))[i]}, {x.spec}"
+        if gx.__class__ is not Variable:
+            raise TypeError(
+                f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__} for {what}; use F"
+            )
+        if not gx.spec.differentiable:
+            raise TypeError(f"{f.op.name}: its rule gave {gx.spec} for {what}; expected a floating dtype")
+        if gx.shape != x.shape and not (f.op.broadcasts and gx.shape == f.specs[0].shape):
+            raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for {what}; expected shape {x.shape}")
+
+
+def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
+    """`gx` in the shape and dtype of `x`: a broadcasting op's gradient is summed over the axes it repeated."""
+    if gx.shape != x.shape:
+        gx = reduced(gx, x.shape)
+    return gx if gx.dtype == x.dtype else F.cast(gx, dtype=x.dtype)
+
+
+def way(outputs: Sequence[Variable], target: Function) -> str:
+    """The types of function between `outputs` and `target`, for messages."""
+    below: dict[Function, Function | None] = {y.parent: None for y in outputs if y.parent is not None}
+    stack = list(below)
+    while stack and target not in below:
+        f = stack.pop()
+        for x in f.inputs:
+            if x.parent is not None and x.parent not in below:
+                below[x.parent] = f
+                stack.append(x.parent)
+    names, step = [], below.get(target)
+    while step is not None:
+        names.append(step.op.type_name)
+        step = below[step]
+    shown = names if len(names) <= 8 else [*names[:4], "...", *names[-4:]]
+    return " <- ".join(["output", *reversed(shown), target.op.type_name])

@@ -1,0 +1,177 @@
+"""Pushforward: the walk that carries tangents from the inputs of a graph to its outputs, by backward rules alone.
+
+A rule is linear in the gradients that arrive: it says how to multiply by the transposed Jacobian J' of its function.
+What is wanted here is the product with J itself. There are three ways to have it, tried in this order:
+
+- The op is linear in what moves. Then J t is the op, applied to the tangent.
+- The op is diagonal. Then J = J': the rule itself, with the tangent in place of the gradient.
+- Otherwise the rule is applied to a placeholder u, which gives the graph of J' u, and `Grad` differentiates that with
+  respect to u: the gradient of <t, J' u> is J t. (Radul et al., "You Only Linearize Once", 2023, tell the converse.)
+
+So forward mode needs no second set of rules, and derivatives of any mix of the two modes are exact where the rules
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nngrad.functions as F
+from backward_registry import Registry, missing, registry
+
+from ..functions.array import zeros_like
+from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, contained, path_between
+from ..graph.options import Builder
+from ..graph.variable import leaf_of
+from ..rewrite.builder import emitting, recording
+from ..rewrite.masks import applied
+from ..rewrite.numbers import is_zero
+from .checking import fitted, way
+from .walk import Grad, order_of, sum_of
+
+Tangents = Sequence[Any]
+"""A Variable, or None for zero, for each of some Variables."""
+
+
+class NoForwardMode(ValueError):
+    """A rule is not linear, or not seen to be, in the gradient that arrives: tangents cannot be had from it."""
+
+
+class Pushforward:
+    """Walks a graph from its inputs to its outputs and emits the graph of the directional derivative.
+
+    Functions are visited from the lowest rank up. What stops gradients stops tangents.
+
+    Args:
+        rules: Where backward rules are looked up.
+    """
+
+    def __init__(self, rules: Registry = registry) -> None:
+        self.rules = rules
+        self.reverse = Grad(rules)
+
+    @contained
+    def __call__(
+        self, outputs: Sequence[Variable], inputs: Sequence[Variable], tangents: Sequence[Variable]
+    ) -> list[Variable]:
+        """The derivative of each of `outputs` when `inputs` move in the direction of `tangents`.
+
+        Args:
+            outputs: What is differentiated.
+            inputs: What moves; each is moved by its own tangent alone, and by what moves it in turn.
+            tangents: The direction: for each input one of its shape and dtype.
+
+        Raises:
+            NoForwardMode: A rule on the way is of no use forward.
+        """
+        path, active, known = path_between(outputs, inputs)
+        with emitting(known, order_of(path)) as builder:
+            outer = builder.call
+            moved: dict[int, Variable] = {}
+            for x, t in zip(inputs, tangents, strict=True):
+                add(moved, x, t)
+            for f in path:
+                ts = [moved.get(id(x)) for x in f.inputs]
+                if any([t is not None for t in ts]):
+                    builder.call = outer or RuleCall(f, ())
+                    for y, t in zip(f.outputs, self.pushed(builder, f, ts, outputs), strict=True):
+                        if t is not None and id(y) in active and y._need_grad is not False and y.spec.differentiable:
+                            add(moved, y, t)
+            builder.call = outer
+            return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
+
+    def pushed(self, builder: Builder, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
+        """The tangent of each output of `f`, from those of its inputs; None for zero."""
+        op, rule = f.op, self.rules.find(f.op)
+        if rule is None:
+            raise missing(op, way(outputs, f))
+        if rule.kind == "non-differentiable":
+            return [None] * len(f.specs)
+        live = [i for i, t in enumerate(ts) if t is not None]
+        if rule.exact and all([op.linear_in(i) for i in live]):
+            parts = []
+            for i in live:
+                t = applied(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments, i)
+                parts.append(t if op.several else (t,))
+            return summed(parts)
+        fixed = None if op.diagonal or op.offset or not rule.exact else op.fixed(len(ts))
+        if fixed is not None and not set(fixed) & set(live):
+            both = tuple([
+                x if i in fixed else zeros_like(x) if t is None else t
+                for i, (x, t) in enumerate(zip(f.inputs, ts, strict=True))
+            ])
+            t = apply(op, both, f.arguments)
+            return t if op.several else (t,)
+        if op.diagonal:
+            return self.along(f, ts, outputs)
+        return self.transposed(builder, f, ts, outputs)
+
+    def along(self, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
+        """The tangent of a diagonal function: its rule, with the tangent in place of the gradient."""
+        (spec,) = f.specs
+        parts = []
+        for i, t in enumerate(ts):
+            if t is None:
+                continue
+            gxs = self.reverse.pulled(f, f.outputs, [stretched(t, spec)], outputs, {id(f.inputs[i])}, {})
+            if gxs[i] is not None:
+                parts.append((stretched(gxs[i], spec),))
+        return summed(parts) if parts else (None,)
+
+    def transposed(self, builder: Builder, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
+        """The tangents of a function by differentiating what its rule makes of placeholders."""
+        marks = [leaf_of(NdArray.of_spec(spec)) if spec.differentiable else None for spec in f.specs]
+        us = [u for u in marks if u is not None]
+        live = {id(x) for x, t in zip(f.inputs, ts, strict=True) if t is not None}
+        with recording(builder) as created:
+            order, builder.order = builder.order, f.order + 1
+            gxs = self.reverse.pulled(f, f.outputs, marks, outputs, live, {})
+            builder.order = order
+            pairs = [
+                (fitted(f, x, gx), t)
+                for x, gx, t in zip(f.inputs, gxs, ts, strict=True)
+                if gx is not None and t is not None
+            ]
+            path, active = depending(created, us)
+            gus = self.reverse.walk(builder, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs])
+            _, nonlinear = depending(created, us)
+        if any([id(gu) in nonlinear for gu in gus]):
+            raise NoForwardMode(
+                f"{f.op.name}: its backward rule is not linear in the gradient that arrives, and so of no use forward; "
+                "a rule must multiply the gradient by the Jacobian and do nothing else to it. (That of a JAX function "
+                "with custom_vjp cannot be seen to do so, and JAX has no forward mode for it.)"
+            )
+        found = iter(gus)
+        return [None if u is None else next(found) for u in marks]
+
+
+def depending(functions: list[Function], us: list[Variable]) -> tuple[list[Function], set[int]]:
+    """Those of `functions`, given in an order in which they can run, that depend on `us`; and the ids of `us` and of
+    the functions' outputs."""
+    active = {id(u) for u in us}
+    found = []
+    for f in functions:
+        if any([id(x) in active for x in f.inputs]):
+            found.append(f)
+            active.update([id(y) for y in f.outputs])
+    return found, active
+
+
+def stretched(t: Variable, spec: Spec) -> Variable:
+    """A tangent repeated to a shape to which it broadcasts, in the dtype wanted."""
+    if t.shape != spec.shape:
+        t = F.broadcast(t, shape=spec.shape)
+    return t if t.dtype == spec.dtype else F.cast(t, dtype=spec.dtype)
+
+
+def summed(parts: list[Any]) -> Tangents:
+    """The sum of several tangents of the same outputs."""
+    return parts[0] if len(parts) == 1 else [sum_of(list(each)) for each in zip(*parts, strict=True)]
+
+
+def add(moved: dict[int, Variable], x: Variable, t: Variable) -> None:
+    """Let `x` move by `t`, besides what it moves already."""
+    before = moved.get(id(x))
+    if not is_zero(t):
+        moved[id(x)] = t if before is None else sum_of([before, t])

@@ -1,0 +1,53 @@
+"""The engine: what graphs ask of the rooms above them. It is installed once, when nngrad is imported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .function import Function
+    from .variable import Variable
+
+
+class Engine:
+    """What runs and differentiates graphs."""
+
+    __slots__ = ("backward", "evaluate", "forward", "run_function", "run_functions")
+
+    evaluate: Callable[[Variable], None]
+    """Fills the data cell of a Variable that was never computed."""
+    run_function: Callable[[Function], None]
+    """Computes the outputs of one function from the data of its inputs."""
+    run_functions: Callable[[list[Function]], None]
+    """Computes the outputs of those functions whose outputs are not there."""
+    forward: Callable[..., None]
+    """`forward(outputs, **options)` takes a snapshot of the leaves and defers the values of `outputs`."""
+    backward: Callable[..., None]
+    """`backward(output, grad, **options)` adds the gradient of `output` to the leaves that need one."""
+
+    def install(
+        self,
+        *,
+        evaluate: Callable[[Variable], None],
+        run_function: Callable[[Function], None],
+        run_functions: Callable[[list[Function]], None],
+        forward: Callable[..., None],
+        backward: Callable[..., None],
+        operators: dict[str, Callable[..., Any]],
+    ) -> None:
+        """Put the engine in, and give Variable its `operators`, by the names of Python's special methods."""
+        from .variable import Variable
+
+        self.evaluate, self.run_function, self.run_functions = evaluate, run_function, run_functions
+        self.forward, self.backward = forward, backward
+        for name, method in operators.items():
+            setattr(Variable, name, method)
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self.__slots__:
+            raise AttributeError(f"Engine has no {name!r}")
+        raise RuntimeError(f"{name}: graphs run only after `import nngrad`")
+
+
+engine = Engine()

@@ -1,0 +1,176 @@
+"""Masks: where a gradient is selected, the selection is kept outermost.
+
+A mask is `where(c, g, 0)` or `where(c, 0, g)`: a gradient that is taken in some places and 0 in the others. `where`
+itself emits them, and so do the functions that are flat in places, as relu is. The gradient of an elementwise function
+in one place depends on the incoming gradient in that place alone, and linearly:
+
+    rule(where(c, g, 0)) = where(c, rule(g), 0)
+
+The two sides are equal as mathematics. As arithmetic they differ where the derivative is infinite or NaN in a place
+that is not taken: on the left it is multiplied by 0, which makes NaN, on the right it is not taken. So the right side
+is what is emitted, and `where(x > 0, sqrt(x), 0)` has the gradient 0 wherever x is not positive. It holds at every
+order, and in forward mode too, which is the transpose of a gradient: there sqrt(relu(x)) is what would go wrong.
+Sums, means, repetition and reshaping let masks through as far as the condition can be had in the other shape.
+
+Masks are moved only on the way to a function that may have such a derivative, and no more than a few at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nngrad.functions as F
+from backward_registry import Rule
+
+from ..functions.array import zeros_like
+from ..graph import Function, Op, Variable, apply
+from .numbers import WITH_NUMBERS, Number, is_zero, split
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Mask:
+    """A selection: what passes where the condition holds (`holding`) or where it does not."""
+
+    condition: Variable
+    holding: bool
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The same for two masks that are alike."""
+        return id(unshaped(self.condition)), self.condition.shape, self.holding
+
+    def closed_elsewhere(self, g: Variable) -> Variable:
+        """`g` behind this mask."""
+        zeros = zeros_like(g)
+        y: Variable = F.where(self.condition, *((g, zeros) if self.holding else (zeros, g)))
+        return y
+
+
+def unshaped(condition: Variable) -> Variable:
+    """What `condition` is a reshaped form of, or itself."""
+    while condition.parent is not None and condition.parent.op is F.reshape:
+        condition = condition.parent.inputs[0]
+    return condition
+
+
+MOST_MASKS = 4
+"""How many masks are moved at once. In a longer row the older ones stay where they are, or each of n functions in a row
+would have to move up to n of them."""
+
+
+def may_be_masked(g: Variable) -> bool:
+    """Whether `g` looks as if it were behind a mask, or were the multiple of what is: in canonical form numbers stand
+    outside of selections."""
+    return g.parent is not None and (g.parent.op.selects or g.parent.op in WITH_NUMBERS)
+
+
+def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
+    """The masks that `g` is behind, outermost first, and what is behind them."""
+    masks: list[Mask] = []
+    factor: Number = 1
+    while len(masks) < MOST_MASKS:
+        number, selection = split(g)
+        if selection is None or selection.parent is None or not selection.parent.op.selects:
+            break
+        condition, yes, no = selection.parent.inputs
+        holding = is_zero(no)
+        inner = yes if holding else no
+        if inner.spec is not g.spec or not (holding or is_zero(yes)):
+            break
+        masks.append(Mask(condition, holding))
+        g, factor = inner, factor * number
+    return masks, g if factor == 1 else F.linear_combination(g, coefficients=(factor,))
+
+
+def behind(masks: Sequence[Mask], g: Variable) -> Variable:
+    """`g` behind `masks`, the last of them innermost; each counts once."""
+    for mask in reversed({mask.key: mask for mask in masks}.values()):
+        g = mask.closed_elsewhere(g)
+    return g
+
+
+def rank_of_masks(path: Iterable[Function]) -> float:
+    """Down to which rank masks are moved on a `path`: that of the lowest function that may need it."""
+    return min([f.rank for f in path if f.op.unbounded], default=math.inf)
+
+
+def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:
+    """`op` applied; a mask that the input `index`, in which it is linear, is behind stays outermost."""
+    g = inputs[index]
+    if op.several or not may_be_masked(g) or not op.diagonal:
+        return apply(op, inputs, arguments)
+    masks, g = masks_of(g)
+    return behind(masks, apply(op, (*inputs[:index], g, *inputs[index + 1 :]), arguments))
+
+
+def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
+    """What the rule of `f` makes of the gradients, with masks taken off before and put on again after it."""
+    gy = gys[0]
+    if len(gys) > 1 or not may_be_masked(gy) or not rule.exact:
+        return rule.function(f, *gys)
+    masks, inner = masks_of(gy)
+    if not f.op.diagonal:
+        carried = [(mask, _carried(mask, f)) for mask in masks]
+        masks = [after for _, after in carried if after is not None]
+        inner = behind([before for before, after in carried if after is None], inner)
+    if not masks:
+        return rule.function(f, gy)
+    gxs = rule.function(f, inner)
+    if isinstance(gxs, tuple | list):
+        return [_put_back(masks, gx, inner, gy) for gx in gxs]
+    return _put_back(masks, gxs, inner, gy)
+
+
+def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
+    """`gx`, which the rule made of `inner`, behind `masks`; masks that the rule itself has put come before them."""
+    if gx is inner:
+        return gy
+    if not isinstance(gx, Variable):  # no gradient, or what the checks of rules will tell of
+        return gx
+    own, gx = masks_of(gx)
+    return behind([*own, *masks], gx)
+
+
+def _carried(mask: Mask, f: Function) -> Mask | None:
+    """The mask for the gradient of the input of `f` that does what `mask` does for that of its output; None where
+    there is none, or none that is cheap."""
+    condition, axes = mask.condition, f.op.axes
+    if len(f.inputs) != 1 or axes is None:
+        return None
+    shape = condition.shape and axes.condition_before(f, condition.shape)
+    if shape is None or shape == condition.shape:
+        return None if shape is None else mask
+    base = unshaped(condition)
+    return Mask(base if base.shape == shape else F.reshape(base, shape=shape), mask.holding)
+
+
+def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable]) -> Variable:
+    """The sum of gradients that have arrived at one Variable; a mask that all of them are behind stays outermost."""
+    if not may_be_masked(gradients[0]):
+        return add(gradients)
+    taken = [masks_of(g) for g in gradients]
+    shared = frozenset.intersection(*[frozenset([mask.key for mask in masks]) for masks, _ in taken])
+    if not shared:
+        return add(gradients)
+    inner = [behind([mask for mask in masks if mask.key not in shared], g) for masks, g in taken]
+    return behind([mask for mask in taken[0][0] if mask.key in shared], add(inner))
+
+
+def reduced(gx: Variable, shape: tuple[int, ...]) -> Variable:
+    """`gx` summed to `shape`; a mask that is the same wherever it is summed stays outermost."""
+    masks, inner = masks_of(gx)
+    outer = [mask for mask in masks if _fits(mask.condition.shape, gx.shape, shape)]
+    if not outer:
+        y: Variable = F.sum_to(gx, shape=shape)
+        return y
+    inner = behind([mask for mask in masks if mask not in outer], inner)
+    return behind(outer, F.sum_to(inner, shape=shape))
+
+
+def _fits(condition: tuple[int, ...], full: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a condition on an array of shape `full` does not vary along the axes that are summed to get `shape`."""
+    same = len(condition) == len(full) == len(shape)
+    return same and all(c == 1 or n == m for c, n, m in zip(condition, full, shape, strict=True))
