@@ -91,19 +91,25 @@ class InPlaceTuple(Value):
 
 def raw_together(values: Sequence[Value]) -> list[Any]:
     """The arrays of several values, none of which is replaced between."""
-    owners = {v.owner for v in values if v.__class__ is InPlaceValue}
-    if not owners:
-        return [v.raw() if v.array is None or v.lent else v.array for v in values]
-    if len(owners) == 1:
-        owner = owners.pop()
+    owner: InPlace | None = None
+    for v in values:
+        if v.__class__ is InPlaceValue and v.owner is not owner:  # type: ignore[attr-defined]
+            if owner is not None:
+                break
+            owner = v.owner  # type: ignore[attr-defined]
+    else:
+        if owner is None:
+            return [v.raw() if v.array is None or v.lent else v.array for v in values]
         with owner.lock:
             held = owner.held[-1]
             return [
-                v.array if v.array is not None and not v.lent
-                else held[v.entry][v.index] if v.__class__ is InPlaceValue and v.array is None
+                v.raw() if v.lent
+                else v.array if v.array is not None
+                else held[v.entry][v.index] if v.__class__ is InPlaceValue  # type: ignore[attr-defined]
                 else v.raw()
                 for v in values
             ]
+    owners = {v.owner for v in values if v.__class__ is InPlaceValue}  # type: ignore[attr-defined]
     with ExitStack() as stack:
         for owner in sorted(owners, key=id):  # in one order, so that no two readers wait for each other
             stack.enter_context(owner.lock)

@@ -158,6 +158,9 @@ def values_of(cells: Iterable[NdArray]) -> list[Value]:
 
 def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
     """Let each of several cells hold a Value, all from one moment on."""
+    if len(cells) == 1:
+        cells[0]._value = values[0]
+        return
     before = values_of(cells)
     deque(map(setattr, cells, repeat("_value"), values), maxlen=0)
     del before  # only now: letting go of values may run code
