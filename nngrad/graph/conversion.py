@@ -17,7 +17,7 @@ def array_of(value: object, name: str) -> Any:
         TypeError: Its dtype is none that a cell can hold, or some of it is masked. The message begins with `name`.
         ValueError: It is no rectangular array.
     """
-    if value.__class__ is np.ndarray and value.dtype in SUPPORTED:  # type: ignore[attr-defined]
+    if value.__class__ is np.ndarray and value.dtype in SUPPORTED:
         return value
     refuse_tracer(value, name)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):

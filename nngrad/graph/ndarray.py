@@ -229,7 +229,7 @@ def host_array(value: object, dtype: object, name: str = "value", floating: DTyp
     array = _given_array(value, name)
     if dtype is not None:
         return converted(array, dtype_of(dtype), name)
-    if array is value and floating is None and array.dtype != np.float64:
+    if value.__class__ is np.ndarray and floating is None and array.dtype != np.float64:
         return array  # most are
     if floating is None and array.dtype == np.float64 and (context := build_options().context) is not None:
         floating = context.float_dtype
@@ -262,7 +262,7 @@ def fitted_array(value: object, spec: Spec, name: str = "value") -> Any:
 
 
 def _given_array(value: object, name: str) -> Any:
-    return value.raw() if value.__class__ is NdArray else array_of(value, name)
+    return value.raw() if isinstance(value, NdArray) else array_of(value, name)
 
 
 def _settled(value: Any) -> Any:
