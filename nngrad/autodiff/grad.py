@@ -9,6 +9,7 @@ from typing import Any
 import nngrad.functions as F
 
 from ..graph import Variable, build_options, contained, create, engine, functions_of, leaves_of, switched
+from ..graph.family import together
 from ..graph.function import next_serial
 from ..remat import rematerialised
 from ..rewrite.builder import emitting
@@ -152,6 +153,7 @@ def grad(
     if build_options().auto_forward:
         # Only now is it known which of the emitted functions are of use.
         engine.run_functions(functions_of([*gradients, *kept.values()]))
+    together([*gradients, *kept.values()])
     for i in lost:
         gradients[i] = None  # type: ignore[call-overload]
     return gradients

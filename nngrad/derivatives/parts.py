@@ -14,6 +14,7 @@ from ..autodiff.seeds import seed_of
 from ..autodiff.walk import Grad
 from ..graph import Variable, build_options, contained, engine, functions_of, switch
 from ..graph.arguments import as_int
+from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.scopes import pause_collector
 from ..rewrite.builder import emitting
@@ -63,6 +64,7 @@ def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Va
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
                 engine.run_function(f)
+    together(results)
     return results
 
 
