@@ -1,4 +1,4 @@
-"""Backward rules of reductions and scans."""
+"""Backward rules of reductions."""
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
@@ -134,44 +134,3 @@ def logsumexp_backward(f, gy):
     # No gradient passes the maximum: the quotient does not depend on it.
     e = F.exp(x - F.unlink(F.max(x, axis=axis, keepdims=True)))
     return spread(f, gy) * (e / F.sum(e, axis=axis, keepdims=True))
-
-
-# ---------------------------------------------------------------- scans
-
-
-def scan_axis(f):
-    """The axis that `f` runs along, and the step back against its direction."""
-    axis = f.args["axis"]
-    return (0 if axis is None else axis), (1 if f.args["reverse"] else -1)
-
-
-@backward(F.cumsum)
-def cumsum_backward(f, gy):
-    """The running sum of the gradient from the other end"""
-    return F.cumsum(gy, **(f.args | {"reverse": not f.args["reverse"]}))
-
-
-@backward(F.cumprod)
-def cumprod_backward(f, gy):
-    """dL/dx[k] = (product before k) s[k], where s[k] = gy[k] + x[k+1] s[k+1] collects what comes after"""
-    (x,) = f.inputs
-    axis, back = scan_axis(f)
-    reverse = f.args["reverse"]
-    before = F.cumprod(x, axis=axis, exclusive=True, reverse=reverse)
-    arriving = F.displace(gy, axis=axis, by=back) if f.args["exclusive"] else gy
-    return before * F.recurrence(F.displace(x, axis=axis, by=back), arriving, axis=axis, reverse=not reverse)
-
-
-@backward(F.recurrence)
-def recurrence_backward(f, gy):
-    """dL/db[k] = w[k] = gy[k] + a[k+1] w[k+1], dL/da[k] = w[k] y[k-1]"""
-    (a, _), (y,) = f.inputs, f.outputs
-    axis, back = scan_axis(f)
-    w = F.recurrence(F.displace(a, axis=axis, by=back), gy, axis=axis, reverse=not f.args["reverse"])
-    return w * F.displace(y, axis=axis, by=-back), w
-
-
-@backward(F.displace)
-def displace_backward(f, gy):
-    """The gradient moved back"""
-    return F.displace(gy, axis=f.args["axis"], by=-f.args["by"])

@@ -12,7 +12,7 @@ from jax import lax
 from ..graph import Function, Variable, composite, op
 from ..graph.arguments import Ignored, axis_of
 from ..graph.axes import AxisMap, Places, Shape, mixes
-from . import array
+from . import movement
 from .arithmetic import broadcast_scalar, floating, mul_scalar
 
 GELU_SCALE = math.sqrt(2 / math.pi)
@@ -100,7 +100,7 @@ def crelu(x, /, axis: int = 1):
 def _both_signs(function: Any, x: Variable, axis: int, name: str) -> Variable:
     """`function` of `x` and of `-x`, concatenated along `axis`."""
     axis = axis_of(axis, x.ndim, f"{name}: axis")
-    y: Variable = array.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
+    y: Variable = movement.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
     return y
 
 

@@ -12,7 +12,7 @@ from ..graph import Function, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, axis_of
 from ..graph.axes import AxisMap, Places, mixes
 from ..graph.leaf import common_floating
-from . import array, control, elementwise
+from . import array, control, elementwise, movement, slicing
 from .arithmetic import alike
 from .comparison import holds
 from .reduction import values_or_indices
@@ -69,7 +69,7 @@ def grid_points(indices, /, axes: Ints = ()):
     for a in axes:
         axis_of(a, indices.ndim, "axes:")
     own = [lax.broadcasted_iota(jnp.int32, indices.shape, a % indices.ndim) for a in axes]
-    parts = [*own, array.whole(indices)]
+    parts = [*own, array.whole_indices(indices)]
     return lax.concatenate([lax.expand_dims(part, (indices.ndim,)) for part in parts], indices.ndim)
 
 
@@ -87,7 +87,7 @@ def latest_points(indices, /, shape: Shape):
     """
     points = indices.shape[:-1]
     turn = lax.reshape(lax.iota(jnp.int32, math.prod(points)), points)
-    places = array.wrapped(indices, shape)
+    places = slicing.wrapped(indices, shape)
     k = tuple(range(len(shape)))
     put = lax.ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=k, scatter_dims_to_operand_dims=k)
     last = lax.scatter_max(lax.full(shape, -1, jnp.int32), places, turn, put, mode=lax.GatherScatterMode.FILL_OR_DROP)
@@ -120,13 +120,13 @@ def gather(x, Indices, /, axis: int | None = None, batch_dims: int | None = None
     lead = tuple(range(batch))
     points = grid_points(Indices, axes=lead)
     if not batch:
-        return array.take_points(x, points, axes=(axis,), at=axis, outside=math.nan)
-    y = array.take_points(x, points, axes=(*lead, axis), outside=math.nan)
+        return slicing.take_points(x, points, axes=(axis,), at=axis, outside=math.nan)
+    y = slicing.take_points(x, points, axes=(*lead, axis), outside=math.nan)
     if axis == batch:
         return y
     # The points are together; those axes of x that lie between the batch and the axis go back there.
     between = tuple(range(Indices.ndim, Indices.ndim + axis - batch))
-    return array.transpose(y, axes=(*lead, *between, *range(batch, Indices.ndim), *range(between[-1] + 1, y.ndim)))
+    return movement.transpose(y, axes=(*lead, *between, *range(batch, Indices.ndim), *range(between[-1] + 1, y.ndim)))
 
 
 @composite
@@ -142,7 +142,7 @@ def gather_nd(data, indices, /):
         `(*points, *data.shape[k:])`.
     """
     points, axes = _points_last(indices, data.ndim, "gather_nd")
-    return array.take_points(data, points, axes=axes, outside=math.nan)
+    return slicing.take_points(data, points, axes=axes, outside=math.nan)
 
 
 @composite
@@ -168,16 +168,16 @@ def scatter_nd(data, indices, /, shape: Shape | None = None, out: Static | None 
     if data.shape != expected:
         raise ValueError(f"scatter_nd: data {data.shape} must have the shape {expected} of what it replaces")
     if add:
-        y = array.put_points(data, points, axes=axes, shape=shape)
+        y = slicing.put_points(data, points, axes=axes, shape=shape)
         if base is None:
             return y
         y = base + y
     else:
         last = latest_points(points, shape=shape[: len(axes)])
-        y = array.put_points(where(last, data, array.zeros_like(data)), points, axes=axes, shape=shape)
+        y = slicing.put_points(where(last, data, array.zeros_like(data)), points, axes=axes, shape=shape)
         if base is None:
             return y
-        written = array.put_points(array.cast(last, "int32"), points, axes=axes, shape=shape[: len(axes)])
+        written = slicing.put_points(array.cast(last, "int32"), points, axes=axes, shape=shape[: len(axes)])
         y = where(written, y, base)
     return control.with_updates(y, {base: y}) if base.parent is None else y
 
@@ -198,9 +198,9 @@ def scatter_add(x0, indices, x1, /, axis: int | None = None):
             raise ValueError(f"scatter_add: indices {indices.shape} must not be larger than x1 {x1.shape} and, "
                              f"but for axis {axis}, than x0 {x0.shape}")
     if x1.shape != indices.shape:
-        x1 = array.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
+        x1 = slicing.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
     points, axes = along(indices, axis)
-    return x0 + array.put_points(x1, points, axes=axes, shape=x0.shape)
+    return x0 + slicing.put_points(x1, points, axes=axes, shape=x0.shape)
 
 
 def along(indices: Variable, axis: int) -> tuple[Variable, tuple[int, ...]]:
@@ -213,7 +213,7 @@ def _points_last(indices: Variable, ndim: int, name: str) -> tuple[Variable, tup
     """Points that come along the first axis, along the last one; and the axes that they index."""
     if indices.ndim == 0 or indices.shape[0] > ndim:
         raise ValueError(f"{name}: indices {indices.shape} must hold one index for each of at most {ndim} axes first")
-    return array.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
+    return movement.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
 
 
 # ---------------------------------------------------------------- sorting
@@ -275,11 +275,11 @@ def top_k_data(
     batch, size = x.shape[:base], math.prod(x.shape[base:])
     if not 1 <= k <= size:
         raise ValueError(f"top_k_data: k must be between 1 and the {size} elements of a sample, got {k}")
-    flat = array.reshape(x, shape=(*batch, size))
+    flat = movement.reshape(x, shape=(*batch, size))
     order = argsort(elementwise.abs(flat) if abs else flat, reverse=largest)
-    index = array.take_slices(order, key=(*[(0, n, 1) for n in batch], (0, k, 1)))
+    index = slicing.take_slices(order, key=(*[(0, n, 1) for n in batch], (0, k, 1)))
     points, axes = along(index, base)
-    y = array.take_points(flat, points, axes=axes)
+    y = slicing.take_points(flat, points, axes=axes)
     if not reduce:
-        y = array.reshape(array.put_points(y, points, axes=axes, shape=flat.shape), shape=x.shape)
+        y = movement.reshape(slicing.put_points(y, points, axes=axes, shape=flat.shape), shape=x.shape)
     return (y, index) if with_index else y

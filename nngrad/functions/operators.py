@@ -10,7 +10,7 @@ import numpy as np
 from ..graph import Op, Variable, apply, as_variable
 from ..graph.arguments import as_static_float
 from . import arithmetic as A
-from . import array, comparison, elementwise, linear
+from . import array, comparison, elementwise, linear, slicing
 
 _NUMBERS = (int, float, np.integer, np.floating)
 _EXACT = 1 << 53
@@ -132,7 +132,7 @@ def install() -> None:
         "__neg__": _negate,
         "__pos__": lambda x: x,
         "__abs__": lambda x: elementwise.abs(x),
-        "__getitem__": array.getitem,
+        "__getitem__": slicing.getitem,
         "__array_ufunc__": _from_numpy,
     }
     for name, method in methods.items():

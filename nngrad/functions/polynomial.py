@@ -1,0 +1,84 @@
+"""Monomials and linear combinations: what emitted gradients are written in."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+from jax import lax
+
+from ..graph import op
+from ..graph.arguments import IntsEach, Number, NumbersEach
+from .arithmetic import alike, broadcast_pair, floating, raised
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, powers=lambda f: f.args["powers"], unbounded=True)
+def monomial(*x, powers: IntsEach):
+    """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
+    float32.
+
+    Args:
+        powers: One whole number for each of `x`, which may be negative.
+    """
+    xs = together(x)
+    if max(map(abs, powers)) > _MOST_FACTORS:
+        return functools.reduce(lax.mul, [raised(each, power) for each, power in zip(xs, powers, strict=True)])
+    factors = [
+        (each if power > 0 or power == -1 else raised(each, -1), power)
+        for each, power in sorted(zip(xs, powers, strict=True), key=lambda pair: pair[1] < 0)
+        if power
+    ]
+    product = None
+    # One of each factor, then a second one of those that have it, and so on: x ** 2 alone might overflow where
+    # exp(-x) * x * x is 0.
+    for count in range(max([abs(p) for p in powers])):
+        for each, power in factors:
+            if product is None:
+                product = raised(each, -1) if power == -1 else each
+            elif abs(power) > count:
+                product = lax.div(product, each) if power == -1 else lax.mul(product, each)
+    return lax.full_like(xs[0], 1) if product is None else product
+
+
+_MOST_FACTORS = 64
+"""Up to which power the factors of a monomial are multiplied in turn."""
+
+
+def _weighted_part(arguments, start, stop, count):
+    """The arguments of a part of a weighted sum: what comes before counts once, and the constant comes last."""
+    coefficients, constant = arguments
+    return ((1,) if start else ()) + coefficients[start:stop], constant if stop == count else 0
+
+
+@op(
+    elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant",
+    fold=_weighted_part,
+)  # fmt: skip
+def linear_combination(*x, coefficients: NumbersEach, constant: Number = 0):
+    """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
+    are taken as float32.
+
+    Args:
+        coefficients: A number for each of `x`; a `fractions.Fraction` stays exact until it is used.
+        constant: A number that is added.
+    """
+    total = None
+    for each, coefficient in zip(together(x), coefficients, strict=True):
+        size = abs(coefficient)
+        term = each if size == 1 else lax.mul(each, lax.full_like(each, float(size)))
+        negative = math.copysign(1.0, coefficient) < 0
+        if total is None:
+            total = lax.neg(term) if negative else term
+        else:
+            total = (lax.sub if negative else lax.add)(total, term)
+    return lax.add(total, lax.full_like(total, float(constant))) if constant else total
+
+
+def together(xs: tuple[Any, ...]) -> list[Any]:
+    """The arrays in their common floating dtype and their common shape."""
+    same = alike(*map(floating, xs))
+    if all([x.shape == same[0].shape for x in same]):
+        return same
+    common = functools.reduce(lambda a, b: broadcast_pair(a, b)[0], same)
+    return [broadcast_pair(x, common)[0] for x in same]
