@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Function, op
+from ..graph import Array, Function, op
 from ..graph.arguments import Ignored
 
 
@@ -85,68 +86,152 @@ def raised(x: Any, power: int) -> Any:
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
-def add2(x0, x1, /, inplace: Ignored = False):
-    """`x0 + x1`, broadcast together."""
+def add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 + x1`, broadcast together, in their common dtype; truth values count as float32.
+
+    Args:
+        x0: The first summand, of any shape.
+        x1: The second summand, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.add(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
-def sub2(x0, x1, /, inplace: Ignored = False):
-    """`x0 - x1`, broadcast together."""
+def sub2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 - x1`, broadcast together, in their common dtype; truth values count as float32.
+
+    Args:
+        x0: What is subtracted from, of any shape.
+        x1: What is subtracted, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.sub(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True)
-def mul2(x0, x1, /, inplace: Ignored = False):
-    """`x0 * x1`, broadcast together."""
+def mul2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 * x1`, element by element, broadcast together, in their common dtype; truth values count as float32.
+
+    Args:
+        x0: The first factor, of any shape.
+        x1: The second factor, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.mul(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear=True, powers=lambda f: (1, -1), unbounded=True)
-def div2(x0, x1, /, inplace: Ignored = False):
-    """`x0 / x1`, broadcast together; integers are divided as float32."""
+def div2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 / x1`, element by element, broadcast together; integers are divided as float32.
+
+    Args:
+        x0: The dividend, of any shape.
+        x1: The divisor, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.div(floating(x0), floating(x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
-def pow2(x0, x1, /, inplace: Ignored = False):
-    """`x0 ** x1`, broadcast together; integers are raised as float32."""
+def pow2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 ** x1`, element by element, broadcast together; integers are raised as float32.
+
+    Where the base is 0 the derivative with respect to the exponent is 0; where both are 0, so is the one with respect
+    to the base. A negative base to a power that is not whole gives NaN.
+
+    Args:
+        x0: The base, of any shape.
+        x1: The exponent, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.pow(floating(x0), floating(x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def maximum2(x0, x1, /):
-    """Elementwise maximum, broadcast together; NaN wins."""
+def maximum2(x0: Array, x1: Array, /) -> jax.Array:
+    """`max(x0, x1)`, element by element, broadcast together, in their common dtype; NaN wins.
+
+    Where they are equal, each gets half of the gradient.
+
+    Args:
+        x0: The first operand, of any shape.
+        x1: The second operand, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.max(*broadcast_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def minimum2(x0, x1, /):
-    """Elementwise minimum, broadcast together; NaN wins."""
+def minimum2(x0: Array, x1: Array, /) -> jax.Array:
+    """`min(x0, x1)`, element by element, broadcast together, in their common dtype; NaN wins.
+
+    Where they are equal, each gets half of the gradient.
+
+    Args:
+        x0: The first operand, of any shape.
+        x1: The second operand, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.min(*broadcast_pair(x0, x1))
 
 
 # ---------------------------------------------------------------- any number of Variables
 
 
-def _unchanged(arguments, start, stop, count):
+def _unchanged(arguments: tuple[Any, ...], start: int, stop: int, count: int) -> tuple[Any, ...]:
     """The arguments of a part of a sum or a product; see `Op.fold`."""
     return arguments
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together", fold=_unchanged)
-def add_n(*x):
-    """Sum of any number of Variables, broadcast together."""
+def add_n(*x: Array) -> jax.Array:
+    """`x[0] + x[1] + ...`, broadcast together, in their common dtype; truth values count as float32.
+
+    Args:
+        x: One or more summands, of any shapes that broadcast.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
 @op(
     elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True, fold=_unchanged
 )
-def mul_n(*x):
-    """Product of any number of Variables, broadcast together."""
+def mul_n(*x: Array) -> jax.Array:
+    """`x[0] * x[1] * ...`, broadcast together, in their common dtype; truth values count as float32.
+
+    Its gradient divides by nothing, and so is right where factors are 0.
+
+    Args:
+        x: One or more factors, of any shapes that broadcast.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
 
 
@@ -154,20 +239,40 @@ def mul_n(*x):
 
 
 @op(elementwise=True, diagonal=True, linear="together", offset="val")
-def add_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
-    """`x + val`."""
+def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+    """`x + val`.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The number that is added.
+        inplace: Ignored; accepted for nnabla's sake.
+    """
     return lax.add(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, diagonal=True, linear=True)
-def mul_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
-    """`x * val`."""
+def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+    """`x * val`.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The factor.
+        inplace: Ignored; accepted for nnabla's sake.
+    """
     return lax.mul(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
-    """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root."""
+def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+    """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root.
+
+    Its derivative is 0 everywhere if `val` is 0. A negative base to a power that is not whole gives NaN.
+
+    Args:
+        x: The base, of any shape; integers are taken as float32 unless `val` is whole, not negative and at most 64.
+        val: The exponent.
+        inplace: Ignored; accepted for nnabla's sake.
+    """
     if not abs(val) <= 64 or not (2 * val).is_integer():
         x = floating(x)
         return lax.pow(x, lax.full_like(x, val))
@@ -180,33 +285,58 @@ def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
 
 
 @op(elementwise=True, diagonal=True, linear="together", offset="val")
-def r_sub_scalar(x, /, val: float = 1.0):
-    """`val - x`."""
+def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`val - x`.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The number that is subtracted from.
+    """
     x, val = broadcast_scalar(x, val)
     return lax.sub(val, x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def r_div_scalar(x, /, val: float = 1.0):
-    """`val / x`; integers are divided as float32."""
+def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`val / x`.
+
+    Args:
+        x: The divisor, of any shape; integers are taken as float32.
+        val: The dividend.
+    """
     x, val = broadcast_scalar(floating(x), val)
     return lax.div(val, x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def r_pow_scalar(x, /, val: float = 1.0):
-    """`val ** x`; integers are raised as float32."""
+def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`val ** x`; its derivative is 0 if `val` is 0, and NaN if `val` is negative.
+
+    Args:
+        x: The exponent, of any shape; integers are taken as float32.
+        val: The base.
+    """
     x, val = broadcast_scalar(floating(x), val)
     return lax.pow(val, x)
 
 
 @op(elementwise=True, diagonal=True)
-def maximum_scalar(x, /, val: float = 1.0):
-    """`max(x, val)`; NaN wins."""
+def maximum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`max(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The least value of the result.
+    """
     return lax.max(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, diagonal=True)
-def minimum_scalar(x, /, val: float = 1.0):
-    """`min(x, val)`; NaN wins."""
+def minimum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`min(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The largest value of the result.
+    """
     return lax.min(*broadcast_scalar(x, val))

@@ -6,11 +6,12 @@ import functools
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Variable, composite, op
+from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.axes import rowwise
 from ..graph.spec import FLOAT32
@@ -32,14 +33,32 @@ def zeros_like(x: Variable) -> Variable:
 
 
 @op(fuses="moving")
-def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32):
-    """An array of `shape` and `dtype` filled with `val`."""
+def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
+    """An array filled with one number.
+
+    Args:
+        val: The number.
+        shape: The shape; by default that of a scalar.
+        dtype: The dtype; by default float32.
+    """
     return lax.full(shape, val, dtype)
 
 
 @op
-def arange(start: float, stop: float, step: float = 1):
-    """`start`, `start + step`, ... up to but without `stop`, as float32."""
+def arange(start: float, stop: float, step: float = 1) -> jax.Array:
+    """`start`, `start + step`, ... up to but without `stop`, as float32.
+
+    Args:
+        start: The first number.
+        stop: Where it ends.
+        step: The distance, which may be negative; not 0.
+
+    Returns:
+        `(n,)` with `n = ceil((stop - start) / step)`, and 0 if that is negative.
+
+    Raises:
+        ValueError: `step` is 0.
+    """
     if step == 0:
         raise ValueError("step must not be 0")
     n = math.ceil((stop - start) / step)
@@ -47,8 +66,17 @@ def arange(start: float, stop: float, step: float = 1):
 
 
 @op
-def linspace(start: float, stop: float, num: int):
-    """`num` evenly spaced numbers from `start` to `stop`, both included, as float32."""
+def linspace(start: float, stop: float, num: int) -> jax.Array:
+    """`num` evenly spaced numbers from `start` to `stop`, both included, as float32.
+
+    Args:
+        start: The first number.
+        stop: The last number; if `num` is 1 there is only `start`.
+        num: How many.
+
+    Raises:
+        ValueError: `num` is negative.
+    """
     if num < 0:
         raise ValueError(f"num must not be negative, got {num}")
     t = lax.div(lax.iota(jnp.float32, num), np.float32(num - 1 if num > 1 else 1))
@@ -56,7 +84,7 @@ def linspace(start: float, stop: float, num: int):
 
 
 @op(axes=rowwise(lambda f: (1, len(f.args["shape"]))))
-def one_hot(x, /, shape: Shape):
+def one_hot(x: Array, /, shape: Shape) -> jax.Array:
     """1 at an index, 0 elsewhere, as float32.
 
     Args:
@@ -66,6 +94,9 @@ def one_hot(x, /, shape: Shape):
 
     Returns:
         An array `(..., *shape)`.
+
+    Raises:
+        ValueError: The last axis of `x` has not one index for each size.
     """
     if x.ndim == 0 or x.shape[-1] != len(shape):
         raise ValueError(f"the last axis of x, of shape {x.shape}, must have one index for each size in {shape}")
@@ -82,7 +113,7 @@ def one_hot(x, /, shape: Shape):
 
 
 @composite
-def meshgrid(*x, ij_indexing: bool = False):
+def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
     """Coordinates of a grid from those along each of its axes.
 
     Args:
@@ -91,6 +122,9 @@ def meshgrid(*x, ij_indexing: bool = False):
 
     Returns:
         For each of `x` an array in the shape of the grid that varies along that axis only.
+
+    Raises:
+        ValueError: One of `x` has not just one axis.
     """
     for i, each in enumerate(x):
         if each.ndim != 1:
@@ -117,14 +151,25 @@ def whole_indices(indices: Any) -> Any:
 
 
 @op
-def shape(x, /, start: int | None = None, end: int | None = None):
-    """The sizes of the axes of `x` as int32, or `[start:end]` of them."""
+def shape(x: Array, /, start: int | None = None, end: int | None = None) -> jax.Array:
+    """The sizes of the axes of `x` as int32 `(n,)`, or `[start:end]` of them.
+
+    Args:
+        x: Any shape and dtype.
+        start: The first axis whose size is given; None for the first of all. Negative ones count from the end.
+        end: The first axis after those; None for all that follow. Negative ones count from the end.
+    """
     return lax.convert_element_type(np.asarray(x.shape[start:end], np.int32), jnp.int32)
 
 
 @op(diagonal=True, linear=True)
-def cast(x, /, dtype: DTypeName):
-    """`x` in another dtype."""
+def cast(x: Array, /, dtype: DTypeName) -> jax.Array:
+    """`x` in another dtype. The gradient comes back in the dtype of `x`.
+
+    Args:
+        x: Any shape and dtype.
+        dtype: The dtype, such as "float64" or `np.int32`.
+    """
     return lax.convert_element_type(x, dtype)
 
 
@@ -132,8 +177,18 @@ def cast(x, /, dtype: DTypeName):
 
 
 @op(linear=True, axes=axis_maps.ON_DIAGONAL)
-def matrix_diag(x, /):
-    """Square matrices `(..., n, n)` with the last axis of `x` `(..., n)` on the diagonal, and 0 elsewhere."""
+def matrix_diag(x: Array, /) -> jax.Array:
+    """Square matrices with given diagonals, and 0 elsewhere.
+
+    Args:
+        x: The diagonals, `(..., n)`.
+
+    Returns:
+        `(..., n, n)`.
+
+    Raises:
+        ValueError: `x` is a scalar.
+    """
     if x.ndim == 0:
         raise ValueError("x must have at least one axis")
     wide = lax.broadcast_in_dim(x, (*x.shape, x.shape[-1]), tuple(range(x.ndim)))
@@ -141,8 +196,15 @@ def matrix_diag(x, /):
 
 
 @op(linear=True, axes=rowwise("(n,n)->(n)"))
-def matrix_diag_part(x, /):
-    """The diagonals `(..., n)` of square matrices `(..., n, n)`."""
+def matrix_diag_part(x: Array, /) -> jax.Array:
+    """The diagonals `(..., n)` of square matrices.
+
+    Args:
+        x: The matrices, `(..., n, n)`.
+
+    Raises:
+        ValueError: The last two axes are not of one size.
+    """
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
     n = x.shape[-1]
@@ -150,12 +212,16 @@ def matrix_diag_part(x, /):
 
 
 @op(linear=True, axes=rowwise("(m,n)->(m,n)"))
-def trilu(x, /, k: int = 0, upper: bool = True):
-    """The upper, or the lower, triangle of the matrices in the last two axes, with 0 elsewhere.
+def trilu(x: Array, /, k: int = 0, upper: bool = True) -> jax.Array:
+    """The upper, or the lower, triangle of matrices, with 0 elsewhere.
 
     Args:
+        x: The matrices, `(..., m, n)`.
         k: Which diagonal bounds it: 0 for the main one, above it if positive, below it if negative.
-        upper: Which triangle.
+        upper: Whether it is the upper triangle.
+
+    Raises:
+        ValueError: `x` has fewer than two axes.
     """
     if x.ndim < 2:
         raise ValueError(f"x of shape {x.shape} must hold matrices in its last two axes")

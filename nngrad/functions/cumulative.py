@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 from jax import lax
 
-from ..graph import op
+from ..graph import Array, op
 from ..graph.arguments import axis_of
 from ..graph.axes import mixes
 from .arithmetic import widened
@@ -14,12 +15,17 @@ from .reduction import whole
 
 
 @op(type_name="CumSum", linear=True, axes=mixes("axis", none=0))
-def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
-    """Running sum along `axis` (None for the first).
+def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
+    """Running sum along an axis: `y[k] = x[0] + ... + x[k]`.
 
     Args:
-        exclusive: Leave each element itself out of its sum.
-        reverse: Run from the end.
+        x: Any shape of at least one axis; truth values are counted as int32, and 16-bit floats added up as float32.
+        axis: The axis; None for the first.
+        exclusive: Whether each sum leaves out the element at its own place.
+        reverse: Whether the sum runs from the end.
+
+    Raises:
+        ValueError: The axis is out of range.
     """
     a = _scan_axis(x, axis)
     x = whole(x)
@@ -28,12 +34,19 @@ def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool
 
 
 @op(type_name="CumProd", axes=mixes("axis", none=0))
-def cumprod(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
-    """Running product along `axis` (None for the first). Its gradient is exact where elements are 0.
+def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
+    """Running product along an axis: `y[k] = x[0] * ... * x[k]`.
+
+    Its gradient divides by nothing, and so is right where elements are 0.
 
     Args:
-        exclusive: Leave each element itself out of its product.
-        reverse: Run from the end.
+        x: Any shape of at least one axis; truth values are taken as int32.
+        axis: The axis; None for the first.
+        exclusive: Whether each product leaves out the element at its own place.
+        reverse: Whether the product runs from the end.
+
+    Raises:
+        ValueError: The axis is out of range.
     """
     a = _scan_axis(x, axis)
     y = lax.cumprod(whole(x), a, reverse=reverse)
@@ -41,11 +54,20 @@ def cumprod(x, /, axis: int | None = None, exclusive: bool = False, reverse: boo
 
 
 @op(axes=mixes("axis"))
-def recurrence(a, b, /, axis: int = 0, reverse: bool = False):
-    """`y` with `y[k] = a[k] y[k - 1] + b[k]` along `axis`, from `y[-1] = 0`; `reverse` runs from the end.
+def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> jax.Array:
+    """`y` with `y[k] = a[k] y[k - 1] + b[k]` along an axis, from `y[-1] = 0`.
 
-    A running product's gradient is one of these, and so is its own. It takes O(log n) steps: the maps
-    `y -> a y + b` compose associatively (Blelloch, "Prefix sums and their applications", 1990).
+    A running product's gradient is one of these, and so is its own. It takes O(log n) steps: the maps `y -> a y + b`
+    compose associatively (Blelloch, "Prefix sums and their applications", 1990).
+
+    Args:
+        a: What the value before is multiplied by, of any shape of at least one axis.
+        b: What is added, in the shape of `a`.
+        axis: The axis.
+        reverse: Whether it runs from the end, from `y[k + 1]` to `y[k]`.
+
+    Raises:
+        ValueError: The shapes differ, or the axis is out of range.
     """
     if a.shape != b.shape:
         raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have the same shape")
@@ -58,8 +80,17 @@ def recurrence(a, b, /, axis: int = 0, reverse: bool = False):
 
 
 @op(linear=True, axes=mixes("axis"))
-def displace(x, /, axis: int = 0, by: int = 1):
-    """The elements of `x` moved `by` places along `axis`; zeros move in, and what moves out is lost."""
+def displace(x: Array, /, axis: int = 0, by: int = 1) -> jax.Array:
+    """The elements of `x` moved along an axis: `y[k] = x[k - by]`, and 0 where there is no such element.
+
+    Args:
+        x: Any shape of at least one axis.
+        axis: The axis.
+        by: By how many places; towards the start if negative. What moves out is lost.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
     return moved(x, _scan_axis(x, axis), by)
 
 

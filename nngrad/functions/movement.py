@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import composite, op
+from ..graph import Array, Variable, composite, op
 from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, axes_of, axis_of
 from ..graph.axes import inserts, mixes, reduces, rowwise
 from . import axis_maps, reduction
@@ -16,14 +17,31 @@ from .transposition import transposed
 
 
 @op(linear=True, axes=axis_maps.RESHAPED, view=True)
-def reshape(x, /, shape: Dims, inplace: Ignored = True):
-    """The elements of `x` in a new shape; one size may be -1."""
+def reshape(x: Array, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
+    """The elements of `x`, in their order, in a new shape.
+
+    Args:
+        x: Any shape and dtype.
+        shape: The new shape; one size may be -1, for what is left over.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The new shape has not as many elements.
+    """
     return jnp.reshape(x, shape)
 
 
 @op(linear=True, axes=axis_maps.TRANSPOSED, fuses="moving")
-def transpose(x, /, axes: Ints | None = None):
-    """The axes of `x` in the order `axes`; None reverses them."""
+def transpose(x: Array, /, axes: Ints | None = None) -> jax.Array:
+    """The axes of `x` in another order: axis `i` of the result is axis `axes[i]` of `x`.
+
+    Args:
+        x: Any shape and dtype.
+        axes: Each axis once; None reverses the order.
+
+    Raises:
+        ValueError: `axes` does not name each axis once.
+    """
     order = tuple(range(x.ndim))[::-1] if axes is None else tuple(axis_of(a, x.ndim, "axes:") for a in axes)
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"axes {axes} must name each of the {x.ndim} axes once")
@@ -31,14 +49,31 @@ def transpose(x, /, axes: Ints | None = None):
 
 
 @op(linear=True, axes=axis_maps.REPEATED, fuses="moving")
-def broadcast(x, /, shape: Shape):
-    """`x` expanded to `shape`: axes of size 1 are repeated and missing leading ones added."""
+def broadcast(x: Array, /, shape: Shape) -> jax.Array:
+    """`x` expanded to a shape: axes of size 1 are repeated, and missing leading ones added.
+
+    Args:
+        x: Any shape and dtype.
+        shape: The shape of the result.
+
+    Raises:
+        ValueError: `x` does not broadcast to `shape`.
+    """
     return jnp.broadcast_to(x, shape)
 
 
 @composite
-def broadcast_to(x, y, /, axis: int | None = None):
-    """`y` expanded to the shape of `x`, its first axis at `axis` of `x`; None or -1 puts its last axis last."""
+def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
+    """`y` expanded to the shape of `x`.
+
+    Args:
+        x: Gives the shape; its values do not matter.
+        y: What is expanded. Its axes lie side by side in `x`, each of the same size or 1.
+        axis: Which axis of `x` the first axis of `y` is; None or -1 puts its last axis last.
+
+    Raises:
+        ValueError: The axes of `y` do not fit those of `x`.
+    """
     room = x.ndim - y.ndim
     lead = room if axis is None or axis == -1 else axis
     if not 0 <= lead <= room:
@@ -47,9 +82,16 @@ def broadcast_to(x, y, /, axis: int | None = None):
 
 
 @composite
-def sum_to(x, /, shape: Shape):
-    """`x` summed over the axes along which `shape` would be repeated to give `x.shape`: the transpose of
-    `broadcast`."""
+def sum_to(x: Array, /, shape: Shape) -> Variable:
+    """`x` summed over the axes along which `shape` would be repeated to give `x.shape`: the transpose of `broadcast`.
+
+    Args:
+        x: Any shape.
+        shape: The shape of the result.
+
+    Raises:
+        ValueError: `shape` does not broadcast to that of `x`.
+    """
     if x.shape == shape:
         return x
     lead = len(x.shape) - len(shape)
@@ -62,8 +104,16 @@ def sum_to(x, /, shape: Shape):
 
 
 @composite
-def tile(x, /, reps: Ints):
-    """`x` repeated as a whole, `reps` times along each axis; missing leading entries of either count as 1."""
+def tile(x: Array, /, reps: Ints) -> Variable:
+    """`x` repeated as a whole along each axis.
+
+    Args:
+        x: Any shape and dtype.
+        reps: How often along each axis; where there are fewer than axes, or fewer axes, the missing first ones are 1.
+
+    Raises:
+        ValueError: One of `reps` is negative.
+    """
     if any(r < 0 for r in reps):
         raise ValueError(f"tile: reps must not be negative, got {reps}")
     ndim = len(reps) if len(reps) > x.ndim else x.ndim
@@ -75,8 +125,16 @@ def tile(x, /, reps: Ints):
 
 
 @op(linear=True, axes=mixes("axes", none=-1), fuses="moving")
-def flip(x, /, axes: Axes | None = None):
-    """The order of the elements reversed along `axes`; None for the last."""
+def flip(x: Array, /, axes: Axes | None = None) -> jax.Array:
+    """The order of the elements reversed along axes.
+
+    Args:
+        x: Any shape and dtype.
+        axes: One axis or several; None for the last.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     return lax.rev(x, axes_of(-1 if axes is None else axes, x.ndim, "axes:"))
 
 
@@ -84,8 +142,16 @@ def flip(x, /, axes: Axes | None = None):
 
 
 @op(linear="together", axes=mixes("axis"), fuses="moving")
-def concatenate(*x, axis: int = -1):
-    """The arrays joined along an axis that they have; by default the last."""
+def concatenate(*x: Array, axis: int = -1) -> jax.Array:
+    """Arrays joined along an axis that they have, in their common dtype.
+
+    Args:
+        x: One or more arrays, of the same sizes but for `axis`.
+        axis: The axis; by default the last.
+
+    Raises:
+        ValueError: The shapes do not fit, or the axis is out of range.
+    """
     axis = axis_of(axis, x[0].ndim)
     for i, other in enumerate(x):
         if _without(other.shape, axis) != _without(x[0].shape, axis) or other.ndim != x[0].ndim:
@@ -94,8 +160,16 @@ def concatenate(*x, axis: int = -1):
 
 
 @op(linear="together", axes=inserts("axis"))
-def stack(*x, axis: int = 0):
-    """Arrays of one shape joined along a new axis."""
+def stack(*x: Array, axis: int = 0) -> jax.Array:
+    """Arrays joined along a new axis, in their common dtype.
+
+    Args:
+        x: One or more arrays of one shape.
+        axis: Where the new axis is in the result.
+
+    Raises:
+        ValueError: The shapes differ, or the axis is out of range.
+    """
     axis = axis_of(axis, x[0].ndim + 1)
     for i, other in enumerate(x):
         if other.shape != x[0].shape:
@@ -104,8 +178,19 @@ def stack(*x, axis: int = 0):
 
 
 @op(several=True, linear=True, axes=reduces("axis", one=True))
-def split(x, /, axis: int = 0):
-    """The `x.shape[axis]` slices of `x` along `axis`, without that axis."""
+def split(x: Array, /, axis: int = 0) -> tuple[jax.Array, ...]:
+    """The slices of `x` along an axis, without that axis.
+
+    Args:
+        x: Any shape of at least one axis.
+        axis: The axis.
+
+    Returns:
+        A tuple of `x.shape[axis]` arrays.
+
+    Raises:
+        ValueError: The axis is out of range, or of size 0.
+    """
     axis = axis_of(axis, x.ndim)
     if x.shape[axis] == 0:
         raise ValueError(f"axis {axis} of shape {x.shape} has nothing to split")
@@ -120,13 +205,19 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 
 @op(axes=axis_maps.PADDED, fuses="moving")
-def pad(x, /, pad_width: Ints, mode: str = "constant", constant_value: float = 0):
+def pad(x: Array, /, pad_width: Ints, mode: str = "constant", constant_value: float = 0) -> jax.Array:
     """`x` with margins.
 
     Args:
+        x: Any shape and dtype.
         pad_width: `(before, after)` for each axis in turn, flat; fewer stand for the last axes.
         mode: "constant" fills with `constant_value`; "reflect" mirrors at the outermost elements without
             repeating them; "repeat" repeats the outermost elements.
+        constant_value: What margins are filled with in constant mode.
+
+    Raises:
+        ValueError: The widths are no pairs, are negative or too many, an axis is too short for its margin, or there is
+            no such mode.
     """
     widths = _widths(x.shape, pad_width, mode)
     if mode == "constant":
@@ -148,9 +239,18 @@ def pad(x, /, pad_width: Ints, mode: str = "constant", constant_value: float = 0
 
 
 @op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))
-def pad_transpose(y, /, shape: Shape, pad_width: Ints, mode: str = "constant"):
-    """Each element of an array of `shape` gets the sum of the elements of `y` that `pad` copies it to: the
-    transpose of `pad`."""
+def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: str = "constant") -> jax.Array:
+    """For each element of an array of `shape` the sum of those of `y` that `pad` copies it to: the transpose of `pad`.
+
+    Args:
+        y: An array in the shape that `pad` gives.
+        shape: The shape of the result.
+        pad_width: That of `pad`.
+        mode: That of `pad`; what fills the margins in constant mode does not matter.
+
+    Raises:
+        ValueError: `y` has not the shape that `pad` gives, or `pad` would refuse the arguments.
+    """
     return transposed(lambda x: pad.forward(x, pad_width, mode), shape, y, "y")
 
 

@@ -6,20 +6,24 @@ import functools
 import math
 from typing import Any
 
+import jax
 from jax import lax
 
-from ..graph import op
+from ..graph import Array, op
 from ..graph.arguments import IntsEach, Number, NumbersEach
 from .arithmetic import alike, broadcast_pair, floating, raised
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, powers=lambda f: f.args["powers"], unbounded=True)
-def monomial(*x, powers: IntsEach):
-    """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
-    float32.
+def monomial(*x: Array, powers: IntsEach) -> jax.Array:
+    """`x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are taken as float32.
 
     Args:
-        powers: One whole number for each of `x`, which may be negative.
+        x: One or more factors, of any shapes that broadcast.
+        powers: One whole number for each of `x`, which may be negative. A factor with the power 0 counts as 1.
+
+    Raises:
+        ValueError: The shapes do not broadcast, or there is not one power for each of `x`.
     """
     xs = together(x)
     if max(map(abs, powers)) > _MOST_FACTORS:
@@ -45,7 +49,7 @@ _MOST_FACTORS = 64
 """Up to which power the factors of a monomial are multiplied in turn."""
 
 
-def _weighted_part(arguments, start, stop, count):
+def _weighted_part(arguments: tuple[Any, ...], start: int, stop: int, count: int) -> tuple[Any, ...]:
     """The arguments of a part of a weighted sum: what comes before counts once, and the constant comes last."""
     coefficients, constant = arguments
     return ((1,) if start else ()) + coefficients[start:stop], constant if stop == count else 0
@@ -55,13 +59,16 @@ def _weighted_part(arguments, start, stop, count):
     elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant",
     fold=_weighted_part,
 )  # fmt: skip
-def linear_combination(*x, coefficients: NumbersEach, constant: Number = 0):
-    """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
-    are taken as float32.
+def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 0) -> jax.Array:
+    """`coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together.
 
     Args:
-        coefficients: A number for each of `x`; a `fractions.Fraction` stays exact until it is used.
+        x: One or more terms, of any shapes that broadcast; integers are taken as float32.
+        coefficients: One number for each of `x`; a `fractions.Fraction` stays exact until it is used.
         constant: A number that is added.
+
+    Raises:
+        ValueError: The shapes do not broadcast, or there is not one coefficient for each of `x`.
     """
     total = None
     for each, coefficient in zip(together(x), coefficients, strict=True):

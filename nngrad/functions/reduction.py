@@ -6,10 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Op, composite, op
+from ..graph import Array, Op, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import reduces
 from .arithmetic import floating, is_floating, widened
@@ -78,41 +79,85 @@ def spread(y: Any, x: Any, axes: tuple[int, ...]) -> Any:
 
 
 @op(linear=True, axes=reduces("axis"), reduction="add")
-def sum(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Sum over `axis` (one or several; None for all)."""
+def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Sum over axes.
+
+    Args:
+        x: Any shape; truth values are counted as int32, and 16-bit floats are added up as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(total(x, axes), axes, keepdims)
 
 
 @op(linear=True, axes=reduces("axis"), reduction="add")
-def mean(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Arithmetic mean over `axis` (one or several; None for all); that of integers is float32."""
+def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Arithmetic mean over axes.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(average(floating(x), axes), axes, keepdims)
 
 
 @composite
-def reduce_sum(x, /):
-    """Sum of all elements."""
+def reduce_sum(x: Array, /) -> Variable:
+    """Sum of all elements, a scalar.
+
+    Args:
+        x: Any shape.
+    """
     return sum(x)
 
 
 @composite
-def reduce_mean(x, /):
-    """Mean of all elements."""
+def reduce_mean(x: Array, /) -> Variable:
+    """Mean of all elements, a scalar.
+
+    Args:
+        x: Any shape.
+    """
     return mean(x)
 
 
 @op(axes=reduces("axis"))
-def var(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Variance over `axis` (one or several; None for all): the mean squared deviation from the mean."""
+def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Variance over axes: the mean of `(x - mean(x))^2`, divided by the number of elements and not by one less.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(_variance(floating(x), axes), axes, keepdims)
 
 
 @op(axes=reduces("axis"))
-def std(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Standard deviation over `axis` (one or several; None for all): the root of `var`."""
+def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Standard deviation over axes: the square root of `var`. Its gradient where it is 0 is 0.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(lax.sqrt(_variance(floating(x), axes)), axes, keepdims)
 
@@ -131,55 +176,109 @@ def _variance(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 @op(type_name="Max", axes=reduces("axis"), reduction="max")
-def amax(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Maximum over `axis` (one or several; None for all); NaN wins. Equal maxima share the gradient."""
+def amax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
+
+    Args:
+        x: Any shape and dtype.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
+    """
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     return kept(lax.reduce_max(x, axes), axes, keepdims)
 
 
 @op(type_name="Min", axes=reduces("axis"), reduction="min")
-def amin(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Minimum over `axis` (one or several; None for all); NaN wins. Equal minima share the gradient."""
+def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
+
+    Args:
+        x: Any shape and dtype.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
+    """
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     return kept(lax.reduce_min(x, axes), axes, keepdims)
 
 
 @op(axes=reduces("axis"))
-def argmax(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Index of the first maximum over `axis`, as int32; over several axes, the index in their flattened order."""
+def argmax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Index of the first maximum over axes, as int32.
+
+    Args:
+        x: Any shape and dtype.
+        axis: One axis or several, in whose flattened order the index counts; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
+    """
     return _arg_extremum(lax.argmax, x, axis, keepdims)
 
 
 @op(axes=reduces("axis"))
-def argmin(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Index of the first minimum over `axis`, as int32; over several axes, the index in their flattened order."""
+def argmin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Index of the first minimum over axes, as int32.
+
+    Args:
+        x: Any shape and dtype.
+        axis: One axis or several, in whose flattened order the index counts; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
+    """
     return _arg_extremum(lax.argmin, x, axis, keepdims)
 
 
 @composite
 def max(
-    x, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
-):
-    """Maximum over `axis` (one or several; None for all).
+    x: Array, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
+) -> Any:
+    """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
 
     Args:
-        with_index: Also return the index of the first maximum, as `argmax` does.
-        only_index: Return the index alone.
+        x: Any shape and dtype.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+        with_index: Whether the index of the first maximum is returned too, as `argmax` has it.
+        only_index: Whether the index alone is returned.
+
+    Returns:
+        The maximum, or the pair of it and its index, or the index.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
     """
     return values_or_indices(amax, argmax, with_index, only_index, x, axis, keepdims)
 
 
 @composite
 def min(
-    x, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
-):
-    """Minimum over `axis` (one or several; None for all).
+    x: Array, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
+) -> Any:
+    """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
 
     Args:
-        with_index: Also return the index of the first minimum, as `argmin` does.
-        only_index: Return the index alone.
+        x: Any shape and dtype.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+        with_index: Whether the index of the first minimum is returned too, as `argmin` has it.
+        only_index: Whether the index alone is returned.
+
+    Returns:
+        The minimum, or the pair of it and its index, or the index.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
     """
     return values_or_indices(amin, argmin, with_index, only_index, x, axis, keepdims)
 
@@ -209,17 +308,33 @@ def _need_elements(x: Any, axes: tuple[int, ...]) -> None:
 
 
 @op(axes=reduces("axis"), reduction="mul")
-def prod(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Product over `axis` (one or several; None for all). Its gradient is exact where elements are 0."""
+def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Product over axes. Its gradient divides by nothing, and so is right where elements are 0.
+
+    Args:
+        x: Any shape; truth values are taken as int32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(lax.reduce_prod(whole(x), axes), axes, keepdims)
 
 
 @op(axes=reduces("axis"))
-def norm(x, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False):
-    """`(sum |x|^p)^(1/p)` over `axis` (one or several; None for all), with 1 <= p; None stands for 2.
+def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """The p-norm `(sum |x|^p)^(1/p)` over axes. Its gradient where it is 0 is 0, the smallest subgradient.
 
-    Its gradient at the zero vector, where there is none, is 0: the smallest subgradient.
+    Args:
+        x: Any shape; integers are taken as float32.
+        p: The order, a finite number of at least 1; None for 2.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: `p` is below 1 or not finite, or an axis is out of range or named twice.
     """
     p = 2.0 if p is None else p
     if not 1 <= p < float("inf"):
@@ -240,8 +355,17 @@ def norm(x, /, p: float | None = None, axis: Axes | None = None, keepdims: bool 
 
 
 @op(axes=reduces("axis"))
-def logsumexp(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """`log(sum(exp(x)))` over `axis` (one or several; None for all), without overflow."""
+def logsumexp(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """`log(sum(exp(x)))` over axes, computed without overflow.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     x = floating(x)
     top = lax.reduce_max(x, axes)

@@ -6,10 +6,11 @@ import builtins
 import math
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
 
-from ..graph import Variable, as_variable, composite, op
+from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static
 from . import axis_maps
 from .array import cast, whole_indices
@@ -20,12 +21,16 @@ from .movement import broadcast, stack
 
 
 @op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, fuses="moving")
-def take_slices(x, /, key: Static):
+def take_slices(x: Array, /, key: Static) -> jax.Array:
     """A regular part of `x`: what `x[key]` is for a key of ints, slices and None.
 
     Args:
+        x: Any shape and dtype.
         key: For each axis an index, which drops it, or a window `(start, count, step)`, where the step may be
             negative; and None wherever a new axis of size 1 goes.
+
+    Raises:
+        ValueError: `key` has not one entry for each axis, or reaches beyond one.
     """
     places = _places(key, x.shape)
     lows, limits = [p[0] for p in places], [p[0] + (p[1] - 1) * p[2] + 1 if p[1] else p[0] for p in places]
@@ -34,8 +39,17 @@ def take_slices(x, /, key: Static):
 
 
 @op(linear=True, axes=axis_maps.PUT, fuses="moving")
-def put_slices(y, /, key: Static, shape: Shape):
-    """Zeros of `shape` with `y` put where `take_slices` takes it from: the transpose of `take_slices`."""
+def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
+    """Zeros with `y` put where `take_slices` takes it from: the transpose of `take_slices`.
+
+    Args:
+        y: An array in the shape of what `key` takes.
+        key: That of `take_slices`.
+        shape: The shape of the result.
+
+    Raises:
+        ValueError: `y` has another shape, or `key` does not fit `shape`.
+    """
     places = _places(key, shape)
     if y.shape != _shape_of(key):
         raise ValueError(f"y of shape {y.shape} must have the shape {_shape_of(key)} of what key takes")
@@ -68,13 +82,17 @@ def _shape_of(key: tuple[Entry, ...]) -> tuple[int, ...]:
 
 
 @composite
-def slice(x, /, start: Static | None = None, stop: Static | None = None, step: Static | None = None):
+def slice(x: Array, /, start: Static | None = None, stop: Static | None = None, step: Static | None = None) -> Variable:
     """`x[start:stop:step]` along each axis, as Python's slices are.
 
     Args:
+        x: Any shape and dtype.
         start: One number, or None for the default, per axis; fewer stand for the last axes.
         stop: Likewise.
         step: Likewise; it may be negative.
+
+    Raises:
+        ValueError: There are more entries than axes, or a step is 0.
     """
     parts = []
     for name, values in (("start", start), ("stop", stop), ("step", step)):
@@ -93,7 +111,7 @@ def slice(x, /, start: Static | None = None, stop: Static | None = None, step: S
 
 
 @op(type_name="GatherNd", linear=True, axes=axis_maps.POINTS_TAKEN)
-def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
+def take_points(x: Array, indices: Array, /, axes: Ints, at: int = 0, outside: float = 0) -> jax.Array:
     """The slices of `x` at given points.
 
     Args:
@@ -103,6 +121,10 @@ def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
         axes: The `k` axes of `x` that are indexed.
         at: Where the axes `points` go among the other axes of `x`.
         outside: What there is at a point outside of `x`: 0 or NaN, which stands for the least number in integers.
+
+    Raises:
+        ValueError: `indices` has not one index for each of `axes`, these are not different axes of `x`, `at` is not
+            among the others, or `outside` is another number.
     """
     if not (outside == 0 or math.isnan(outside)):
         raise ValueError(f"outside: expected 0 or NaN, got {outside}")  # any other number would make it non-linear
@@ -115,9 +137,20 @@ def take_points(x, indices, /, axes: Ints, at: int = 0, outside: float = 0):
 
 
 @op(type_name="ScatterNd", linear=True, axes=axis_maps.POINTS_PUT)
-def put_points(y, indices, /, axes: Ints, shape: Shape, at: int = 0):
-    """Zeros of `shape` with the slices `y` added at given points: the transpose of `take_points`. What lies
-    outside is left out; slices at the same point add up."""
+def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 0) -> jax.Array:
+    """Zeros with the slices `y` added at given points: the transpose of `take_points`.
+
+    Args:
+        y: The slices, in the shape that `take_points` gives.
+        indices: Whole numbers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones count
+            from the end; what lies outside is left out, and slices at the same point add up.
+        axes: The `k` axes of the result that are indexed.
+        shape: The shape of the result.
+        at: Where the axes `points` are among the other axes in `y`.
+
+    Raises:
+        ValueError: `y` has another shape, or the arguments do not fit each other, as for `take_points`.
+    """
     numbers, _ = _point_axes(shape, indices, axes, at)
     rest = [n for i, n in enumerate(shape) if i not in axes]
     expected = (*rest[:at], *indices.shape[:-1], *rest[at:])
