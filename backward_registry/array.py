@@ -1,6 +1,7 @@
 """Backward rules of making and casting arrays, and of diagonals. They are linear: the rule is the transpose."""
 
 import nngrad.functions as F
+from nngrad.graph import Function, Variable
 
 from . import adjoint_pair, backward, non_differentiable
 
@@ -15,7 +16,7 @@ non_differentiable(F.shape)
 
 
 @backward(F.cast)
-def cast_backward(f, gy):
+def cast_backward(f: Function, gy: Variable) -> Variable:
     """The gradient, cast back"""
     (x,) = f.inputs
     return F.cast(gy, dtype=x.dtype)
@@ -27,6 +28,6 @@ adjoint_pair(F.matrix_diag, F.matrix_diag_part)
 
 
 @backward(F.trilu)
-def trilu_backward(f, gy):
+def trilu_backward(f: Function, gy: Variable) -> Variable:
     """The same triangle of the gradient"""
     return F.trilu(gy, **f.args)

@@ -61,11 +61,6 @@ def test_every_function_has_a_sample_in_the_table_of_its_family(name: str) -> No
     assert name in {sample.name for sample in table.SAMPLES}, f"the samples of {name} are not in {family}"
 
 
-@pytest.mark.parametrize("name", sorted([*OPS, *COMPOSITES]))
-def test_every_function_says_what_it_computes(name: str) -> None:
-    assert (getattr(F, name).__doc__ or "").strip(), f"{name} has no docstring"
-
-
 def test_no_sample_is_of_a_function_that_is_gone() -> None:
     assert set(F.names()) >= SAMPLED | set(NO_SAMPLE)
 

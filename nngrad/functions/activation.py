@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -76,7 +76,7 @@ def prelu(x0: Array, x1: Array, /, base_axis: int = 1) -> jax.Array:
     return lax.select(lax.ge(x0, lax.full_like(x0, 0)), x0, slope * x0)
 
 
-def slope_shape(x0: Any, x1: Any, base_axis: int) -> tuple[int, ...]:
+def slope_shape(x0: jax.Array | Variable, x1: jax.Array | Variable, base_axis: int) -> tuple[int, ...]:
     """The shape in which `prelu`'s slopes `x1` broadcast against `x0`."""
     if not x1.shape or x1.shape == (1,):
         return (1,) * len(x0.shape)
@@ -135,11 +135,10 @@ def crelu(x: Array, /, axis: int = 1) -> Variable:
     return _both_signs(relu, x, axis, "crelu")
 
 
-def _both_signs(function: Any, x: Variable, axis: int, name: str) -> Variable:
+def _both_signs(function: Callable[[Variable], Variable], x: Variable, axis: int, name: str) -> Variable:
     """`function` of `x` and of `-x`, concatenated along `axis`."""
     axis = axis_of(axis, x.ndim, f"{name}: axis")
-    y: Variable = movement.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
-    return y
+    return movement.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
 
 
 # ---------------------------------------------------------------- exponential below 0
@@ -247,7 +246,8 @@ def tanh_shrink(x: Array, /) -> jax.Array:
         x: Any shape; integers are taken as float32.
     """
     x = floating(x)
-    return x - lax.tanh(x)
+    y: jax.Array = x - lax.tanh(x)
+    return y
 
 
 @op(type_name="SoftSign", elementwise=True, diagonal=True)
@@ -258,7 +258,8 @@ def softsign(x: Array, /) -> jax.Array:
         x: Any shape; integers are taken as float32.
     """
     x = floating(x)
-    return x / (1 + lax.abs(x))
+    y: jax.Array = x / (1 + lax.abs(x))
+    return y
 
 
 @op(elementwise=True, diagonal=True)
@@ -269,7 +270,8 @@ def swish(x: Array, /) -> jax.Array:
         x: Any shape; integers are taken as float32.
     """
     x = floating(x)
-    return x * lax.logistic(x)
+    y: jax.Array = x * lax.logistic(x)
+    return y
 
 
 @op(type_name="GELU", elementwise=True, diagonal=True)
@@ -282,7 +284,8 @@ def gelu(x: Array, /) -> jax.Array:
         x: Any shape; integers are taken as float32.
     """
     x = floating(x)
-    return 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
+    y: jax.Array = 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
+    return y
 
 
 @op(elementwise=True, diagonal=True)
@@ -293,10 +296,11 @@ def mish(x: Array, /) -> jax.Array:
         x: Any shape; integers are taken as float32.
     """
     x = floating(x)
-    return x * lax.tanh(_softplus(x))
+    y: jax.Array = x * lax.tanh(_softplus(x))
+    return y
 
 
-def _softplus(x: Any) -> Any:
+def _softplus(x: jax.Array) -> jax.Array:
     """log(1 + exp(x)): the exponential is taken of what is not positive."""
     return lax.max(x, lax.full_like(x, 0)) + lax.log1p(lax.exp(-lax.abs(x)))
 
@@ -335,7 +339,7 @@ def log_softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     return shifted - lax.expand_dims(lax.log(lax.reduce_sum(lax.exp(shifted), axes)), axes)
 
 
-def _shifted(x: Any, axis: int | None) -> tuple[Any, tuple[int]]:
+def _shifted(x: jax.Array, axis: int | None) -> tuple[jax.Array, tuple[int]]:
     """`x` less its maximum along `axis`, and the axis, not negative, in a tuple."""
     axes = (axis_of(-1 if axis is None else axis, x.ndim),)
     x = floating(x)

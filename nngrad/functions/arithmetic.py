@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, op
@@ -18,28 +19,28 @@ def is_floating(x: Any) -> bool:
     return bool(jnp.issubdtype(x.dtype, jnp.floating))
 
 
-def floating(x: Any) -> Any:
+def floating(x: jax.Array) -> jax.Array:
     """`x` itself if its dtype is a floating one, else as float32."""
     return x if is_floating(x) else lax.convert_element_type(x, jnp.float32)
 
 
-def widened(x: Any) -> Any:
+def widened(x: jax.Array) -> jax.Array:
     """`x` itself, but 16-bit floats as float32, in which sums of many run out of neither range nor precision."""
     return lax.convert_element_type(x, jnp.float32) if is_floating(x) and x.dtype.itemsize == 2 else x
 
 
-def numeric(x: Any) -> Any:
+def numeric(x: jax.Array) -> jax.Array:
     """`x` itself, but truth values as float32."""
     return lax.convert_element_type(x, jnp.float32) if x.dtype == bool else x
 
 
-def alike(*xs: Any) -> list[Any]:
+def alike(*xs: jax.Array) -> list[jax.Array]:
     """The arrays in their common dtype."""
     dtype = functools.reduce(jnp.promote_types, [x.dtype for x in xs])
     return [lax.convert_element_type(x, dtype) for x in xs]
 
 
-def broadcast_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
+def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Both arrays in their common shape and dtype."""
     x0, x1 = alike(x0, x1)
     if x0.shape != x1.shape:
@@ -51,24 +52,24 @@ def broadcast_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
-def number_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
+def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Both arrays in their common shape and dtype, truth values as float32."""
     return broadcast_pair(numeric(x0), numeric(x1))
 
 
-def matched(x: Any, val: float) -> tuple[Any, Any]:
+def matched(x: jax.Array, val: float) -> tuple[jax.Array, Any]:
     """`x`, and `val` in its dtype; an integer `x` becomes float32 if its dtype does not hold `val`."""
     if not is_floating(x):
-        if x.dtype != bool and val.is_integer() and jnp.iinfo(x.dtype).min <= val <= jnp.iinfo(x.dtype).max:
+        if x.dtype != bool and val.is_integer() and np.iinfo(x.dtype).min <= val <= np.iinfo(x.dtype).max:
             return x, x.dtype.type(int(val))
         x = lax.convert_element_type(x, jnp.float32)
     return x, x.dtype.type(val)
 
 
-def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
+def broadcast_scalar(x: jax.Array, val: float) -> tuple[jax.Array, jax.Array]:
     """`x`, and `val` as an array of its shape."""
-    x, val = matched(x, val)
-    return x, lax.full_like(x, val)
+    x, number = matched(x, val)
+    return x, lax.full_like(x, number)
 
 
 def _factors(f: Function) -> tuple[int, ...]:
@@ -76,7 +77,7 @@ def _factors(f: Function) -> tuple[int, ...]:
     return (1,) * len(f.inputs)
 
 
-def raised(x: Any, power: int) -> Any:
+def raised(x: jax.Array, power: int) -> jax.Array:
     """`x ** power` by multiplication."""
     # The quotient comes first, since x ** -power might overflow where the result does not.
     return lax.integer_pow(x, power) if power >= 0 else lax.integer_pow(lax.div(lax.full_like(x, 1), x), -power)
@@ -215,7 +216,8 @@ def add_n(*x: Array) -> jax.Array:
     Raises:
         ValueError: The shapes do not broadcast.
     """
-    return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
+    total: jax.Array = functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
+    return total
 
 
 @op(
@@ -232,7 +234,8 @@ def mul_n(*x: Array) -> jax.Array:
     Raises:
         ValueError: The shapes do not broadcast.
     """
-    return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
+    product: jax.Array = functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
+    return product
 
 
 # ---------------------------------------------------------------- a Variable and a number
@@ -292,8 +295,8 @@ def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
         x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
         val: The number that is subtracted from.
     """
-    x, val = broadcast_scalar(x, val)
-    return lax.sub(val, x)
+    x, minuend = broadcast_scalar(x, val)
+    return lax.sub(minuend, x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
@@ -304,8 +307,8 @@ def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
         x: The divisor, of any shape; integers are taken as float32.
         val: The dividend.
     """
-    x, val = broadcast_scalar(floating(x), val)
-    return lax.div(val, x)
+    x, dividend = broadcast_scalar(floating(x), val)
+    return lax.div(dividend, x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
@@ -316,8 +319,8 @@ def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
         x: The exponent, of any shape; integers are taken as float32.
         val: The base.
     """
-    x, val = broadcast_scalar(floating(x), val)
-    return lax.pow(val, x)
+    x, base = broadcast_scalar(floating(x), val)
+    return lax.pow(base, x)
 
 
 @op(elementwise=True, diagonal=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -23,8 +22,7 @@ from .movement import broadcast, reshape
 
 def filled_like(x: Variable, val: float) -> Variable:
     """A constant of the graph: `val` everywhere, in the shape and dtype of `x`."""
-    y: Variable = constant(val=val, shape=x.shape, dtype=x.dtype)
-    return y
+    return constant(val=val, shape=x.shape, dtype=x.dtype)
 
 
 def zeros_like(x: Variable) -> Variable:
@@ -139,7 +137,7 @@ def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
     )
 
 
-def whole_indices(indices: Any) -> Any:
+def whole_indices(indices: jax.Array) -> jax.Array:
     """`indices` as int32; a floating one that is no whole number becomes one that is out of range of every axis."""
     result = lax.convert_element_type(indices, jnp.int32)
     if not jnp.issubdtype(indices.dtype, jnp.floating):
@@ -229,7 +227,7 @@ def trilu(x: Array, /, k: int = 0, upper: bool = True) -> jax.Array:
     return lax.select(inside, x, lax.full_like(x, 0))
 
 
-def _band(shape: tuple[int, ...], low: int | None, high: int | None) -> Any:
+def _band(shape: tuple[int, ...], low: int | None, high: int | None) -> jax.Array:
     """Where the column less the row is between `low` and `high`."""
     rows, columns = (lax.broadcasted_iota(jnp.int32, shape, len(shape) - i) for i in (2, 1))
     offset = lax.sub(columns, rows)

@@ -12,7 +12,7 @@ from ..graph import Array, op
 from .arithmetic import broadcast_pair, broadcast_scalar, floating
 
 Truth = Callable[..., jax.Array]
-"""What makes bools of two arrays of one shape and dtype."""
+"""Gives bools: where something holds of its arguments."""
 
 
 def holds(x: jax.Array) -> jax.Array:

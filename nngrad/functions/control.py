@@ -36,7 +36,8 @@ def unlink(x: Array, /) -> jax.Array:
     Args:
         x: Any shape and dtype.
     """
-    return x
+    y: jax.Array = x
+    return y
 
 
 @op(several=True, passes=True)
@@ -68,6 +69,7 @@ def after(*x: Array) -> jax.Array:
     Args:
         x: What is passed on, and after it what comes before it in time, of any shapes and dtypes.
     """
+    value: jax.Array
     value, *tokens = x
     counts = [_count(token) for token in tokens if token.size]
     if not counts:
@@ -81,7 +83,7 @@ def after(*x: Array) -> jax.Array:
     return lax.sub(value, lax.broadcast(lax.convert_element_type(nothing, value.dtype), value.shape))
 
 
-def _count(token):
+def _count(token: jax.Array) -> jax.Array:
     """Number of bits that are set in the first element of `token`, as uint32[]."""
     first = lax.reshape(lax.slice(token, (0,) * token.ndim, (1,) * token.ndim), ())
     if first.dtype == jnp.bool_:
@@ -105,7 +107,8 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
     """
     if x.shape != original.shape or x.dtype != original.dtype:
         raise ValueError(f"original must be of the shape and dtype of x, {x.dtype}{list(x.shape)}")
-    return x
+    y: jax.Array = x
+    return y
 
 
 def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:

@@ -73,10 +73,11 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
         raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have the same shape")
     n = _scan_axis(b, axis)
 
-    def compose(first: Any, second: Any) -> Any:
+    def compose(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
         return lax.mul(second[0], first[0]), lax.add(lax.mul(second[0], first[1]), second[1])
 
-    return lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
+    y: jax.Array = lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
+    return y
 
 
 @op(linear=True, axes=mixes("axis"))
@@ -94,12 +95,12 @@ def displace(x: Array, /, axis: int = 0, by: int = 1) -> jax.Array:
     return moved(x, _scan_axis(x, axis), by)
 
 
-def moved(x: Any, axis: int, by: int, fill: int = 0) -> Any:
+def moved(x: jax.Array, axis: int, by: int, fill: int = 0) -> jax.Array:
     """`x` moved `by` places along `axis`, with `fill` in the places that fall free."""
     n = x.shape[axis]
     by = by if -n < by < n else (n if by > 0 else -n)
     return lax.pad(x, x.dtype.type(fill), [(by, -by, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)])
 
 
-def _scan_axis(x: Any, axis: int | None) -> int:
+def _scan_axis(x: jax.Array, axis: int | None) -> int:
     return axis_of(0 if axis is None else axis, x.ndim)

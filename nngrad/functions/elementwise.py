@@ -5,8 +5,6 @@ Where a function of integers is not an integer, they are taken as float32.
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -242,7 +240,7 @@ _HIGHEST = 200
 """Up to which order `sinc` is differentiated: its computation is as long as the order is high."""
 
 
-def _sinc_derivative(x: Any, order: int) -> Any:
+def _sinc_derivative(x: jax.Array, order: int) -> jax.Array:
     """S_n, the n-th derivative of sin(x) / x.
 
     Differentiating x S_0 = sin x n times gives x S_n + n S_(n-1) = sin(x + n pi/2), which leads from S_0 up and
@@ -265,7 +263,7 @@ def _sinc_derivative(x: Any, order: int) -> Any:
     return lax.convert_element_type(lax.select(small, value, result), dtype)
 
 
-def _sine_derivatives(x: Any) -> tuple[Any, Any, Any, Any]:
+def _sine_derivatives(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The sine and its first three derivatives, after which they repeat."""
     sine, cosine = lax.sin(x), lax.cos(x)
     return sine, cosine, -sine, -cosine
@@ -334,4 +332,5 @@ def identity(x: Array, /) -> jax.Array:
     Args:
         x: Any shape and dtype.
     """
-    return x
+    y: jax.Array = x
+    return y

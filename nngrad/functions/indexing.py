@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
-from ..graph.arguments import Ints, Shape, Static, axis_of
+from ..graph.arguments import Ints, Shape, Static, as_ints, axis_of
 from ..graph.axes import AxisMap, Places, mixes
 from ..graph.leaf import common_floating
 from . import array, control, elementwise, movement, slicing
@@ -82,6 +82,7 @@ def grid_points(indices: Array, /, axes: Ints = ()) -> jax.Array:
     Raises:
         ValueError: An axis is out of range.
     """
+    axes = as_ints(axes)
     for a in axes:
         axis_of(a, indices.ndim, "axes:")
     own = [lax.broadcasted_iota(jnp.int32, indices.shape, a % indices.ndim) for a in axes]
@@ -187,13 +188,14 @@ def scatter_nd(
         ValueError: Neither `shape` nor `out` is given, or the shapes do not fit.
     """
     base = None if out is None else as_variable(out, "out", "scatter_nd", common_floating([data]))
-    if base is None and shape is None:
+    if base is not None:
+        if shape not in (None, base.shape):
+            raise ValueError(f"scatter_nd: shape {shape} is not the shape {base.shape} of out")
+        shape = base.shape
+    elif shape is None:
         raise ValueError("scatter_nd: give shape or out")
-    if base is not None and shape not in (None, base.shape):
-        raise ValueError(f"scatter_nd: shape {shape} is not the shape {base.shape} of out")
-    shape = base.shape if base is not None else shape
     points, axes = _points_last(indices, len(shape), "scatter_nd")
-    expected = points.shape[:-1] + shape[len(axes) :]
+    expected = (*points.shape[:-1], *shape[len(axes) :])
     if data.shape != expected:
         raise ValueError(f"scatter_nd: data {data.shape} must have the shape {expected} of what it replaces")
     if add:
@@ -236,7 +238,8 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
     if x1.shape != indices.shape:
         x1 = slicing.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
     points, axes = along(indices, axis)
-    return x0 + slicing.put_points(x1, points, axes=axes, shape=x0.shape)
+    y: Variable = x0 + slicing.put_points(x1, points, axes=axes, shape=x0.shape)
+    return y
 
 
 def along(indices: Variable, axis: int) -> tuple[Variable, tuple[int, ...]]:
@@ -285,14 +288,14 @@ def argsort(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array:
     return _sorted(x, axis, reverse)[1]
 
 
-def _sorted(x: Any, axis: int, reverse: bool) -> Any:
+def _sorted(x: jax.Array, axis: int, reverse: bool) -> tuple[jax.Array, jax.Array]:
     """Sorted values and their indices: one sort for both, so that XLA merges the two ops."""
     a = axis_of(axis, x.ndim)
     index = lax.broadcasted_iota(jnp.int32, x.shape, a)
-    if not reverse:
-        return lax.sort((x, index), dimension=a, num_keys=1)
-    # Reversed twice, so that equal elements keep their order.
-    return [lax.rev(y, (a,)) for y in lax.sort((lax.rev(x, (a,)), lax.rev(index, (a,))), dimension=a, num_keys=1)]
+    if reverse:  # twice, so that equal elements keep their order
+        x, index = lax.rev(x, (a,)), lax.rev(index, (a,))
+    y, order = lax.sort((x, index), dimension=a, num_keys=1)
+    return (lax.rev(y, (a,)), lax.rev(order, (a,))) if reverse else (y, order)
 
 
 @composite

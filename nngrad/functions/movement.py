@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Variable, composite, op
-from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, axes_of, axis_of
+from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of, axis_of
 from ..graph.axes import inserts, mixes, reduces, rowwise
 from . import axis_maps, reduction
 from .arithmetic import alike
@@ -42,7 +42,7 @@ def transpose(x: Array, /, axes: Ints | None = None) -> jax.Array:
     Raises:
         ValueError: `axes` does not name each axis once.
     """
-    order = tuple(range(x.ndim))[::-1] if axes is None else tuple(axis_of(a, x.ndim, "axes:") for a in axes)
+    order = tuple(range(x.ndim))[::-1] if axes is None else tuple(axis_of(a, x.ndim, "axes:") for a in as_ints(axes))
     if sorted(order) != list(range(x.ndim)):
         raise ValueError(f"axes {axes} must name each of the {x.ndim} axes once")
     return lax.transpose(x, order)
@@ -93,7 +93,8 @@ def sum_to(x: Array, /, shape: Shape) -> Variable:
         ValueError: `shape` does not broadcast to that of `x`.
     """
     if x.shape == shape:
-        return x
+        unchanged: Variable = x
+        return unchanged
     lead = len(x.shape) - len(shape)
     if lead < 0 or any(n not in (1, m) for n, m in zip(shape, x.shape[lead:], strict=True)):
         raise ValueError(f"sum_to: shape {shape} does not broadcast to the shape {x.shape} of x")
@@ -114,6 +115,7 @@ def tile(x: Array, /, reps: Ints) -> Variable:
     Raises:
         ValueError: One of `reps` is negative.
     """
+    reps = as_ints(reps)
     if any(r < 0 for r in reps):
         raise ValueError(f"tile: reps must not be negative, got {reps}")
     ndim = len(reps) if len(reps) > x.ndim else x.ndim
@@ -219,23 +221,24 @@ def pad(x: Array, /, pad_width: Ints, mode: str = "constant", constant_value: fl
         ValueError: The widths are no pairs, are negative or too many, an axis is too short for its margin, or there is
             no such mode.
     """
-    widths = _widths(x.shape, pad_width, mode)
+    widths = _widths(x.shape, as_ints(pad_width), mode)
     if mode == "constant":
         return lax.pad(x, x.dtype.type(constant_value), [(*w, 0) for w in widths])
+    y: jax.Array = x
     for axis, (before, after) in enumerate(widths):
-        n = x.shape[axis]
+        n = y.shape[axis]
         if before == after == 0:
             continue
         if mode == "reflect":
-            left = lax.rev(lax.slice_in_dim(x, 1, 1 + before, axis=axis), (axis,))
-            right = lax.rev(lax.slice_in_dim(x, n - 1 - after, n - 1, axis=axis), (axis,))
+            left = lax.rev(lax.slice_in_dim(y, 1, 1 + before, axis=axis), (axis,))
+            right = lax.rev(lax.slice_in_dim(y, n - 1 - after, n - 1, axis=axis), (axis,))
         else:
             left, right = (
-                jnp.broadcast_to(lax.slice_in_dim(x, i, i + 1, axis=axis), (*x.shape[:axis], w, *x.shape[axis + 1 :]))
+                jnp.broadcast_to(lax.slice_in_dim(y, i, i + 1, axis=axis), (*y.shape[:axis], w, *y.shape[axis + 1 :]))
                 for i, w in ((0, before), (n - 1, after))
             )
-        x = lax.concatenate([left, x, right], axis)
-    return x
+        y = lax.concatenate([left, y, right], axis)
+    return y
 
 
 @op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))
@@ -251,7 +254,8 @@ def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: str = "const
     Raises:
         ValueError: `y` has not the shape that `pad` gives, or `pad` would refuse the arguments.
     """
-    return transposed(lambda x: pad.forward(x, pad_width, mode), shape, y, "y")
+    x: jax.Array = transposed(lambda x: pad.forward(x, pad_width, mode), tuple(shape), y, "y")
+    return x
 
 
 def _widths(shape: tuple[int, ...], pad_width: tuple[int, ...], mode: str) -> list[tuple[int, int]]:

@@ -32,7 +32,7 @@ def _binary(
                 return with_number(array.cast(x, np.float32), as_static_float(other))
             if abs(int(other)) <= _EXACT:
                 return with_number(x, float(other))
-            other = _whole(other, x)
+            other = _whole(int(other), x)
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
         other = as_variable(other, "other", symbol, x.dtype if x.spec.differentiable else None)

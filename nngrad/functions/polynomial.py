@@ -70,19 +70,20 @@ def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 
     Raises:
         ValueError: The shapes do not broadcast, or there is not one coefficient for each of `x`.
     """
-    total = None
+    total: jax.Array | None = None
     for each, coefficient in zip(together(x), coefficients, strict=True):
-        size = abs(coefficient)
-        term = each if size == 1 else lax.mul(each, lax.full_like(each, float(size)))
+        size = abs(float(coefficient))
+        term = each if size == 1 else lax.mul(each, lax.full_like(each, size))
         negative = math.copysign(1.0, coefficient) < 0
         if total is None:
             total = lax.neg(term) if negative else term
         else:
             total = (lax.sub if negative else lax.add)(total, term)
+    assert total is not None  # there is at least one term
     return lax.add(total, lax.full_like(total, float(constant))) if constant else total
 
 
-def together(xs: tuple[Any, ...]) -> list[Any]:
+def together(xs: tuple[jax.Array, ...]) -> list[jax.Array]:
     """The arrays in their common floating dtype and their common shape."""
     same = alike(*map(floating, xs))
     if all([x.shape == same[0].shape for x in same]):

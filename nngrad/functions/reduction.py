@@ -16,7 +16,7 @@ from ..graph.axes import reduces
 from .arithmetic import floating, is_floating, widened
 
 
-def total(x: Any, axes: tuple[int, ...]) -> Any:
+def total(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Sum over `axes`; 16-bit floats are added up as float32."""
     x = whole(x)
     y = widened(x)
@@ -32,10 +32,10 @@ _MANY = 512
 all that is before it into one fusion, and where more than 16384 sums are made takes twenty times as long."""
 
 
-def _sum_by_product(axes: tuple[int, ...]) -> Callable[[Any], Any]:
+def _sum_by_product(axes: tuple[int, ...]) -> Callable[[jax.Array], jax.Array]:
     """The sum over the leading `axes`."""
 
-    def by_product(x: Any) -> Any:
+    def by_product(x: jax.Array) -> jax.Array:
         kept = x.shape[len(axes) :]
         # A product with a vector would be made a reduction again.
         ones, rows = lax.full((1, count(x, axes)), 1, x.dtype), lax.reshape(x, (count(x, axes), math.prod(kept)))
@@ -44,19 +44,19 @@ def _sum_by_product(axes: tuple[int, ...]) -> Callable[[Any], Any]:
     return by_product
 
 
-def average(x: Any, axes: tuple[int, ...]) -> Any:
+def average(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Mean of floating numbers over `axes`; 16-bit ones are averaged as float32."""
     y = lax.reduce_sum(widened(x), axes)
     y = lax.div(y, lax.full_like(y, count(x, axes)))
     return lax.convert_element_type(y, x.dtype)
 
 
-def whole(x: Any) -> Any:
+def whole(x: jax.Array) -> jax.Array:
     """`x` itself, but truth values as int32."""
     return lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x
 
 
-def count(x: Any, axes: tuple[int, ...]) -> int:
+def count(x: jax.Array | Variable, axes: tuple[int, ...]) -> int:
     """Number of elements that one result of a reduction over `axes` is made of."""
     n = 1
     for a in axes:
@@ -64,12 +64,12 @@ def count(x: Any, axes: tuple[int, ...]) -> int:
     return n
 
 
-def kept(y: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def kept(y: jax.Array, axes: tuple[int, ...], keepdims: bool) -> jax.Array:
     """`y` with axes of size 1 where it was reduced, if `keepdims`."""
     return lax.expand_dims(y, axes) if keepdims else y
 
 
-def spread(y: Any, x: Any, axes: tuple[int, ...]) -> Any:
+def spread(y: jax.Array, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """`y`, reduced over `axes`, in the shape of `x`."""
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     return lax.broadcast_in_dim(y, x.shape, rest)
@@ -162,7 +162,7 @@ def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     return kept(lax.sqrt(_variance(floating(x), axes)), axes, keepdims)
 
 
-def _variance(x: Any, axes: tuple[int, ...]) -> Any:
+def _variance(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     # Deviations are taken from the first element and then from their mean. That loses less when the mean
     # is large, and makes the variance of equal numbers exactly 0.
     if count(x, axes):
@@ -291,7 +291,9 @@ def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: boo
     return (y, indices(*arguments)) if with_index else y
 
 
-def _arg_extremum(search: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+def _arg_extremum(
+    search: Callable[..., jax.Array], x: jax.Array, axis: Axes | None, keepdims: bool
+) -> jax.Array:
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     rest = tuple(i for i in range(x.ndim) if i not in axes)
@@ -299,7 +301,7 @@ def _arg_extremum(search: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     return kept(search(flat, len(rest), jnp.int32), axes, keepdims)
 
 
-def _need_elements(x: Any, axes: tuple[int, ...]) -> None:
+def _need_elements(x: jax.Array, axes: tuple[int, ...]) -> None:
     if count(x, axes) == 0:
         raise ValueError(f"there is no extremum of no elements: axes {axes} of shape {x.shape}")
 

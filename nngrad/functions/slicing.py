@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Variable, as_variable, composite, op
-from ..graph.arguments import Ints, Shape, Static
+from ..graph.arguments import Ints, Shape, Static, as_ints
 from . import axis_maps
 from .array import cast, whole_indices
 from .index_keys import Entry, resolve, window
@@ -61,7 +62,7 @@ def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
     return lax.pad(y, y.dtype.type(0), margins)
 
 
-def _places(key: tuple[Entry, ...], shape: tuple[int, ...]) -> list[tuple[int, int, int, bool]]:
+def _places(key: tuple[Entry, ...], shape: Sequence[int]) -> list[tuple[int, int, int, bool]]:
     """For each axis of `shape`: the first place in ascending order, their count and distance, and whether
     they are taken in descending order."""
     entries = [(e, 1, 1) if isinstance(e, int) else e for e in key if e is not None]
@@ -128,6 +129,7 @@ def take_points(x: Array, indices: Array, /, axes: Ints, at: int = 0, outside: f
     """
     if not (outside == 0 or math.isnan(outside)):
         raise ValueError(f"outside: expected 0 or NaN, got {outside}")  # any other number would make it non-linear
+    axes = as_ints(axes)
     numbers, window_shape = _point_axes(x.shape, indices, axes, at)
     dimensions = lax.GatherDimensionNumbers(offset_dims=numbers, collapsed_slice_dims=tuple(sorted(axes)),
                                             start_index_map=axes)
@@ -151,6 +153,7 @@ def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 
     Raises:
         ValueError: `y` has another shape, or the arguments do not fit each other, as for `take_points`.
     """
+    axes = as_ints(axes)
     numbers, _ = _point_axes(shape, indices, axes, at)
     rest = [n for i, n in enumerate(shape) if i not in axes]
     expected = (*rest[:at], *indices.shape[:-1], *rest[at:])
@@ -162,7 +165,9 @@ def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 
                            mode=lax.GatherScatterMode.FILL_OR_DROP)
 
 
-def _point_axes(shape: tuple[int, ...], indices: Any, axes: tuple[int, ...], at: int) -> tuple[Any, Any]:
+def _point_axes(
+    shape: Sequence[int], indices: jax.Array, axes: tuple[int, ...], at: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes of the result that come from `shape`, and the shape of one slice."""
     ndim = len(shape)
     if indices.ndim == 0 or indices.shape[-1] != len(axes):
@@ -177,7 +182,7 @@ def _point_axes(shape: tuple[int, ...], indices: Any, axes: tuple[int, ...], at:
     return numbers, tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
-def wrapped(indices: Any, sizes: list[int]) -> Any:
+def wrapped(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
     """`indices`, along whose last axis the sizes differ, as int32 without negatives."""
     indices = whole_indices(indices)
     size = lax.broadcast_in_dim(np.asarray(sizes, np.int32), indices.shape, (indices.ndim - 1,))
@@ -212,5 +217,4 @@ def _points(indices: tuple[Any, ...]) -> Variable:
     if not any(isinstance(i, Variable) for i in indices):
         return as_variable(np.stack([np.broadcast_to(i, shape) for i in indices], axis=-1))
     parts = [cast(i, np.int32) if isinstance(i, Variable) else as_variable(i) for i in indices]
-    result: Variable = stack(*[broadcast(i, shape=shape) for i in parts], axis=-1)
-    return result
+    return stack(*[broadcast(i, shape=shape) for i in parts], axis=-1)
