@@ -299,7 +299,9 @@ def _sorted(x: jax.Array, axis: int, reverse: bool) -> tuple[jax.Array, jax.Arra
 
 
 @composite
-def sort(x: Array, /, axis: int = -1, reverse: bool = False, with_index: bool = False, only_index: bool = False) -> Any:
+def sort(
+    x: Array, /, axis: int = -1, reverse: bool = False, with_index: bool = False, only_index: bool = False
+) -> Variable | Any:
     """The elements in ascending order along an axis. NaN counts as largest.
 
     Args:
@@ -322,7 +324,7 @@ def sort(x: Array, /, axis: int = -1, reverse: bool = False, with_index: bool = 
 def top_k_data(
     x: Array, /, k: int, abs: bool = False, reduce: bool = True, base_axis: int = 1, largest: bool = True,
     with_index: bool = False,
-) -> Any:
+) -> Variable | Any:
     """The `k` largest elements of each sample.
 
     Args:

@@ -242,7 +242,7 @@ def argmin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
 @composite
 def max(
     x: Array, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
-) -> Any:
+) -> Variable | Any:
     """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
 
     Args:
@@ -264,7 +264,7 @@ def max(
 @composite
 def min(
     x: Array, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
-) -> Any:
+) -> Variable | Any:
     """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
 
     Args:
