@@ -101,6 +101,9 @@ def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
 
     Returns:
         bool `(*points,)`.
+
+    Raises:
+        TypeError: The last axis of `indices` has not one index for each size.
     """
     points = indices.shape[:-1]
     turn = lax.reshape(lax.iota(jnp.int32, math.prod(points)), points)

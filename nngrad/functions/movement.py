@@ -26,7 +26,7 @@ def reshape(x: Array, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
         inplace: Ignored; accepted for nnabla's sake.
 
     Raises:
-        ValueError: The new shape has not as many elements.
+        TypeError: The new shape has not as many elements.
     """
     return jnp.reshape(x, shape)
 
