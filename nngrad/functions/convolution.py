@@ -12,7 +12,7 @@ from ..graph import Function, Variable, apply, composite, op
 from ..graph.arguments import Ints, Shape, per_axis
 from ..graph.axes import rows
 from .arithmetic import add2, alike, floating
-from .array import reshape
+from .movement import reshape
 from .transposition import transposed
 
 # ---------------------------------------------------------------- sizes and their checks

@@ -14,7 +14,7 @@ from ..graph.arguments import Shape, Static
 from ..graph.axes import AxisMap, Indices, Places, contracts, rowwise
 from ..graph.facts import unknown
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
-from .array import reshape, transpose
+from .movement import reshape, transpose
 
 Tuples = tuple[tuple[int, ...], ...]
 

@@ -12,7 +12,7 @@ from ..graph import composite, op
 from ..graph.arguments import DTypeName, axis_of
 from ..graph.axes import mixes
 from ..graph.spec import FLOAT32
-from . import array, elementwise, reduction
+from . import array, elementwise, movement, reduction
 from .arithmetic import broadcast_pair, floating, is_floating, widened
 from .normalization import accurate
 
@@ -209,5 +209,5 @@ def kl_multinomial(p, q, /, base_axis: int = 1):
     dtype = p.dtype if p.spec.differentiable else FLOAT32
     p, q = accurate(p), accurate(q)  # 1e-8 is nothing in 16 bits
     terms = p * (elementwise.log(p + 1e-8) - elementwise.log(q + 1e-8))
-    y = array.reshape(reduction.sum(terms, axis=tuple(range(base, p.ndim))), shape=(*p.shape[:base], 1))
+    y = movement.reshape(reduction.sum(terms, axis=tuple(range(base, p.ndim))), shape=(*p.shape[:base], 1))
     return y if y.dtype == dtype else array.cast(y, dtype)

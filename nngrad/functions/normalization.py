@@ -11,7 +11,7 @@ import math
 from ..graph import Variable, composite
 from ..graph.arguments import Axes, Ignored, axes_of
 from ..graph.spec import FLOAT32
-from . import activation, array, control, reduction
+from . import activation, array, control, movement, reduction
 
 Sizes = tuple[int, ...]
 Normalised = Variable | tuple[Variable, Variable, Variable]
@@ -40,7 +40,7 @@ def fitted(p: Variable | None, shape: Sizes, full: Sizes, where: str) -> Variabl
     if p is None or p.shape == shape:
         return p
     if [n for n in p.shape if n != 1] == [n for n in shape if n != 1]:
-        return array.reshape(p, shape=shape)
+        return movement.reshape(p, shape=shape)
     if len(p.shape) == len(full) and all(n in (1, m) for n, m in zip(p.shape, full, strict=True)):
         return p
     raise ValueError(f"{where} of shape {p.shape} does not fit an input of shape {full}; give it the shape {shape}")
@@ -120,7 +120,7 @@ def batch_normalization(
             raise ValueError(f"{name}: {n} of shape {p.shape} does not fit; give it the shape {shape}")
     wide = accurate(x)
     if not batch_stat:
-        m, v = (array.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
+        m, v = (movement.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
         y = scaled(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
     reduced = tuple(i for i in range(x.ndim) if i not in kept)
@@ -142,7 +142,7 @@ def _running_updates(
     for leaf, new in statistics:
         if leaf is not None and leaf.parent is None:
             if new.shape != leaf.shape:
-                new = array.reshape(new, shape=leaf.shape)
+                new = movement.reshape(new, shape=leaf.shape)
             updates[leaf] = leaf * decay_rate + new * (1 - decay_rate)
     return updates
 
@@ -291,8 +291,8 @@ def group_normalization(
     grouped = (*x.shape[:channel], num_groups, channels // num_groups, *x.shape[channel + 1 :])
     own = {channel, *[i + (i > channel) for i in batch]}
     rest = tuple(i for i in range(len(grouped)) if i not in own)
-    mean, deviation, variance = moments(array.reshape(accurate(x), shape=grouped), rest)
-    y = shifted(x, array.reshape(deviation * (variance + eps) ** -0.5, shape=x.shape), beta, gamma)
+    mean, deviation, variance = moments(movement.reshape(accurate(x), shape=grouped), rest)
+    y = shifted(x, movement.reshape(deviation * (variance + eps) ** -0.5, shape=x.shape), beta, gamma)
     return (y, mean, variance) if output_stat else y
 
 
@@ -330,7 +330,7 @@ def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
         raise ValueError(f"{name}: g of shape {g.shape} must have {w.shape[channel]} elements, as w has along dim")
     wide = accurate(w)
     squares = reduction.sum(wide * wide, axis=tuple(i for i in range(w.ndim) if i != channel), keepdims=True)
-    return scaled(w, wide, squares, eps, None, g if g.shape == shape else array.reshape(g, shape=shape))
+    return scaled(w, wide, squares, eps, None, g if g.shape == shape else movement.reshape(g, shape=shape))
 
 
 def _batch_and_channel(function: str, x: Variable, batch_axis: int | Sizes, channel_axis: int) -> tuple[Sizes, int]:
