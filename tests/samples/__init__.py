@@ -92,7 +92,7 @@ def matrix(*shape: int) -> Draw:
 
 
 FAMILIES = ("arithmetic", "comparison", "elementwise", "activation", "reduction", "array", "indexing", "control",
-            "linear", "convolution", "pooling", "normalization", "loss", "stochastic")
+            "linear", "contractions", "convolution", "pooling", "normalization", "loss", "stochastic")
 
 
 def all_samples() -> list[Sample]:
