@@ -128,7 +128,7 @@ def dot(a: Array, b: Array, /, out: Static | None = None) -> Variable | Any:
 
     Raises:
         TypeError: `out` is neither.
-        ValueError: The axes that are multiplied differ in size, or `out` has another shape than the result.
+        ValueError: The axes that are multiplied differ in size, or the result does not fit `out`.
     """
     y = _dot(a, b)
     if out is None:
