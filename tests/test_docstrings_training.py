@@ -37,10 +37,16 @@ def described(docstring: str) -> list[str]:
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTED))
+def test_a_first_line_says_what_it_is(name: str) -> None:
+    first, *rest = inspect.cleandoc(DOCUMENTED[name].__doc__ or "").splitlines() or [""]
+    assert first, "there is no docstring"
+    assert not rest or not rest[0], "the first line should be a sentence or a formula, with an empty line after it"
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTED))
 def test_every_argument_is_described_in_its_order(name: str) -> None:
     value = DOCUMENTED[name]
-    assert value.__doc__ and value.__doc__.strip(), "there is no docstring"
-    assert described(value.__doc__) == list(inspect.signature(value).parameters)
+    assert described(value.__doc__ or "") == list(inspect.signature(value).parameters)
 
 
 def test_nothing_is_left_out() -> None:

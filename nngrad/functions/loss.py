@@ -215,10 +215,10 @@ def absolute_error(x0: Array, x1: Array, /) -> jax.Array:
 
 @op(diagonal=True, broadcasts=True)
 def huber_loss(x0: Array, x1: Array, /, delta: float = 1.0) -> jax.Array:
-    """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice
-    the usual form). Elementwise, broadcast together.
+    """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice his form).
 
-    The derivative in `x0` is `2 d`, limited to -2 delta and 2 delta; the second one is 1 where `|d| = delta`.
+    Elementwise, broadcast together. The derivative in `x0` is `2 d`, limited to -2 delta and 2 delta; the second one is
+    1 where `|d| = delta`.
 
     Args:
         x0: Any shape; integers are taken as float32.

@@ -241,10 +241,10 @@ class Adagrad(Solver):
 
 
 class Adadelta(Solver):
-    """v <- decay v + (1 - decay) g^2;  d = sqrt((x + eps) / (v + eps)) g;  x <- decay x + (1 - decay) d^2;
-    w <- w - lr d
+    """d = sqrt((x + eps) / (v + eps)) g;  w <- w - lr d
 
-    Zeiler, "ADADELTA", 2012, arXiv:1212.5701.
+    Before, v <- decay v + (1 - decay) g^2; after, x <- decay x + (1 - decay) d^2. Zeiler, "ADADELTA", 2012,
+    arXiv:1212.5701.
 
     Args:
         lr: Learning rate; 1 is the method as it was published.
@@ -282,10 +282,10 @@ class RMSprop(Solver):
 
 
 class RMSpropGraves(Solver):
-    """v <- decay v + (1 - decay) g^2;  m <- decay m + (1 - decay) g;
-    d <- momentum d + lr g / sqrt(v - m^2 + eps);  w <- w - d
+    """d <- momentum d + lr g / sqrt(v - m^2 + eps);  w <- w - d
 
-    Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850.
+    Before, v <- decay v + (1 - decay) g^2 and m <- decay m + (1 - decay) g. Graves, "Generating sequences with
+    recurrent neural networks", 2013, arXiv:1308.0850.
 
     Args:
         lr: Learning rate.
