@@ -15,7 +15,7 @@ non_differentiable(F.class_mask)
 
 def smallest(gy: Variable) -> float:
     """The smallest normal number of the dtype of `gy`."""
-    return float(jnp.finfo(gy.dtype).tiny)  # type: ignore[no-untyped-call]
+    return float(jnp.finfo(gy.dtype).tiny)
 
 
 @backward(F.softmax_cross_entropy)
@@ -34,8 +34,7 @@ def categorical_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Varia
     x, target = f.inputs
     axis = last_or(f.args["axis"], x.ndim)
     mask = F.class_mask(target, classes=x.shape[axis], axis=axis, dtype=gy.dtype)
-    tiny = smallest(gy)
-    return gy * -(mask / F.maximum_scalar(x, val=tiny)), None
+    return gy * -(mask / F.maximum_scalar(x, val=smallest(gy))), None
 
 
 @backward(F.sigmoid_cross_entropy)

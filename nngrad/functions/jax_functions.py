@@ -120,10 +120,7 @@ class JaxFunction:
         arrays = [d for d in described if isinstance(d, Given)]
         try:
             with wide_types(wide):
-                abstract = [
-                    jax.ShapeDtypeStruct(d.spec.shape, d.spec.dtype, weak_type=d.weak)  # type: ignore[no-untyped-call]
-                    for d in arrays
-                ]
+                abstract = [jax.ShapeDtypeStruct(d.spec.shape, d.spec.dtype, weak_type=d.weak) for d in arrays]
                 closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*abstract)
         except Exception as error:
             shown = ", ".join([repr(d.spec if isinstance(d, Given) else d.value) for d in described])

@@ -223,8 +223,7 @@ def embed(x0: Array, w: Array, /) -> jax.Array:
     if w.ndim < 1:
         raise ValueError("w must have at least one axis")
     if w.size == 0 or x0.size == 0:  # jnp.take makes nothing of the former
-        held = jnp.int32 if w.dtype == bool else w.dtype
-        outside = jnp.nan if is_floating(w) else jnp.iinfo(held).min  # type: ignore[no-untyped-call]
+        outside = jnp.nan if is_floating(w) else jnp.iinfo(jnp.int32 if w.dtype == bool else w.dtype).min
         return lax.full((*x0.shape, *w.shape[1:]), outside, w.dtype)
     return jnp.take(w, _rows(x0, w.shape[0]), axis=0, mode="fill")
 

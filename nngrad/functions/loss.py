@@ -129,7 +129,7 @@ def categorical_cross_entropy(x: Array, target: Array, /, axis: int | None = Non
     x = floating(x)
     hit, negative, stray = hits(target, x.shape[axis], axis)
     named = lax.reduce_sum(lax.select(hit, x, lax.full_like(x, 0)), (axis,))
-    named = lax.max(named, lax.full_like(named, jnp.finfo(x.dtype).tiny))  # type: ignore[no-untyped-call]
+    named = lax.max(named, lax.full_like(named, jnp.finfo(x.dtype).tiny))
     return labelled(lax.neg(lax.expand_dims(lax.log(named), (axis,))), negative, stray)
 
 
@@ -170,7 +170,7 @@ def binary_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     """
     x, target = broadcast_pair(x, target)
     x, target = floating(x), floating(target)
-    least = lax.full_like(x, math.log(jnp.finfo(x.dtype).tiny))  # type: ignore[no-untyped-call]
+    least = lax.full_like(x, math.log(jnp.finfo(x.dtype).tiny))
     ones = lax.full_like(x, 1)
     first = lax.mul(target, lax.max(lax.log(x), least))
     return -lax.add(first, lax.mul(lax.sub(ones, target), lax.max(lax.log1p(-x), least)))

@@ -61,7 +61,7 @@ def max_pooling(
     """
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     need_elements(axes)
-    lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min  # type: ignore[no-untyped-call]
+    lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min
     y: jax.Array = lax.reduce_window(x, np.array(lowest, x.dtype), lax.max, *_dimensions(x.ndim, axes))
     return y
 

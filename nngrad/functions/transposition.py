@@ -16,7 +16,7 @@ def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) ->
     Raises:
         ValueError: `y`, which the message calls `name`, has not the shape of what `linear` gives.
     """
-    x = jax.ShapeDtypeStruct(as_shape(shape), y.dtype)  # type: ignore[no-untyped-call]
+    x = jax.ShapeDtypeStruct(as_shape(shape), y.dtype)
     expected = jax.eval_shape(linear, x).shape
     if y.shape != expected:
         raise ValueError(f"{name} of shape {y.shape} must have the shape {expected} of what is transposed")
