@@ -246,6 +246,7 @@ from . import (  # noqa: E402,F401
     arithmetic,
     array,
     comparison,
+    contractions,
     control,
     convolution,
     cumulative,

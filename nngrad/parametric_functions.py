@@ -82,8 +82,7 @@ def affine(
 ) -> Variable:
     """`inp`, flattened from `base_axis` on, times W, plus b.
 
-    Parameters: W of shape (size of the flattened axes, *n_outmaps), uniform within Glorot's limits, and b
-    of shape (*n_outmaps), zeros.
+    Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; b (*n_outmaps), zeros.
 
     Args:
         inp: Of shape (batch axes..., axes to flatten...).
@@ -96,6 +95,10 @@ def affine(
         with_bias: Whether there is a b.
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: A size is below 1, `base_axis` is out of range, or a parameter has another shape already.
     """
     outmaps = sizes(n_outmaps, "affine: n_outmaps")
     if base_axis.__class__ is not int or not 0 <= base_axis <= inp.ndim:
@@ -148,6 +151,10 @@ def convolution(
         with_bias: Whether there is a b.
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
     kernel = sizes(kernel, "convolution: kernel")
     outmaps = size(outmaps, "convolution: outmaps")
@@ -198,7 +205,7 @@ def deconvolution(
         dilation: Distance of the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         channel_last: Whether channels are the last axis.
-        output_padding: Elements that are added at the end of each spatial axis of the output.
+        output_padding: Elements that are added at the end of each spatial axis of the output; by default none.
         w_init: Initial W.
         b_init: Initial b.
         base_axis: Number of batch axes; a negative one counts from the end.
@@ -207,6 +214,10 @@ def deconvolution(
         with_bias: Whether there is a b.
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
     kernel = sizes(kernel, "deconvolution: kernel")
     outmaps = size(outmaps, "deconvolution: outmaps")
@@ -240,8 +251,7 @@ def depthwise_convolution(
 ) -> Variable:
     """Convolution of each channel by itself, with `multiplier` kernels each, and a bias per output channel.
 
-    Parameters: W of shape (channels * multiplier, *kernel), uniform within Glorot's limits; b of shape
-    (channels * multiplier,), zeros.
+    Parameters: W (channels * multiplier, *kernel), uniform within Glorot's limits; b (channels * multiplier,), zeros.
 
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...).
@@ -256,6 +266,10 @@ def depthwise_convolution(
         fix_parameters: Whether W and b are constants.
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
     kernel = sizes(kernel, "depthwise_convolution: kernel")
     base_axis = axis(base_axis, inp.ndim, "depthwise_convolution: base_axis")
@@ -281,7 +295,7 @@ def batch_normalization(
     no_scale: bool = False,
     no_bias: bool = False,
 ) -> Any:
-    """`inp` with mean 0 and variance 1 for each index of `axes`, times gamma, plus beta.
+    """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per index of `axes` (Ioffe and Szegedy, 2015).
 
     Parameters: beta (zeros), gamma (ones), and, not trained, the running mean (zeros) and var (ones); each has
     the size of `inp` along `axes` and size 1 along all other axes.
@@ -291,13 +305,16 @@ def batch_normalization(
         axes: The axes that are kept; the statistics go over all others.
         decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
         eps: Added to the variance.
-        batch_stat: Whether the statistics are those of `inp`, which also go into the running ones; if not,
-            they are the running ones.
-        output_stat: Whether to return the mean and the variance too.
+        batch_stat: Whether the statistics are those of `inp`, which move the running ones; else the running ones.
+        output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter.
+        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
     """
     decay_rate = fraction(decay_rate, "batch_normalization: decay_rate")
     kept = axes_of(ints(axes, "batch_normalization: axes"), inp.ndim, "batch_normalization: axes")
@@ -324,7 +341,7 @@ def layer_normalization(
     no_scale: bool = False,
     no_bias: bool = False,
 ) -> Any:
-    """Each element of the batch with mean 0 and variance 1, times gamma, plus beta.
+    """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per element of the batch (Ba et al., 2016).
 
     Parameters: beta (zeros) and gamma (ones), of the shape of `inp` with size 1 along `batch_axis`.
 
@@ -332,11 +349,15 @@ def layer_normalization(
         inp: The input.
         batch_axis: The axis, or axes, of the batch; the statistics go over all others.
         eps: Added to the variance.
-        output_stat: Whether to return the mean and the variance too.
+        output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter.
+        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
     """
     batch = axes_of(ints(batch_axis, "layer_normalization: batch_axis"), inp.ndim, "layer_normalization: batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])
@@ -360,12 +381,16 @@ def embed(
     Parameter: W of shape (n_inputs, n_features), uniform between -sqrt(3) and sqrt(3), which is variance 1.
 
     Args:
-        inp: Whole numbers from 0 to n_inputs - 1, of any shape.
+        inp: Numbers of rows, of any shape; one that is not from 0 to n_inputs - 1 gives a row of NaN.
         n_inputs: Number of rows.
         n_features: Length of a row.
         initializer: Initial W.
         fix_parameters: Whether W is a constant.
         apply_w: Function that W goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: A size is below 1, or a parameter has another shape already.
     """
     shape = size(n_inputs, "embed: n_inputs"), size(n_features, "embed: n_features")
     w = parameter("W", shape, initializer, UNIT_VARIANCE, fix_parameters)
@@ -380,7 +405,7 @@ def prelu(
     fix_parameters: bool = False,
     slope_init: Init = None,
 ) -> Variable:
-    """`inp` where it is positive, and `inp` times a slope where it is negative.
+    """`inp` where it is positive, and `inp` times a slope where it is negative (He et al., 2015).
 
     Parameter: slope, 0.25; of shape () if it is `shared`, else (channels,).
 
@@ -390,6 +415,10 @@ def prelu(
         shared: Whether all channels have one slope.
         fix_parameters: Whether the slope is a constant.
         slope_init: Initial slope.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: `base_axis` is out of range where slopes are not shared, or a parameter has another shape already.
     """
     shape = () if shared else (inp.shape[axis(base_axis, inp.ndim, "prelu: base_axis")],)
     slope = parameter("slope", shape, slope_init, QUARTER, fix_parameters)

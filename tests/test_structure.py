@@ -30,7 +30,7 @@ LONGEST = 400
 """Lines of a file: past that it probably has two subjects."""
 
 LONGER: dict[str, int] = {
-    "nngrad/parametric_functions.py": 450,  # one line of code per function, the rest are docstrings
+    "nngrad/parametric_functions.py": 480,  # one line of code per function, the rest are docstrings
 }
 """Files that may be longer than that, each with the reason."""
 
