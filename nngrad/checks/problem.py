@@ -11,7 +11,7 @@ import numpy as np
 
 from ..execution.compiled import executable_of
 from ..execution.lower import linearize
-from ..gradient import grad
+from ..gradient.grad import grad
 from ..graph import Function, Variable, contained, switch
 from ..graph.leaf import arrays_of
 

@@ -301,10 +301,11 @@ class Solver(GradientMethods):
     @property
     def loss_scale(self) -> float | jax.Array:
         """What the loss has to be multiplied by: a number, or float32[] where it is dynamic, without waiting for it."""
-        dynamic = self._dynamic_state()
-        if dynamic is not None:
-            return dynamic.scale
-        return 1.0 if self._scaling is None else self._scaling
+        scaling = self._scaling
+        if isinstance(scaling, DynamicLossScale):
+            scale: jax.Array = self.state.loss_scale.scale
+            return scale
+        return 1.0 if scaling is None else scaling
 
     @property
     def skipped_updates(self) -> int:

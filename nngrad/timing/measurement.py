@@ -16,7 +16,7 @@ from ..execution import executables
 from ..execution.compiled import executable_of
 from ..execution.forward import plan_of, take_snapshot
 from ..execution.lower import linearize
-from ..gradient import grad
+from ..gradient.grad import grad
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_of
 
