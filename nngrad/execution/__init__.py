@@ -1,8 +1,10 @@
 """A graph in, arrays out."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from ..graph import Variable, rooms
+from ..graph.rooms import ForwardOptions
+from ..graph.spelling import spelling_checked
 from .compiled import executables
 from .convert import CompiledFunction, compile, to_jax
 from .forward import evaluate, forward
@@ -11,7 +13,7 @@ from .interpret import run_function, run_functions
 __all__ = ["CompiledFunction", "compile", "executables", "forward_all", "to_jax"]
 
 
-def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: Any) -> None:
+def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: Unpack[ForwardOptions]) -> None:
     """`forward()` of several Variables at once: one snapshot, one executable, what they share computed once.
 
     Args:
@@ -23,17 +25,17 @@ def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: 
     for i, y in enumerate(variables):
         if not isinstance(y, Variable):
             raise TypeError(f"variables[{i}]: expected a Variable, got {type(y).__name__}")
-    forward(variables, **hooks)
+    rooms.engine.forward(variables, **hooks)
 
 
 class _Engine:
     """What the graph asks of this room and, for `backward`, of the gradient builder."""
 
     evaluate = staticmethod(evaluate)
-    forward = staticmethod(forward)
+    forward = staticmethod(spelling_checked(forward))
     run_function = staticmethod(run_function)
     run_functions = staticmethod(run_functions)
     backward: Any
 
 
-rooms.engine = _Engine()  # type: ignore[assignment]
+rooms.engine = _Engine()

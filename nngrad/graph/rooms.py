@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from .function import Function
     from .variable import Variable
+
+
+class ForwardOptions(TypedDict, total=False):
+    """Keywords of `Variable.forward` that are the engine's."""
+
+    function_pre_hook: Callable[[Function], Any] | None
+    function_post_hook: Callable[[Function], Any] | None
+
+
+class BackwardOptions(ForwardOptions, total=False):
+    """Keywords of `Variable.backward` that are the engine's."""
+
+    retain_grad: bool
+    enable_double_backprop: bool
+    loss_scale: float | None
+    recompute: Any
 
 
 class Engine(Protocol):
@@ -21,7 +39,7 @@ class Engine(Protocol):
     def run_functions(self, functions: list[Function]) -> None:
         """Compute the outputs of those functions whose outputs are not there."""
 
-    def forward(self, outputs: list[Variable], **options: Any) -> None:
+    def forward(self, outputs: list[Variable], **options: Unpack[ForwardOptions]) -> None:
         """Take a snapshot of the leaves and promise the values of `outputs`."""
 
     def backward(self, output: Variable, grad: Any, **options: Any) -> None:

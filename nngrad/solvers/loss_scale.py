@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..graph.spelling import spelling_checked
 from .gradients import widened
 from .rates import as_power_of_two
 
@@ -41,6 +42,7 @@ class DynamicLossScale:
 
     __slots__ = ("factor", "interval", "maximum", "minimum", "scale")
 
+    @spelling_checked
     def __init__(
         self,
         scale: float = 2.0**15,
