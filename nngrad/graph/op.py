@@ -167,7 +167,7 @@ class Op(Facts, Generic[P, R]):
         return self.input_names[:count]
 
     def __repr__(self) -> str:
-        return f"<op {self.name}{self.__signature__}>"
+        return f"<op {self.name}{_without_result(self.__signature__)}>"
 
     def __reduce__(self) -> str:
         return self.name
@@ -186,8 +186,15 @@ def _application(schema: Schema) -> list[str]:
 
 def _of_caller(signature: inspect.Signature, returned: Any) -> inspect.Signature:
     """The signature as it is shown to callers, who get what is `returned`."""
-    parameters = [p.replace(annotation=shown(p.annotation)) for p in signature.parameters.values()]
+    parameters = [
+        p.replace(annotation=p.empty if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) else shown(p.annotation))
+        for p in signature.parameters.values()
+    ]
     return signature.replace(parameters=parameters, return_annotation=returned)
+
+
+def _without_result(signature: inspect.Signature) -> inspect.Signature:
+    return signature.replace(return_annotation=inspect.Signature.empty)
 
 
 class Composite(Generic[P, R]):
@@ -226,7 +233,7 @@ class Composite(Generic[P, R]):
             raise base_of(error)(f"{self.name}: {message}") from error.__cause__
 
     def __repr__(self) -> str:
-        return f"<composite {self.name}{self.__signature__}>"
+        return f"<composite {self.name}{_without_result(self.__signature__)}>"
 
     def __reduce__(self) -> str:
         return self.name
