@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 import nngrad
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
 
 RIGHT = '''
 from collections.abc import Callable
@@ -157,3 +160,20 @@ def test_what_is_wrong_is_said_at_its_line(said: dict[tuple[str, int], str], num
     _, named = WRONG[number]
     message = said.get(("wrong.py", START.count("\n") + number + 1), "")
     assert re.search(named, message), message or "nothing is said of it"
+
+
+def test_signatures_at_run_time_say_what_a_caller_may_give_and_gets() -> None:
+    parameters = inspect.signature(F.reshape).parameters
+    assert parameters["x"].annotation is inspect.Parameter.empty
+    assert str(parameters["shape"].annotation) == "collections.abc.Sequence[int]"
+    assert str(inspect.signature(F.sum).parameters["axis"].annotation) == "int | collections.abc.Sequence[int] | None"
+    assert inspect.signature(F.sum).return_annotation is nngrad.Variable
+    assert inspect.signature(F.split).return_annotation == tuple[nngrad.Variable, ...]
+
+
+def test_name_is_for_the_decorator_of_parametric_functions_to_add() -> None:
+    with pytest.raises(TypeError, match=r"^own: the argument `name` is what parametric_function_api adds"):
+
+        @PF.parametric_function_api("own")
+        def own(x: nngrad.Variable, name: str | None = None) -> nngrad.Variable:
+            return x
