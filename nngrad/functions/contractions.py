@@ -13,7 +13,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, apply, composite, op
 from ..graph.arguments import Static
 from ..graph.axes import Indices, contracts
-from .array import reshape
+from .movement import reshape
 
 Tuples = tuple[tuple[int, ...], ...]
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ignored, axes_of
-from . import activation, array, control, movement, reduction
+from . import activation, control, movement, reduction
 from .moments import Sizes, accurate, checked_eps, fitted, kept_shape, moments, scaled, shifted
 
 Normalised: TypeAlias = Variable | Any
