@@ -374,7 +374,7 @@ def prelu(
     slope_init: Init = None,
     name: str | None = None,
 ) -> Variable:
-    """`inp` where it is positive, and `inp` times a slope where it is negative (He et al., 2015).
+    """`inp` where it is positive, and `inp` times a slope where it is negative; derivative 1 at 0 (He et al., 2015).
 
     Parameter: slope, 0.25; of shape () if it is `shared`, else (channels,).
 

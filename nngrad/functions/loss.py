@@ -159,7 +159,7 @@ def binary_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     """`-target log(x) - (1 - target) log(1 - x)`, elementwise, broadcast together.
 
     A probability that is 0 or 1 counts as the smallest normal number of its dtype away from it, so that
-    the loss stays finite; one outside [0, 1] gives NaN.
+    the loss and its gradient `(1 - target) / (1 - x) - target / x` stay finite; one outside [0, 1] gives NaN.
 
     Args:
         x: Probabilities; any shape.

@@ -118,7 +118,7 @@ def fused_batch_normalization(
     output_stat: bool = False,
     n_outputs: Ignored = None,
 ) -> Normalised:
-    """`relu(batch_normalization(x) + z)`.
+    """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
     Args:
         x: As for `batch_normalization`.
