@@ -16,10 +16,9 @@ from . import array
 
 @op(reads=0)
 def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
-    """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together: its `forward()`
-    is theirs too.
+    """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together.
 
-    Its dtype is the one that the floating inputs promote to; float32 if there is none.
+    Its `forward()` is theirs too. Its dtype is the one that the floating inputs promote to; float32 if there is none.
 
     Args:
         x: One or more arrays of any shapes.

@@ -65,9 +65,8 @@ class Variable:
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
-    _derived: Any  # set on results of `grad` alone, by the gradient room
+    _derived: Any  # set on results of `grad` alone
     _family: Family | None
-    """With what it is computed when it is read, if no `forward()` was for it."""
     _source: Callable[[], Any] | None
     _at: Any
     """The snapshot from which the data of an output was computed."""
