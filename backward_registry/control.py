@@ -25,8 +25,8 @@ def update_backward(f, *gys):
     return gys
 
 
-@backward(F.after)
-def after_backward(f, gy):
+@backward(F.optimization_barrier)
+def optimization_barrier_backward(f, gy):
     """dy/dx[0] = 1; the others say only when"""
     return (gy, *[None] * (len(f.inputs) - 1))
 

@@ -57,8 +57,8 @@ def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
     assert {name for name, check in checks.items() if any([check(case) for case in cases])} == set(checks)
 
 
-SHOWING = {"add_n", "after", "batch_matmul", "less", "linear_combination", "mean", "mul2", "reshape", "softmax", "sqrt",
-           "sub2", "tanh", "transpose", "where"}
+SHOWING = {"add_n", "batch_matmul", "less", "linear_combination", "mean", "mul2", "optimization_barrier", "reshape",
+           "softmax", "sqrt", "sub2", "tanh", "transpose", "where"}
 
 
 SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}

@@ -95,4 +95,4 @@ def test_short_recurrences_and_networks_are_left_alone() -> None:
     h = x
     for _ in range(6):
         h = h + F.batch_matmul(F.tanh(h), w)
-    assert F.after not in {f.op for f in functions_of(nn.grad(F.sum(h), [w]))}
+    assert F.optimization_barrier not in {f.op for f in functions_of(nn.grad(F.sum(h), [w]))}

@@ -15,7 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
 from nngrad.remat import predicted_peak
-from tests.mirroring import agree_as_one, is_product, values_of
+from tests.rematerialising import agree_as_one, is_product, values_of
 
 
 class Builder:
