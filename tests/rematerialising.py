@@ -13,6 +13,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
+from nngrad.execution.program import Program
 from nngrad.execution.trials import Trial, trial_of
 from nngrad.graph import Function, Variable
 from nngrad.remat import timeline
@@ -81,8 +82,13 @@ def predicted(outputs: Sequence[Variable]) -> int:
 
 
 def allotted(outputs: Sequence[Variable]) -> int:
-    """Bytes of temporaries that the compiler allots, by its own account."""
-    nbytes = trial_of(linearize(outputs).program).nbytes
+    """Bytes of temporaries that the compiler allots for the graph of `outputs`, by its own account."""
+    return allotted_by(linearize(outputs).program)
+
+
+def allotted_by(program: Program) -> int:
+    """Bytes of temporaries that the compiler allots for a program."""
+    nbytes = trial_of(program).nbytes
     assert nbytes is not None
     return nbytes
 

@@ -1,7 +1,7 @@
 """What is done to a program for the sake of the compiler that is about to get it, by platform.
 
 A graph says what is computed; what a backend makes of it, and how to help it, is known here alone. A pass is a function
-from programs to programs that give the same results, to the bit.
+from programs to programs that give the same results, but for the order in which the terms of a sum are added up.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def trial_of(program: Program) -> Trial:
 def _allotted(jitted: Any, program: Program) -> int | None:
     # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
     sharding = None if program.device is None else SingleDeviceSharding(program.device)
-    given = [jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=sharding) for s in program.leaves]
+    given = [s.abstract(sharding) for s in program.leaves]
     try:
         with wide_types(program.wide), jax.default_device(program.device) if program.device else nullcontext():
             analysis = jitted.lower(*given).compile().memory_analysis()

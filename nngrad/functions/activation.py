@@ -204,7 +204,7 @@ def _softplus(x: Any) -> Any:
 # ---------------------------------------------------------------- along an axis
 
 
-@op(axes=mixes("axis", none=-1), fuses="in parts")
+@op(axes=mixes("axis", none=-1), fuses="in place")
 def softmax(x, /, axis: int | None = None):
     """`exp(x)` divided by its sum along `axis` (None: the last)."""
     shifted, axes = _shifted(x, axis)

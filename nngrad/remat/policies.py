@@ -186,7 +186,7 @@ def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
         return policy.key(functions)
     marks = [None if given is False else f.mark for f in functions]
     if all([m is None for m in marks]):
-        return given
+        return False if given is False else None
     numbers: dict[Any, Any] = {}
     return tuple([numbers.setdefault(m, len(numbers)) if isinstance(m, Block) else m for m in marks])
 
