@@ -1,4 +1,4 @@
-"""memory_report: the memory that a graph takes, predicted and as compiled; what is kept, and what is computed again."""
+"""memory_report: the memory that a graph takes, predicted and measured; what is kept, and what is computed again."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class MemoryReport(NamedTuple):
     """What `memory_report` found; `str()` of it is a text."""
 
     peak: int
-    """Predicted bytes of temporaries: all but leaves and results."""
+    """Bytes of temporaries (all but leaves and results) by the structure of the graph: an estimate."""
     compiled: int | None
-    """Bytes of temporaries by the compiler's own account; None where it was not asked."""
+    """Bytes of temporaries by the compiler's own account; None where it was not asked, or tells nothing."""
     leaves: int
     """Bytes of the leaves."""
     results: int
@@ -106,11 +106,12 @@ _MOST_ROWS = 8
 def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) -> MemoryReport:
     """The memory that the graph of `outputs` takes: give it a loss together with its gradients.
 
-    The prediction is made from shapes and dtypes alone and rests on how XLA runs graphs on a CPU; see docs/memory.md.
+    The prediction is an estimate from the structure of the graph, by which recomputation ranks graphs; what the
+    compiler says is measured. See docs/memory.md.
 
     Args:
         outputs: A Variable or Variables.
-        compile: Whether to compile the graph and ask XLA. Nothing is run.
+        compile: Whether to compile the graph and ask the compiler, which takes what that takes. Nothing is run.
 
     Raises:
         TypeError: Something is not a Variable.
