@@ -28,8 +28,8 @@ def update_backward(f: Function, *gys: Variable) -> tuple[Variable, ...]:
     return gys
 
 
-@backward(F.after)
-def after_backward(f: Function, gy: Variable) -> tuple[Variable | None, ...]:
+@backward(F.optimization_barrier)
+def optimization_barrier_backward(f: Function, gy: Variable) -> tuple[Variable | None, ...]:
     """dy/dx[0] = 1; the others say only when"""
     return (gy, *[None] * (len(f.inputs) - 1))
 

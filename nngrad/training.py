@@ -14,7 +14,7 @@ import optax
 from .autodiff.walk import Grad
 from .execution.convert import check_read
 from .execution.forward import device_of
-from .execution.lower import linearize, lower
+from .execution.lower import Linearized, linearize, lower
 from .graph import NdArray, Spec, Variable, contained, leaves_of, switched
 from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
@@ -79,11 +79,18 @@ class TrainStep:
                       "or check that the graph was built from these Variables")
         seed = seed_for(loss, solver)
         self._dynamic = isinstance(solver.scaling, DynamicLossScale)
+        device = device_of([loss])
+        leaves = [*[x for x, _ in targets], *inputs]
+
+        def linearized(gradients: list[Variable]) -> Linearized:
+            return linearize([loss, *gradients], first=leaves, device=device)
+
         with switched(auto_forward=False, no_grad=False):
             gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
-            gradients = rematerialised([loss], gradients, recompute)
-        device = device_of([loss])
-        linear = linearize([loss, *gradients], first=[*[x for x, _ in targets], *inputs], device=device)
+            gradients = rematerialised(
+                [loss], gradients, recompute, program_of=lambda found: linearized(found).program, runs=False
+            )
+        linear = linearized(gradients)
         check_read(linear.program, inputs, len(targets))
         self._gradients = [[1 + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]
         self._updated = linear.updated

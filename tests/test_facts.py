@@ -57,8 +57,8 @@ def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
     assert {name for name, check in checks.items() if any([check(case) for case in cases])} == set(checks)
 
 
-SHOWING = {"add_n", "after", "batch_matmul", "less", "linear_combination", "mean", "mul2", "reshape", "softmax", "sqrt",
-           "sub2", "tanh", "transpose", "where"}
+SHOWING = {"add_n", "batch_matmul", "less", "linear_combination", "mean", "mul2", "optimization_barrier", "reshape",
+           "softmax", "sqrt", "sub2", "tanh", "transpose", "where"}
 
 
 SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
@@ -66,7 +66,6 @@ SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "
 
 NO_CHECK = {
     "several": "a forward that returns no tuple fails at once",
-    "turned": "what XLA does on a CPU, which shows in the memory that programs take",
 }
 """Facts without a check, each with the reason."""
 
@@ -122,10 +121,8 @@ BY_NATURE: dict[str, str] = {
     "rewrite/polynomial.py": "algebra: what products and sums are emitted as",
     "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
-    "remat/keeping.py": "sums over steps, which it makes and finds again",
-    "remat/stages.py": "sums over fan-out, likewise",
-    "remat/fusion.py": "repeated arrays, which no loop reads whole",
-    "remat/originals.py": "the marks that recomputation leaves, which are ops",
+    "remat/plan.py": "sums over fan-out, which it makes and finds again",
+    "remat/reuse.py": "the marks that recomputation leaves, which are ops",
     "inspection/memory.py": "the same marks",
 }
 """Files that ask which op something is, each with the reason."""

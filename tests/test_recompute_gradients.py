@@ -15,12 +15,11 @@ from nngrad.execution.compiled import executable_of
 from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
-from nngrad.remat import mirror, predicted_peak
-from nngrad.remat.folds import folded
-from nngrad.remat.liveness import in_order
+from nngrad.remat.cuts import binomial, in_order, in_sequence, partly, uniform
+from nngrad.remat.overlay import overlaid
 from nngrad.remat.rebuild import rebuild
-from nngrad.remat.segments import binomial, in_sequence, partly, uniform
-from tests.mirroring import (
+from nngrad.remat.search import blocks
+from tests.rematerialising import (
     ACTIVATIONS,
     LAYERS,
     POLICIES,
@@ -29,7 +28,9 @@ from tests.mirroring import (
     compiled,
     critic,
     is_product,
+    predicted,
     products,
+    structure_alone,
     temporaries,
     values_of,
 )
@@ -43,8 +44,9 @@ def test_gradients_are_those_without_a_policy(policy: Any) -> None:
     loss, weights = chain(dtype="d")
     first = nn.grad(loss, weights)
     plain = values_of([*first, *nn.grad(F.add_n(*[F.sum(g * g) for g in first]), weights)])
-    first = nn.grad(loss, weights, recompute=policy)
-    again = values_of([*first, *nn.grad(F.add_n(*[F.sum(g * g) for g in first]), weights, recompute=policy)])
+    with structure_alone():
+        first = nn.grad(loss, weights, recompute=policy)
+        again = values_of([*first, *nn.grad(F.add_n(*[F.sum(g * g) for g in first]), weights, recompute=policy)])
     agree(again, plain, 1e-12)
 
 
@@ -53,13 +55,13 @@ def forced(outputs: list[Variable], leaves: list[Variable], kind: int, through: 
     gradients = nn.grad(outputs, leaves, recompute=False)
     known = functions_of(outputs)
     emitted = [f for f in functions_of(gradients) if f not in set(known)]
-    fold = folded(outputs, known, gradients, emitted) if through else None
-    forward = in_sequence(in_order(outputs), outputs, emitted) if fold is None else fold.forward
+    overlay = overlaid(outputs, known, gradients, emitted) if through else None
+    forward = in_sequence(in_order(outputs), outputs, emitted) if overlay is None else overlay.forward
     dropped = frozenset(f for f in forward.droppable if kind % 3 or f.name not in ("tanh", "mul2"))
     cuts = [uniform(2), uniform(5), binomial(1, 3), binomial(2, 2), binomial(3, 3), partly(uniform(2), 0.6)]
-    plans = [forward.plan(*cut, dropped) for cut in cuts] + [mirror.blocks(known, dropped)]
-    if fold is not None:
-        return fold.rebuilt(outputs, gradients, plans[kind % len(cuts)], None).gradients
+    plans = [forward.plan(*cut, dropped) for cut in cuts] + [blocks(known, dropped)]
+    if overlay is not None:
+        return overlay.rebuilt(outputs, gradients, plans[kind % len(cuts)], None).gradients
     return rebuild(known, outputs, gradients, plans[kind % len(plans)]).gradients
 
 
@@ -139,11 +141,12 @@ def test_any_policy_gives_the_same_gradients_on_random_networks(
         penalty = F.add_n(*[F.sum(g**2) for g in gradients])
         return gradients, nn.grad(penalty, leaves, recompute=twice), penalty
 
-    plain, again, half = both(False, False), both(one, two), both(one, False)
+    with structure_alone():
+        plain, again, half = both(False, False), both(one, two), both(one, False)
     for i in (0, 1):
         agree_as_one(values_of(again[i]), values_of(plain[i]), 1e-12 if dtype is np.float64 else 1e-6)
-    assert predicted_peak([loss, *again[0]]) <= predicted_peak([loss, *plain[0]])
-    assert predicted_peak([again[2], *again[1]]) <= predicted_peak([half[2], *half[1]])
+    assert predicted([loss, *again[0]]) <= predicted([loss, *plain[0]])
+    assert predicted([again[2], *again[1]]) <= predicted([half[2], *half[1]])
 
 
 def test_gradients_with_respect_to_what_is_computed_again() -> None:
@@ -185,7 +188,7 @@ def test_the_gradient_of_a_gradient_saves_memory_too(activation: str) -> None:
         agree(executable(*leaves), plain(*arrays), 1e-5)
 
 
-def test_a_third_gradient_of_mirrored_ones_is_right() -> None:
+def test_a_third_gradient_of_rematerialised_ones_is_right() -> None:
     def third(*policies: Any) -> list[Any]:
         loss, weights = chain(6, dtype="d")
         x = next(f.inputs[0] for f in functions_of([loss]) if is_product(f))
@@ -195,13 +198,14 @@ def test_a_third_gradient_of_mirrored_ones_is_right() -> None:
         return values_of(nn.grad(loss, weights, recompute=policies[2]))
 
     plain = third(False, False, False)
-    for policy in ("sqrt", nn.Segments(3), is_product):
-        agree(third(policy, policy, policy), plain, 1e-11)
-    for mixed in (("sqrt", False, False), ("sqrt", False, "sqrt"), ("sqrt", nn.Segments(2), False)):
-        agree(third(*mixed), plain, 1e-11)
+    with structure_alone():
+        for policy in ("sqrt", nn.Segments(3), is_product):
+            agree(third(policy, policy, policy), plain, 1e-11)
+        for mixed in (("sqrt", False, False), ("sqrt", False, "sqrt"), ("sqrt", nn.Segments(2), False)):
+            agree(third(*mixed), plain, 1e-11)
 
 
-def test_gradients_stop_at_a_mirrored_one_where_they_are_to() -> None:
+def test_gradients_stop_at_a_rematerialised_one_where_they_are_to() -> None:
     def second(first: Any, policy: Any) -> list[Any]:
         loss, weights = chain(dtype="d")
         gradients = nn.grad(loss, weights, recompute=first, enable_double_backprop=False)

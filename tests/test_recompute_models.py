@@ -1,4 +1,10 @@
-"""Recompute instead of keep: models of many shapes, at orders 1 and 2, beside the plain gradients and JAX's own."""
+"""Recompute instead of keep: models of many shapes, at orders 1 and 2, beside the plain gradients and JAX's own; and
+that candidates are ranked well.
+
+    python -m tests.test_recompute_models
+
+says for each model and policy where the candidate that takes the least memory, as compiled, is in the ranking.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -14,8 +21,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
-from nngrad.remat import predicted_peak
-from tests.mirroring import agree_as_one, is_product, values_of
+from nngrad.remat.candidates import Candidate, Source
+from tests.rematerialising import agree_as_one, allotted, allotted_by, is_product, predicted, structure_alone, values_of
 
 
 class Builder:
@@ -116,8 +123,17 @@ def several(b: Builder) -> Variable:
     return F.add_n(*losses)
 
 
+def deep(b: Builder) -> Variable:
+    """Dense residual blocks."""
+    h = b.leaf(16, 4, scale=1.0)
+    for _ in range(12):
+        with b.part():
+            h = h + F.affine(F.relu(F.affine(h, b.leaf(4, 4))), b.leaf(4, 4))
+    return F.mean(h**2)
+
+
 MODELS: dict[str, Callable[[Builder], Variable]] = {
-    f.__name__: f for f in (recurrent, attention, normalised, skipping, siamese, several)
+    f.__name__: f for f in (recurrent, attention, normalised, skipping, siamese, several, deep)
 }
 
 POLICIES: dict[str, Any] = {
@@ -136,17 +152,18 @@ time, which in models as shallow as these is up to a seventh of the peak."""
 
 
 class Outcome:
-    """Gradients of a model and of the squares of these, by two policies."""
+    """Gradients of a model and of the squares of these, by two policies; structure alone decides."""
 
     def __init__(self, model: str, first: Any = False, second: Any = False) -> None:
         b = Builder(marked=first is None or second is None)
         loss = MODELS[model](b)
         listed = [f.outputs[0] for f in functions_of([loss])][::3]
         one, two = (listed if p == "keep" else p for p in (first, second))
-        self.first = nn.grad(loss, b.leaves, recompute=one)
-        penalty = F.add_n(*[F.sum(g**2) for g in self.first]) + loss
-        self.second = nn.grad(penalty, b.leaves, recompute=two)
-        self.peaks = predicted_peak([loss, *self.first]), predicted_peak([penalty, *self.second])
+        with structure_alone():
+            self.first = nn.grad(loss, b.leaves, recompute=one)
+            penalty = F.add_n(*[F.sum(g**2) for g in self.first]) + loss
+            self.second = nn.grad(penalty, b.leaves, recompute=two)
+        self.peaks = predicted([loss, *self.first]), predicted([penalty, *self.second])
 
 
 @cache
@@ -199,3 +216,52 @@ def test_a_policy_at_one_order_alone(model: str) -> None:
     last = Outcome(model, False, "sqrt")
     assert last.peaks[1] <= without.peaks[1]
     agree_as_one(values_of(last.second), second, 1e-12)
+
+
+# ---------------------------------------------------------------- by the compiler's account
+
+DECIDED = ("sqrt", "auto", nn.Segments(2))
+
+
+def of(model: str) -> tuple[Variable, list[Variable]]:
+    """The loss of a model and its leaves."""
+    b = Builder(marked=False)
+    return MODELS[model](b), b.leaves
+
+
+@pytest.mark.parametrize("policy", DECIDED, ids=str)
+@pytest.mark.parametrize("model", MODELS)
+def test_no_policy_takes_more_memory_as_compiled(model: str, policy: Any) -> None:
+    loss, leaves = of(model)
+    plain, again = ([loss, *nn.grad(loss, leaves, recompute=p)] for p in (False, policy))
+    assert allotted(again) <= allotted(plain)
+
+
+def ranking(model: str, policy: Any) -> list[int]:
+    """What each of the candidates for a policy takes as compiled, in the order of the ranking."""
+    loss, leaves = of(model)
+    seen: dict[Any, Candidate] = {}
+    make = Source._candidate
+
+    def noted(self: Source, gradients: list[Variable]) -> Candidate:
+        candidate = make(self, gradients)
+        return seen.setdefault(candidate.program, candidate)
+
+    with structure_alone(), patch.object(Source, "_candidate", noted):
+        nn.grad(loss, leaves, recompute=policy)
+    return [allotted_by(c.program) for c in sorted(seen.values(), key=lambda c: c.peak)]
+
+
+@pytest.mark.parametrize("model", ["deep", "several"])
+def test_the_smallest_as_compiled_is_among_the_first_three(model: str) -> None:
+    found = ranking(model, "sqrt")
+    assert len(found) > 4 and min(found[:3]) == min(found) < max(found)
+
+
+if __name__ == "__main__":
+    for name in MODELS:
+        for asked in DECIDED:
+            taken = ranking(name, asked)
+            best = min(taken)
+            print(f"{name:12} {asked!s:20} {len(taken):2} candidates, best {best:8}, number {taken.index(best) + 1}; "
+                  f"the best of the first three takes {min(taken[:3]) / max(best, 1):.3f} of it", flush=True)

@@ -18,7 +18,7 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
-from tests.mirroring import BATCH, WIDTH, chain, products
+from tests.rematerialising import BATCH, WIDTH, chain, products
 from tests.test_properties import agree
 
 # ---------------------------------------------------------------- every route
@@ -82,7 +82,7 @@ def test_a_jax_function_of_it_can_be_transformed() -> None:
 SHARDED = """
 import jax, numpy as np, nngrad as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from tests.mirroring import chain, products, temporaries
+from tests.rematerialising import chain, products, temporaries
 from nngrad.graph import leaves_of
 from tests.test_properties import agree
 
@@ -115,7 +115,7 @@ def test_hooks_see_the_plain_gradient() -> None:
     seen: list[str] = []
     loss.forward()
     loss.backward(recompute="sqrt", function_post_hook=lambda f: seen.append(f.name))
-    assert seen and "after" not in seen
+    assert seen and "optimization_barrier" not in seen
     assert weights[0].g.any()
 
 
@@ -136,7 +136,7 @@ def test_random_functions_have_the_same_mask() -> None:
         return [*first, *nn.grad(F.sum(slope**2), weights, recompute=policy)]
 
     plain, again = both_orders(False), both_orders("sqrt")
-    assert [f for f in functions_of(again) if f.name == "after"]
+    assert [f for f in functions_of(again) if f.name == "optimization_barrier"]
     for _ in range(2):
         results = nn.compile([*plain, *again])()  # one draw of keys for both
         agree(results[16:], results[:16], 1e-12)
@@ -179,7 +179,7 @@ def test_masks_and_statistics_at_order_two_on_every_route() -> None:
             "compile": nn.compile([loss, *(gradients := nn.grad(loss, weights, recompute=policy))]),
         }[route]
         if policy:
-            assert [f for f in functions_of(gradients) if f.name == "after"]
+            assert [f for f in functions_of(gradients) if f.name == "optimization_barrier"]
         got = [step() for _ in range(2)][-1]
         kept = [w.d if route == "train_step" else w.g for w in weights] if route != "compile" else got[1:]
         return [*[np.array(a) for a in kept], *[r.d.copy() for r in running]]

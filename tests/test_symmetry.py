@@ -163,7 +163,7 @@ def test_a_missing_rule_is_named() -> None:
     (lambda x: F.max_pooling(F.reshape(x, shape=(4, 1, 1, 3)), (1, 2)), (0,)),
     (lambda x: F.average_pooling(F.reshape(x, shape=(1, 4, 3, 1)), (2, 1)), (1,)),  # channels stay apart
     (lambda x: F.average_pooling(F.reshape(x, shape=(1, 1, 4, 3)), (2, 1)), None),
-    (lambda x: F.after(F.tanh(x), F.sum(x)), (0,)),
+    (lambda x: F.optimization_barrier(F.tanh(x), F.sum(x)), (0,)),
     (lambda x: F.recomputed(x * 2, x), (0,)),
     (lambda x: F.jax_function(lambda a: a * 2)(x), None),  # not known, so not relied on
 ])  # fmt: skip

@@ -14,6 +14,7 @@ from ..execution.compiled import BoundedCache, executable_of
 from ..execution.forward import Plan, Snapshot, is_watched, plan_of, present, run_one_by_one, take_snapshot
 from ..execution.interpret import Hook
 from ..execution.lower import linearize
+from ..execution.program import Program
 from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
 from ..graph.function import watched
 from ..graph.place import warn_user
@@ -341,16 +342,27 @@ def _gradient_graph(
     gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
     numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
     pairs = [(y, gy) for y, gy in pairs if id(y) in numbers]
-    emitted = rematerialised(outputs, [*gradients, *[gy for _, gy in pairs]], recompute)
+    given = [seed for seed in seeds if seed is not None]
+    emitted = rematerialised(
+        outputs, [*gradients, *[gy for _, gy in pairs]], recompute,
+        program_of=lambda found: _program(outputs, plan, found, given)[0],
+    )
     gradients, kept = emitted[: len(wanted)], emitted[len(wanted) :]
     retained = {numbers[id(y)]: gy for (y, _), gy in zip(pairs, kept, strict=True)}
-    return GradientGraph(gradients, [seed for seed in seeds if seed is not None], retained)
+    return GradientGraph(gradients, given, retained)
 
 
 def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], options: Options) -> Fused:
     graph = _gradient_graph(outputs, plan, wanted, seeded, options.retain_grad, options.recompute)
-    gradients = [*graph.gradients, *graph.retained.values()]
-    first = [*plan.leaves, *graph.seeds]
+    program, others = _program(outputs, plan, [*graph.gradients, *graph.retained.values()], graph.seeds)
+    return Fused(executable_of(program), others, list(graph.retained))
+
+
+def _program(
+    outputs: list[Variable], plan: Plan, gradients: Sequence[Variable], seeds: Sequence[Variable]
+) -> tuple[Program, list[Variable]]:
+    """The program of a forward and its gradients, and its leaves besides those of the plan and the seeds."""
+    first = [*plan.leaves, *seeds]
     linear = linearize([*outputs, *plan.kept, *gradients], first=first, device=plan.program.device)
     results = linear.program.outputs
     end = len(outputs) + len(plan.kept)
@@ -359,7 +371,7 @@ def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[
     program = linear.program._replace(
         outputs=(*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
     )
-    return Fused(executable_of(program), linear.leaves[len(first) :], list(graph.retained))
+    return program, linear.leaves[len(first) :]
 
 
 def _interpreted(

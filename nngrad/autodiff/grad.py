@@ -75,7 +75,8 @@ def grad(
         recompute: Which forward values the gradients compute again, so that they need not be kept: 'sqrt',
             'auto', `nn.MemoryBudget(bytes)`, `nn.Segments(levels)`, `nn.LeastMemory(extra)`, a predicate on a
             Function, or a list of the Variables to keep. None does as the graph says: what was built within
-            `nn.recompute()`, and as a gradient in it was asked for. False keeps all. See docs/memory.md.
+            `nn.recompute()`, and as a gradient in it was asked for. False keeps all. With a policy a few graphs are
+            compiled here, to take the one that takes the least memory. See docs/memory.md.
 
     Returns:
         One Variable per input, of its shape and dtype; zeros, connected to nothing, where no way

@@ -14,7 +14,7 @@ from ..graph import Op
 from ..graph.process import check_process
 from ..graph.spec import wide_types
 from .host_calls import finished
-from .lower import in_one, in_pieces
+from .lower import in_pieces, whole
 from .pieces import cut, is_long
 from .program import Program
 
@@ -176,38 +176,46 @@ MOST_TRUSTED = 500
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program: arrays of the leaves in, arrays of the results out."""
     check_process()
-    table = executables.part([op for op, _, _ in program.steps])
-    executable = table.find(program)
-    if executable is None:
-        counts = [len(program.steps)]
-        if is_long(program):
-            pieces = cut(program)
-            counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
-            function = in_pieces(program, pieces)
-        elif len(program.steps) > MOST_TRUSTED:
-            function = _in_pieces_where_it_fails(program)
-        else:
-            function = jax.jit(in_one(program))
-        function = finished(function, program.opaque)
-        if program.device is not None or program.wide:
-            # By itself where it can be, without another call: that the process can compute, `arrays_of` sees.
-            function = on_device(program.device, program.wide, function)
-        executable = table.keep(program, function, bytes_of(*counts))
-    result: Callable[..., tuple[Any, ...]] = executable
-    return result
+    executable: Callable[..., tuple[Any, ...]] | None = _part_for(program).find(program)
+    if executable is not None:
+        return executable
+    if not is_long(program):
+        return keep_executable(program, jax.jit(whole(program)))
+    pieces = cut(program)
+    counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
+    return _keep(program, in_pieces(program, pieces), counts)
 
 
-def _in_pieces_where_it_fails(program: Program) -> Callable[..., tuple[Any, ...]]:
+def keep_executable(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
+    """Keep the executable of a program that XLA gets as a whole; `jitted` is that, as a jitted function of arrays."""
+    trusted = len(program.steps) <= MOST_TRUSTED
+    return _keep(program, jitted if trusted else _in_pieces_where_it_fails(program, jitted), [len(program.steps)])
+
+
+def _part_for(program: Program) -> BoundedCache:
+    return executables.part([op for op, _, _ in program.steps])
+
+
+def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., tuple[Any, ...]]:
+    """Keep a function of arrays that compiles itself, of so many functions in each executable."""
+    function = finished(function, program.opaque)
+    if program.device is not None or program.wide:
+        # By itself where it can be, without another call: that the process can compute, `arrays_of` sees.
+        function = on_device(program.device, program.wide, function)
+    kept: Callable[..., tuple[Any, ...]] = _part_for(program).keep(program, function, bytes_of(*counts))
+    return kept
+
+
+def _in_pieces_where_it_fails(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
     """The program as one executable, or in pieces if XLA cannot compile that."""
-    whole = jax.jit(in_one(program))
-    function: Callable[..., tuple[Any, ...]] = whole
+    function: Callable[..., tuple[Any, ...]] = jitted
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         nonlocal function
         try:
             return function(*arrays)
         except jax.errors.JaxRuntimeError as error:
-            if function is not whole or _compiles(whole, arrays):
+            if function is not jitted or _compiles(jitted, arrays):
                 raise
             function = in_pieces(program, cut(program))
             try:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import Function, Variable, functions_of, path_between
+from .passes import prepared
 from .pieces import Piece, apart, cut, is_long
 from .program import Program as Program
 from .program import Step
@@ -117,11 +118,22 @@ def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
     That of a program which is too long for the compiler calls one jitted function for each of its pieces. Called by
     itself it runs them one after another; where JAX traces it, XLA is told to leave them apart.
     """
-    return in_pieces(program, cut(program)) if is_long(program) else in_one(program)
+    return in_pieces(program, cut(program)) if is_long(program) else whole(program)
+
+
+def whole(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """The program as one function, whatever its length, after the passes for the platform that it runs on."""
+    # Not before it is called: to ask for the platform starts JAX.
+    ready = functools.cache(lambda: in_one(prepared(program)))
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        return ready()(*arrays)
+
+    return run
 
 
 def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The program as one function, whatever its length; see `lower`."""
+    """The program as one function, just as it is."""
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         values: list[Any] = []

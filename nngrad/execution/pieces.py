@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from ..graph import Op, Spec
-from .program import Program, Step
+from ..graph import Spec
+from .program import Call, Program, Step, calls_of
 
 MOST_FUSED = 2000
 """How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with
@@ -41,23 +41,14 @@ class Piece(NamedTuple):
     """The values that nothing needs after it."""
 
 
-class _Call(NamedTuple):
-    """A step, with the numbers of its outputs."""
+def _is_fused(call: Call) -> bool:
+    """Whether XLA makes it a part of the loop that reads it."""
+    return call.op.elementwise or call.op.broadcasts
 
-    op: Op
-    arguments: tuple[Any, ...]
-    ins: tuple[int, ...]
-    outs: tuple[int, ...]
 
-    @property
-    def fused(self) -> bool:
-        """Whether XLA makes it a part of the loop that reads it."""
-        return self.op.elementwise or self.op.broadcasts
-
-    @property
-    def weight(self) -> int:
-        """How many operations on two arrays it is."""
-        return max(1, len(self.ins) - 1)
+def _weight(call: Call) -> int:
+    """How many operations on two arrays it is."""
+    return max(1, len(call.ins) - 1)
 
 
 def is_long(program: Program) -> bool:
@@ -65,13 +56,13 @@ def is_long(program: Program) -> bool:
     nothing that has to be in memory."""
     if sum([max(1, len(ins) - 1) for _, _, ins in program.steps]) <= MOST_FUSED:
         return False
-    calls, _ = _calls(program)
+    calls, _ = calls_of(program)
     height: dict[int, int] = {}
     fused = [0]
     for call in calls:
         level = max([height.get(i, 0) for i in call.ins], default=0)
-        if call.fused:
-            fused[level] += call.weight
+        if _is_fused(call):
+            fused[level] += _weight(call)
         else:
             level += 1
             if level == len(fused):
@@ -83,15 +74,15 @@ def is_long(program: Program) -> bool:
 
 def cut(program: Program) -> list[Piece]:
     """The pieces of a program, in an order in which they can run."""
-    calls, specs = _calls(program)
-    groups: list[list[_Call]] = []
+    calls, specs = calls_of(program)
+    groups: list[list[Call]] = []
     weight = PIECE
     for call in _divided(calls, specs):
         if weight >= PIECE:
             groups.append([])
             weight = 0
         groups[-1].append(call)
-        weight += call.weight
+        weight += _weight(call)
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
     last |= dict.fromkeys(program.outputs, len(groups))
     return [_piece(group, n, last, specs, program.device) for n, group in enumerate(groups)]
@@ -103,23 +94,10 @@ def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
     return set_xla_metadata(inlineable="false") if traced else nullcontext()
 
 
-def _calls(program: Program) -> tuple[list[_Call], dict[int, Spec]]:
-    """The steps with the numbers of their outputs, and the specs of all values."""
-    specs = dict(enumerate(program.leaves))
-    calls, count = [], 0
-    for op, arguments, ins in program.steps:
-        made = op.result_specs(tuple([specs[i] for i in ins]), arguments)
-        outs = tuple([~(count + k) for k in range(len(made))])
-        count += len(made)
-        specs.update(zip(outs, made, strict=True))
-        calls.append(_Call(op, arguments, ins, outs))
-    return calls, specs
-
-
-def _divided(calls: list[_Call], specs: dict[int, Spec]) -> list[_Call]:
+def _divided(calls: list[Call], specs: dict[int, Spec]) -> list[Call]:
     """The calls, where what sums many arrays becomes several calls, each of which adds to the result of the one
     before. They add in the same order, so that the sum is the same to the bit."""
-    divided: list[_Call] = []
+    divided: list[Call] = []
     number = min(specs, default=0)
     for call in calls:
         op, arguments, ins, outs = call
@@ -135,11 +113,11 @@ def _divided(calls: list[_Call], specs: dict[int, Spec]) -> list[_Call]:
                 number -= 1
                 before = (number,)
                 (specs[number],) = op.result_specs(tuple([specs[i] for i in taken]), part)
-            divided.append(_Call(op, part, taken, outs if stop == len(ins) else before))
+            divided.append(Call(op, part, taken, outs if stop == len(ins) else before))
     return divided
 
 
-def _piece(group: list[_Call], place: int, last: dict[int, int], specs: dict[int, Spec], device: Any) -> Piece:
+def _piece(group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], device: Any) -> Piece:
     """The piece of some calls; `last` says in which piece a value is read last."""
     made = [i for call in group for i in call.outs]
     numbers = {i: ~n for n, i in enumerate(made)}

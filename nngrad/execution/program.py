@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -43,3 +43,52 @@ class Program(NamedTuple):
     def opaque(self) -> bool:
         """Whether it holds code of the user's."""
         return any([has_opaque(arguments) for _, arguments, _ in self.steps])
+
+
+class Call(NamedTuple):
+    """A step, with the numbers of its outputs."""
+
+    op: Op
+    arguments: tuple[Any, ...]
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+
+
+def calls_of(program: Program) -> tuple[list[Call], dict[int, Spec]]:
+    """The steps with the numbers of their outputs, and the specs of all values."""
+    specs = dict(enumerate(program.leaves))
+    calls, count = [], 0
+    for op, arguments, ins in program.steps:
+        made = op.result_specs(tuple([specs[i] for i in ins]), arguments)
+        outs = tuple([~(count + k) for k in range(len(made))])
+        count += len(made)
+        specs.update(zip(outs, made, strict=True))
+        calls.append(Call(op, arguments, ins, outs))
+    return calls, specs
+
+
+def without_passes(calls: Sequence[Call]) -> tuple[list[Call], dict[int, int]]:
+    """The calls that compute something, and what stands for the values that the others pass on."""
+    found: list[Call] = []
+    passed: dict[int, int] = {}
+    for op, arguments, ins, outs in calls:
+        taken = tuple([passed.get(i, i) for i in ins])
+        if op.passes:
+            passed.update(zip(outs, taken, strict=False))
+        else:
+            found.append(Call(op, arguments, taken, outs))
+    return found, passed
+
+
+def renumbered(program: Program, calls: Sequence[Call], instead: Mapping[int, int]) -> Program:
+    """`program` with other steps: `calls`, in an order in which they can run, however their values are numbered.
+
+    Args:
+        program: What they are for.
+        calls: The steps.
+        instead: For results that the program has under another number now: that number.
+    """
+    made = [i for call in calls for i in call.outs]
+    numbers = {i: ~n for n, i in enumerate(made)} | {i: i for i in range(len(program.leaves))}
+    steps = tuple([(c.op, c.arguments, tuple([numbers[i] for i in c.ins])) for c in calls])
+    return program._replace(steps=steps, outputs=tuple([numbers[instead.get(i, i)] for i in program.outputs]))

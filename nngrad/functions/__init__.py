@@ -78,7 +78,7 @@ from .comparison import not_equal as not_equal
 from .comparison import not_equal_scalar as not_equal_scalar
 from .contractions import contraction as contraction
 from .contractions import einsum as einsum
-from .control import after as after
+from .control import optimization_barrier as optimization_barrier
 from .control import recomputed as recomputed
 from .control import sink as sink
 from .control import unlink as unlink

@@ -308,7 +308,7 @@ def _softplus(x: jax.Array) -> jax.Array:
 # ---------------------------------------------------------------- along an axis
 
 
-@op(axes=mixes("axis", none=-1), fuses="in parts")
+@op(axes=mixes("axis", none=-1), fuses="in place")
 def softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     """`exp(x) / sum(exp(x))` along `axis`, computed without overflow.
 

@@ -1,8 +1,8 @@
-"""Functions that steer gradients, effects and the order of computation: sink, unlink, update, after, recomputed."""
+"""Functions that steer gradients, effects and the order of computation: sink, unlink, update,
+optimization_barrier, recomputed."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 
 import jax
@@ -11,6 +11,7 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, apply, op
 from ..graph.axes import AxisMap, Places
+from ..graph.barrier import known_after
 from . import array
 
 
@@ -58,38 +59,16 @@ def _first(f: Function) -> tuple[Places, ...]:
 
 
 @op(reads=1, fuses="in place", axes=AxisMap(places=_first, led=lambda f, size, shape: {}, inputs=(0,)))
-def after(*x: Array) -> jax.Array:
+def optimization_barrier(*x: Array) -> jax.Array:
     """The first of `x` unchanged, to the bit, computed after all the others.
 
-    What it gives is the first less a zero that is made of one element of each of the others, whatever that holds (NaN
-    included), in a way that XLA does not see through. So XLA can neither begin earlier with what is computed from
-    it, nor take that for the same as what is computed from the first of `x` itself. This is what keeps a
-    recomputation from being merged with the computation that it repeats.
+    XLA can neither begin earlier with what is computed from it, nor take that for the same as what is computed from the
+    first of `x` itself. This is what keeps a recomputation from being merged with the computation that it repeats.
 
     Args:
         x: What is passed on, and after it what comes before it in time, of any shapes and dtypes.
     """
-    value: jax.Array
-    value, *tokens = x
-    counts = [_count(token) for token in tokens if token.size]
-    if not counts:
-        return value
-    # A count of bits is 64 at most, and so is 0 after a shift by 7; XLA keeps no account of such bounds.
-    count = functools.reduce(lax.bitwise_or, counts)
-    nothing = lax.shift_right_logical(count, lax.full_like(count, 7))
-    if value.dtype == jnp.bool_:
-        return lax.bitwise_or(value, lax.broadcast(lax.convert_element_type(nothing, jnp.bool_), value.shape))
-    # x - 0 is x for -0 too, which x + 0 is not.
-    return lax.sub(value, lax.broadcast(lax.convert_element_type(nothing, value.dtype), value.shape))
-
-
-def _count(token: jax.Array) -> jax.Array:
-    """Number of bits that are set in the first element of `token`, as uint32[]."""
-    first = lax.reshape(lax.slice(token, (0,) * token.ndim, (1,) * token.ndim), ())
-    if first.dtype == jnp.bool_:
-        return lax.convert_element_type(first, jnp.uint32)
-    bits = lax.bitcast_convert_type(first, jnp.dtype(f"uint{8 * first.dtype.itemsize}"))
-    return lax.convert_element_type(lax.population_count(bits), jnp.uint32)
+    return known_after(*x)
 
 
 @op(elementwise=True, diagonal=True, passes=True, reads=1)

@@ -77,17 +77,7 @@ def _filter_cost(f: Function) -> int:
     return 2 * f.inputs[0].size * math.prod(f.specs[0].shape[1:])
 
 
-def _turned(f: Function) -> tuple[int, ...]:
-    """On a CPU convolutions have the channels last, and weights lie in another order than they are read in."""
-    return (1,) if f.args["channel_last"] else (0, 1, -1)
-
-
-def _turned_for_weights(f: Function) -> tuple[int, ...]:
-    """The gradient of weights is a convolution that has the batch in place of the channels."""
-    return (0, 1)
-
-
-@op(type_name="Convolution", linear="each", axes=rows(), cost=_product_cost, turned=_turned)
+@op(type_name="Convolution", linear="each", axes=rows(), cost=_product_cost)
 def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:
@@ -126,7 +116,7 @@ def convolve(
 # where nested transposition inside XLA's vocabulary would pile one dilation on another, several times slower.
 
 
-@op(type_name="Deconvolution", linear="each", axes=rows("shape"), cost=_data_cost, turned=_turned)
+@op(type_name="Deconvolution", linear="each", axes=rows("shape"), cost=_data_cost)
 def convolve_data_grad(
     y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:
@@ -153,7 +143,7 @@ def convolve_data_grad(
     return transposed(product, shape, y, "y")
 
 
-@op(type_name="ConvolutionFilterGrad", linear="each", cost=_filter_cost, turned=_turned_for_weights)
+@op(type_name="ConvolutionFilterGrad", linear="each", cost=_filter_cost)
 def convolve_filter_grad(
     y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
-Fusion = Literal["", "in place", "in parts", "moving"]
+Fusion = Literal["", "in place", "moving"]
 Reduction = Literal["", "add", "mul", "max", "min"]
 
 
@@ -81,12 +81,9 @@ class Facts:
     and multiplications a Function of it takes. None: the op is light, and takes a few for each element."""
     fuses: Fusion = ""
     """How a compiler can compute it within the loop of what reads its result: "in place", each element from those at
-    its place (diagonal ops do so by themselves); "in parts", likewise, from an array that it makes first; "moving",
-    elements come from other places, or from none."""
+    its place (diagonal ops do so by themselves); "moving", elements come from other places, or from none."""
     reduction: Reduction = ""
     """The operation by which it makes one element of many, in one pass."""
-    turned: Callable[[Function], tuple[int, ...]] | None = None
-    """Of which operands a CPU has the axes in another order; -1 stands for the result."""
 
     def __post_init__(self) -> None:
         self.fuses = self.fuses or ("in place" if self.diagonal else "")

@@ -40,13 +40,13 @@ def users_place() -> Place | None:
     return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
-def warn_user(message: str) -> None:
-    """A UserWarning that points to the user's program; Python shows it once for each of its lines."""
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """A warning that points to the user's program; Python shows it once for each of its lines."""
     frame = _users_frame()
     if frame is None:
-        warnings.warn(message, stacklevel=2)
+        warnings.warn(message, category, stacklevel=2)
     else:
         seen = frame.f_globals.setdefault("__warningregistry__", {})
         warnings.warn_explicit(
-            message, UserWarning, frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"), seen
+            message, category, frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__"), seen
         )

@@ -59,9 +59,9 @@ class Spec:
         """Bytes that an array of this shape and dtype takes."""
         return self.size * self.dtype.itemsize
 
-    def abstract(self) -> jax.ShapeDtypeStruct:
-        """The same as a `jax.ShapeDtypeStruct`."""
-        return jax.ShapeDtypeStruct(self.shape, self.dtype)
+    def abstract(self, sharding: Any = None) -> jax.ShapeDtypeStruct:
+        """The same as a `jax.ShapeDtypeStruct`, of an array that lies where `sharding` says."""
+        return jax.ShapeDtypeStruct(self.shape, self.dtype, sharding=sharding)
 
     def __repr__(self) -> str:
         return f"{self.dtype.name}{list(self.shape)}"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from .function import Function
     from .variable import Variable
+
+T = TypeVar("T", bound=Hashable)
 
 _by_rank = attrgetter("rank")
 
@@ -101,3 +103,19 @@ def path_between(
             if y is not None and (not stops or y._need_grad is not False) and id(y) not in ends:
                 active.add(id(y))
     return path, active, functions
+
+
+def operands_first(roots: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
+    """`roots` and what they depend on, each after its operands: depth first, in the order in which these are given."""
+    entered: set[T] = set()
+    listed: dict[T, None] = {}
+    stack = [*roots][::-1]
+    while stack:
+        node = stack[-1]
+        if node in entered:
+            stack.pop()
+            listed.setdefault(node)
+        else:
+            entered.add(node)
+            stack += [p for p in [*operands(node)][::-1] if p not in entered]
+    return list(listed)

@@ -1,4 +1,4 @@
-"""memory_report: the memory that a graph takes, predicted and as compiled; what is kept, and what is computed again."""
+"""memory_report: the memory that a graph takes, predicted and measured; what is kept, and what is computed again."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import math
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-import jax
-
 import nngrad.functions as F
 
 from ..autodiff.grad import variables
 from ..execution.forward import device_of
-from ..execution.lower import linearize, lower
+from ..execution.lower import linearize
+from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
-from ..graph.spec import Spec, wide_types
+from ..graph.spec import Spec
 from ..remat import Timeline, reads, timeline
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -37,9 +36,9 @@ class MemoryReport(NamedTuple):
     """What `memory_report` found; `str()` of it is a text."""
 
     peak: int
-    """Predicted bytes of temporaries: all but leaves and results."""
+    """Bytes of temporaries (all but leaves and results) by the structure of the graph: an estimate."""
     compiled: int | None
-    """Bytes of temporaries by the compiler's own account; None where it was not asked."""
+    """Bytes of temporaries by the compiler's own account; None where it was not asked, or tells nothing."""
     leaves: int
     """Bytes of the leaves."""
     results: int
@@ -107,30 +106,23 @@ _MOST_ROWS = 8
 def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) -> MemoryReport:
     """The memory that the graph of `outputs` takes: give it a loss together with its gradients.
 
-    The prediction is made from shapes and dtypes alone and rests on how XLA runs graphs on a CPU; see docs/memory.md.
+    The prediction is an estimate from the structure of the graph, by which recomputation ranks graphs; what the
+    compiler says is measured. See docs/memory.md.
 
     Args:
         outputs: A Variable or Variables.
-        compile: Whether to compile the graph and ask XLA. Nothing is run.
+        compile: Whether to compile the graph and ask the compiler, which takes what that takes. Nothing is run.
 
     Raises:
         TypeError: Something is not a Variable.
     """
     listed = variables(outputs, "outputs")
-    line = timeline(listed)
     linear = linearize(listed, device=device_of(listed))
-    compiled = _compiled_bytes(linear.program) if compile else None
+    line = timeline(linear.program)
+    compiled = trial_of(linear.program).nbytes if compile else None
     kept, again = _held(functions_of(listed))
     results = sum([y.spec.nbytes for y in listed])
     return MemoryReport(line.peak, compiled, sum([s.nbytes for s in linear.program.leaves]), results, kept, again, line)
-
-
-def _compiled_bytes(program: Any) -> int:
-    """Bytes of temporaries in the executable of `program`."""
-    with wide_types(program.wide), jax.default_device(program.device):
-        given = [s.abstract() for s in program.leaves]
-        analysis = jax.jit(lower(program)).lower(*given).compile().memory_analysis()
-    return int(analysis.temp_size_in_bytes)  # type: ignore[union-attr]
 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
@@ -140,9 +132,9 @@ def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]
     for f in functions:
         for x in reads(f):
             p = x.parent
-            if p is None or not p.inputs or f.op is F.recomputed or p.op in (F.recomputed, F.after):
+            if p is None or not p.inputs or f.op is F.recomputed or p.op in (F.recomputed, F.optimization_barrier):
                 continue
-            if f.op is F.after or (f.mark is not None and p.mark is None):
+            if f.op is F.optimization_barrier or (f.mark is not None and p.mark is None):
                 kept.setdefault(x, _BASE)
             elif f.order > p.order:
                 kept[x] = _READ

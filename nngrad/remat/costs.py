@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from ..graph import Function, Op, Variable
-from .steps import is_costly
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from ..graph import Function, Op, Spec, Variable
+from ..graph.jaxpr import primitives_in
+from ..graph.spec import is_wide, spec_of, wide_types
+
+_COSTLY = frozenset({
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "div", "erf", "exp", "expm1", "log",
+    "log1p", "logistic", "pow", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
+})  # fmt: skip
+"""Primitives that take several times the arithmetic of a product for each element."""
 
 
 def reads(f: Function) -> tuple[Variable, ...]:
     """The inputs that `f` computes its outputs from: not those that only say when, whose gradient it carries, or that
     it passes on besides."""
     return f.inputs[: 1 if f.op.passes else f.op.reads]
-
-
-def tokens(f: Function) -> tuple[Variable, ...]:
-    """The inputs of `f` that only say when."""
-    return () if f.op.reads is None or f.op.passes else f.inputs[f.op.reads :]
-
-
-def is_sum(op: Op) -> bool:
-    """Whether `op` adds up several arrays, element by element."""
-    return op.linear == "together" and op.diagonal and (op.variadic or len(op.input_names) > 1)
 
 
 def arithmetic(f: Function) -> int:
@@ -30,4 +33,21 @@ def arithmetic(f: Function) -> int:
     if op.view or op.reads is not None:
         return 0
     elements = max([f.specs[0].size, *[x.size for x in f.inputs]])
-    return (8 if is_costly(f) else 1) * elements
+    return (8 if is_costly(op, f.arguments, [x.spec for x in f.inputs]) else 1) * elements
+
+
+def is_costly(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec]) -> bool:
+    """Whether `op` takes several times the arithmetic of a product for each element."""
+    if op.fuses == "moving":
+        return False
+    # One element stands for all where the op is diagonal.
+    specs = [spec_of((), s.dtype) for s in inputs] if op.diagonal else inputs
+    return not _COSTLY.isdisjoint(_primitives(op, arguments, tuple(specs)))
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _primitives(op: Op, arguments: tuple[Any, ...], inputs: tuple[Spec, ...]) -> frozenset[str]:
+    """The steps that JAX hands to the compiler for an op."""
+    with wide_types(is_wide(arguments) or any([spec.wide for spec in inputs])):
+        jaxpr = jax.make_jaxpr(op.bind(arguments))(*[spec.abstract() for spec in inputs]).jaxpr
+    return frozenset(primitives_in(jaxpr))

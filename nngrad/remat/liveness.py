@@ -1,26 +1,46 @@
-"""The memory that a graph takes while it runs, predicted from shapes and dtypes.
+"""The memory that a program takes while it runs, estimated from its structure: from shapes, dtypes and what is declared
+of its ops.
 
-The model is what XLA on a CPU does with the graph's loops (loops.py). It runs first what depends on leaves alone, and
-then each loop as soon as what it reads is there, in the order in which that comes about. A loop writes over what it is
-the last to read, if it can. Everything lives from where it is computed to where it is read last. Leaves and results are
-counted apart, as in XLA's own analysis.
+It ranks programs; what one of them really takes, its compiler tells (`execution/trials.py`). The rules hold for any
+compiler that fuses loops:
+
+- What is elementwise is computed within the loops that read it, unless something must find it in memory.
+- What is costly, or is made of several arrays, has memory of its own if several functions read it.
+- First come, first served: each loop runs as soon as what it reads is there.
+- A loop writes over what it is the last to read, if it can; and the memory of a result serves other things until the
+  result is there.
+
+Leaves and results are counted apart, as compilers do in their own accounts.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from operator import attrgetter
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from ..graph import Function, Variable, functions_of
-from .loops import Loop, Value, loops
+from ..execution.passes import prepared
+from ..execution.program import Call, Program, calls_of, without_passes
+from ..graph import Op, Spec
+from ..graph.traverse import operands_first
+from .costs import is_costly
 
-T = TypeVar("T", bound=Hashable)
+_MOST_READ = 512
+"""A function that would have a loop read more than this has memory of its own."""
 
-_by_rank = attrgetter("rank")
+
+class Loop(NamedTuple):
+    """What runs as one."""
+
+    op: Op
+    """The op whose results it leaves in memory."""
+    made: dict[int, int]
+    """What it makes: bytes by the number of the value."""
+    read: dict[int, bool]
+    """What it finds in memory, and whether it may write over that: where it reads each element only to make the one at
+    the same place."""
 
 
 class Span(NamedTuple):
@@ -34,14 +54,14 @@ class Span(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """A graph's temporaries over the steps of its schedule."""
+    """A program's temporaries over the steps of its schedule."""
 
-    steps: list[Function | None]
-    """The functions that get memory, in the order in which they run; None for what XLA adds."""
+    steps: list[Op]
+    """The ops whose results get memory, in the order in which they run."""
     live: list[int]
     """Bytes of temporaries while each of them runs."""
-    values: dict[Value, Span]
-    """When each temporary is made and last read, and its bytes."""
+    values: dict[int, Span]
+    """When each temporary is made and last read, and its bytes; by its number in the program."""
 
     @property
     def peak(self) -> int:
@@ -49,53 +69,72 @@ class Timeline(NamedTuple):
         return max(self.live, default=0)
 
 
-def in_order(outputs: Iterable[Variable]) -> list[Function]:
-    """What `outputs` depend on, each function as late as what reads it allows: depth first, the longest way first.
-
-    A schedule made like this keeps little alive: what is needed only near the end is computed near the end.
-    """
-    roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=_by_rank)
-
-    def deepest_first(f: Function) -> list[Function]:
-        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=_by_rank)[::-1]
-
-    return _operands_first(roots, deepest_first)
+def timeline(program: Program) -> Timeline:
+    """The temporaries of a program."""
+    loops, results = _loops(prepared(program))
+    return _lives(_schedule(loops), results)
 
 
-def _operands_first(roots: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
-    """`roots` and what they depend on, each after its operands: depth first, in the order in which these are given."""
-    entered: set[T] = set()
-    listed: dict[T, None] = {}
-    stack = [*roots][::-1]
-    while stack:
-        node = stack[-1]
-        if node in entered:
-            stack.pop()
-            listed.setdefault(node)
+# ---------------------------------------------------------------- loops
+
+
+def _loops(program: Program) -> tuple[list[Loop], list[int]]:
+    """The loops, in an order in which they can run; and the results that they make."""
+    listed, specs = calls_of(program)
+    calls, passed = without_passes(listed)
+    held: dict[int, int] = {}
+    """For views: whose memory they have."""
+    for call in calls:
+        if call.op.view:
+            held.update([(o, held.get(i, i)) for i, o in zip(call.ins, call.outs, strict=False)])
+    results = dict.fromkeys([held.get(i, i) for i in [passed.get(i, i) for i in program.outputs]])
+    in_memory = {*results, *[held.get(i, i) for c in calls if not _is_loop(c.op) for i in c.ins]}
+    readers: dict[int, int] = {}
+    for call in calls:
+        for i in set(call.ins):
+            readers[i] = readers.get(i, 0) + 1
+    loops: list[Loop] = []
+    through: dict[int, dict[int, bool]] = {i: {} for i in range(len(program.leaves))}
+    """What a loop reads that takes a value."""
+    for call in calls:
+        op, _, ins, outs = call
+        in_place = op.view or op.fuses == "in place"
+        read: dict[int, bool] = {}
+        for i in ins:
+            for j, same_place in through[i].items():
+                read[j] = read.get(j, True) and same_place and in_place
+        if op.view or not (
+            not op.fuses
+            or not in_memory.isdisjoint(outs)
+            or len(read) > _MOST_READ
+            or (max([readers.get(o, 0) for o in outs]) > 1 and _is_worth_keeping(call, specs))
+        ):
+            through.update(dict.fromkeys(outs, read))
         else:
-            entered.add(node)
-            stack += [p for p in [*operands(node)][::-1] if p not in entered]
-    return list(listed)
+            loops.append(Loop(op, {o: specs[o].nbytes for o in outs}, read))
+            through.update({o: {o: True} for o in outs})
+    return loops, [i for i in results if i < 0]
 
 
-def predicted_peak(outputs: Sequence[Variable]) -> int:
-    """Bytes of temporaries that the graph of `outputs` is predicted to take, leaves and results not counted."""
-    return timeline(outputs).peak
+def _is_loop(op: Op) -> bool:
+    """Whether it can compute what it reads on the way."""
+    return bool(op.fuses or op.reduction or op.view)
 
 
-def timeline(outputs: Sequence[Variable]) -> Timeline:
-    """The temporaries of the graph of `outputs`."""
-    listed, results = loops(outputs, functions_of(outputs))
-    return _lives(_schedule(listed), results)
+def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
+    """Whether its result is rather kept than computed in each reader: it is costly, or would keep several arrays."""
+    size = specs[call.outs[0]].size
+    whole = {i for i in call.ins[: call.op.reads] if specs[i].size == size}
+    return len(whole) > 1 or is_costly(call.op, call.arguments, [specs[i] for i in call.ins])
 
 
-def _schedule(listed: list[Loop]) -> list[Loop]:
+def _schedule(loops: list[Loop]) -> list[Loop]:
     """First come, first served: the loops in the order in which what they read is there."""
-    maker = {value: n for n, loop in enumerate(listed) for value, _ in loop.made}
-    readers: list[list[int]] = [[] for _ in listed]
+    maker = {i: n for n, loop in enumerate(loops) for i in loop.made}
+    readers: list[list[int]] = [[] for _ in loops]
     missing: list[int] = []
-    for n, loop in enumerate(listed):
-        before = {maker[value] for value in loop.read}
+    for n, loop in enumerate(loops):
+        before = {maker[i] for i in loop.read}
         missing.append(len(before))
         for m in before:
             readers[m].append(n)
@@ -103,7 +142,7 @@ def _schedule(listed: list[Loop]) -> list[Loop]:
     order: list[Loop] = []
     while ready:
         n = ready.popleft()
-        order.append(listed[n])
+        order.append(loops[n])
         for reader in readers[n]:
             missing[reader] -= 1
             if not missing[reader]:
@@ -111,55 +150,57 @@ def _schedule(listed: list[Loop]) -> list[Loop]:
     return order
 
 
-def _lives(steps: list[Loop], results: dict[Value, None]) -> Timeline:
+# ---------------------------------------------------------------- lives
+
+
+def _lives(steps: list[Loop], results: Sequence[int]) -> Timeline:
     """The bytes that are live at each step."""
-    spans: dict[Value, Span] = {}
+    spans: dict[int, Span] = {}
     for t, step in enumerate(steps):
-        for value, nbytes in step.made:
-            spans[value] = Span(t, t, nbytes)
-        for value in step.read:
-            spans[value] = spans[value]._replace(last=t)
+        spans.update({i: Span(t, t, nbytes) for i, nbytes in step.made.items()})
+        for i in step.read:
+            spans[i] = spans[i]._replace(last=t)
     elsewhere = _in_results(spans, results, steps)
-    values = {value: span for value, span in spans.items() if value not in elsewhere}
+    values = {i: span for i, span in spans.items() if i not in elsewhere}
     live: list[int] = []
     now = 0
     for t, step in enumerate(steps):
-        dying = [v for v in step.read if v in values and values[v].last == t]
-        reusable = [values[v].nbytes for v in dying if step.read[v]]
-        made = [value for value, _ in step.made if value in values]
-        now += sum([values[v].nbytes for v in made])
+        dying = [i for i in step.read if i in values and values[i].last == t]
+        reusable = [values[i].nbytes for i in dying if step.read[i]]
+        made = [i for i in step.made if i in values]
+        now += sum([values[i].nbytes for i in made])
         reused = 0
-        for v in made:
-            if values[v].nbytes in reusable:
-                reusable.remove(values[v].nbytes)
-                reused += values[v].nbytes
+        for i in made:
+            if values[i].nbytes in reusable:
+                reusable.remove(values[i].nbytes)
+                reused += values[i].nbytes
         live.append(now - reused)
-        now -= sum([values[v].nbytes for v in dying]) + sum([values[v].nbytes for v in made if values[v].last == t])
-    return Timeline([step.function for step in steps], live, values)
+        now -= sum([values[i].nbytes for i in dying]) + sum([values[i].nbytes for i in made if values[i].last == t])
+    return Timeline([step.op for step in steps], live, values)
 
 
-def _in_results(spans: dict[Value, Span], results: dict[Value, None], listed: list[Loop]) -> set[Value]:
+def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop]) -> set[int]:
     """The results, and what lies in their memory before they are computed.
 
     The largest come first, and each goes to the smallest result with room for it, the last one among equals.
     """
-    reads = {value: loop.read for loop in listed for value, _ in loop.made}
-    depth = {value: n for n, value in enumerate(_operands_first(results, reads.__getitem__))}
+    found = set(results)
+    reads = {i: step.read for step in steps for i in step.made}
+    depth = {i: n for n, i in enumerate(operands_first(results, reads.__getitem__))}
     # Outputs that nobody reads come last.
-    ordered = sorted(spans, key=lambda v: (-spans[v].nbytes, depth.get(v, len(spans))))
-    places = [v for v in ordered if v in results][::-1]
-    sizes = np.array([spans[v].nbytes for v in places])
-    until = np.array([spans[v].made for v in places])
+    ordered = sorted(spans, key=lambda i: (-spans[i].nbytes, depth.get(i, len(spans))))
+    places = [i for i in ordered if i in found][::-1]
+    sizes = np.array([spans[i].nbytes for i in places])
+    until = np.array([spans[i].made for i in places])
     taken = [0] * len(places)
     """Of each place, the steps at which it is taken, as the bits of a number."""
-    found = set(results)
-    for value in ordered:
-        made, last, nbytes = spans[value]
-        if value not in results:
-            steps = ((2 << last - made) - 1) << made
+    for i in ordered:
+        made, last, nbytes = spans[i]
+        if i not in found:
+            steps_taken = ((2 << last - made) - 1) << made
             for place in np.flatnonzero((sizes >= nbytes) & (until > last)).tolist():
-                if not taken[place] & steps:
-                    taken[place] |= steps
-                    found.add(value)
+                if not taken[place] & steps_taken:
+                    taken[place] |= steps_taken
+                    found.add(i)
                     break
     return found

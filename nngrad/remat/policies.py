@@ -2,25 +2,59 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from ..graph import Function, Variable
 from ..graph.options import Switched
+from ..graph.place import warn_user
+
+if TYPE_CHECKING:
+    from .candidates import Candidate
+    from .search import Search
 
 
-class MemoryBudget(NamedTuple):
+class Policy(ABC):
+    """What to look for among the graphs that a gradient can be computed by."""
+
+    @abstractmethod
+    def choose(self, search: Search) -> Candidate:
+        """The best of the candidates that `search` makes."""
+
+    def key(self, functions: Sequence[Function]) -> Hashable:
+        """What tells the policy from others, for graphs of one structure whose functions are these."""
+        del functions
+        return self
+
+
+@dataclass(frozen=True)
+class MemoryBudget(Policy):
     """Recompute no more than it takes for the temporaries to fit.
 
     Args:
-        nbytes: Bytes that the temporaries of outputs and gradients may take: what `nn.memory_report` predicts. Leaves
-            and results are not among them.
+        nbytes: Bytes that the temporaries of outputs and gradients may take, by the compiler's own account. Leaves and
+            results are not among them.
     """
 
-    nbytes: int
+    nbytes: float
+
+    def __post_init__(self) -> None:
+        if not (_is_number(self.nbytes) and self.nbytes >= 0):
+            raise ValueError(f"MemoryBudget takes a number of bytes, got {self.nbytes!r}")
+
+    def choose(self, search: Search) -> Candidate:
+        """The candidate with the least arithmetic among those that fit; with a warning, the smallest if none does."""
+        found, best = search.fitting(self.nbytes)
+        if not found:
+            warn_user(f"MemoryBudget({self.nbytes}): no plan was found that fits; the lowest peak that was found is "
+                      f"{search.bytes_of(best)} bytes", RuntimeWarning)
+        return best
 
 
-class Segments(NamedTuple):
+@dataclass(frozen=True)
+class Segments(Policy):
     """Cut the forward pass into segments, keep what passes from one to the next, and compute the rest again.
 
     Args:
@@ -31,8 +65,17 @@ class Segments(NamedTuple):
 
     levels: int = 1
 
+    def __post_init__(self) -> None:
+        if not (type(self.levels) is int and 1 <= self.levels <= 64):
+            raise ValueError(f"Segments takes levels from 1 to 64, got {self.levels!r}")
 
-class LeastMemory(NamedTuple):
+    def choose(self, search: Search) -> Candidate:
+        """The smallest of so many levels."""
+        return search.smallest(search.nested(self.levels), all_anew=True)
+
+
+@dataclass(frozen=True)
+class LeastMemory(Policy):
     """The lowest peak that a limited amount of recomputation can reach.
 
     Args:
@@ -41,31 +84,62 @@ class LeastMemory(NamedTuple):
 
     extra: float = 1 / 3
 
+    def __post_init__(self) -> None:
+        if not (_is_number(self.extra) and self.extra >= 0):
+            raise ValueError(f"LeastMemory takes a share that is not negative, got {self.extra!r}")
 
-class Chosen(NamedTuple):
+    def choose(self, search: Search) -> Candidate:
+        """The smallest of any kind that adds no more arithmetic."""
+        tried = [c if c.extra <= self.extra else search.spared(c) for c in search.of_all_kinds(self.extra)]
+        return search.smallest([c for c in tried if c.extra <= self.extra])
+
+
+@dataclass(frozen=True)
+class Chosen(Policy):
     """Recompute what a predicate says."""
 
     predicate: Callable[[Function], Any]
 
+    def choose(self, search: Search) -> Candidate:
+        """The smallest that computes nothing else again."""
+        return search.smallest(search.restricted(self.predicate))
 
-class Kept(NamedTuple):
+
+@dataclass(frozen=True)
+class Kept(Policy):
     """Recompute all but some Variables."""
 
     variables: tuple[Variable, ...]
 
-    def __call__(self, f: Function) -> bool:
-        return all([y.parent is not f for y in self.variables])
+    def choose(self, search: Search) -> Candidate:
+        """The smallest that does not compute them again."""
+        kept = {y.parent for y in self.variables}
+        return search.smallest(search.restricted(lambda f: f not in kept))
+
+    def key(self, functions: Sequence[Function]) -> Hashable:
+        """The places of the Variables."""
+        places: dict[Function | None, int] = {f: i for i, f in enumerate(functions)}
+        return Kept, tuple([(places.get(x.parent, -1), x.index) for x in self.variables])
 
 
-class Marked(NamedTuple):
+@dataclass(frozen=True)
+class Marked(Policy):
     """Recompute what was built within `nn.recompute()`."""
+
+    def choose(self, search: Search) -> Candidate:
+        """The smallest that computes nothing else again."""
+        return search.smallest(search.restricted(lambda f: isinstance(f.mark, Block)))
 
 
 class Block:
     """The functions built within one `with nn.recompute():`."""
 
 
-Policy = MemoryBudget | Segments | LeastMemory | Chosen | Kept | Marked
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+_NAMED: dict[str, Policy] = {"sqrt": Segments(1), "auto": LeastMemory()}
 
 
 def policy_of(given: Any, name: str = "recompute") -> Policy | None:
@@ -73,16 +147,14 @@ def policy_of(given: Any, name: str = "recompute") -> Policy | None:
 
     Raises:
         TypeError: It is no policy.
-        ValueError: A number in it is out of range.
+        ValueError: It is a name that no policy has.
     """
-    if given is None or given is False:
-        return None
+    if given is None or given is False or isinstance(given, Policy):
+        return given or None
     if isinstance(given, str):
         if given not in _NAMED:
             raise ValueError(f"{name}: {given!r} is not one of {', '.join(map(repr, _NAMED))}")
         return _NAMED[given]
-    if isinstance(given, MemoryBudget | Segments | LeastMemory | Chosen | Kept | Marked):
-        return _checked(given, name)
     if callable(given):
         return Chosen(given)
     if isinstance(given, Iterable):
@@ -95,39 +167,28 @@ def policy_of(given: Any, name: str = "recompute") -> Policy | None:
     )
 
 
-def _checked(policy: Policy, name: str) -> Policy:
-    if isinstance(policy, MemoryBudget) and not (_is_number(policy.nbytes) and policy.nbytes >= 0):
-        raise ValueError(f"{name}: MemoryBudget takes a number of bytes, got {policy.nbytes!r}")
-    if isinstance(policy, Segments) and not (type(policy.levels) is int and 1 <= policy.levels <= 64):
-        raise ValueError(f"{name}: Segments takes levels from 1 to 64, got {policy.levels!r}")
-    if isinstance(policy, LeastMemory) and not (_is_number(policy.extra) and policy.extra >= 0):
-        raise ValueError(f"{name}: LeastMemory takes a share that is not negative, got {policy.extra!r}")
-    return policy
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
-
-
-_NAMED: dict[str, Policy] = {"sqrt": Segments(1), "auto": LeastMemory()}
+def policy_of_marks(functions: Iterable[Function]) -> Policy | None:
+    """The policy of a graph that has marks of its own: that of the gradients in it, or that of `nn.recompute()`."""
+    found: Policy | None = None
+    for f in functions:
+        if isinstance(f.mark, Policy):
+            return f.mark
+        if f.mark is not None:
+            found = Marked()
+    return found
 
 
 def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
     """What tells apart the executables that backward() makes of graphs of one structure, where `given` is the policy:
     the policy, and for None the graph's marks, in the order of `functions`."""
-    if given is False:
-        return given
     policy = policy_of(given)
-    if policy is None:
-        marks = [f.mark for f in functions]
-        if all([m is None for m in marks]):
-            return None
-        numbers: dict[Any, Any] = {}
-        return tuple([numbers.setdefault(m, len(numbers)) if isinstance(m, Block) else m for m in marks])
-    if isinstance(policy, Kept):
-        places = {f: i for i, f in enumerate(functions)}
-        return Kept, tuple([(places.get(x.parent, -1), x.index) for x in policy.variables])  # type: ignore[arg-type]
-    return policy
+    if policy is not None:
+        return policy.key(functions)
+    marks = [None if given is False else f.mark for f in functions]
+    if all([m is None for m in marks]):
+        return False if given is False else None
+    numbers: dict[Any, Any] = {}
+    return tuple([numbers.setdefault(m, len(numbers)) if isinstance(m, Block) else m for m in marks])
 
 
 class _Marking(Switched):
@@ -143,7 +204,7 @@ def recompute(on: bool = True) -> Switched:
 
     What passes from one such block to the next is kept: put each part of a model that is to be computed again by
     itself into a block of its own. It has effect where a gradient is taken with no policy of its own, and only where
-    it lowers the predicted peak of memory.
+    it lowers the peak of memory.
 
     Args:
         on: False exempts functions from a block around this one.

@@ -10,8 +10,7 @@ import nngrad.functions as F
 
 from ..graph import Function, Variable, functions_of
 from .costs import reads
-from .fusion import copied_operands
-from .stages import NEVER, Node, Plan, Stages, created_like
+from .plan import NEVER, BackwardSchedule, Node, Plan, created_like
 
 _by_rank = attrgetter("rank")
 
@@ -101,7 +100,7 @@ class _Rebuilding:
         """Recomputed values, by themselves and what they are in place of."""
         self._new: dict[Function, tuple[Variable, ...]] = {}
         """Outputs of the new functions, by the emitted ones that they replace."""
-        self._stages = Stages(plan, emitted)
+        self._schedule = BackwardSchedule(plan, emitted)
 
     def run(self) -> Rebuilt:
         """Go back through the segments."""
@@ -118,8 +117,8 @@ class _Rebuilding:
                 for segment in range(node.end - 1, node.first - 1, -1):
                     self._renew(segment, sweep)
         self._carry_on()
-        gradients = [self._now(self._stages.split(gx)) for gx in self._gradients]
-        return Rebuilt(gradients, self._again, self._stages.sums_split)
+        gradients = [self._now(self._schedule.split(gx)) for gx in self._gradients]
+        return Rebuilt(gradients, self._again, self._schedule.sums_split)
 
     # ---------------------------------------------------------------- the gradients' functions
 
@@ -129,15 +128,15 @@ class _Rebuilding:
 
     def _renew(self, segment: int, sweep: Sweep) -> None:
         """Build the functions of the backward pass that belong to `segment` anew, on what `sweep` has."""
-        for e in self._stages.of_segment.get(segment, ()):
-            inputs = tuple([self._input(self._stages.split(x), sweep, e) for x in e.inputs])
+        for e in self._schedule.of_segment.get(segment, ()):
+            inputs = tuple([self._input(self._schedule.split(x), sweep, e) for x in e.inputs])
             if any([new is not old for new, old in zip(inputs, e.inputs, strict=True)]):
                 self._new[e] = created_like(e, e.op, inputs, e.arguments)
 
     def _carry_on(self) -> None:
         """Build the functions anew that only depend on others that were."""
         for e in self._rest:
-            inputs = tuple([self._now(self._stages.split(x)) for x in e.inputs])
+            inputs = tuple([self._now(self._schedule.split(x)) for x in e.inputs])
             if any([new is not old for new, old in zip(inputs, e.inputs, strict=True)]):
                 new = self._new[e] = created_like(e, e.op, inputs, e.arguments)
                 new[0].parent.mark = e.mark  # type: ignore[union-attr]
@@ -155,7 +154,7 @@ class _Rebuilding:
 
     def _tokens(self, end: int) -> list[Variable]:
         """The gradients that have arrived at the end of a stretch; what was differentiated where none has."""
-        tokens = [self._now(x) for x in self._stages.arriving(end)]
+        tokens = [self._now(x) for x in self._schedule.arriving(end)]
         return [*tokens, *self._awaited] or [y for y in self._outputs if y.parent is not None and y.size][:1]
 
     # ---------------------------------------------------------------- forward values
@@ -214,9 +213,7 @@ class _Rebuilding:
             return (inputs[0], *g.outputs[1:])
         if not any([x.parent in sweep.made for x in inputs]):
             # Without this it would be the same function as one of those that are there already.
-            # Best an operand that XLA copies anyway, and the data before the weights, whose one copy is then for all.
-            copied = copied_operands(g)
-            i = copied[0] if copied else min(range(len(inputs)), key=lambda i: inputs[i].spec.nbytes or NEVER)
+            i = min(range(len(inputs)), key=lambda i: inputs[i].spec.nbytes or NEVER)
             inputs[i] = self._tied(inputs[i], g, sweep)
         # What computes something again already may have the same clone as that which it computes.
         same = (g.op, g.arguments, *inputs)
@@ -239,5 +236,5 @@ class _Rebuilding:
         """`x`, known only after the tokens of `sweep`."""
         tied = sweep.tied.get(x)
         if tied is None:
-            tied = sweep.tied[x] = created_like(g, F.after, (x, *sweep.tokens))[0]
+            tied = sweep.tied[x] = created_like(g, F.optimization_barrier, (x, *sweep.tokens))[0]
         return tied

@@ -166,7 +166,7 @@ def test_many_scalar_leaves() -> None:
 
 
 def failing(*_: Any) -> Any:
-    """In place of `in_one` or `in_pieces`: what it makes does not compile."""
+    """In place of `whole` or `in_pieces`: what it makes does not compile."""
 
     def run(*arrays: Any) -> Any:
         raise jax.errors.JaxRuntimeError("UNKNOWN: Unknown MLIR failure")
@@ -175,7 +175,7 @@ def failing(*_: Any) -> Any:
 
 
 def test_what_the_compiler_fails_at_runs_in_pieces(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    monkeypatch.setattr("nngrad.execution.compiled.in_one", failing)
+    monkeypatch.setattr("nngrad.execution.compiled.whole", failing)
     y = chain(leaf(POINTS), 600)
     for _ in range(2):
         y.forward()
@@ -183,7 +183,7 @@ def test_what_the_compiler_fails_at_runs_in_pieces(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_the_compiler_fails_at_in_pieces_too(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    monkeypatch.setattr("nngrad.execution.compiled.in_one", failing)
+    monkeypatch.setattr("nngrad.execution.compiled.whole", failing)
     monkeypatch.setattr("nngrad.execution.compiled.in_pieces", failing)
     y = chain(leaf(POINTS), 600)
     with pytest.raises(jax.errors.JaxRuntimeError, match="MLIR") as caught:

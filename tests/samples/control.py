@@ -9,8 +9,11 @@ SAMPLES: list[Sample] = [
     sample("sink", real(2, 3), real(4), ref=lambda *_: jnp.zeros((), jnp.float32), surrogate=True),
     sample("sink", real(2), ref=lambda *_: jnp.zeros((), jnp.float32), surrogate=True, one_input_grad=False),
     sample("unlink", real(2, 3), ref=jax.lax.stop_gradient, numeric=False),
-    sample("after", real(2, 3), real(4), ref=lambda x, _: x),
-    sample("after", real(3), integers(0, 5, 2), fixed(float("nan")), ref=lambda x, *_: x, numeric=False, note="NaN"),
+    sample("optimization_barrier", real(2, 3), real(4), ref=lambda x, _: x),
+    sample(
+        "optimization_barrier", real(3), integers(0, 5, 2), fixed(float("nan")),
+        ref=lambda x, *_: x, numeric=False, note="NaN",
+    ),
     sample("recomputed", fixed(0.5, -2.0), fixed(0.5, -2.0), ref=lambda _, original: original, numeric=False),
     sample("update", real(2, 3), real(4), ref=lambda *x: x),
 ]

@@ -1,4 +1,4 @@
-"""The ways to cut the graph of a gradient into segments, and the graphs that come of it."""
+"""Graphs of a gradient that compute something again, and the graph that computes nothing again: what they cost."""
 
 from __future__ import annotations
 
@@ -6,40 +6,43 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from ..execution.program import Program
 from ..graph import Function, Variable, functions_of
 from .costs import arithmetic
-from .folds import folded
-from .keeping import keeping_sums
-from .liveness import in_order, predicted_peak
+from .cuts import Forward, Nest, binomial, in_order, in_sequence, partly, slots_for
+from .liveness import timeline
+from .overlay import overlaid
+from .plan import Plan
 from .rebuild import Rebuilt, rebuild
-from .segments import Forward, binomial, in_sequence, partly, slots_for
-from .stages import Node, Plan
+from .reuse import contains_recomputed, reading_originals
 
-Cut = tuple[list[float], Node]
-"""Shares of segments, and how these are nested."""
+ProgramOf = Callable[[list[Variable]], Program]
+"""The program that runs with these gradients."""
 
 
 class Candidate(NamedTuple):
     """A graph of the gradients, and what it costs."""
 
     gradients: list[Variable]
+    program: Program
+    """What is compiled if it is taken."""
     peak: int
-    """Predicted bytes of temporaries of outputs and gradients."""
+    """Bytes of temporaries of that, as its structure has it."""
     extra: float = 0.0
     """Arithmetic of what is computed again, as a share of that of the plain graph."""
     sparing: Callable[[], Candidate] | None = None
     """What comes of the same plan with less arithmetic; that may take more memory."""
 
 
-class Way(NamedTuple):
+class Cutting(NamedTuple):
     """A way to cut a graph: along the order in which it runs, or through the model that it runs through repeatedly."""
 
     forward: Forward
     follow: Callable[[Plan], Candidate]
 
-    def __call__(self, cut: Cut, dropped: Callable[[Function], Any] = lambda f: True) -> Candidate:
+    def __call__(self, nest: Nest, dropped: Callable[[Function], Any] = lambda f: True) -> Candidate:
         """What comes of computing again, by segments, the functions for which `dropped` is true."""
-        return self.follow(self.forward.plan(*cut, frozenset(filter(dropped, self.forward.droppable))))
+        return self.follow(self.forward.plan(*nest, frozenset(filter(dropped, self.forward.droppable))))
 
     def partly(self, share: float) -> Candidate:
         """What comes of computing the first `share` of the forward pass again, and keeping the rest."""
@@ -49,59 +52,83 @@ class Way(NamedTuple):
         return self.follow(plan._replace(dropped=frozenset([f for f in plan.dropped if plan.segment[f] != rest])))
 
 
-class Gradients:
+class Source:
     """The graph of gradients before any plan is followed, and the ways to cut it.
 
     Args:
         outputs: What was differentiated.
         known: Its functions, inputs before readers.
         gradients: The gradients.
+        program_of: The program that runs with such gradients.
         mark: The mark of functions that compute something again.
     """
 
     def __init__(
-        self, outputs: Sequence[Variable], known: Sequence[Function], gradients: list[Variable], mark: Any = None
+        self,
+        outputs: Sequence[Variable],
+        known: Sequence[Function],
+        gradients: list[Variable],
+        program_of: ProgramOf,
+        mark: Any = None,
     ) -> None:
         self._outputs = outputs
         self._gradients = gradients
+        self._program_of = program_of
         self._mark = mark
         before = frozenset(known)
         emitted = [f for f in functions_of(gradients) if f not in before]
         order = max([e.order for e in emitted], default=0)
-        # What stands for a function of a gradient below (originals.py) belongs to that one.
+        # What stands for a function of a gradient below (reuse.py) belongs to that one.
         standing = [e for e in emitted if e.order < order]
         self._known = [*known, *standing]
         self._emitted = [e for e in emitted if e.order == order]
         self.schedule = in_order([*outputs, *[f.outputs[0] for f in standing]])
         """The functions that were there before, in the order in which they run."""
-        plain = keeping_sums(known, gradients)
-        self.plain = Candidate(plain, predicted_peak([*outputs, *plain]))
-        self._arithmetic = max(1, sum([arithmetic(f) for f in (*self._known, *self._emitted)]))
+        self.plain = self._candidate(gradients)
 
     @cached_property
-    def ways(self) -> list[Way]:
+    def cuttings(self) -> list[Cutting]:
         """The ways to cut it; the first is that along the order in which it runs."""
         outputs, gradients, mark = self._outputs, self._gradients, self._mark
-        found = [Way(in_sequence(self.schedule, outputs, self._emitted), self.following)]
-        fold = folded(outputs, self._known, gradients, self._emitted)
-        if fold is not None:
-            found.append(Way(fold.forward, lambda p: self._judged(fold.rebuilt(outputs, gradients, p, mark))))
+        found = [Cutting(in_sequence(self.schedule, outputs, self._emitted), self.following)]
+        overlay = overlaid(outputs, self._known, gradients, self._emitted)
+        if overlay is not None:
+            found.append(
+                Cutting(overlay.forward, lambda p: self._weighed(overlay.rebuilt(outputs, gradients, p, mark)))
+            )
         return found
-
-    @property
-    def droppable(self) -> frozenset[Function]:
-        """The functions of the forward pass that can be computed again."""
-        return self.ways[0].forward.droppable
 
     def following(self, plan: Plan) -> Candidate:
         """The graph that follows a plan for the order in which it runs."""
         rebuilt = rebuild(self._known, self._outputs, self._gradients, plan, self._mark)
-        candidate = self._judged(rebuilt)
+        candidate = self._weighed(rebuilt)
         if plan.bases_stay or rebuilt.sums_split:
             # Where gradients of a shared weight are summed, XLA has been seen to gather all of them in one loop then.
             return candidate
         return candidate._replace(sparing=lambda: self.following(plan._replace(bases_stay=True)))
 
-    def _judged(self, rebuilt: Rebuilt) -> Candidate:
+    @cached_property
+    def _arithmetic(self) -> int:
+        return max(1, sum([arithmetic(f) for f in (*self._known, *self._emitted)]))
+
+    def _weighed(self, rebuilt: Rebuilt) -> Candidate:
         extra = sum([arithmetic(f) for f in rebuilt.again]) / self._arithmetic
-        return Candidate(rebuilt.gradients, predicted_peak([*self._outputs, *rebuilt.gradients]), extra)
+        return self._candidate(rebuilt.gradients)._replace(extra=extra)
+
+    def _candidate(self, gradients: list[Variable]) -> Candidate:
+        program = self._program_of(gradients)
+        return Candidate(gradients, program, timeline(program).peak)
+
+
+def sources_of(
+    outputs: Sequence[Variable], gradients: list[Variable], program_of: ProgramOf, mark: Any = None
+) -> list[Source]:
+    """The graph of gradients as it was emitted, and the one that reads no recomputed values, if that takes less memory:
+    the one that takes least comes first."""
+    known = functions_of(outputs)
+    emitted = Source(outputs, known, gradients, program_of, mark)
+    if not contains_recomputed(known):
+        return [emitted]
+    other = Source(outputs, known, reading_originals(known, gradients), program_of, mark)
+    return [other, emitted] if other.plain.peak < emitted.plain.peak else [emitted]
+

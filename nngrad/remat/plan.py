@@ -1,4 +1,4 @@
-"""When each function of a gradient graph has its turn: which recomputed segment it waits for."""
+"""Plans: what is computed again, and which of that each function of the backward pass waits for."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def created_like(
     return outputs
 
 
-class Stages:
+class BackwardSchedule:
     """The functions of a backward pass by the segments that they wait for.
 
     The *stage* of a function is the first of the segments (in the order of the forward pass) whose recomputed values

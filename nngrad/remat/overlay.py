@@ -14,13 +14,12 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..graph import Function, Variable
-from .liveness import in_order
+from .cuts import Forward, in_order, uniform
+from .plan import Plan
 from .rebuild import Rebuilt, rebuild
-from .segments import Forward, uniform
-from .stages import Plan
 
 
-class Fold(NamedTuple):
+class Overlay(NamedTuple):
     """The passes through a model."""
 
     forward: Forward
@@ -45,9 +44,9 @@ class Fold(NamedTuple):
         return plan._replace(segment=segment, dropped=plan.dropped & self.known, tree=uniform(last + 1)[1])
 
 
-def folded(
+def overlaid(
     outputs: Sequence[Variable], known: Sequence[Function], gradients: Sequence[Variable], emitted: Sequence[Function]
-) -> Fold | None:
+) -> Overlay | None:
     """The passes of `outputs` and `gradients`; None where `outputs` contain no gradient.
 
     Args:
@@ -68,7 +67,7 @@ def folded(
     results = {y.parent for y in (*outputs, *gradients)}
     last = [e for e in emitted if e not in upward]
     top = max([e for e in upward if e in place], key=attrgetter("rank")).outputs[0]
-    return Fold(Forward(place, results, last, originals), frozenset(known), upward, top)
+    return Overlay(Forward(place, results, last, originals), frozenset(known), upward, top)
 
 
 def _root(f: Function) -> Function:

@@ -13,8 +13,7 @@ from collections.abc import Hashable, Sequence
 import nngrad.functions as F
 
 from ..graph import Function, Variable, functions_of
-from .fusion import is_fused
-from .stages import created_like
+from .plan import created_like
 
 
 def contains_recomputed(functions: Sequence[Function]) -> bool:
@@ -60,7 +59,7 @@ class _Reading:
 
         Emitted functions share it. Where XLA computes it anew for them, it reads the recomputed value for it.
         """
-        return f.order > 0 and is_fused(f.op) and any([x.parent in self.instead for x in f.inputs])
+        return f.order > 0 and bool(f.op.fuses) and any([x.parent in self.instead for x in f.inputs])
 
     def anew(self, f: Function) -> None:
         """Let `f` read originals."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -12,7 +13,10 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
+from nngrad.execution.program import Program
+from nngrad.execution.trials import Trial, trial_of
 from nngrad.graph import Function, Variable
+from nngrad.remat import timeline
 
 LAYERS, BATCH, WIDTH = 12, 64, 16
 
@@ -70,6 +74,28 @@ def critic(policy: Any, depth: int = 12, activation: str = "leaky") -> tuple[Var
         h = ACTIVATIONS[activation](F.affine(h, w))
     (slope,) = nn.grad(F.sum(h), [x], recompute=policy)
     return F.mean((F.sum(slope**2, axis=1) ** 0.5 - 1) ** 2) + F.mean(h), weights
+
+
+def predicted(outputs: Sequence[Variable]) -> int:
+    """Bytes of temporaries of the graph of `outputs`, estimated from its structure."""
+    return timeline(linearize(outputs).program).peak
+
+
+def allotted(outputs: Sequence[Variable]) -> int:
+    """Bytes of temporaries that the compiler allots for the graph of `outputs`, by its own account."""
+    return allotted_by(linearize(outputs).program)
+
+
+def allotted_by(program: Program) -> int:
+    """Bytes of temporaries that the compiler allots for a program."""
+    nbytes = trial_of(program).nbytes
+    assert nbytes is not None
+    return nbytes
+
+
+def structure_alone() -> Any:
+    """A context where compilers tell nothing of memory, so that structure alone decides, and nothing is compiled."""
+    return patch("nngrad.remat.search.trial_of", lambda program: Trial(program, None, None))
 
 
 def compiled(outputs: Sequence[Variable]) -> Any:

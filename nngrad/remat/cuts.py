@@ -8,12 +8,32 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from operator import attrgetter
 from types import MappingProxyType
 
 from ..graph import Function, Variable
+from ..graph.traverse import operands_first
 from .costs import reads
-from .stages import Node, Plan
+from .plan import Node, Plan
+
+Nest = tuple[list[float], Node]
+"""Shares of segments, and how these are nested."""
+
+_by_rank = attrgetter("rank")
+
+
+def in_order(outputs: Iterable[Variable]) -> list[Function]:
+    """What `outputs` depend on, each function as late as what reads it allows: depth first, the longest way first.
+
+    A schedule made like this keeps little alive: what is needed only near the end is computed near the end.
+    """
+    roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=_by_rank)
+
+    def deepest_first(f: Function) -> list[Function]:
+        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=_by_rank)[::-1]
+
+    return operands_first(roots, deepest_first)
 
 
 class Forward:
@@ -113,12 +133,12 @@ def _first(sums: list[int], value: float, start: int) -> int:
     return min(bisect.bisect_left(sums, value, lo=min(start, len(sums))), len(sums) - 1)
 
 
-def uniform(count: int) -> tuple[list[float], Node]:
+def uniform(count: int) -> Nest:
     """`count` segments of equal shares, one level."""
     return [1.0] * count, Node(0, count, tuple([Node(i, i + 1) for i in range(count)]))
 
 
-def binomial(levels: int, slots: int) -> tuple[list[float], Node]:
+def binomial(levels: int, slots: int) -> Nest:
     """The deepest nest of segments that `slots` values are enough for, when each is computed again `levels` times.
 
     With k levels and m slots it has C(m + k, k + 1) steps: a stretch with m slots is cut into m stretches of one level
@@ -149,7 +169,7 @@ def slots_for(levels: int, steps: float) -> int:
     return slots
 
 
-def partly(nest: tuple[list[float], Node], share: float) -> tuple[list[float], Node]:
+def partly(nest: Nest, share: float) -> Nest:
     """`nest` for the first `share` of the forward pass; the rest of it is kept."""
     shares, tree = nest
     whole = sum(shares) * (1 / share - 1)

@@ -1,0 +1,27 @@
+"""What is done to a program for the sake of the compiler that is about to get it, by platform.
+
+A graph says what is computed; what a backend makes of it, and how to help it, is known here alone. A pass is a function
+from programs to programs that give the same results, but for the order in which the terms of a sum are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+
+from .program import Program
+from .recurrences import with_sums_once
+
+Pass = Callable[[Program], Program]
+
+PASSES: dict[str, tuple[Pass, ...]] = {"cpu": (with_sums_once,)}
+"""By the name that JAX has for a platform."""
+
+
+def prepared(program: Program) -> Program:
+    """The program as the compiler of the platform that it is run on is to get it."""
+    platform = jax.default_backend() if program.device is None else program.device.platform
+    for each in PASSES.get(platform, ()):
+        program = each(program)
+    return program

@@ -1,0 +1,225 @@
+"""Sums along recurrences: what XLA on a CPU would compute anew in every loop, and need not.
+
+XLA fuses an elementwise function into all its readers, unless one of them also depends on it by way of something that
+must be in memory. A sum of gradients in a long recurrence, such as that of an LSTM's cell, escapes that rule: it
+reaches the sum of the step before through a product with a gate, and the program computes each step's sum from those of
+*all* later steps. Arithmetic and compile time then grow with the square of the length. So one reader of such a sum is
+given a barrier instead, with the same value to the bit, that waits for something heavy which is computed from the sum:
+with this the rule applies, and the sum is computed once.
+
+A weight that is used at every step has a gradient that is a sum over all of them, and large. Its parts would all wait
+in memory for the last. They are added up on the way, and the recurrence is made to wait for that.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ..graph import Op, op
+from ..graph.barrier import known_after
+from ..graph.traverse import operands_first
+from .program import Call, Program, calls_of, renumbered, without_passes
+
+MOST_SOURCES = 8
+"""What one loop reads more arrays for than this is to be computed once."""
+
+_FAR = 512
+"""How many calls after a sum are searched for something heavy."""
+
+_GROUP = 8
+"""How many parts of a sum over the steps are added up together."""
+
+
+@op(reads=1, fuses="in place")
+def barrier(*x: Any) -> Any:
+    """The first of `x`, after all others."""
+    return known_after(*x)
+
+
+def is_sum(op: Op) -> bool:
+    """Whether `op` adds up several arrays, element by element."""
+    return op.linear == "together" and op.diagonal and (op.variadic or len(op.input_names) > 1)
+
+
+def with_sums_once(program: Program) -> Program:
+    """The same program, of which XLA computes the sums along recurrences once; itself where there are none."""
+    if sum([is_sum(op) for op, _, _ in program.steps]) <= MOST_SOURCES:
+        return program
+    return _Recurrences(program).with_barriers() or program
+
+
+class _Recurrences:
+    """The calls of a program, each as late as what reads it allows; named by their places in that order."""
+
+    def __init__(self, program: Program) -> None:
+        listed, self._specs = calls_of(program)
+        calls, passed = without_passes(listed)
+        self._program = program._replace(outputs=tuple([passed.get(i, i) for i in program.outputs]))
+        self._calls = _late(calls, self._program.outputs)
+        self._maker = _makers(self._calls)
+        self._count_readers()
+        self._calls.sort(key=self._early_parts())
+        self._maker = _makers(self._calls)
+        self._count_readers()
+        self._waiting: dict[int, list[tuple[int, int]]] = {}
+        """For a reader: which value it is to read later, and after what."""
+        self._partial: dict[int, list[tuple[int, list[int]]]] = {}
+        """For such a reader: of which sums which parts are added up before it."""
+
+    def with_barriers(self) -> Program | None:
+        """The program with barriers; None where it needs none."""
+        self._choose()
+        if not self._waiting:
+            return None
+        self._divide_sums()
+        return self._rewritten()
+
+    def _count_readers(self) -> None:
+        self._readers: list[list[int]] = [[] for _ in self._calls]
+        for n, call in enumerate(self._calls):
+            for m in {self._maker[i] for i in call.ins if i in self._maker}:
+                self._readers[m].append(n)
+
+    # ---------------------------------------------------------------- which sums
+
+    def _choose(self) -> None:
+        sources: dict[int, frozenset[int]] = {}
+        """What a loop that computes a value reads."""
+        for n, call in enumerate(self._calls):
+            if not (call.op.fuses or call.op.view):
+                continue
+            read = frozenset().union(*[sources.get(i) or frozenset([i]) for i in call.ins])
+            if len(read) > MOST_SOURCES and (self._is_computed_once(n) or len(read) > 8 * MOST_SOURCES):
+                read = frozenset(call.outs)  # by itself; or it cannot be helped, and is followed no further
+            sources.update(dict.fromkeys(call.outs, read))
+
+    def _is_computed_once(self, n: int) -> bool:
+        """Whether XLA computes a call once: by itself, or as a reader is now to wait for something heavy made of it."""
+        call, readers = self._calls[n], self._readers[n]
+        if not is_sum(call.op) or len(readers) < 2:
+            return False
+        (value,) = call.outs
+        last = readers[-1]
+        token: int | None = None
+        near: set[int] = {value}
+        far: set[int] = set()
+        for m in range(n + 1, min(last + 1, n + _FAR)):
+            g = self._calls[m]
+            through = not far.isdisjoint(g.ins)
+            if through and any([i == value and _combines_at_once(g, k) for k, i in enumerate(g.ins)]):
+                return True
+            if not through and near.isdisjoint(g.ins):
+                continue
+            (far if through or g.op.heavy else near).update(g.outs)
+            if g.op.heavy and token is None and m != last and self._specs[g.outs[0]].size:
+                token = g.outs[0]
+        if token is None:
+            return False
+        self._waiting.setdefault(last, []).append((value, token))
+        return True
+
+    # ---------------------------------------------------------------- sums over the steps
+
+    def _is_large(self, i: int) -> bool:
+        """Whether a value must lie in memory until it is added to something."""
+        n = self._maker.get(i)
+        return n is not None and self._calls[n].op.heavy and len(self._readers[n]) == 1
+
+    def _is_divisible(self, call: Call) -> bool:
+        """Whether it is a sum that can be added up in any parts."""
+        return is_sum(call.op) and call.op.fold is not None and not call.op.weights
+
+    def _early_parts(self) -> Callable[[Call], tuple[int, int]]:
+        """A key to sort the calls by that has the parts of large sums as soon as what they are made of is there."""
+        parts = {
+            self._maker[i] for c in self._calls if self._is_divisible(c) for i in c.ins if self._is_large(i)
+        }
+        for n in range(len(self._calls) - 1, -1, -1):
+            if n in parts:
+                makers = [self._maker[i] for i in self._calls[n].ins if i in self._maker]
+                parts.update([m for m in makers if len(self._readers[m]) == 1])
+        early: dict[int, int] = {}
+        for n, call in enumerate(self._calls):
+            if n in parts:
+                makers = [self._maker[i] for i in call.ins if i in self._maker]
+                early[n] = max([early.get(m, m) for m in makers], default=0)
+        keys = {c.outs: (early[n], 1) if n in early else (n, 0) for n, c in enumerate(self._calls)}
+        return lambda call: keys[call.outs]
+
+    def _divide_sums(self) -> None:
+        """Find parts of sums over the steps that can be added up on the way."""
+        readers = sorted(self._waiting)
+        for n, call in enumerate(self._calls):
+            if not self._is_divisible(call) or not all(map(self._is_large, call.ins)):
+                continue
+            parts = sorted(call.ins, key=self._maker.__getitem__)
+            places = [self._maker[i] for i in parts]
+            start = 0
+            for reader in readers:
+                end = bisect.bisect_left(places, reader)
+                if end - start >= _GROUP and reader < n:
+                    self._partial.setdefault(reader, []).append((n, parts[start:end]))
+                    start = end
+
+    # ---------------------------------------------------------------- the program
+
+    def _rewritten(self) -> Program:
+        calls: list[Call] = []
+        instead: dict[int, int] = {}
+        """What stands for a value."""
+        added: dict[int, tuple[int, set[int]]] = {}
+        """For a sum: what has been added up of it, and of which parts."""
+        free = min(self._specs)
+
+        def apply(op: Op, arguments: tuple[Any, ...], ins: Iterable[int]) -> int:
+            nonlocal free
+            free -= 1
+            calls.append(Call(op, arguments, tuple(ins), (free,)))
+            return free
+
+        for n, call in enumerate(self._calls):
+            ins = [instead.get(i, i) for i in call.ins]
+            tokens = []
+            for m, parts in self._partial.get(n, ()):
+                total, before = added.get(m, (None, set()))
+                terms = [*([] if total is None else [total]), *[instead.get(i, i) for i in parts]]
+                added[m] = apply(self._calls[m].op, self._calls[m].arguments, terms), before.union(parts)
+                tokens.append(added[m][0])
+            for late, token in self._waiting.get(n, ()):
+                known = apply(barrier, (), (instead.get(late, late), instead.get(token, token), *tokens))
+                ins = [known if i == late else new for i, new in zip(call.ins, ins, strict=True)]
+            if n in added:
+                total, parts_added = added[n]
+                ins = [total, *[new for i, new in zip(call.ins, ins, strict=True) if i not in parts_added]]
+                if len(ins) == 1:
+                    instead[call.outs[0]] = total
+                    continue
+            calls.append(call._replace(ins=tuple(ins)))
+        return renumbered(self._program, calls, instead)
+
+
+def _combines_at_once(call: Call, operand: int) -> bool:
+    """Whether it combines this of its inputs with others as it is, and does not multiply it by a number before."""
+    op = call.op
+    return not op.weights or abs(op.named(call.arguments)[op.weights][operand]) == 1
+
+
+def _makers(calls: Sequence[Call]) -> dict[int, int]:
+    """The places of the calls that make values."""
+    return {i: n for n, call in enumerate(calls) for i in call.outs}
+
+
+def _late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
+    """What `outputs` depend on, each call as late as what reads it allows: depth first, the longest way first."""
+    maker = _makers(calls)
+    depth: list[int] = []
+    for call in calls:
+        depth.append(1 + max([depth[maker[i]] for i in call.ins if i in maker], default=-1))
+
+    def deepest_first(n: int) -> list[int]:
+        return sorted({maker[i] for i in calls[n].ins if i in maker}, key=lambda m: (-depth[m], m))
+
+    roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
+    return [calls[n] for n in operands_first(roots, deepest_first)]

@@ -1,0 +1,66 @@
+"""Trials: what the compiler says of the memory that a program takes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+import jax
+from jax.sharding import SingleDeviceSharding
+
+from ..graph.process import Process
+from ..graph.spec import wide_types
+from .compiled import BoundedCache, keep_executable
+from .lower import whole
+from .pieces import is_long
+from .program import Program
+
+temporaries = BoundedCache(4096, most_bytes=64 << 20)
+"""Bytes of temporaries by program, where a compiler has told them: a loop that builds its graph anew at every step asks
+once."""
+
+_BYTES_OF_A_STEP = 200
+"""About what a step of a program takes as a part of a key."""
+
+
+class Trial(NamedTuple):
+    """What came of compiling a program."""
+
+    program: Program
+    nbytes: int | None
+    """Bytes of temporaries by the compiler's own account; None where it gives none, or does not get the program as a
+    whole."""
+    jitted: Any
+    """The program as a jitted function that need not be compiled again; None where it was not compiled now."""
+
+    def keep(self) -> None:
+        """Let the executable be that of the program, from now on."""
+        if self.jitted is not None:
+            keep_executable(self.program, self.jitted)
+
+
+def trial_of(program: Program) -> Trial:
+    """Compile a program, unless that was done before, and ask for the memory that it takes. Nothing is run."""
+    if Process.cannot_compute or is_long(program):
+        return Trial(program, None, None)
+    table = temporaries.part([op for op, _, _ in program.steps])
+    known = table.find(program)
+    if known is not None:
+        return Trial(program, known, None)
+    jitted = jax.jit(whole(program))
+    nbytes = _allotted(jitted, program)
+    if nbytes is None:
+        return Trial(program, None, None)
+    return Trial(program, table.keep(program, nbytes, _BYTES_OF_A_STEP * len(program.steps)), jitted)
+
+
+def _allotted(jitted: Any, program: Program) -> int | None:
+    # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
+    sharding = None if program.device is None else SingleDeviceSharding(program.device)
+    given = [s.abstract(sharding) for s in program.leaves]
+    try:
+        with wide_types(program.wide), jax.default_device(program.device) if program.device else nullcontext():
+            analysis = jitted.lower(*given).compile().memory_analysis()
+    except (jax.errors.JaxRuntimeError, NotImplementedError):
+        return None  # what it cannot compile, and whether it can say, is found out again where that matters
+    return None if analysis is None else int(analysis.temp_size_in_bytes)

@@ -1,0 +1,38 @@
+"""A barrier that the compiler cannot look through: an array that is known only after others are."""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+
+def known_after(value: jax.Array, *tokens: jax.Array) -> jax.Array:
+    """`value` unchanged, to the bit, computed after all `tokens`.
+
+    It is `value` less a zero that is made of one element of each of the tokens, whatever that holds (NaN included), in
+    a way that XLA does not see through. So XLA can neither begin earlier with what is computed from it, nor take that
+    for the same as what is computed from `value` itself. JAX's own `lax.optimization_barrier` does not last: XLA drops
+    it on a CPU before it merges equal computations.
+    """
+    counts = [_count(token) for token in tokens if token.size]
+    if not counts:
+        return value
+    # A count of bits is 64 at most, and so is 0 after a shift by 7; XLA keeps no account of such bounds.
+    count = functools.reduce(lax.bitwise_or, counts)
+    nothing = lax.shift_right_logical(count, lax.full_like(count, 7))
+    if value.dtype == jnp.bool_:
+        return lax.bitwise_or(value, lax.broadcast(lax.convert_element_type(nothing, jnp.bool_), value.shape))
+    # x - 0 is x for -0 too, which x + 0 is not.
+    return lax.sub(value, lax.broadcast(lax.convert_element_type(nothing, value.dtype), value.shape))
+
+
+def _count(token: jax.Array) -> jax.Array:
+    """Number of bits that are set in the first element of `token`, as uint32[]."""
+    first = lax.reshape(lax.slice(token, (0,) * token.ndim, (1,) * token.ndim), ())
+    if first.dtype == jnp.bool_:
+        return lax.convert_element_type(first, jnp.uint32)
+    bits = lax.bitcast_convert_type(first, jnp.dtype(f"uint{8 * first.dtype.itemsize}"))
+    return lax.convert_element_type(lax.population_count(bits), jnp.uint32)

@@ -1,0 +1,127 @@
+"""Sums along recurrences: a pass at lowering has XLA compute them once, where it would in every loop."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution.lower import in_one, linearize, lower
+from nngrad.execution.passes import prepared
+from nngrad.execution.program import Program, calls_of
+from nngrad.graph import Variable, functions_of
+from nngrad.graph.leaf import arrays_of
+from tests.rematerialising import temporaries
+
+STEPS, WIDTH, BATCH = 20, 4, 3
+
+
+@pytest.fixture
+def arrays() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(STEPS, BATCH, WIDTH)), rng.normal(size=(2 * WIDTH, 4 * WIDTH)) / WIDTH
+
+
+def lstm(x: Any, w: Any, of: Any) -> Any:
+    """The sum of what an LSTM comes to, written for nngrad.functions or jax.numpy."""
+    h = c = of.zeros((BATCH, WIDTH))
+    for t in range(STEPS):
+        z = of.product(of.join([x[t], h]), w)
+        i, f, o, g = (z[:, k * WIDTH : (k + 1) * WIDTH] for k in range(4))
+        c = of.sigmoid(f) * c + of.sigmoid(i) * of.tanh(g)
+        h = of.sigmoid(o) * of.tanh(c)
+    return of.sum(h * h)
+
+
+class InGraphs:
+    zeros = staticmethod(lambda shape: Variable.from_numpy_array(np.zeros(shape)))
+    product, sigmoid, tanh, sum = F.batch_matmul, F.sigmoid, F.tanh, F.sum
+    join = staticmethod(lambda parts: F.concatenate(*parts, axis=1))
+
+
+class InJax:
+    zeros, product, tanh, sum = jnp.zeros, jnp.matmul, jnp.tanh, jnp.sum
+    sigmoid = staticmethod(jax.nn.sigmoid)
+    join = staticmethod(lambda parts: jnp.concatenate(parts, axis=1))
+
+
+def gradient(arrays: tuple[np.ndarray, np.ndarray]) -> tuple[Variable, Variable, Variable]:
+    x, w = (Variable.from_numpy_array(a, need_grad=True) for a in arrays)
+    (g,) = nn.grad(lstm(x, w, InGraphs), [w])
+    return x, w, g
+
+
+@pytest.fixture
+def program(arrays: tuple[np.ndarray, np.ndarray]) -> Program:
+    """The program of the gradient."""
+    return linearize([gradient(arrays)[2]]).program
+
+
+def compiled(program: Program, function: Any) -> Any:
+    """The executable of a program, by what makes a function of it."""
+    with jax.enable_x64(True):
+        return jax.jit(function(program)).lower(*[s.abstract() for s in program.leaves]).compile()
+
+
+def most_read(executable: Any) -> int:
+    """How many arrays a loop reads at most."""
+    loops = re.findall(r" fusion\(([^)]*)\), kind=kLoop", executable.as_text())
+    return max([operands.count("%") for operands in loops])
+
+
+def test_no_loop_reads_what_came_of_all_later_steps(program: Program) -> None:
+    assert most_read(compiled(program, lower)) < 2 * STEPS < most_read(compiled(program, in_one))
+
+
+def test_the_graph_that_is_emitted_knows_nothing_of_it(arrays: tuple[np.ndarray, np.ndarray]) -> None:
+    assert not [f for f in functions_of([gradient(arrays)[2]]) if f.op.reads is not None]
+
+
+def test_results_are_the_same(arrays: tuple[np.ndarray, np.ndarray], program: Program) -> None:
+    again = prepared(program)
+    assert len(again.steps) > len(program.steps) and again.leaves == program.leaves
+    leaves = arrays_of(linearize([gradient(arrays)[2]]).leaves)
+    with jax.enable_x64(True), jax.disable_jit():
+        (one,), (other,) = in_one(program)(*leaves), in_one(again)(*leaves)
+    # The parts of the sum over the steps are added up in another order.
+    np.testing.assert_allclose(one, other, rtol=1e-14, atol=1e-15)
+
+
+def test_other_platforms_have_other_passes(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax, "default_backend", lambda: "tpu")
+    assert prepared(program) is program
+
+
+def test_the_parts_of_a_weights_gradient_do_not_wait_for_the_last(program: Program) -> None:
+    (w,) = [i for i, spec in enumerate(program.leaves) if spec.shape == (2 * WIDTH, 4 * WIDTH)]
+    calls, specs = calls_of(prepared(program))
+    sums = [c for c in calls if c.op is F.add_n and specs[c.outs[0]].shape == specs[w].shape]
+    assert len(sums) > 1 and max([len(c.ins) for c in sums]) < STEPS
+    assert temporaries(compiled(program, lower)) < 0.7 * temporaries(compiled(program, in_one))
+
+
+def test_gradients_of_both_orders_are_those_of_jax(arrays: tuple[np.ndarray, np.ndarray]) -> None:
+    x, _, g = gradient(arrays)
+    (second,) = nn.grad(F.sum(g * g), [x])
+    nn.forward_all([g, second])
+    with jax.enable_x64(True):
+        slope = jax.grad(lambda x, w: lstm(x, w, InJax), argnums=1)
+        expected = slope(*arrays)
+        np.testing.assert_allclose(g.d, expected, rtol=1e-11, atol=1e-13)
+        expected = jax.grad(lambda x, w: jnp.sum(slope(x, w) ** 2))(*arrays)
+        np.testing.assert_allclose(second.d, expected, rtol=1e-10, atol=1e-13)
+
+
+def test_short_recurrences_and_networks_are_left_alone() -> None:
+    x, w = (Variable((WIDTH, WIDTH), need_grad=True) for _ in range(2))
+    h = x
+    for _ in range(6):
+        h = h + F.batch_matmul(F.tanh(h), w)
+    program = linearize(nn.grad(F.sum(h), [w])).program
+    assert prepared(program) is program
