@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
 from collections import OrderedDict
@@ -13,6 +14,7 @@ import jax
 from ..graph import Op
 from ..graph.process import check_process
 from ..graph.spec import wide_types
+from .free_numbers import as_array, can_take_numbers, taking_numbers, without_numbers
 from .host_calls import finished
 from .lower import in_pieces, whole
 from .pieces import cut, is_long
@@ -81,6 +83,11 @@ class BoundedCache:
             self._entries.move_to_end(key)
             self._counts.hits += 1
             return entry[0]
+
+    def not_missed(self) -> None:
+        """Take the last miss back: something else has served."""
+        with self._lock:
+            self._counts.misses -= 1
 
     def keep(self, key: Hashable, entry: Any, nbytes: int = 0) -> Any:
         """Keep `entry`, unless another thread was faster; returns what is kept."""
@@ -176,7 +183,10 @@ MOST_TRUSTED = 500
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program: arrays of the leaves in, arrays of the results out."""
     check_process()
-    executable: Callable[..., tuple[Any, ...]] | None = _part_for(program).find(program)
+    table = _part_for(program)
+    executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
+    if executable is None and len(program.steps) <= MOST_TRUSTED:
+        executable = _shared(program, table)
     if executable is not None:
         return executable
     if not is_long(program):
@@ -184,6 +194,41 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     pieces = cut(program)
     counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
     return _keep(program, in_pieces(program, pieces), counts)
+
+
+_numbers_seen = BoundedCache(512)
+"""The numbers with which a structure came first."""
+_with_numbers = BoundedCache(64)
+"""Shared executables with numbers of one program."""
+
+
+def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, ...]] | None:
+    """The executable of all programs that differ from this one in numbers alone, with its numbers; None for the first
+    of them, and where there is none."""
+    general, numbers = without_numbers(program)
+    if not numbers:
+        return None
+    ops = [op for op, _, _ in program.steps]
+    seen = _numbers_seen.part(ops)
+    first = seen.find(general)
+    if first is None:
+        seen.keep(general, numbers)
+    if first is None or first == numbers:
+        return None
+    executable = table.find(general)
+    if executable is None:
+        if program.opaque or not can_take_numbers(general):
+            return None
+        function: Callable[..., Any] = jax.jit(taking_numbers(general))
+        if program.device is not None or program.wide:
+            function = on_device(program.device, program.wide, function)
+        executable = table.keep(general, function, bytes_of(len(program.steps)))
+    else:
+        table.not_missed()
+    bound: Callable[..., tuple[Any, ...]] = _with_numbers.part(ops).get(
+        program, lambda: functools.partial(executable, as_array(numbers, program.wide))
+    )
+    return bound
 
 
 def keep_executable(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:

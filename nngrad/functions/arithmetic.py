@@ -57,8 +57,10 @@ def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     return broadcast_pair(numeric(x0), numeric(x1))
 
 
-def matched(x: jax.Array, val: float) -> tuple[jax.Array, Any]:
+def matched(x: jax.Array, val: float | jax.Array) -> tuple[jax.Array, Any]:
     """`x`, and `val` in its dtype; an integer `x` becomes float32 if its dtype does not hold `val`."""
+    if isinstance(val, jax.Array):  # an input of the program
+        return x, lax.convert_element_type(val, x.dtype)
     if not is_floating(x):
         if x.dtype != bool and val.is_integer() and np.iinfo(x.dtype).min <= val <= np.iinfo(x.dtype).max:
             return x, x.dtype.type(int(val))
@@ -66,7 +68,7 @@ def matched(x: jax.Array, val: float) -> tuple[jax.Array, Any]:
     return x, x.dtype.type(val)
 
 
-def broadcast_scalar(x: jax.Array, val: float) -> tuple[jax.Array, jax.Array]:
+def broadcast_scalar(x: jax.Array, val: float | jax.Array) -> tuple[jax.Array, jax.Array]:
     """`x`, and `val` as an array of its shape."""
     x, number = matched(x, val)
     return x, lax.full_like(x, number)
@@ -241,7 +243,7 @@ def mul_n(*x: Array) -> jax.Array:
 # ---------------------------------------------------------------- a Variable and a number
 
 
-@op(elementwise=True, diagonal=True, linear="together", offset="val")
+@op(elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",))
 def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x + val`.
 
@@ -253,7 +255,7 @@ def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     return lax.add(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True, linear=True)
+@op(elementwise=True, diagonal=True, linear=True, numbers=("val",))
 def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x * val`.
 
@@ -265,7 +267,7 @@ def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     return lax.mul(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",))
 def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root.
 
@@ -276,7 +278,7 @@ def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
         val: The exponent.
         inplace: Ignored; accepted for nnabla's sake.
     """
-    if not abs(val) <= 64 or not (2 * val).is_integer():
+    if isinstance(val, jax.Array) or not abs(val) <= 64 or not (2 * val).is_integer():
         x = floating(x)
         return lax.pow(x, lax.full_like(x, val))
     whole = int(val)  # towards zero, so that x ** whole is no larger than the result
@@ -287,7 +289,7 @@ def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     return lax.mul(raised(x, whole), root) if whole else root
 
 
-@op(elementwise=True, diagonal=True, linear="together", offset="val")
+@op(elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",))
 def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     """`val - x`.
 
@@ -299,7 +301,7 @@ def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     return lax.sub(minuend, x)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",))
 def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     """`val / x`.
 
@@ -311,7 +313,7 @@ def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     return lax.div(dividend, x)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",))
 def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     """`val ** x`; its derivative is 0 if `val` is 0, and NaN if `val` is negative.
 
@@ -323,7 +325,7 @@ def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     return lax.pow(base, x)
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, numbers=("val",))
 def maximum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     """`max(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2.
 
@@ -334,7 +336,7 @@ def maximum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     return lax.max(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, numbers=("val",))
 def minimum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     """`min(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2.
 

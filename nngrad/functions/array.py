@@ -30,7 +30,7 @@ def zeros_like(x: Variable) -> Variable:
     return filled_like(x, 0)
 
 
-@op(fuses="moving")
+@op(fuses="moving", numbers=("val",))
 def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
     """An array filled with one number.
 

@@ -57,7 +57,7 @@ def _weighted_part(arguments: tuple[Any, ...], start: int, stop: int, count: int
 
 @op(
     elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant",
-    fold=_weighted_part,
+    fold=_weighted_part, numbers=("coefficients", "constant"),
 )  # fmt: skip
 def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 0) -> jax.Array:
     """`coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together.
@@ -72,14 +72,19 @@ def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 
     """
     total: jax.Array | None = None
     for each, coefficient in zip(together(x), coefficients, strict=True):
-        size = abs(float(coefficient))
-        term = each if size == 1 else lax.mul(each, lax.full_like(each, size))
-        negative = math.copysign(1.0, coefficient) < 0
+        if isinstance(coefficient, jax.Array):  # an input of the program
+            term, negative = lax.mul(each, lax.full_like(each, coefficient)), False
+        else:
+            size = abs(float(coefficient))
+            term = each if size == 1 else lax.mul(each, lax.full_like(each, size))
+            negative = math.copysign(1.0, coefficient) < 0
         if total is None:
             total = lax.neg(term) if negative else term
         else:
             total = (lax.sub if negative else lax.add)(total, term)
     assert total is not None  # there is at least one term
+    if isinstance(constant, jax.Array):
+        return lax.add(total, lax.full_like(total, constant))
     return lax.add(total, lax.full_like(total, float(constant))) if constant else total
 
 

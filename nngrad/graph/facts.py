@@ -68,6 +68,10 @@ class Facts:
     unbounded: bool = False
     """For a diagonal op: its derivative may be infinite or NaN, or that of a product is where another factor is."""
 
+    numbers: tuple[str, ...] = ()
+    """Static arguments, each a number or a tuple of numbers, that `forward` takes as arrays without axes as well, where
+    its inputs are floating: graphs that differ in them alone can share an executable."""
+
     # ---------------------------------------------------------------- axes
 
     axes: AxisMap | None = None

@@ -1,0 +1,99 @@
+"""Programs that differ in numbers alone share an executable.
+
+A number is part of a graph's structure: zeros and ones vanish, powers are multiplied out, and most numbers never
+change. So a program is compiled as it is at first. When it comes again with other numbers, as `lam * penalty` does
+where lam is annealed, it is compiled once more with its numbers as an input, and from then on no number compiles again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .lower import in_one
+from .passes import prepared
+from .program import Program, calls_of
+
+Numbers = tuple[float, ...]
+
+
+class Slot(float):
+    """A number that is an input of a program. It equals whatever number is at its place in another one."""
+
+    __slots__ = ("place",)
+
+    place: int
+
+    def __new__(cls, number: float, place: int) -> Slot:
+        slot = super().__new__(cls, number)
+        slot.place = place
+        return slot
+
+    def __eq__(self, other: object) -> bool:
+        return other.__class__ is Slot and other.place == self.place
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((Slot, self.place))
+
+
+_NOTHING_TO_MULTIPLY = (0, 1, -1)
+"""Numbers that stay in a weighted sum or a constant: with them there is less to compute."""
+
+
+def without_numbers(program: Program) -> tuple[Program, Numbers]:
+    """The program with slots in place of its numbers, and the numbers."""
+    found: list[float] = []
+
+    def slot(number: Any) -> Slot:
+        found.append(float(number))
+        return Slot(number, len(found) - 1)
+
+    steps = []
+    for op, arguments, ins in program.steps:
+        if op.numbers:
+            given = list(arguments)
+            for name in op.numbers:
+                i = op.argument_names.index(name)
+                each = given[i]
+                if isinstance(each, tuple):
+                    given[i] = tuple([n if n in _NOTHING_TO_MULTIPLY else slot(n) for n in each])
+                elif (ins and not op.variadic) or each not in _NOTHING_TO_MULTIPLY:
+                    given[i] = slot(each)
+            arguments = tuple(given)
+        steps.append((op, arguments, ins))
+    return program._replace(steps=tuple(steps)), tuple(found)
+
+
+def can_take_numbers(general: Program) -> bool:
+    """Whether the ops with slots compute in floating dtypes alone: what an integer becomes depends on the number."""
+    calls, specs = calls_of(general)
+    return all([specs[i].differentiable for call in calls if call.op.numbers for i in call.ins])
+
+
+def taking_numbers(general: Program) -> Callable[..., tuple[Any, ...]]:
+    """A program with slots as a function of an array of numbers and the arrays of the leaves."""
+    ready = functools.cache(lambda: prepared(general))
+
+    def run(numbers: Any, *arrays: Any) -> tuple[Any, ...]:
+        def filled(argument: Any) -> Any:
+            if isinstance(argument, tuple):
+                return tuple(map(filled, argument))
+            return numbers[argument.place] if argument.__class__ is Slot else argument
+
+        program = ready()
+        steps = tuple([(op, filled(arguments), ins) for op, arguments, ins in program.steps])
+        return in_one(program._replace(steps=steps))(*arrays)
+
+    return run
+
+
+def as_array(numbers: Numbers, wide: bool) -> np.ndarray[Any, Any]:
+    """Numbers as an executable takes them."""
+    with np.errstate(over="ignore"):  # infinite, as they are where they are a part of the program
+        return np.array(numbers, np.float64 if wide else np.float32)

@@ -1,0 +1,171 @@
+"""Programs that differ in numbers alone share an executable from the second number on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.graph import Op, op
+from nngrad.graph.arguments import plain
+from tests.samples import Sample, all_samples
+
+COMPILATION = "/jax/core/compile/backend_compile_duration"
+
+
+@contextmanager
+def compilations() -> Iterator[list[str]]:
+    """What XLA compiles meanwhile."""
+    found: list[str] = []
+
+    def listen(event: str, *_: Any, **__: Any) -> None:
+        if event == COMPILATION:
+            found.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.clear_event_listeners()
+
+
+@pytest.fixture(autouse=True)
+def no_executables() -> None:
+    nn.executables.clear()
+
+
+def takes_numbers(function: Op, arrays: list[np.ndarray], arguments: tuple[Any, ...]) -> None:
+    """Check that the forward gives the same where its numbers are arrays."""
+    names = list(function.argument_names)
+    given = dict(zip(names, map(plain, arguments), strict=True))
+    numbers = {name: given.pop(name) for name in function.numbers}
+
+    def forward(numbers: dict[str, Any], *arrays: Any) -> Any:
+        return function.forward(*arrays, **given, **numbers)
+
+    with jax.enable_x64(True):
+        free = jax.jit(forward)(jax.tree.map(np.float64, numbers), *arrays)
+        fixed = function.bind(arguments)(*map(jax.numpy.asarray, arrays))
+    assert free.dtype == fixed.dtype
+    np.testing.assert_allclose(free, fixed, rtol=1e-12)
+
+
+SAMPLES = [s for s in all_samples() if isinstance(getattr(F, s.name), Op) and getattr(F, s.name).numbers]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
+def test_numbers_that_an_op_declares_may_be_inputs(sample: Sample) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [draw(rng) for draw in sample.inputs]
+    if not all(x.dtype.kind == "f" for x in arrays):
+        return
+    y = getattr(F, sample.name)(*arrays, **sample.arguments)
+    takes_numbers(y.parent.op, arrays, y.parent.arguments)
+
+
+def test_there_are_ops_with_numbers() -> None:
+    assert {s.name for s in SAMPLES} >= {"mul_scalar", "add_scalar", "pow_scalar", "linear_combination", "constant"}
+
+
+@op(elementwise=True, diagonal=True, numbers=("val",))
+def stepped(x: Any, /, val: float = 1.5) -> Any:
+    """Declares that `val` may be an input, and computes something else if it is."""
+    return x * (jax.numpy.floor(val) if isinstance(val, jax.Array) else val)
+
+
+def test_a_wrong_declaration_is_found() -> None:
+    with pytest.raises(AssertionError):
+        takes_numbers(stepped, [np.ones(3)], (1.5,))
+
+
+def values(build: Callable[[float], nn.Variable], numbers: list[float]) -> list[np.ndarray]:
+    """The values for several numbers, each of a graph of its own."""
+    found = []
+    for number in numbers:
+        y = build(number)
+        y.forward()
+        found.append(y.d.copy())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("build", "reference"),
+    [
+        (lambda c: F.sin(nn.Variable.from_numpy_array(np.arange(3.0))) * c, lambda c: np.sin(np.arange(3.0)) * c),
+        (lambda c: nn.Variable.from_numpy_array(np.arange(3.0)) ** c, lambda c: np.arange(3.0) ** c),
+        (lambda c: c - F.exp(nn.Variable.from_numpy_array(np.ones(3))) / c, lambda c: c - np.exp(np.ones(3)) / c),
+        (lambda c: F.constant(c, (2,), "float64") + 1.0, lambda c: np.full(2, c) + 1.0),
+    ],
+    ids=["product", "power", "quotient", "constant"],
+)
+def test_a_number_that_changes_is_compiled_twice(
+    build: Callable[[float], nn.Variable], reference: Callable[[float], np.ndarray]
+) -> None:
+    numbers = [0.3 + 0.071 * i for i in range(30)]
+    with compilations() as compiled:
+        found = values(build, numbers)
+    assert len(compiled) <= 2
+    for number, value in zip(numbers, found, strict=True):
+        np.testing.assert_allclose(value, reference(number), rtol=1e-13)
+
+
+def test_numbers_of_integers_stay() -> None:
+    x = np.arange(4, dtype=np.int32)
+    for number in (2.0, 3.0, 2.5, 4.0):
+        y = F.mul_scalar(nn.Variable.from_numpy_array(x), number)
+        np.testing.assert_allclose(y.d, x * number)
+        assert y.dtype == (np.int32 if number.is_integer() else np.float32)
+
+
+def test_an_annealed_penalty_is_compiled_a_few_times() -> None:
+    rng = np.random.default_rng(0)
+    w1, w2 = (nn.Variable.from_numpy_array(rng.standard_normal(s), need_grad=True) for s in ((5, 8), (8, 1)))
+    data = rng.standard_normal((4, 5))
+
+    def gradient(lam: float) -> list[np.ndarray]:
+        x = nn.Variable.from_numpy_array(data, need_grad=True)
+        y = F.affine(F.tanh(F.affine(x, w1)), w2)
+        (gx,) = nn.grad(y, x)
+        loss = F.mean(y) + lam * F.mean((F.sum(gx**2, axis=1) ** 0.5 - 1) ** 2)
+        loss.forward()
+        for w in (w1, w2):
+            w.grad.zero()
+        loss.backward()
+        return [w1.g.copy(), w2.g.copy()]
+
+    at_zero, at_one = gradient(0.0), gradient(1.0)
+    lams = [0.01 + 0.03 * i for i in range(30)]
+    with compilations() as compiled:
+        found = [gradient(lam) for lam in lams]
+    assert len(compiled) <= 4  # twice, and what accumulates
+    for lam, g in zip(lams, found, strict=True):
+        for each, zero, one in zip(g, at_zero, at_one, strict=True):
+            np.testing.assert_allclose(each, zero + lam * (one - zero), rtol=1e-10, atol=1e-12)
+
+
+def test_numbers_that_come_again_are_not_compiled_again() -> None:
+    def build(c: float) -> nn.Variable:
+        return F.tanh(nn.Variable.from_numpy_array(np.arange(3.0))) * c
+
+    values(build, [0.2, 0.3, 0.4])
+    with compilations() as compiled:
+        values(build, [0.4, 0.2, 0.3, 0.2])
+    assert not compiled
+
+
+def test_special_numbers_are_inputs_too() -> None:
+    def build(c: float) -> nn.Variable:
+        return nn.Variable.from_numpy_array(np.array([1.0, -2.0], np.float32)) * c
+
+    numbers = [0.5, 0.25, np.inf, -0.0, 1e300, np.nan]
+    for number, value in zip(numbers, values(build, numbers), strict=True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.testing.assert_array_equal(value, np.array([1.0, -2.0], np.float32) * np.float32(number))
+        assert value.dtype == np.float32
+    assert np.signbit(values(build, [-0.0])[0]).tolist() == [True, False]
