@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from unittest.mock import patch
 
 import jax
 import numpy as np
+from jax import monitoring
 
 import nngrad as nn
 import nngrad.functions as F
@@ -96,6 +98,22 @@ def allotted_by(program: Program) -> int:
 def structure_alone() -> Any:
     """A context where compilers tell nothing of memory, so that structure alone decides, and nothing is compiled."""
     return patch("nngrad.remat.search.trial_of", lambda program: Trial(program, None, None))
+
+
+@contextmanager
+def counted_compilations() -> Iterator[Callable[[], int]]:
+    """A function that says how often XLA has compiled something within."""
+    count = 0
+
+    def listen(event: str, _: float, **__: Any) -> None:
+        nonlocal count
+        count += "backend_compile" in event
+
+    monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield lambda: count
+    finally:
+        monitoring.unregister_event_duration_listener(listen)
 
 
 def compiled(outputs: Sequence[Variable]) -> Any:

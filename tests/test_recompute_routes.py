@@ -18,7 +18,7 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
-from tests.rematerialising import BATCH, WIDTH, chain, products
+from tests.rematerialising import BATCH, WIDTH, chain, counted_compilations, products, values_of
 from tests.test_properties import agree
 
 # ---------------------------------------------------------------- every route
@@ -33,11 +33,36 @@ def test_backward_recomputes_and_shares_executables() -> None:
         return [w.g.copy() for w in weights]
 
     plain = gradients(None)
-    misses = [nn.executables.info().misses]
+    before = nn.executables.info()
+    sizes = [before.size]
     for policy in ("sqrt", "sqrt", nn.Segments(2), None):
         agree(gradients(policy), plain, 1e-5)
-        misses.append(nn.executables.info().misses)
-    assert [b - a for a, b in itertools.pairwise(misses)] == [1, 0, 1, 0]
+        sizes.append(nn.executables.info().size)
+    assert [b - a for a, b in itertools.pairwise(sizes)] == [1, 0, 1, 0]
+    assert nn.executables.info().misses == before.misses, "what was compiled to decide is what runs"
+
+
+def test_what_was_compiled_to_decide_runs_and_is_not_compiled_again() -> None:
+    loss, weights = chain(10)
+    outputs = [loss, *nn.grad(loss, weights, recompute="sqrt")]
+    misses = nn.executables.info().misses
+    with counted_compilations() as count:
+        nn.forward_all(outputs)
+        values = [y.d for y in outputs]
+    assert count() == 0 and nn.executables.info().misses == misses
+    agree(values, values_of(outputs), 1e-5)
+
+
+def test_a_loop_that_builds_its_graph_anew_asks_the_compiler_once() -> None:
+    def step() -> None:
+        loss, weights = chain(11)
+        nn.forward_all([loss, *nn.grad(loss, weights, recompute="sqrt")])
+        assert np.isfinite(loss.d)
+
+    step()
+    with counted_compilations() as count:
+        step()
+    assert count() == 0
 
 
 def test_a_marked_graph_built_anew_compiles_once() -> None:

@@ -5,7 +5,7 @@ It ranks programs; what one of them really takes, its compiler tells (`execution
 compiler that fuses loops:
 
 - What is elementwise is computed within the loops that read it, unless something must find it in memory.
-- What is costly, or is made of several arrays, has memory of its own if several functions read it.
+- What is costly, or a sum of several arrays, has memory of its own if several functions read it.
 - First come, first served: each loop runs as soon as what it reads is there.
 - A loop writes over what it is the last to read, if it can; and the memory of a result serves other things until the
   result is there.
@@ -23,6 +23,7 @@ import numpy as np
 
 from ..execution.passes import prepared
 from ..execution.program import Call, Program, calls_of, without_passes
+from ..execution.recurrences import is_sum
 from ..graph import Op, Spec
 from ..graph.traverse import operands_first
 from .costs import is_costly
@@ -122,10 +123,12 @@ def _is_loop(op: Op) -> bool:
 
 
 def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
-    """Whether its result is rather kept than computed in each reader: it is costly, or would keep several arrays."""
+    """Whether its result is rather kept than computed in each reader: it is costly, or a sum that would have several
+    arrays kept in its place."""
     size = specs[call.outs[0]].size
-    whole = {i for i in call.ins[: call.op.reads] if specs[i].size == size}
-    return len(whole) > 1 or is_costly(call.op, call.arguments, [specs[i] for i in call.ins])
+    if is_sum(call.op) and len({i for i in call.ins if specs[i].size == size}) > 1:
+        return True
+    return is_costly(call.op, call.arguments, [specs[i] for i in call.ins])
 
 
 def _schedule(loops: list[Loop]) -> list[Loop]:

@@ -23,6 +23,11 @@ class Policy(ABC):
     def choose(self, search: Search) -> Candidate:
         """The best of the candidates that `search` makes."""
 
+    @property
+    def mark(self) -> Policy | None:
+        """The mark of what is computed again: further gradients inherit it."""
+        return self
+
     def key(self, functions: Sequence[Function]) -> Hashable:
         """What tells the policy from others, for graphs of one structure whose functions are these."""
         del functions
@@ -125,6 +130,11 @@ class Kept(Policy):
 @dataclass(frozen=True)
 class Marked(Policy):
     """Recompute what was built within `nn.recompute()`."""
+
+    @property
+    def mark(self) -> Policy | None:
+        """None: further gradients find the marks of what it was built in."""
+        return None
 
     def choose(self, search: Search) -> Candidate:
         """The smallest that computes nothing else again."""

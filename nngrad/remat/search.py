@@ -23,7 +23,7 @@ from .candidates import Candidate, Cutting, ProgramOf, sources_of
 from .costs import reads
 from .cuts import binomial, slots_for, uniform
 from .plan import Node, Plan
-from .policies import Marked, Policy, policy_of, policy_of_marks
+from .policies import Policy, policy_of, policy_of_marks
 
 _MOST_FINALISTS = 3
 
@@ -62,19 +62,16 @@ def rematerialised(
     """
     pause_collector()
     switch(mark=None, builder=None)
-    policy = policy_of(recompute)
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
+    policy = policy_of(recompute) or policy_of_marks(functions_of(roots))
     if policy is None:
-        inherited = policy_of_marks(functions_of(roots))
-        if inherited is None:
-            return gradients
-        policy = None if recompute is False else inherited
+        return gradients
 
     def of_all(found: list[Variable]) -> Program:
         return linearize([*outputs, *found], device=device_of(outputs)).program
 
     program_of = program_of or of_all
-    if policy is None:
+    if recompute is False:
         return sources_of(roots, gradients, program_of)[0].plain.gradients
     own = None if inputs is None else {id(x) for x in inputs}
     further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
@@ -106,7 +103,7 @@ class Search:
     ) -> None:
         self._policy = policy
         self.further = further
-        self._sources = sources_of(outputs, gradients, program_of, None if isinstance(policy, Marked) else policy)
+        self._sources = sources_of(outputs, gradients, program_of, policy.mark)
         self.plain = self._sources[0].plain
         """The graph that computes nothing again."""
         self._cuttings = [cutting for source in self._sources for cutting in source.cuttings]
