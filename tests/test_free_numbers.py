@@ -99,7 +99,7 @@ def values(build: Callable[[float], nn.Variable], numbers: list[float]) -> list[
     [
         (lambda c: F.sin(nn.Variable.from_numpy_array(np.arange(3.0))) * c, lambda c: np.sin(np.arange(3.0)) * c),
         (lambda c: nn.Variable.from_numpy_array(np.arange(3.0)) ** c, lambda c: np.arange(3.0) ** c),
-        (lambda c: c - F.exp(nn.Variable.from_numpy_array(np.ones(3))) / c, lambda c: c - np.exp(np.ones(3)) / c),
+        (lambda c: c + F.exp(nn.Variable.from_numpy_array(np.ones(3))) / c, lambda c: c + np.exp(np.ones(3)) / c),
         (lambda c: F.constant(c, (2,), "float64") + 1.0, lambda c: np.full(2, c) + 1.0),
     ],
     ids=["product", "power", "quotient", "constant"],
