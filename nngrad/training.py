@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .autodiff.walk import Grad
+from .autodiff.grad import emitted
+from .autodiff.request import Request
 from .execution.convert import check_read
 from .execution.forward import device_of
 from .execution.lower import linearize, lower
@@ -20,7 +21,6 @@ from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
 from .graph.place import warn_user
 from .graph.variable import leaf_of
-from .remat import rematerialised
 from .solvers.gradients import Arrays
 from .solvers.in_place import InPlaceUpdate, Results
 from .solvers.loss_scale import DynamicLossScale
@@ -80,8 +80,8 @@ class TrainStep:
         seed = seed_for(loss, solver)
         self._dynamic = isinstance(solver.scaling, DynamicLossScale)
         with switched(auto_forward=False, no_grad=False):
-            gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
-            gradients = rematerialised([loss], gradients, recompute)
+            request = Request([loss], [x for x, _ in targets], [seed], recompute=recompute, final=True)
+            gradients = emitted(request).gradients
         device = device_of([loss])
         linear = linearize([loss, *gradients], first=[*[x for x, _ in targets], *inputs], device=device)
         check_read(linear.program, inputs, len(targets))

@@ -18,12 +18,11 @@ from ..graph import NdArray, Variable, build_options, contained, leaves_of, swit
 from ..graph.place import warn_user
 from ..graph.spec import wide_types
 from ..graph.variable import leaf_of
-from ..remat import policy_key, rematerialised
+from ..remat import policy_key
 from ..rewrite.builder import emitting
 from .accumulation import accumulate
-from .grad import grad, variables
-from .seeds import held_scale, one_each, seed_of
-from .walk import Grad
+from .grad import emitted, grad
+from .request import Request, differentiable, held_scale, one_each, seed_of
 
 Wanted = tuple[int, ...]
 
@@ -95,10 +94,7 @@ def backward(
         UserWarning: No `grad_outputs` are given, and the `.grad` of an output holds nothing; or no leaf needs a
             gradient.
     """
-    listed = variables(outputs, "outputs")
-    for i, y in enumerate(listed):
-        if not y.spec.differentiable:
-            raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
+    listed = differentiable(outputs, "outputs")
     if grad_outputs is None:
         listed = _with_gradient(listed)
         given: list[Any] = [y.grad for y in listed]
@@ -334,16 +330,12 @@ def _gradient_graph(
     outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
 ) -> GradientGraph:
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
-    pairs: list[tuple[Variable, Variable]] = []
     switch(auto_forward=False, no_grad=False)
-    walk = Grad(retained=pairs) if retain else Grad()
-    gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
+    leaves = [plan.leaves[i] for i in wanted]
+    found = emitted(Request(outputs, leaves, seeds, retain=retain, recompute=recompute, final=True))
     numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
-    pairs = [(y, gy) for y, gy in pairs if id(y) in numbers]
-    emitted = rematerialised(outputs, [*gradients, *[gy for _, gy in pairs]], recompute)
-    gradients, kept = emitted[: len(wanted)], emitted[len(wanted) :]
-    retained = {numbers[id(y)]: gy for (y, _), gy in zip(pairs, kept, strict=True)}
-    return GradientGraph(gradients, [seed for seed in seeds if seed is not None], retained)
+    retained = {numbers[id(y)]: gy for y, gy in found.retained if id(y) in numbers}
+    return GradientGraph(found.gradients, [seed for seed in seeds if seed is not None], retained)
 
 
 def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], options: Options) -> Fused:

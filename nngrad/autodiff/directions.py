@@ -10,7 +10,7 @@ import nngrad.functions as F
 from ..functions.array import zeros_like
 from ..graph import NdArray, Variable, path_between
 from ..graph.variable import leaf_of
-from .sparsity import carried
+from .sparsity import followed_axes
 from .vectorize import vectorize
 
 
@@ -19,7 +19,7 @@ def independent_rows(y: Variable, x: Variable) -> bool:
     if not y.ndim or not x.ndim or y.shape[0] != x.shape[0]:
         return False
     path, active, _ = path_between([y], [x])
-    return x.shape[0] == 1 or id(y) not in active or y is x or carried(path, x, (0,)).get(id(y), (0,)) == (0,)
+    return x.shape[0] == 1 or id(y) not in active or y is x or followed_axes(path, x, (0,)).get(id(y), (0,)) == (0,)
 
 
 def over_directions(

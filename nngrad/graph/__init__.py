@@ -8,7 +8,7 @@ from .op import Array, Composite, Op, composite, op
 from .options import build_options, switch, switched
 from .scopes import contained
 from .spec import Spec, spec_of
-from .traverse import functions_of, leaves_of, path_between
+from .traverse import among, by_rank, functions_of, leaves_of, path_between
 from .variable import Variable
 
 __all__ = [
@@ -20,9 +20,11 @@ __all__ = [
     "RuleCall",
     "Spec",
     "Variable",
+    "among",
     "apply",
     "as_variable",
     "build_options",
+    "by_rank",
     "composite",
     "contained",
     "create",

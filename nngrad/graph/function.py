@@ -206,6 +206,7 @@ def create(
     effects: tuple[tuple[Variable, int], ...] = (),
     call: RuleCall | None = None,
     order: int = 0,
+    specs: tuple[Spec, ...] | None = None,
 ) -> Any:
     """Make the Function, and return its output, or the tuple of its outputs where the op has several.
 
@@ -216,6 +217,7 @@ def create(
         effects: Leaves that `forward()` updates, each with the index of the output with the new value.
         call: The call of a backward rule that emits it; it runs where that rule's function does.
         order: Order of differentiation: 0 for what users build.
+        specs: Shape and dtype of each output, where these are known.
     """
     rank = -1
     for x in inputs:
@@ -234,7 +236,7 @@ def create(
     f.call = call
     options = build_options()
     f.context = options.context if call is None else call.context
-    f.specs = specs = op.infer(inputs, arguments)
+    f.specs = specs = specs or op.infer(inputs, arguments)
     if op.several:
         outputs = tuple([output_variable(f, i) for i in range(len(specs))])
         f._outputs = tuple([weakref.ref(y) for y in outputs])

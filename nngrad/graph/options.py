@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from .scopes import Layer, WithBlock
 
 if TYPE_CHECKING:
     from .function import Function, RuleCall
     from .op import Op
+    from .spec import Spec
     from .variable import Variable
+
+Specs: TypeAlias = "tuple[Spec, ...] | None"
 
 
 class Builder(Protocol):
@@ -23,8 +26,9 @@ class Builder(Protocol):
     def learn(self, known: list[Function]) -> None:
         """Let functions that exist already stand for what is emitted."""
 
-    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
-        """The output Variable of `op` applied to `inputs`, or a tuple of them where it has several."""
+    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
+        """The output Variable of `op` applied to `inputs`, or a tuple of them where it has several; `specs` are their
+        shapes and dtypes, where these are known."""
 
 
 class BuildOptions:

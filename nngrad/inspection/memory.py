@@ -10,7 +10,7 @@ import jax
 
 import nngrad.functions as F
 
-from ..autodiff.grad import variables
+from ..autodiff.request import variables
 from ..execution.forward import device_of
 from ..execution.lower import linearize, lower
 from ..graph import Function, Variable, functions_of

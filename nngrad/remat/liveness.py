@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from operator import attrgetter
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from ..graph import Function, Variable, functions_of
+from ..graph import Function, Variable, by_rank, functions_of
 from .loops import Loop, Value, loops
 
 T = TypeVar("T", bound=Hashable)
-
-_by_rank = attrgetter("rank")
 
 
 class Span(NamedTuple):
@@ -54,10 +51,10 @@ def in_order(outputs: Iterable[Variable]) -> list[Function]:
 
     A schedule made like this keeps little alive: what is needed only near the end is computed near the end.
     """
-    roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=_by_rank)
+    roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=by_rank)
 
     def deepest_first(f: Function) -> list[Function]:
-        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=_by_rank)[::-1]
+        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=by_rank)[::-1]
 
     return _operands_first(roots, deepest_first)
 

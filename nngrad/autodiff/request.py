@@ -1,8 +1,9 @@
-"""The gradients that a walk starts with: at outputs, and where some are there already."""
+"""The request: what a caller asks of grad() and backward(), checked and brought into one form."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,121 @@ import nngrad.functions as F
 from ..graph import NdArray, Variable, as_variable
 from ..graph.spec import DType, wide_types
 from ..graph.variable import leaf_of
+from ..rewrite.builder import emitting
+
+Aggregate = Callable[[list[Variable]], Variable]
+Seeds = Sequence[Variable | None]
 
 _NUMBERS = int | float | np.integer | np.floating
+_UNREACHABLE = ("zero", "none", "raise")
+
+
+class Request(NamedTuple):
+    """Gradients that are asked for: of <seeds, outputs> with respect to each of `inputs`."""
+
+    outputs: Sequence[Variable]
+    inputs: Sequence[Variable]
+    seeds: Seeds
+    """The gradient at each output; None for ones."""
+    initial: Seeds = ()
+    """The gradient that is there already at each input, None for nothing; empty if there is none at all."""
+    stops: Sequence[Variable] = ()
+    """What gradients do not pass, besides Variables with `need_grad` set to False."""
+    aggregate: Aggregate | None = None
+    """Sums two or more gradients that have arrived at one Variable."""
+    retain: bool = False
+    """Whether the gradient of every Variable on the way is wanted too."""
+    unreachable: str = "zero"
+    """What an input gets that no gradient can reach."""
+    recompute: Any = None
+    """Which forward values are computed again."""
+    final: bool = False
+    """Whether the gradients are for their values alone, and none will be taken of them."""
+
+
+def requested(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any,
+    grad_inputs: Any,
+    loss_scale: Any,
+    stop_gradients: Any,
+    aggregate: Any,
+    retain: bool,
+    unreachable: Any,
+    recompute: Any,
+) -> Request:
+    """The request that the arguments of `nn.grad` make."""
+    outputs, inputs = differentiable(outputs, "outputs"), variables(inputs, "inputs")
+    if unreachable not in _UNREACHABLE:
+        raise ValueError(f"unreachable: expected {' or '.join(map(repr, _UNREACHABLE))}, got {unreachable!r}")
+    for i, x in enumerate(inputs):
+        if not x.spec.differentiable and unreachable != "none":
+            raise TypeError(
+                f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a floating dtype, "
+                "or have None in its place with unreachable='none'"
+            )
+    seeds: Seeds = [None] * len(outputs)
+    initial: Seeds = ()
+    if grad_outputs is not None or loss_scale is not None or grad_inputs is not None:
+        with emitting([], 1):
+            seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
+            initial = initial_gradients(inputs, grad_inputs)
+    stops = variables(stop_gradients, "stop_gradients")
+    if aggregate is not None:
+        aggregate = checked_aggregate(aggregate)
+    return Request(outputs, inputs, seeds, initial, stops, aggregate, retain, unreachable, recompute)
+
+
+def variables(given: Any, name: str) -> list[Variable]:
+    """`given` as a list of Variables."""
+    listed = [given] if isinstance(given, Variable) else given
+    try:
+        listed = list(listed)
+    except TypeError:
+        raise TypeError(f"{name}: expected a Variable or a list of them, got {type(given).__name__}") from None
+    for i, x in enumerate(listed):
+        if not isinstance(x, Variable):
+            raise TypeError(f"{name}[{i}]: expected a Variable, got {type(x).__name__}")
+    return listed
+
+
+def differentiable(given: Any, name: str) -> list[Variable]:
+    """`given` as a list of Variables of floating dtypes."""
+    listed = variables(given, name)
+    for i, x in enumerate(listed):
+        if not x.spec.differentiable:
+            raise TypeError(f"{name}[{i}] is {x.dtype.name}; only floating dtypes can be differentiated")
+    return listed
+
+
+def checked_aggregate(aggregate: Any) -> Aggregate:
+    """`aggregate`, with a look at what it returns."""
+    if not callable(aggregate):
+        raise TypeError(f"aggregate: expected a function of a list of Variables, got {aggregate!r}")
+
+    def checked(gradients: list[Variable]) -> Variable:
+        result = aggregate(gradients)
+        if not isinstance(result, Variable):
+            raise TypeError(f"aggregate: must return a Variable, got {type(result).__name__}")
+        if result.spec is not gradients[0].spec:
+            raise ValueError(f"aggregate: returned {result.spec} for gradients of {gradients[0].spec}")
+        return result
+
+    return checked
+
+
+def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
+    """Whether each output is to be persistent; empty where nothing is said of them."""
+    persistent = list(map(bool, given))
+    if persistent and len(persistent) != len(outputs):
+        raise ValueError(
+            f"persistent_outputs: {len(persistent)} given for {len(outputs)} outputs; give one each or none"
+        )
+    return persistent
+
+
+# ---------------------------------------------------------------- gradients at outputs, and at inputs
 
 
 def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
@@ -54,9 +168,9 @@ def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable |
 
 
 def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable | None]:
-    """What is there already at each input: a Variable, or None for nothing."""
+    """What is there already at each input: a Variable, or None for nothing; empty if nothing is given."""
     if grad_inputs is None:
-        return [None] * len(inputs)
+        return []
     if not isinstance(grad_inputs, list | tuple):
         grad_inputs = [grad_inputs]
     if len(grad_inputs) != len(inputs):
