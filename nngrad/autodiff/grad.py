@@ -9,12 +9,11 @@ import nngrad.functions as F
 
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
 from ..graph.function import next_serial
-from ..graph.scopes import pause_collector
+from ..graph.options import pause_collector
 from ..remat import rematerialised
 from . import routes
 from .binding import keep_gradient, unreachable_inputs
-from .derivation import Task, remember, task_of
-from .request import Aggregate, Request, checked_persistent, requested
+from .request import Aggregate, Request, Task, checked_persistent, remember, requested, task_of
 from .walk import Retained
 
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..graph import Variable, build_options
-from ..rewrite.builder import emitting
-from .derivation import Route, Task
-from .request import Aggregate
+from ..graph import Variable, build_options, contained, switch
+from ..rewrite.builder import builder_for, emitting
+from .request import Aggregate, Route, Task
 from .symmetry import Closed, forward, symmetric
 from .walk import Grad, Retained, order_of, sum_of, sum_of_all
 
@@ -28,6 +27,7 @@ class Routed(NamedTuple):
     """Whether they are what calculus says, and not what an `aggregate` of the caller's has made of it."""
 
 
+@contained
 def gradients(task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None) -> Routed:
     """The gradients, by the route that makes the smallest graph at higher orders.
 
@@ -36,6 +36,8 @@ def gradients(task: Task, aggregate: Aggregate | None = None, retained: Retained
         aggregate: Sums the gradients that arrive at one Variable, in place of `F.add_n`.
         retained: A list that takes every Variable on the way together with its gradient.
     """
+    if build_options().builder is None:
+        switch(builder=builder_for(task.functions))
     walked, sums = None, _Sums(aggregate)
     if aggregate is not None or retained is not None:
         # Only the walk back meets what is to be kept, or added up in another way. That is done besides, where what the

@@ -28,7 +28,7 @@ follows from the second in the same way. An x in the middle of the graph will do
 What gradients stop at counts as a constant in all this: with the same stops in both derivatives, they are partial
 derivatives of one function, and those commute too.
 
-A result of `grad` remembers what it is the gradient of (`derivation.py`), for as long as it lives.
+A result of `grad` remembers what it is the gradient of (`request.py`), for as long as it lives.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ from ..graph import Function, Variable, among, functions_of, path_between
 from ..graph.function import any_hooked, function_hooks
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
-from .derivation import Derivation, Task, remembered_of, task_of
 from .forward_mode import Pushforward
-from .request import Seeds
+from .request import Derivation, Seeds, Task, remembered_of, task_of
 from .sparsity import Axes, followed_axes
 from .walk import Grad, ones, order_of
 

@@ -12,8 +12,7 @@ from backward_registry import Registry, missing, registry
 from ..functions.array import zeros_like
 from ..graph import Function, RuleCall, Spec, Variable, by_rank, contained, path_between
 from ..graph.function import watched
-from ..graph.options import Builder
-from ..graph.scopes import pause_collector
+from ..graph.options import Builder, pause_collector
 from ..rewrite.builder import emitting
 from ..rewrite.masks import summed, through_masks
 from ..rewrite.numbers import grad_end, is_zero

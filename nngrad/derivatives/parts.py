@@ -14,7 +14,7 @@ from ..autodiff.request import Request, differentiable, seed_of
 from ..graph import Variable, build_options, contained, engine, functions_of, switch
 from ..graph.arguments import as_int
 from ..graph.function import next_serial
-from ..graph.scopes import pause_collector
+from ..graph.options import pause_collector
 from ..rewrite.builder import emitting
 
 Variables = Variable | Iterable[Variable]

@@ -236,7 +236,11 @@ def create(
     f.call = call
     options = build_options()
     f.context = options.context if call is None else call.context
-    f.specs = specs = specs or op.infer(inputs, arguments)
+    if specs is None:
+        spec = inputs[0].spec if op.elementwise else None
+        # Most functions have one input, or are known; the others are asked.
+        specs = spec.alone if spec and len(inputs) == 1 and spec.differentiable else op.infer(inputs, arguments)
+    f.specs = specs
     if op.several:
         outputs = tuple([output_variable(f, i) for i in range(len(specs))])
         f._outputs = tuple([weakref.ref(y) for y in outputs])

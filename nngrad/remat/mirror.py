@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..graph import Function, Variable, contained, functions_of, leaves_of, switch
-from ..graph.scopes import pause_collector
+from ..graph.options import pause_collector
 from .costs import reads
 from .keeping import keeping_sums
 from .originals import contains_recomputed, reading_originals

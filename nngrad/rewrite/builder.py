@@ -101,6 +101,14 @@ class PlainBuilder:
         return y
 
 
+def builder_for(known: list[Function]) -> AnyBuilder:
+    """A new builder, for a gradient of `known` functions."""
+    options = build_options()
+    # Hooks shall find the backward of each function by itself, and not what several have in common.
+    simplified = options.simplify and not options.hooks and not (function_hooks and any_hooked(known))
+    return Builder() if simplified else PlainBuilder()
+
+
 @contextmanager
 def emitting(known: list[Function], order: int) -> Iterator[AnyBuilder]:
     """An builder that is in force within this context: the one that is in force already, or a new one.
@@ -112,9 +120,7 @@ def emitting(known: list[Function], order: int) -> Iterator[AnyBuilder]:
     options = build_options()
     outer = options.builder
     if outer is None:
-        # Hooks shall find the backward of each function by itself, and not what several have in common.
-        simplified = options.simplify and not options.hooks and not (function_hooks and any_hooked(known))
-        builder = Builder() if simplified else PlainBuilder()
+        builder = builder_for(known)
         with switched(builder=builder):
             builder.learn(known)
             builder.order = order
