@@ -53,7 +53,7 @@ from .execution import compile, executables, forward_all, to_jax
 from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .hooks import FunctionHook
-from .inspection import count, find_nan, memory_report
+from .inspection import count, explain, find_nan, memory_report
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -98,6 +98,7 @@ __all__ = [
     "derivatives",
     "divergence",
     "executables",
+    "explain",
     "find_nan",
     "forward_all",
     "functions",

@@ -49,7 +49,6 @@ class Pushforward:
     """
 
     def __init__(self, rules: Registry = registry, ends: frozenset[int] = frozenset()) -> None:
-        self.rules = rules
         self.ends = ends
         self.reverse = Grad(rules)
 
@@ -87,24 +86,26 @@ class Pushforward:
             add(moved, x, t)
         for f in path:
             ts = [moved.get(id(x)) for x in f.inputs]
-            if any([t is not None for t in ts]):
+            live = [i for i, t in enumerate(ts) if t is not None]
+            if live:
                 builder.call = outer or RuleCall(f, ())
-                for y, t in zip(f.outputs, self.pushed(builder, f, ts, outputs), strict=True):
+                for y, t in zip(f.outputs, self.pushed(builder, f, ts, live, outputs), strict=True):
                     passes = id(y) in active and y._need_grad is not False and id(y) not in stopped
                     if t is not None and passes and y.spec.differentiable:
                         add(moved, y, t)
         builder.call = outer
         return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
 
-    def pushed(self, builder: Builder, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
-        """The tangent of each output of `f`, from those of its inputs; None for zero."""
-        op, rule = f.op, self.rules.find(f.op)
+    def pushed(
+        self, builder: Builder, f: Function, ts: Tangents, live: list[int], outputs: Sequence[Variable]
+    ) -> Tangents:
+        """The tangent of each output of `f`, from those of its inputs, of which the `live` ones move; None for zero."""
+        op, rule = f.op, f.op.rules.get(self.reverse.place)
         if rule is None:
             raise missing(op, described_path(outputs, f))
         if rule.kind == "non-differentiable":
             return [None] * len(f.specs)
-        live = [i for i, t in enumerate(ts) if t is not None]
-        if rule.exact and all([op.linear_in(i) for i in live]):
+        if rule.exact and all(map(op.linear_in, live)):
             parts = []
             for i in live:
                 t = applied(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments, i)
@@ -119,19 +120,18 @@ class Pushforward:
             t = apply(op, both, f.arguments)
             return t if op.several else (t,)
         if op.diagonal:
-            return self.along(f, ts, outputs)
+            return self.along(f, ts, live, outputs)
         return self.transposed(builder, f, ts, outputs)
 
-    def along(self, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
+    def along(self, f: Function, ts: Tangents, live: list[int], outputs: Sequence[Variable]) -> Tangents:
         """The tangent of a diagonal function: its rule, with the tangent in place of the gradient."""
         (spec,) = f.specs
         parts = []
-        for i, t in enumerate(ts):
-            if t is None:
-                continue
-            gxs = self.reverse.pulled(f, [stretched(t, spec)], outputs, {id(f.inputs[i])}, {})
-            if gxs[i] is not None:
-                parts.append((stretched(gxs[i], spec),))
+        for i in live:
+            t = ts[i] if ts[i].spec is spec else stretched(ts[i], spec)
+            gx = self.reverse.pulled(f, [t], outputs, {id(f.inputs[i])}, {})[i]
+            if gx is not None:
+                parts.append((gx if gx.spec is spec else stretched(gx, spec),))
         return summed(parts) if parts else (None,)
 
     def transposed(self, builder: Builder, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
@@ -187,6 +187,6 @@ def summed(parts: list[Any]) -> Tangents:
 
 def add(moved: dict[int, Variable], x: Variable, t: Variable) -> None:
     """Let `x` move by `t`, besides what it moves already."""
-    before = moved.get(id(x))
     if not is_zero(t):
+        before = moved.get(id(x))
         moved[id(x)] = t if before is None else sum_of([before, t])

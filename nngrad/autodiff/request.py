@@ -306,6 +306,8 @@ class Remembered(NamedTuple):
     input: Variable | None
     """With respect to what."""
     route: Route
+    order: int
+    """Order of differentiation."""
     unknown: str = ""
     """Why it cannot be said."""
     before: tuple[Remembered, ...] = ()
@@ -314,14 +316,15 @@ class Remembered(NamedTuple):
 
 def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]) -> None:
     """Let `results` know what they are the gradients of, or why that is `unknown`."""
+    order = 1 + max([f.order for f in task.path], default=0)
     if unknown:
-        remembered = Remembered(None, None, route, unknown, tuple(remembered_in(task.functions)))
+        remembered = Remembered(None, None, route, order, unknown, tuple(remembered_in(task.functions)))
         for gx in results:
             gx._derived = remembered
     else:
         derivation = Derivation(task, results)
         for x, gx in zip(task.inputs, results, strict=True):
-            gx._derived = Remembered(derivation, x, route)
+            gx._derived = Remembered(derivation, x, route, order)
 
 
 def remembered_of(g: Variable) -> Remembered | None:

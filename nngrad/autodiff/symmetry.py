@@ -87,7 +87,7 @@ def forward(task: Task) -> list[Variable]:
         raise Closed(f"there are {len(task.inputs)} inputs")
     (x,) = task.inputs
     if any([seed is not None for seed in task.seeds]):
-        raise Closed("gradients are given at the outputs")
+        raise Closed("gradients are given to start with")
     if not x.spec.differentiable or any([y.size < x.size for y in task.outputs]):
         raise Closed("an output has fewer elements than the input")
     outputs = [forward_form(y) for y in task.outputs]
