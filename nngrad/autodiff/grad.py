@@ -13,7 +13,7 @@ from ..graph.options import pause_collector
 from ..remat import rematerialised
 from . import routes
 from .binding import keep_gradient, unreachable_inputs
-from .request import Aggregate, Request, Task, checked_persistent, remember, requested, task_of
+from .request import Aggregate, Request, Route, Task, checked_persistent, remember, requested, task_of
 from .walk import Retained
 
 
@@ -140,7 +140,7 @@ class Emitted(NamedTuple):
     lost: list[int]
     """The positions of the inputs that no gradient can reach, where that is asked."""
     task: Task
-    route: routes.Route
+    route: Route
     unknown: str
     """Why the gradients are not known as derivatives of what was asked for; empty if they are."""
 

@@ -316,7 +316,7 @@ class Remembered(NamedTuple):
 
 def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]) -> None:
     """Let `results` know what they are the gradients of, or why that is `unknown`."""
-    order = 1 + max([f.order for f in task.path], default=0)
+    order = 1 + max([f.order for f in task.path or task.functions], default=0)
     if unknown:
         remembered = Remembered(None, None, route, order, unknown, tuple(remembered_in(task.functions)))
         for gx in results:

@@ -130,11 +130,13 @@ def gathered(t: Variable, axes: Axes, x: Variable) -> Variable:
 def forward_form(g: Variable) -> Variable:
     """A result of `grad` with respect to several inputs as the derivative along its own, if that is the same."""
     remembered = remembered_of(g)
-    derivation = None if remembered is None else remembered.derivation
-    if derivation is None or len(derivation.inputs) == 1:
+    if remembered is None or remembered.derivation is None or remembered.input is None:
+        return g
+    derivation, x = remembered.derivation, remembered.input
+    if len(derivation.inputs) == 1:
         return g
     try:
-        (form,) = forward(task_of(derivation.outputs, [remembered.input], derivation.seeds, derivation.stops))
+        (form,) = forward(task_of(derivation.outputs, [x], derivation.seeds, derivation.stops))
     except Closed:
         return g
     return form

@@ -142,11 +142,10 @@ class Grad:
             filled = [zeros_like(y) if gy is None else gy for y, gy in zip(f.outputs, gys, strict=True)]
         try:
             if rule.accumulate is not None:
-                gxs = self.accumulated(rule.accumulate, f, filled, active, arrived)
+                given = self.accumulated(rule.accumulate, f, filled, active, arrived)
             else:
-                gxs = through_masks(rule, f, filled) if masked else rule.function(f, *filled)
-            if not isinstance(gxs, _SEVERAL):
-                gxs = (gxs,)
+                given = through_masks(rule, f, filled) if masked else rule.function(f, *filled)
+            gxs = given if isinstance(given, _SEVERAL) else (given,)
             fit = len(gxs) == len(f.inputs)
             for x, gx in zip(f.inputs, gxs, strict=False):
                 fit = fit and (gx is None or (gx.__class__ is Variable and gx.spec is x.spec))
@@ -194,4 +193,5 @@ def sum_of(gradients: list[Variable]) -> Variable:
 
 def sum_of_all(gradients: list[Variable]) -> Variable:
     """The sum of gradients, as they are."""
-    return F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
+    total: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
+    return total
