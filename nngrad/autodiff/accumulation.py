@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -23,12 +23,16 @@ def _sums(terms: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
 _MOST_SUMS = 256
 """How many sums one executable computes: the time to compile it grows with the square of their number."""
 
+_cell = operator.itemgetter(0)
 _accumulating = threading.RLock()
 
 
-def accumulate(arrived: Iterable[tuple[NdArray, Any]], retained: Iterable[tuple[NdArray, Any]] = ()) -> None:
+def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[NdArray, Any]] = ()) -> None:
     """Add arrays to what cells hold, and put others in the place of what is there, all at one moment."""
     with _accumulating:
+        if not retained and all([cell.is_zero for cell, _ in arrived]) and len({*map(_cell, arrived)}) == len(arrived):
+            put_together([cell for cell, _ in arrived], [gx for _, gx in arrived])
+            return
         parts = {cell: [gy] for cell, gy in retained}
         for cell, gx in arrived:
             if cell in parts:  # two leaves may share one

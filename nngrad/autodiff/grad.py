@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import nngrad.functions as F
 
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
+from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
 from ..remat import rematerialised
@@ -106,6 +107,8 @@ def grad(
     if build_options().auto_forward:
         # Only now is it known which of the emitted functions are of use.
         engine.run_functions(functions_of([*gradients, *kept.values()]))
+    if len(gradients) > 1 or kept:
+        together([*gradients, *kept.values()])
     for i in lost:
         gradients[i] = None  # type: ignore[call-overload]
     return gradients

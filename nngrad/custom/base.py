@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import jax
@@ -184,3 +184,8 @@ def undifferentiable(f: Function, advice: str) -> str:
         f"{f.op.name} is part of the gradient{origin} and cannot be differentiated itself: the gradient of order "
         f"{f.order} can be used as it is, and one of order {f.order + 1} cannot be had. {advice}"
     )
+
+
+def attributes_set(instance: object, before: Mapping[str, Any]) -> list[str]:
+    """The names of the attributes of `instance` that are not as they were `before`."""
+    return sorted([name for name, v in vars(instance).items() if name not in before or before[name] is not v])

@@ -12,7 +12,15 @@ from backward_registry import Rule, registry
 
 from ..graph import Function, Variable, apply
 from ..graph.spec import Spec, wide_types
-from .base import Arrays, CustomFunction, kept_with_the_class, op_of, register_forward_only, variables_of
+from .base import (
+    Arrays,
+    CustomFunction,
+    attributes_set,
+    kept_with_the_class,
+    op_of,
+    register_forward_only,
+    variables_of,
+)
 from .host import shapes_by_running
 
 Indexes = tuple[int, ...]
@@ -192,8 +200,7 @@ class FunctionNode(CustomFunction):
         """The result of `forward`, and what it retained."""
         node = self._within(Application())
         result = self._returned(node.forward(*arrays))
-        before = vars(self)
-        changed = sorted([k for k, v in vars(node).items() if k not in before or before[k] is not v])
+        changed = attributes_set(node, vars(self))
         if changed:
             raise AttributeError(
                 f"{type(self).__name__}.forward set {', '.join(map(repr, changed))} on self. It is traced once for "

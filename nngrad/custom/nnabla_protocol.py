@@ -18,7 +18,7 @@ import numpy as np
 from ..execution.lower import Program, linearize, lower
 from ..graph import Function, Spec, Variable, apply, contained, spec_of, switch
 from ..graph.spec import wide_types
-from .base import kept_with_the_class
+from .base import attributes_set, kept_with_the_class
 from .host import on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
 
@@ -121,7 +121,7 @@ def forward(instance: PythonFunction, arrays: Sequence[Any]) -> tuple[Any, ...]:
 def _forward_impl(twin: PythonFunction, xs: list[Argument], ys: list[Argument]) -> None:
     before = dict(vars(twin))
     twin.forward_impl(xs, ys)
-    changed = sorted([k for k, v in vars(twin).items() if k not in before or before[k] is not v])
+    changed = attributes_set(twin, before)
     if changed:
         raise AttributeError(
             f"{type(twin).__name__}.forward_impl set {', '.join(map(repr, changed))} on self. Nothing that it leaves "

@@ -8,6 +8,7 @@ from ..autodiff.directions import independent_rows
 from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
 from ..graph import Variable, contained, functions_of
+from ..graph.family import together
 from ..rewrite.builder import emitting
 from .parts import one_floating, positive_int
 
@@ -75,6 +76,7 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
         for _ in range(n):
             (y,) = grad(y, x)
             results.append(y)
+    together(results)
     return results
 
 
@@ -89,4 +91,6 @@ def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable
         for prefix, xs in nexts.items():
             gradients = grad(known[prefix], list(xs))
             known.update({(*prefix, x): gx for x, gx in zip(xs, gradients, strict=True)})
-    return [known[entry] for entry in entries]
+    results = [known[entry] for entry in entries]
+    together(results)
+    return results

@@ -13,6 +13,7 @@ from ..autodiff.grad import distinct, emitted, own_leaves
 from ..autodiff.request import Request, differentiable, seed_of
 from ..graph import Variable, build_options, contained, engine, functions_of, switch
 from ..graph.arguments import as_int
+from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
 from ..rewrite.builder import emitting
@@ -62,6 +63,7 @@ def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Va
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
                 engine.run_function(f)
+    together(results)
     return results
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -12,7 +12,7 @@ from ..graph import Function, NdArray, Variable, functions_of
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process
-from ..graph.value import Deferred, hold_together, values_of
+from ..graph.value import Deferred, hold_together, put_together, values_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
@@ -31,9 +31,11 @@ class Plan:
         roots = {y.parent for y in outputs}
         functions = functions_of(outputs)
         self.functions = [f for f in functions if f not in roots]
-        self.kept = [
-            y for f in self.functions for ref in f._outputs for y in [ref()] if y is not None and y.persistent
-        ]
+        kept = [y for f in self.functions for ref in f._outputs for y in [ref()] if y is not None and y.persistent]
+        for f in roots:
+            if f is not None and f.op.reads == 0:  # it is there to have its inputs computed
+                kept += [x for x in f.inputs if x.parent is not None]
+        self.kept = list({id(y): y for y in kept}.values())
         linear = linearize([*outputs, *self.kept], device=device_of(outputs), functions=functions)
         self.program: Program = linear.program
         self.leaves = linear.leaves
@@ -174,7 +176,17 @@ def run_one_by_one(
 
 def evaluate(variable: Variable) -> None:
     """Compute a Variable that no `forward()` has deferred: from the snapshot of the forward that covered
-    its function, or from the leaves' present values."""
+    its function, or from the leaves' present values. What belongs to its family is computed with it, unless somebody
+    watches functions run."""
+    family = variable._family
+    wanted = [variable] if family is None or watched() else family.waiting(variable)
+    if len(wanted) > 1:
+        try:
+            evaluate_together(wanted)
+        except Exception:  # of another one, perhaps; or they do not fit in memory at the same time
+            variable._family = None
+        else:
+            return
     assert variable.parent is not None
     snapshot: Snapshot | None = variable.parent.snapshot
     plan = plan_of([variable])
@@ -185,6 +197,34 @@ def evaluate(variable: Variable) -> None:
         results = plan.executable(*[arrays[i] for i in plan.leaf_ids])
     variable.cell.put(results[0])
     variable._at = snapshot
+
+
+class _Together(NamedTuple):
+    """How some Variables are computed together. It refers to nothing that refers to them."""
+
+    variables: tuple[int, ...]
+    """Their ids; they are of one family, so each is the same Variable for as long as the family lives."""
+    leaves: list[Variable]
+    executable: Callable[..., tuple[Any, ...]]
+
+
+def evaluate_together(wanted: list[Variable]) -> None:
+    """Compute Variables of one family, which the same forward has covered, or none, by one executable."""
+    snapshot: Snapshot | None = wanted[0].parent.snapshot  # type: ignore[union-attr]
+    family, ids = wanted[0]._family, tuple(map(id, wanted))
+    assert family is not None
+    run: _Together | None = family.run
+    if run is None or run.variables != ids:
+        linear = linearize(wanted, device=device_of(wanted), effects=False)
+        run = family.run = _Together(ids, linear.leaves, executable_of(linear.program))
+    if snapshot is None:
+        results = run.executable(*arrays_of(run.leaves, draw=False))
+    else:
+        arrays = snapshot.by_leaf()
+        results = run.executable(*[arrays[id(x)] for x in run.leaves])
+    put_together([y.cell for y in wanted], results)
+    for y in wanted:
+        y._at = snapshot
 
 
 def device_of(outputs: Sequence[Variable]) -> jax.Device | None:

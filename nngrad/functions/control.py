@@ -13,9 +13,10 @@ from ..graph.axes import AxisMap, Places
 from . import array
 
 
-@op
+@op(reads=0)
 def sink(*x, one_input_grad: bool = True):
-    """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together.
+    """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together: its `forward()`
+    is theirs too.
 
     Its dtype is the one that the floating inputs promote to; float32 if there is none.
 

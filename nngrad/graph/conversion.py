@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .spec import DType, dtype_of, wide_types
+from .spec import SUPPORTED, DType, dtype_of, wide_types
 
 
 def array_of(value: object, name: str) -> Any:
@@ -17,6 +17,8 @@ def array_of(value: object, name: str) -> Any:
         TypeError: Its dtype is none that a cell can hold, or some of it is masked. The message begins with `name`.
         ValueError: It is no rectangular array.
     """
+    if value.__class__ is np.ndarray and value.dtype in SUPPORTED:
+        return value
     refuse_tracer(value, name)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise TypeError(f"{name}: a part of the array is masked, and an array here has no mask; give e.g. x.filled(0)")

@@ -49,7 +49,7 @@ class Facts:
     """Output i has the elements of input i in their order, and no memory of its own."""
     reads: int | None = None
     """Its outputs are computed from so many of the inputs, the first ones; the others say when, or whose gradient it
-    carries. None: from all."""
+    carries. None: from all. 0: from none, and so `forward()` of an output computes the inputs too."""
 
     # ---------------------------------------------------------------- derivatives
 

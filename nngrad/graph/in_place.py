@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from .spec import wide_types
-from .value import Value
+from .value import HELD_ONCE, Value
 
 
 class InPlace:
@@ -91,19 +91,25 @@ class InPlaceTuple(Value):
 
 def raw_together(values: Sequence[Value]) -> list[Any]:
     """The arrays of several values, none of which is replaced between."""
-    owners = {v.owner for v in values if v.__class__ is InPlaceValue}
-    if not owners:
-        return [v.raw() if v.array is None or v.lent else v.array for v in values]
-    if len(owners) == 1:
-        owner = owners.pop()
+    owner: InPlace | None = None
+    for v in values:
+        if v.__class__ is InPlaceValue and v.owner is not owner:
+            if owner is not None:
+                break
+            owner = v.owner
+    else:
+        if owner is None:
+            return [v.raw() if v.array is None or v.lent else v.array for v in values]
         with owner.lock:
             held = owner.held[-1]
             return [
-                v.array if v.array is not None and not v.lent
-                else held[v.entry][v.index] if v.__class__ is InPlaceValue and v.array is None
+                v.raw() if v.lent
+                else v.array if v.array is not None
+                else held[v.entry][v.index] if v.__class__ is InPlaceValue
                 else v.raw()
                 for v in values
             ]
+    owners = {v.owner for v in values if v.__class__ is InPlaceValue}
     with ExitStack() as stack:
         for owner in sorted(owners, key=id):  # in one order, so that no two readers wait for each other
             stack.enter_context(owner.lock)
@@ -112,21 +118,13 @@ def raw_together(values: Sequence[Value]) -> list[Any]:
 
 def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     """Arrays that may be taken over: each a copy, if somebody else refers to it."""
-    if max(map(getrefcount, arrays), default=0) <= _ALONE:
+    if max(map(getrefcount, arrays), default=0) <= HELD_ONCE:
         return arrays
     counts = list(map(getrefcount, arrays))
-    return tuple([a if count <= _ALONE else copied(a) for a, count in zip(arrays, counts, strict=True)])
+    return tuple([a if count <= HELD_ONCE else copied(a) for a, count in zip(arrays, counts, strict=True)])
 
 
 def copied(array: Any) -> jax.Array:
     """A copy, as a JAX array with memory of its own."""
     with wide_types(array.dtype.itemsize == 8):
         return jax.numpy.array(array, copy=True)
-
-
-def _references_to_held_array() -> int:
-    """What is counted in `donated` for an array that only the tuple of results holds."""
-    return next(map(getrefcount, (object(),)))
-
-
-_ALONE = _references_to_held_array()

@@ -24,7 +24,7 @@ def drawn_leaf(spec: Spec, source: Callable[[], Any], name: str = "") -> Variabl
     return x
 
 
-def arrays_of(leaves: Iterable[Variable], draw: bool = True, often: bool = False) -> list[Any]:
+def arrays_of(leaves: Sequence[Variable], draw: bool = True, often: bool = False) -> list[Any]:
     """The arrays in the leaves' cells, as they are held, all of one moment.
 
     Keys of random functions are drawn first: all of them, or without `draw` those that never were. Small NumPy arrays
@@ -32,14 +32,12 @@ def arrays_of(leaves: Iterable[Variable], draw: bool = True, often: bool = False
     """
     if Process.cannot_compute:  # which costs less than a call, and all that runs comes by here
         check_process()
-    cells = []
-    keys: dict[int, Any] = {}
-    for i, x in enumerate(leaves):
-        cell = x.cell
-        cells.append(cell)
-        if x._source is not None and (draw or cell.is_zero):
-            keys[i] = x._source()
-            cell.put(keys[i])
+    cells = [x.cell if x._data is None else x._data for x in leaves]
+    keys = {}
+    for i in [i for i, x in enumerate(leaves) if x._source is not None]:
+        if draw or cells[i].is_zero:
+            keys[i] = leaves[i]._source()  # type: ignore[misc]
+            cells[i].put(keys[i])
     values = values_of(cells)
     if often:
         for i, value in enumerate(values):

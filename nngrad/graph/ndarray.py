@@ -229,6 +229,8 @@ def host_array(value: object, dtype: object, name: str = "value", floating: DTyp
     array = _given_array(value, name)
     if dtype is not None:
         return converted(array, dtype_of(dtype), name)
+    if value.__class__ is np.ndarray and floating is None and array.dtype != np.float64:
+        return array  # most are
     if floating is None and array.dtype == np.float64 and (context := build_options().context) is not None:
         floating = context.float_dtype
     if floating is not None and is_differentiable(array.dtype):

@@ -88,7 +88,10 @@ class Op(Facts):
             spec = inputs[0].spec
             if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
                 return spec.alone
-        specs = self.result_specs(tuple([x.spec for x in inputs]), arguments)
+        given = tuple([x.spec for x in inputs])
+        specs = self._specs.get((arguments, given))
+        if specs is None:
+            specs = self.result_specs(given, arguments)
         if specs.__class__ is Widened:
             warn_where_widened(self, inputs)
         return specs

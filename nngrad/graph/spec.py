@@ -16,7 +16,7 @@ FLOAT32: DType = np.dtype(np.float32)
 _DIFFERENTIABLE = frozenset(
     np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 )
-_SUPPORTED = _DIFFERENTIABLE | {np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
+SUPPORTED = _DIFFERENTIABLE | {np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
 
 
 class Spec:
@@ -93,7 +93,7 @@ def dtype_of(dtype: object) -> DType:
         raise TypeError(f"dtype: {dtype!r} is not a dtype; give e.g. 'float32' or np.float64") from error
     if not result.isnative:
         result = result.newbyteorder("=")
-    if result not in _SUPPORTED:
+    if result not in SUPPORTED:
         raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype of up to 64 bits")
     return result
 

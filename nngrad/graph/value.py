@@ -7,12 +7,12 @@ are read, and written, in one call into C, which neither a signal's handler nor 
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import repeat, starmap
 from operator import attrgetter, call
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
@@ -52,11 +52,10 @@ class Value:
     def _kept(self) -> Any:
         """What was lent: a copy, as long as somebody else holds it."""
         with _lending:
-            array = self.array
-            if sys.getrefcount(array) > _HELD_BY_VALUE:
-                return array.copy()
+            if getrefcount(self.array) > HELD_ONCE:
+                return self.array.copy()
             self.lent = False
-            return array
+            return self.array
 
     def lend(self) -> np.ndarray[Any, Any]:
         """The array as a NumPy array that may be written to, which changes the value."""
@@ -134,14 +133,8 @@ class Deferred(Value):
 _lending = threading.RLock()  # a signal's handler may come back to it
 
 
-def _references_to_held_array() -> int:
-    """What `sys.getrefcount` counts in `_kept` for an array that only its Value holds."""
-    value = Value(np.zeros(()))
-    array = value.array
-    return sys.getrefcount(array)
-
-
-_HELD_BY_VALUE = _references_to_held_array()
+HELD_ONCE: int = next(map(getrefcount, (object(),)))
+"""What `getrefcount` counts for what one attribute, or one entry of a tuple, refers to, and nothing else."""
 
 # ---------------------------------------------------------------- several cells at once
 
@@ -158,6 +151,9 @@ def values_of(cells: Iterable[NdArray]) -> list[Value]:
 
 def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
     """Let each of several cells hold a Value, all from one moment on."""
+    if len(cells) == 1:
+        cells[0]._value = values[0]
+        return
     before = values_of(cells)
     deque(map(setattr, cells, repeat("_value"), values), maxlen=0)
     del before  # only now: letting go of values may run code

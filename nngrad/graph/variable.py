@@ -15,6 +15,7 @@ from .traverse import needs_gradient
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from .family import Family
     from .function import Function
 
 
@@ -40,6 +41,7 @@ class Variable:
         "_at",
         "_data",
         "_derived",
+        "_family",
         "_grad",
         "_need_grad",
         "_source",
@@ -64,6 +66,8 @@ class Variable:
     _grad: NdArray | None
     _need_grad: bool | None
     _derived: Any  # set on results of `grad` alone, by the gradient room
+    _family: Family | None
+    """With what it is computed when it is read, if no `forward()` was for it."""
     _source: Callable[[], Any] | None
     _at: Any
     """The snapshot from which the data of an output was computed."""
@@ -364,7 +368,7 @@ _JAX_OPERATORS = ("_operator_", "deferring_binary_op")
 
 def _fill(x: Variable, spec: Spec) -> None:
     x.spec = spec
-    x.parent = x._data = x._grad = x._need_grad = x._source = x._at = None
+    x.parent = x._data = x._grad = x._need_grad = x._family = x._source = x._at = None
     x.index, x.name, x.persistent = 0, "", False
 
 
@@ -374,7 +378,7 @@ def output_variable(function: Function, index: int) -> Variable:
     x.spec = function.specs[index]
     x.parent = function
     x.index = index
-    x._data = x._grad = x._need_grad = x._source = x._at = None
+    x._data = x._grad = x._need_grad = x._family = x._source = x._at = None
     x.name, x.persistent = "", False
     return x
 

@@ -181,7 +181,7 @@ class Solver(GradientMethods):
         cells = [p.grad for p in self._variables]
         for cell in cells:
             cell.variable = None
-        hold_together(cells, [Zeros(cell.spec) for cell in cells])
+        hold_together(cells, [Zeros(p.spec) for p in self._variables])
 
     def update(self) -> None:
         """Move each parameter along its gradient. Parameters and state change at one moment."""
