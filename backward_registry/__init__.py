@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from weakref import WeakSet, WeakValueDictionary
 
 if TYPE_CHECKING:
     from nngrad.graph import Function, Op, Variable
 
-RuleFunction = Callable[..., Any]
+Gradients: TypeAlias = "Variable | Sequence[Variable | None] | None"
+"""What a rule returns: one gradient for each input, alone where there is one input; None for zero."""
+RuleFunction = Callable[..., Gradients]
 
 
 class Rule(NamedTuple):
@@ -33,7 +35,7 @@ class Rule(NamedTuple):
     `function(f, *gys)`, with the indexes of the inputs that need one. `take(i)` hands over the sum of what has
     arrived at input `i` so far, or None; whoever takes it returns it with the new gradient added."""
 
-    def __call__(self, f: Function, *gys: Variable) -> Any:
+    def __call__(self, f: Function, *gys: Variable) -> Gradients:
         return self.function(f, *gys)
 
 
@@ -147,15 +149,15 @@ def bilinear_family(product: Op, left: Op, right: Op) -> None:
     """
     module = _caller_module()
 
-    def product_rule(f: Function, gy: Variable) -> Any:
+    def product_rule(f: Function, gy: Variable) -> Gradients:
         x, w = f.inputs
         return left(gy, w, shape=x.shape, **without_shape(f)), right(gy, x, shape=w.shape, **without_shape(f))
 
-    def left_rule(f: Function, gx: Variable) -> Any:
+    def left_rule(f: Function, gx: Variable) -> Gradients:
         y, w = f.inputs
         return product(gx, w, **without_shape(f)), right(y, gx, shape=w.shape, **without_shape(f))
 
-    def right_rule(f: Function, gw: Variable) -> Any:
+    def right_rule(f: Function, gw: Variable) -> Gradients:
         y, x = f.inputs
         return product(x, gw, **without_shape(f)), left(y, gw, shape=x.shape, **without_shape(f))
 
@@ -191,7 +193,7 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
     if not callable(rule):
         raise TypeError(f"rule: expected a function, got {rule!r}")
 
-    def function(f: Function, *gys: Variable) -> Any:
+    def function(f: Function, *gys: Variable) -> Gradients:
         inputs, outputs = list(f.inputs), list(f.outputs)
         shapes = [x.shape for x in inputs], [y.shape for y in outputs]
         return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **_arguments(f))
@@ -245,15 +247,20 @@ from . import (  # noqa: E402,F401
     arithmetic,
     array,
     comparison,
+    contractions,
     control,
     convolution,
+    cumulative,
     elementwise,
     indexing,
     jax_derivatives,
     linear,
     loss,
+    movement,
     normalization,
+    polynomial,
     pooling,
     reduction,
+    slicing,
     stochastic,
 )

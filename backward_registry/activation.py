@@ -3,11 +3,12 @@
 import nngrad.functions as F
 from nngrad.functions.activation import GELU_CUBIC, GELU_SCALE, slope_shape
 from nngrad.functions.array import zeros_like
+from nngrad.graph import Function, Variable
 
 from . import backward
 
 
-def gated(gy, condition):
+def gated(gy: Variable, condition: Variable) -> Variable:
     """`gy` where the condition holds, else 0. It is selected and not multiplied by a mask, so that an infinite
     gradient leaves no NaN where the activation is flat: sqrt(relu(x)) has the gradient 0 for negative x."""
     return F.where(condition, gy, zeros_like(gy))
@@ -17,21 +18,21 @@ def gated(gy, condition):
 
 
 @backward(F.relu)
-def relu_backward(f, gy):
+def relu_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 where x > 0, else 0"""
     (x,) = f.inputs
     return gated(gy, F.greater_scalar(x, val=0.0))
 
 
 @backward(F.leaky_relu)
-def leaky_relu_backward(f, gy):
+def leaky_relu_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 where x > 0, else alpha"""
     (x,) = f.inputs
     return F.where(F.greater_scalar(x, val=0.0), gy, f.args["alpha"] * gy)
 
 
 @backward(F.prelu)
-def prelu_backward(f, gy):
+def prelu_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx0 = 1 where x0 >= 0, else x1; dy/dx1 = x0 where x0 < 0, else 0, summed over what shares a slope"""
     x0, x1 = f.inputs
     shape = slope_shape(x0, x1, f.args["base_axis"])
@@ -42,21 +43,21 @@ def prelu_backward(f, gy):
 
 
 @backward(F.relu6)
-def relu6_backward(f, gy):
+def relu6_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 where 0 < x < 6, else 0"""
     (x,) = f.inputs
     return gated(gy, F.logical_and(F.greater_scalar(x, val=0.0), F.less_scalar(x, val=6.0)))
 
 
 @backward(F.hard_sigmoid)
-def hard_sigmoid_backward(f, gy):
+def hard_sigmoid_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 0.2 where 0 < y < 1, else 0"""
     (y,) = f.outputs
     return gated(0.2 * gy, F.logical_and(F.greater_scalar(y, val=0.0), F.less_scalar(y, val=1.0)))
 
 
 @backward(F.hard_tanh)
-def hard_tanh_backward(f, gy):
+def hard_tanh_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 where -1 <= x <= 1, else 0"""
     (x,) = f.inputs
     return gated(gy, F.logical_and(F.greater_equal_scalar(x, val=-1.0), F.less_equal_scalar(x, val=1.0)))
@@ -66,7 +67,7 @@ def hard_tanh_backward(f, gy):
 
 
 @backward(F.elu)
-def elu_backward(f, gy):
+def elu_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 where x >= 0, else alpha exp(x)"""
     (x,) = f.inputs
     straight = F.greater_equal_scalar(x, val=0.0)
@@ -76,7 +77,7 @@ def elu_backward(f, gy):
 
 
 @backward(F.selu)
-def selu_backward(f, gy):
+def selu_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = scale where x > 0, else scale alpha exp(x)"""
     (x,) = f.inputs
     scale, alpha = f.args["scale"], f.args["alpha"]
@@ -89,35 +90,35 @@ def selu_backward(f, gy):
 
 
 @backward(F.sigmoid)
-def sigmoid_backward(f, gy):
+def sigmoid_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = y (1 - y)"""
     (y,) = f.outputs
     return gy * (y * (1 - y))
 
 
 @backward(F.log_sigmoid)
-def log_sigmoid_backward(f, gy):
+def log_sigmoid_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = sigmoid(-x)"""
     (x,) = f.inputs
     return gy * F.sigmoid(-x)
 
 
 @backward(F.softplus)
-def softplus_backward(f, gy):
+def softplus_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = sigmoid(beta x)"""
     (x,) = f.inputs
     return gy * F.sigmoid(f.args["beta"] * x)
 
 
 @backward(F.tanh)
-def tanh_backward(f, gy):
+def tanh_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 - y^2"""
     (y,) = f.outputs
     return gy * (1 - y * y)
 
 
 @backward(F.tanh_shrink)
-def tanh_shrink_backward(f, gy):
+def tanh_shrink_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = tanh(x)^2"""
     (x,) = f.inputs
     t = F.tanh(x)
@@ -125,14 +126,14 @@ def tanh_shrink_backward(f, gy):
 
 
 @backward(F.softsign)
-def softsign_backward(f, gy):
+def softsign_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = (1 + |x|)^-2"""
     (x,) = f.inputs
     return gy * (1 + F.abs(x)) ** -2
 
 
 @backward(F.swish)
-def swish_backward(f, gy):
+def swish_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = s + y (1 - s) with s = sigmoid(x)"""
     (x,) = f.inputs
     (y,) = f.outputs
@@ -141,7 +142,7 @@ def swish_backward(f, gy):
 
 
 @backward(F.gelu)
-def gelu_backward(f, gy):
+def gelu_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = (1 + t)/2 + x/2 (1 - t^2) u' with t = tanh u, u = a (x + b x^3), u' = a (1 + 3 b x^2)"""
     (x,) = f.inputs
     # From |x| = 10 on, t is 1 or -1 in every dtype: x is cut there, lest x^2 overflow and meet 1 - t^2 = 0.
@@ -152,7 +153,7 @@ def gelu_backward(f, gy):
 
 
 @backward(F.mish)
-def mish_backward(f, gy):
+def mish_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = t + x (1 - t^2) sigmoid(x) with t = tanh(softplus(x))"""
     (x,) = f.inputs
     # From x = 50 on, t is 1 in every dtype: x is cut there, lest a multiple of it overflow and meet 1 - t^2 = 0.
@@ -165,7 +166,7 @@ def mish_backward(f, gy):
 
 
 @backward(F.softmax)
-def softmax_backward(f, gy):
+def softmax_backward(f: Function, gy: Variable) -> Variable:
     """dy_i/dx_j = y_i (1[i = j] - y_j) along the axis"""
     (y,) = f.outputs
     axis = f.args["axis"]
@@ -174,7 +175,7 @@ def softmax_backward(f, gy):
 
 
 @backward(F.log_softmax)
-def log_softmax_backward(f, gy):
+def log_softmax_backward(f: Function, gy: Variable) -> Variable:
     """dy_i/dx_j = 1[i = j] - exp(y_j) along the axis"""
     (y,) = f.outputs
     axis = f.args["axis"]

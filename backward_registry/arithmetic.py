@@ -4,6 +4,7 @@ import math
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
+from nngrad.graph import Function, Variable
 
 from . import backward
 
@@ -11,26 +12,26 @@ from . import backward
 
 
 @backward(F.add2)
-def add2_backward(f, gy):
+def add2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx0 = 1, dy/dx1 = 1"""
     return gy, gy
 
 
 @backward(F.sub2)
-def sub2_backward(f, gy):
+def sub2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx0 = 1, dy/dx1 = -1"""
     return gy, -gy
 
 
 @backward(F.mul2)
-def mul2_backward(f, gy):
+def mul2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx0 = x1, dy/dx1 = x0"""
     x0, x1 = f.inputs
     return gy * x1, gy * x0
 
 
 @backward(F.div2)
-def div2_backward(f, gy):
+def div2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx0 = 1/x1, dy/dx1 = -y/x1"""
     _, x1 = f.inputs
     (y,) = f.outputs
@@ -39,7 +40,7 @@ def div2_backward(f, gy):
 
 
 @backward(F.pow2)
-def pow2_backward(f, gy):
+def pow2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx0 = x1 x0^(x1 - 1), and 0 where both are 0, since x^0 = 1; dy/dx1 = y log x0, and 0 where x0 is 0"""
     x0, x1 = f.inputs
     (y,) = f.outputs
@@ -53,7 +54,7 @@ def pow2_backward(f, gy):
 
 
 @backward(F.maximum2)
-def maximum2_backward(f, gy):
+def maximum2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx = 1 for the larger, 1/2 each where they are equal"""
     x0, x1 = f.inputs
     ties = F.equal(x0, x1)
@@ -61,14 +62,14 @@ def maximum2_backward(f, gy):
 
 
 @backward(F.minimum2)
-def minimum2_backward(f, gy):
+def minimum2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """dy/dx = 1 for the smaller, 1/2 each where they are equal"""
     x0, x1 = f.inputs
     ties = F.equal(x0, x1)
     return shared(gy, F.less_equal(x0, x1), ties), shared(gy, F.greater_equal(x0, x1), ties)
 
 
-def shared(gy, taken, ties):
+def shared(gy: Variable, taken: Variable, ties: Variable) -> Variable:
     """`gy` where an extremum's operand is taken, half of it where it ties, else 0. It is selected and not
     multiplied, so that an infinite gradient leaves no NaN on the operand that was not taken."""
     return F.where(taken, F.where(ties, 0.5 * gy, gy), zeros_like(gy))
@@ -78,13 +79,13 @@ def shared(gy, taken, ties):
 
 
 @backward(F.add_n)
-def add_n_backward(f, gy):
+def add_n_backward(f: Function, gy: Variable) -> list[Variable]:
     """dy/dxi = 1"""
     return [gy] * len(f.inputs)
 
 
 @backward(F.mul_n)
-def mul_n_backward(f, gy):
+def mul_n_backward(f: Function, gy: Variable) -> list[Variable]:
     """dy/dxi = the product of the others: of all before it and all after it, without division"""
     xs = f.inputs
     before, gxs = gy, [gy]
@@ -98,46 +99,24 @@ def mul_n_backward(f, gy):
     return gxs
 
 
-# ---------------------------------------------------------------- polynomials
-
-
-@backward(F.monomial)
-def monomial_backward(f, gy):
-    """dy/dxi = pi xi^(pi - 1) times the other powers, and 0 where pi is 0"""
-    powers = f.args["powers"]
-    gxs = []
-    for i, power in enumerate(powers):
-        if power == 0:
-            gxs.append(None)
-            continue
-        slope = F.monomial(*f.inputs, powers=(*powers[:i], power - 1, *powers[i + 1 :]))
-        gxs.append(gy * F.linear_combination(slope, coefficients=(power,)))
-    return gxs
-
-
-@backward(F.linear_combination)
-def linear_combination_backward(f, gy):
-    """dy/dxi = ci"""
-    return [F.linear_combination(gy, coefficients=(c,)) for c in f.args["coefficients"]]
-
-
 # ---------------------------------------------------------------- a Variable and a number
 
 
 @backward(F.add_scalar)
-def add_scalar_backward(f, gy):
+def add_scalar_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1"""
     return gy
 
 
 @backward(F.mul_scalar)
-def mul_scalar_backward(f, gy):
+def mul_scalar_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = val"""
-    return gy * f.args["val"]
+    val: float = f.args["val"]
+    return gy * val
 
 
 @backward(F.pow_scalar)
-def pow_scalar_backward(f, gy):
+def pow_scalar_backward(f: Function, gy: Variable) -> Variable | None:
     """dy/dx = val x^(val - 1), and 0 where val is 0"""
     (x,) = f.inputs
     val = f.args["val"]
@@ -145,20 +124,21 @@ def pow_scalar_backward(f, gy):
 
 
 @backward(F.r_sub_scalar)
-def r_sub_scalar_backward(f, gy):
+def r_sub_scalar_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = -1"""
     return -gy
 
 
 @backward(F.r_div_scalar)
-def r_div_scalar_backward(f, gy):
+def r_div_scalar_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = -val x^-2"""
-    (x,) = f.inputs
-    return gy * (-f.args["val"] * x**-2)
+    (x,), val = f.inputs, f.args["val"]
+    slope: Variable = -val * x**-2
+    return gy * slope
 
 
 @backward(F.r_pow_scalar)
-def r_pow_scalar_backward(f, gy):
+def r_pow_scalar_backward(f: Function, gy: Variable) -> Variable | None:
     """dy/dx = y log val, and 0 where val is 0"""
     (y,) = f.outputs
     val = f.args["val"]
@@ -168,14 +148,14 @@ def r_pow_scalar_backward(f, gy):
 
 
 @backward(F.maximum_scalar)
-def maximum_scalar_backward(f, gy):
+def maximum_scalar_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 where x > val, 1/2 where they are equal"""
     (x,), val = f.inputs, f.args["val"]
     return shared(gy, F.greater_equal_scalar(x, val=val), F.equal_scalar(x, val=val))
 
 
 @backward(F.minimum_scalar)
-def minimum_scalar_backward(f, gy):
+def minimum_scalar_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 where x < val, 1/2 where they are equal"""
     (x,), val = f.inputs, f.args["val"]
     return shared(gy, F.less_equal_scalar(x, val=val), F.equal_scalar(x, val=val))

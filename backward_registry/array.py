@@ -1,116 +1,25 @@
-"""Backward rules of movement, selection and creation. Most are linear: the rule is the transpose."""
+"""Backward rules of making and casting arrays, and of diagonals. They are linear: the rule is the transpose."""
 
 import nngrad.functions as F
+from nngrad.graph import Function, Variable
 
 from . import adjoint_pair, backward, non_differentiable
-from .batching import batched, reshaped
 
 # ---------------------------------------------------------------- creation
 
 non_differentiable(F.constant, F.arange, F.linspace, F.one_hot)
 
-# ---------------------------------------------------------------- dtype and shape
+
+# ---------------------------------------------------------------- dtype and sizes
 
 non_differentiable(F.shape)
 
 
 @backward(F.cast)
-def cast_backward(f, gy):
+def cast_backward(f: Function, gy: Variable) -> Variable:
     """The gradient, cast back"""
     (x,) = f.inputs
     return F.cast(gy, dtype=x.dtype)
-
-
-@backward(F.reshape)
-def reshape_backward(f, gy):
-    """The gradient in the shape of x"""
-    (x,) = f.inputs
-    return F.reshape(gy, shape=x.shape)
-
-
-@backward(F.transpose)
-def transpose_backward(f, gy):
-    """The gradient with its axes put back"""
-    axes = f.args["axes"]
-    if axes is None:
-        return F.transpose(gy)
-    order = [a % gy.ndim for a in axes]
-    return F.transpose(gy, axes=tuple(order.index(i) for i in range(gy.ndim)))
-
-
-@backward(F.broadcast)
-def broadcast_backward(f, gy):
-    """The gradient summed over the axes that were repeated"""
-    return F.sum_to(gy, shape=f.inputs[0].shape)
-
-
-@batched(F.broadcast)
-def broadcast_batched(f, operands):
-    """A thin value stands for what is repeated"""
-    (x,), ndim = operands, f.specs[0].ndim
-    return reshaped(x.value, (*x.size, *(1,) * (ndim - x.x.ndim), *x.own))
-
-
-# ---------------------------------------------------------------- joining and parting
-
-
-@backward(F.concatenate)
-def concatenate_backward(f, gy):
-    """The part of the gradient that each input became"""
-    axis = f.args["axis"] % gy.ndim
-    gxs, start = [], 0
-    for x in f.inputs:
-        key = [(0, n, 1) for n in x.shape]
-        key[axis] = (start, x.shape[axis], 1)
-        gxs.append(F.take_slices(gy, key=tuple(key)))
-        start += x.shape[axis]
-    return gxs
-
-
-adjoint_pair(F.split, F.stack)
-
-# ---------------------------------------------------------------- slices
-
-
-adjoint_pair(F.take_slices, F.put_slices)
-
-
-@backward(F.flip)
-def flip_backward(f, gy):
-    """The gradient flipped back"""
-    return F.flip(gy, axes=f.args["axes"])
-
-
-# ---------------------------------------------------------------- points
-
-
-@backward(F.take_points)
-def take_points_backward(f, gy):
-    """The gradient added up at the points"""
-    x, indices = f.inputs
-    return F.put_points(gy, indices, axes=f.args["axes"], shape=x.shape, at=f.args["at"]), None
-
-
-@backward(F.put_points)
-def put_points_backward(f, gx):
-    """The gradient at the points; what was left out has none"""
-    return F.take_points(gx, f.inputs[1], axes=f.args["axes"], at=f.args["at"]), None
-
-
-# ---------------------------------------------------------------- margins
-
-
-@backward(F.pad)
-def pad_backward(f, gy):
-    """Each element's gradient summed over the places that it was copied to"""
-    (x,) = f.inputs
-    return F.pad_transpose(gy, shape=x.shape, pad_width=f.args["pad_width"], mode=f.args["mode"])
-
-
-@backward(F.pad_transpose)
-def pad_transpose_backward(f, gx):
-    """The gradient copied to the margins, which are 0 in constant mode"""
-    return F.pad(gx, pad_width=f.args["pad_width"], mode=f.args["mode"])
 
 
 # ---------------------------------------------------------------- diagonals
@@ -119,6 +28,6 @@ adjoint_pair(F.matrix_diag, F.matrix_diag_part)
 
 
 @backward(F.trilu)
-def trilu_backward(f, gy):
+def trilu_backward(f: Function, gy: Variable) -> Variable:
     """The same triangle of the gradient"""
     return F.trilu(gy, **f.args)

@@ -1,13 +1,16 @@
 """Backward rules of functions that steer gradients, effects and the order of computation."""
 
+from collections.abc import Sequence
+
 import nngrad.functions as F
 from nngrad.functions.array import filled_like
+from nngrad.graph import Function, Variable
 
 from . import backward, non_differentiable
 
 
 @backward(F.sink, exact=False)
-def sink_backward(f, gy):
+def sink_backward(f: Function, gy: Variable) -> Sequence[Variable | None]:
     """Ones, whatever arrives"""
     del gy
     if not f.args["one_input_grad"]:
@@ -19,20 +22,20 @@ non_differentiable(F.unlink, exact=False)
 
 
 @backward(F.update)
-def update_backward(f, *gys):
+def update_backward(f: Function, *gys: Variable) -> tuple[Variable, ...]:
     """dy[i]/dx[i] = 1"""
     del f
     return gys
 
 
 @backward(F.after)
-def after_backward(f, gy):
+def after_backward(f: Function, gy: Variable) -> tuple[Variable | None, ...]:
     """dy/dx[0] = 1; the others say only when"""
     return (gy, *[None] * (len(f.inputs) - 1))
 
 
 @backward(F.recomputed)
-def recomputed_backward(f, gy):
+def recomputed_backward(f: Function, gy: Variable) -> tuple[None, Variable]:
     """dy/doriginal = 1: the value is that of `original`, wherever it was computed"""
     del f
     return None, gy

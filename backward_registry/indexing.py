@@ -1,17 +1,20 @@
 """Backward rules of selecting and placing elements."""
 
+from collections.abc import Sequence
+
 import nngrad.functions as F
 from nngrad.functions.array import zeros_like
 from nngrad.functions.indexing import along
+from nngrad.graph import Function, Variable
 
 from . import backward, non_differentiable
-from .batching import batched, reshaped, size_of
+from .batching import Operand, batched, reshaped, size_of
 
 # ---------------------------------------------------------------- masks
 
 
 @backward(F.where)
-def where_backward(f, gy):
+def where_backward(f: Function, gy: Variable) -> tuple[None, Variable, Variable]:
     """dy/dx_true = 1 where the condition holds, dy/dx_false = 1 where it does not. Selected, not multiplied
     by a mask, so that an infinite gradient on the side that was not taken leaves no NaN."""
     condition = f.inputs[0]
@@ -20,7 +23,7 @@ def where_backward(f, gy):
 
 
 @batched(F.where)
-def where_batched(f, operands):
+def where_batched(f: Function, operands: Sequence[Operand]) -> Variable:
     """The op itself. A condition may be aligned with the first axes of the values; then it is given all of theirs"""
     condition, *values = operands
     result = f.specs[0].shape
@@ -41,7 +44,7 @@ non_differentiable(F.grid_points, F.latest_points)
 
 
 @backward(F.sort_values)
-def sort_values_backward(f, gy):
+def sort_values_backward(f: Function, gy: Variable) -> Variable:
     """The gradient put back where each element came from"""
     (x,) = f.inputs
     axis = f.args["axis"] % x.ndim

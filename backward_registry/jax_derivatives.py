@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from nngrad.functions.array import zeros_like
 from nngrad.functions.jax_derivatives import (
@@ -97,14 +97,14 @@ def point_of(f: Function) -> tuple[Point, Variables]:
 
 
 @backward(jax_derivative)
-def jax_derivative_backward(f, *gys):
+def jax_derivative_backward(f: Function, *gys: Variable) -> list[Variable | None]:
     """d<gy, D^k f(x)[v1 ... vk]> in x and in each v"""
     point, _ = point_of(f)
     return point.gradients(tuple([gy for gy in gys if gy.spec.differentiable]))
 
 
 @backward(jax_gradient)
-def jax_gradient_backward(f, *gs):
+def jax_gradient_backward(f: Function, *gs: Variable) -> list[Variable | None]:
     """With w the direction of the gradient: <w, d<y, D^k f(x)[v]>/dx> = <y, D^(k+1) f(x)[v, w]>, and of the gradient
     in v_i it is <y, D^k f(x)[v with w in the place of v_i]>"""
     point, ys = point_of(f)
@@ -128,7 +128,7 @@ backward(custom_jax_derivative, exact=False)(jax_derivative_backward)
 backward(custom_jax_gradient, exact=False)(jax_gradient_backward)
 
 
-def _direction(point: Point, wrt: tuple[int, ...], gs: Sequence[Any]) -> Variables:
+def _direction(point: Point, wrt: tuple[int, ...], gs: Sequence[Variable]) -> Variables:
     """A direction in the space of all active inputs, from its parts in some of them."""
     parts = dict(zip(wrt, gs, strict=True))
     return tuple([parts[k] if k in parts else zeros_like(point.xs[i]) for k, i in enumerate(point.fun.active)])

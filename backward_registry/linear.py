@@ -1,21 +1,25 @@
 """Backward rules of products and of functions of matrices."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
 
 import nngrad.functions as F
+from nngrad.graph import Function, Variable
 
 from . import backward
-from .batching import batched, reshaped
+from .batching import Operand, batched, reshaped
 
 
-def transposed(x):
+def transposed(x: Variable) -> Variable:
     """Each matrix in the last two axes, transposed."""
     n = x.ndim
     return F.transpose(x, axes=(*range(n - 2), n - 1, n - 2))
 
 
 @backward(F.batch_matmul)
-def batch_matmul_backward(f, gy):
+def batch_matmul_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """y = a b: ga = gy b', gb = a' gy, each as a product with transpose flags"""
     a, b = f.inputs
     ta, tb = f.arguments
@@ -30,7 +34,7 @@ def batch_matmul_backward(f, gy):
 
 
 @batched(F.batch_matmul)
-def batch_matmul_batched(f, operands):
+def batch_matmul_batched(f: Function, operands: Sequence[Operand]) -> Variable | None:
     """As few products as can be: where one side has no axes but those of the matrix, all rows are one product's"""
     a, b = operands
     ta, tb = f.arguments
@@ -51,64 +55,41 @@ def batch_matmul_batched(f, operands):
     return None
 
 
-@backward(F.contraction)
-def contraction_backward(f, gy):
-    """y = sum of products: the gradient of an operand is the same sum with gy in the operand's place. An index that
-    only this operand has is one along which the gradient repeats itself."""
-    terms, output = f.args["terms"], f.args["output"]
-    grads = []
-    for place, (x, term) in enumerate(zip(f.inputs, terms, strict=True)):
-        others = [i for i in range(len(terms)) if i != place]
-        operands, given = [gy, *(f.inputs[i] for i in others)], (output, *(terms[i] for i in others))
-        present = {i for t in given for i in t}
-        once = tuple(dict.fromkeys(term))
-        kept = tuple(i for i in once if i in present)
-        gx = F.contraction(*operands, terms=given, output=kept if kept != once else term)
-        if kept != once:
-            sizes = dict(zip(term, x.shape, strict=True))
-            gx = F.reshape(gx, shape=tuple(sizes[i] if i in kept else 1 for i in once))
-            gx = F.broadcast(gx, shape=tuple(sizes[i] for i in once))
-            if once != term:
-                gx = F.contraction(gx, terms=(once,), output=term)
-        grads.append(gx)
-    return grads
-
-
 @backward(F.embed)
-def embed_backward(f, gy):
+def embed_backward(f: Function, gy: Variable) -> tuple[None, Variable]:
     """The gradient's rows, added where they were taken"""
     x0, w = f.inputs
     return None, F.embed_filter_grad(gy, x0, shape=w.shape)
 
 
 @backward(F.embed_filter_grad)
-def embed_filter_grad_backward(f, gw):
+def embed_filter_grad_backward(f: Function, gw: Variable) -> tuple[Variable, None]:
     """The gradient's rows, taken where they were added"""
     _, x0 = f.inputs
     return F.embed(x0, gw), None
 
 
 @backward(F.batch_inv)
-def batch_inv_backward(f, gy):
+def batch_inv_backward(f: Function, gy: Variable) -> Variable:
     """y = inv(x): gx = -y' gy y'"""
     (y,) = f.outputs
     return -F.batch_matmul(F.batch_matmul(y, gy, True, False), y, False, True)
 
 
-def per_matrix(number, x):
+def per_matrix(number: Variable, x: Variable) -> Variable:
     """`number`, one for each matrix of `x`, with the axes of `x`."""
     return F.broadcast(F.reshape(number, shape=(*x.shape[:-2], 1, 1)), shape=x.shape)
 
 
 @backward(F.batch_det)
-def batch_det_backward(f, gy):
+def batch_det_backward(f: Function, gy: Variable) -> Variable:
     """y = det(x): gx = gy cofactors(x)"""
     (x,) = f.inputs
     return per_matrix(gy, x) * F.batch_cofactor(x)
 
 
 @backward(F.batch_cofactor)
-def batch_cofactor_backward(f, gy):
+def batch_cofactor_backward(f: Function, gy: Variable) -> Variable:
     """y = det(x) inv(x)': gx = (<gy, y> y - y gy' y) / det(x)"""
     (x,), (y,) = f.inputs, f.outputs
     both = F.sum(gy * y, axis=(-2, -1))
@@ -117,14 +98,14 @@ def batch_cofactor_backward(f, gy):
 
 
 @backward(F.batch_logdet)
-def batch_logdet_backward(f, gy):
+def batch_logdet_backward(f: Function, gy: Variable) -> Variable:
     """y = log |det(x)|: gx = gy inv(x)'"""
     (x,) = f.inputs
     return per_matrix(gy, x) * transposed(F.batch_inv(x))
 
 
 @backward(F.batch_cholesky)
-def batch_cholesky_backward(f, gy):
+def batch_cholesky_backward(f: Function, gy: Variable) -> Variable:
     """x = L L': gx is the symmetric part of inv(L)' P inv(L), P the lower half of L' gL (Murray 2016, eq. 8)"""
     (y,) = f.outputs
     if f.args["upper"]:
@@ -136,6 +117,6 @@ def batch_cholesky_backward(f, gy):
 
 
 @backward(F.half_lower)
-def half_lower_backward(f, gy):
+def half_lower_backward(f: Function, gy: Variable) -> Variable:
     """It is its own transpose"""
     return F.half_lower(gy)

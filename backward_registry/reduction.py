@@ -1,26 +1,27 @@
-"""Backward rules of reductions and scans."""
+"""Backward rules of reductions."""
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
 from nngrad.functions.reduction import count
+from nngrad.graph import Function, Variable
 from nngrad.graph.arguments import axes_of
 
 from . import backward, non_differentiable
 
 
-def kept_shape(f):
+def kept_shape(f: Function) -> tuple[int, ...]:
     """The shape of `f`'s result with `keepdims`."""
     shape = f.inputs[0].shape
     axes = axes_of(f.args["axis"], len(shape))
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
-def spread(f, gy):
+def spread(f: Function, gy: Variable) -> Variable:
     """`gy`, a reduction's result or its gradient, over the axes that `f` reduced: the shape of `f`'s input."""
     return F.broadcast(F.reshape(gy, shape=kept_shape(f)), shape=f.inputs[0].shape)
 
 
-def divided(gy, y):
+def divided(gy: Variable, y: Variable) -> Variable:
     """`gy / y`, and 0 where `y` is 0; there the derivatives of it are 0 too."""
     zero = F.equal_scalar(y, val=0)
     return F.where(zero, zeros_like(y), gy / F.where(zero, filled_like(y, 1), y))
@@ -30,33 +31,33 @@ def divided(gy, y):
 
 
 @backward(F.sum)
-def sum_backward(f, gy):
+def sum_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1"""
     return spread(f, gy)
 
 
 @backward(F.mean)
-def mean_backward(f, gy):
+def mean_backward(f: Function, gy: Variable) -> Variable | None:
     """dy/dx = 1/n for each of the n elements of a mean"""
     (x,) = f.inputs
     return spread(f, gy) * (gy.size / x.size) if x.size else None
 
 
-def deviation(f):
+def deviation(f: Function) -> Variable:
     """x - mean(x)"""
     (x,) = f.inputs
     return x - F.broadcast(F.mean(x, axis=f.args["axis"], keepdims=True), shape=x.shape)
 
 
 @backward(F.var)
-def var_backward(f, gy):
+def var_backward(f: Function, gy: Variable) -> Variable | None:
     """dy/dx = 2/n (x - mean(x))"""
     (x,) = f.inputs
     return spread(f, gy) * deviation(f) * (2 * gy.size / x.size) if x.size else None
 
 
 @backward(F.std)
-def std_backward(f, gy):
+def std_backward(f: Function, gy: Variable) -> Variable | None:
     """dy/dx = (x - mean(x)) / (n y), and 0 where y is 0"""
     (x,), (y,) = f.inputs, f.outputs
     return spread(f, divided(gy, y)) * deviation(f) * (gy.size / x.size) if x.size else None
@@ -65,7 +66,7 @@ def std_backward(f, gy):
 # ---------------------------------------------------------------- extrema
 
 
-def extremum_backward(f, gy):
+def extremum_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1/m at each of the m elements that are equal to y, 0 elsewhere. It is selected and not multiplied, so
     that an infinite gradient leaves no NaN on the others."""
     (x,), (y,) = f.inputs, f.outputs
@@ -83,7 +84,7 @@ non_differentiable(F.argmax, F.argmin)
 
 
 @backward(F.prod)
-def prod_backward(f, gy):
+def prod_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = the product of the other elements: those before times those after, so that nothing is divided"""
     (x,) = f.inputs
     axes = axes_of(f.args["axis"], x.ndim)
@@ -99,13 +100,13 @@ def prod_backward(f, gy):
     return spread(f, gy) * F.transpose(F.reshape(before * after, shape=turned.shape), axes=back)
 
 
-def sign(x):
+def sign(x: Variable) -> Variable:
     """1, -1, or 0 at 0; no gradient passes."""
     return F.greater_scalar(x, val=0) - F.less_scalar(x, val=0)
 
 
 @backward(F.norm)
-def norm_backward(f, gy):
+def norm_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0"""
     (x,), (y,) = f.inputs, f.outputs
     p = 2.0 if f.args["p"] is None else f.args["p"]
@@ -126,7 +127,7 @@ def norm_backward(f, gy):
 
 
 @backward(F.logsumexp)
-def logsumexp_backward(f, gy):
+def logsumexp_backward(f: Function, gy: Variable) -> Variable | None:
     """dy/dx = e / sum(e) with e = exp(x - max(x)): exp(x - y) would take over the rounding of a large y"""
     (x,), axis = f.inputs, f.args["axis"]
     if not x.size:
@@ -134,44 +135,3 @@ def logsumexp_backward(f, gy):
     # No gradient passes the maximum: the quotient does not depend on it.
     e = F.exp(x - F.unlink(F.max(x, axis=axis, keepdims=True)))
     return spread(f, gy) * (e / F.sum(e, axis=axis, keepdims=True))
-
-
-# ---------------------------------------------------------------- scans
-
-
-def scan_axis(f):
-    """The axis that `f` runs along, and the step back against its direction."""
-    axis = f.args["axis"]
-    return (0 if axis is None else axis), (1 if f.args["reverse"] else -1)
-
-
-@backward(F.cumsum)
-def cumsum_backward(f, gy):
-    """The running sum of the gradient from the other end"""
-    return F.cumsum(gy, **(f.args | {"reverse": not f.args["reverse"]}))
-
-
-@backward(F.cumprod)
-def cumprod_backward(f, gy):
-    """dL/dx[k] = (product before k) s[k], where s[k] = gy[k] + x[k+1] s[k+1] collects what comes after"""
-    (x,) = f.inputs
-    axis, back = scan_axis(f)
-    reverse = f.args["reverse"]
-    before = F.cumprod(x, axis=axis, exclusive=True, reverse=reverse)
-    arriving = F.displace(gy, axis=axis, by=back) if f.args["exclusive"] else gy
-    return before * F.recurrence(F.displace(x, axis=axis, by=back), arriving, axis=axis, reverse=not reverse)
-
-
-@backward(F.recurrence)
-def recurrence_backward(f, gy):
-    """dL/db[k] = w[k] = gy[k] + a[k+1] w[k+1], dL/da[k] = w[k] y[k-1]"""
-    (a, _), (y,) = f.inputs, f.outputs
-    axis, back = scan_axis(f)
-    w = F.recurrence(F.displace(a, axis=axis, by=back), gy, axis=axis, reverse=not f.args["reverse"])
-    return w * F.displace(y, axis=axis, by=-back), w
-
-
-@backward(F.displace)
-def displace_backward(f, gy):
-    """The gradient moved back"""
-    return F.displace(gy, axis=f.args["axis"], by=-f.args["by"])

@@ -1,5 +1,6 @@
 """nngrad: turns a computation into the graph of its gradients, to any order, on JAX."""
 
+from inspect import isfunction as _isfunction
 from typing import TYPE_CHECKING, Any
 
 from backward_registry import MissingRule, register, registry, show_registry
@@ -52,6 +53,7 @@ from .derivatives import (
 from .execution import compile, executables, forward_all, to_jax
 from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
+from .graph.spelling import spelling_checked as _spelling_checked
 from .hooks import FunctionHook
 from .inspection import count, explain, find_nan, memory_report
 from .parameter import (
@@ -144,6 +146,10 @@ __all__ = [
 
 
 if not TYPE_CHECKING:  # checkers of types say it themselves
+    for _name in __all__:
+        if _isfunction(_function := globals()[_name]):
+            _function = globals()[_name] = _spelling_checked(_function)
+            _function.__module__, _function.__qualname__ = __name__, _name  # where pickle finds it
 
     def __getattr__(name: str) -> Any:
         raise AttributeError(f"nngrad has no {name!r}{_did_you_mean(name, __all__)}")

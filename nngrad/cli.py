@@ -76,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         description="List every function of nngrad.functions: its name, nnabla's name for its type, where its gradient "
         "comes from, whether that is the true derivative, and the file with the rule.",
     )
-    ops.add_argument("--family", choices=families(), metavar="F", help=f"only this family: {', '.join(families())}")
+    ops.add_argument("--family", choices=F.FAMILIES, metavar="F", help=f"only this family: {', '.join(F.FAMILIES)}")
     ops.set_defaults(run=run_ops)
 
     time = commands.add_parser(
@@ -196,11 +196,6 @@ class Entry(NamedTuple):
     file: str
 
 
-def families() -> list[str]:
-    """The files of `nngrad/functions`, in their order."""
-    return [family.__name__.rpartition(".")[2] for family in F.FAMILIES]
-
-
 def entries(family: str) -> list[Entry]:
     """The functions of a family, by name."""
     module = f"{F.__name__}.{family}"
@@ -230,7 +225,7 @@ def run_ops(given: argparse.Namespace) -> int:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("function", "type", "gradient", "exact", "file"):
         table.add_column(title, overflow="fold")
-    for family in [given.family] if given.family else families():
+    for family in [given.family] if given.family else F.FAMILIES:
         table.add_section()
         for entry in entries(family):
             table.add_row(*entry)

@@ -25,7 +25,11 @@ class BaseInitializer:
     """A function of a shape that gives an array of it. A plain function will do in its place."""
 
     def __call__(self, shape: Shape) -> Array:
-        """The initial value of a parameter of `shape`."""
+        """The initial value of a parameter.
+
+        Args:
+            shape: Its shape.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no __call__")
 
 
@@ -34,6 +38,9 @@ class RandomInitializer(BaseInitializer):
 
     Args:
         rng: A NumPy Generator or RandomState; by default `nn.seed` decides.
+
+    Raises:
+        TypeError: `rng` is neither.
     """
 
     def __init__(self, rng: Rng | None = None) -> None:
@@ -48,7 +55,11 @@ class RandomInitializer(BaseInitializer):
 
 
 class ConstantInitializer(BaseInitializer):
-    """`value` everywhere."""
+    """`value` everywhere.
+
+    Args:
+        value: The number.
+    """
 
     def __init__(self, value: float = 0) -> None:
         self.value = value
@@ -61,7 +72,12 @@ class ConstantInitializer(BaseInitializer):
 
 
 class NormalInitializer(RandomInitializer):
-    """Normal numbers with mean 0 and standard deviation `sigma`."""
+    """Normal numbers with mean 0 and standard deviation `sigma`.
+
+    Args:
+        sigma: Standard deviation.
+        rng: As for `RandomInitializer`.
+    """
 
     def __init__(self, sigma: float = 1.0, rng: Rng | None = None) -> None:
         super().__init__(rng)
@@ -75,7 +91,12 @@ class NormalInitializer(RandomInitializer):
 
 
 class UniformInitializer(RandomInitializer):
-    """Numbers spread evenly over `lim`, a pair (low, high)."""
+    """Numbers spread evenly over `lim`.
+
+    Args:
+        lim: A pair (low, high), of which `high` is left out.
+        rng: As for `RandomInitializer`.
+    """
 
     def __init__(self, lim: tuple[float, float] = (-1, 1), rng: Rng | None = None) -> None:
         super().__init__(rng)
@@ -90,7 +111,12 @@ class UniformInitializer(RandomInitializer):
 
 
 class UniformIntInitializer(RandomInitializer):
-    """Whole numbers spread evenly over `lim`, a pair (low, high) of which `high` is left out."""
+    """Whole numbers spread evenly over `lim`.
+
+    Args:
+        lim: A pair (low, high) of whole numbers, of which `high` is left out.
+        rng: As for `RandomInitializer`.
+    """
 
     def __init__(self, lim: tuple[int, int] = (0, 10), rng: Rng | None = None) -> None:
         super().__init__(rng)
@@ -107,7 +133,12 @@ class UniformIntInitializer(RandomInitializer):
 
 
 class RangeInitializer(BaseInitializer):
-    """`start`, `start + step`, ... along the last axis; the same in every row."""
+    """`start`, `start + step`, ... along the last axis; the same in every row.
+
+    Args:
+        start: The first number.
+        step: The difference of neighbours.
+    """
 
     def __init__(self, start: float = 0, step: float = 1) -> None:
         self.start = start
@@ -127,6 +158,13 @@ class OrthogonalInitializer(RandomInitializer):
 
     The axes after the first count as one. Saxe, McClelland and Ganguli, "Exact solutions to the nonlinear
     dynamics of learning in deep linear neural networks", ICLR 2014.
+
+    Args:
+        gain: Length of the rows or columns.
+        rng: As for `RandomInitializer`.
+
+    Raises:
+        ValueError: (when it is called) The shape has fewer than two axes.
     """
 
     def __init__(self, gain: float = 1.0, rng: Rng | None = None) -> None:
@@ -149,8 +187,13 @@ class OrthogonalInitializer(RandomInitializer):
 
 
 class WeightNormalizationScaleInitializer(BaseInitializer):
-    """The norm of each slice of `w` along the axis `dim`: the scale with which weight normalization of `w`
-    gives `w` itself."""
+    """`sqrt(sum(w^2) + eps)` of each slice of `w`: the scale with which `F.weight_normalization` gives `w` itself.
+
+    Args:
+        w: The weight; its values are taken when the initializer is called.
+        dim: The axis that slices are taken along: that of the output channels.
+        eps: Added to the squared length.
+    """
 
     def __init__(self, w: Variable, dim: int = 0, eps: float = 1e-12) -> None:
         self.w = w
@@ -159,7 +202,7 @@ class WeightNormalizationScaleInitializer(BaseInitializer):
 
     def __call__(self, shape: Shape) -> Array:
         slices = np.moveaxis(np.asarray(self.w.d, np.float64), self.dim, 0)
-        norms = np.sqrt(np.sum(slices.reshape(slices.shape[0], -1) ** 2, axis=1) + self.eps)
+        norms: Array = np.sqrt(np.sum(slices.reshape(slices.shape[0], -1) ** 2, axis=1) + self.eps)
         return norms.reshape(tuple(shape))
 
     def __repr__(self) -> str:
@@ -169,13 +212,32 @@ class WeightNormalizationScaleInitializer(BaseInitializer):
 def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:
     """Standard deviation that keeps the variance of activations through rectifiers: sqrt(2 / (K inmaps)).
 
-    He, Zhang, Ren and Sun, "Delving deep into rectifiers", ICCV 2015. K is the size of `kernel`.
+    He, Zhang, Ren and Sun, "Delving deep into rectifiers", ICCV 2015. K is the number of elements of the kernel.
+
+    Args:
+        inmaps: Number of input channels.
+        outmaps: Number of output channels; it has no influence.
+        kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
+
+    Raises:
+        ZeroDivisionError: What is divided by is 0.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * inmaps))
 
 
 def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:
-    """Standard deviation that keeps the variance of gradients through rectifiers: sqrt(2 / (K outmaps))."""
+    """Standard deviation that keeps the variance of gradients through rectifiers: sqrt(2 / (K outmaps)).
+
+    He, Zhang, Ren and Sun, "Delving deep into rectifiers", ICCV 2015. K is the number of elements of the kernel.
+
+    Args:
+        inmaps: Number of input channels; it has no influence.
+        outmaps: Number of output channels.
+        kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
+
+    Raises:
+        ZeroDivisionError: What is divided by is 0.
+    """
     return math.sqrt(2.0 / (math.prod(kernel) * outmaps))
 
 
@@ -183,12 +245,35 @@ def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) ->
     """Standard deviation between what activations and gradients want: sqrt(2 / (K (inmaps + outmaps))).
 
     Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks",
-    AISTATS 2010. K is the size of `kernel`.
+    AISTATS 2010. K is the number of elements of the kernel.
+
+    Args:
+        inmaps: Number of input channels.
+        outmaps: Number of output channels.
+        kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
+
+    Raises:
+        ZeroDivisionError: What is divided by is 0.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * (inmaps + outmaps)))
 
 
 def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> tuple[float, float]:
-    """Limits of a uniform distribution of Glorot's variance: -+sqrt(6 / (K (inmaps + outmaps)))."""
+    """Limits of a uniform distribution of Glorot's variance: -+sqrt(6 / (K (inmaps + outmaps))).
+
+    Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks",
+    AISTATS 2010. K is the number of elements of the kernel.
+
+    Args:
+        inmaps: Number of input channels.
+        outmaps: Number of output channels.
+        kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
+
+    Returns:
+        (low, high).
+
+    Raises:
+        ZeroDivisionError: What is divided by is 0.
+    """
     limit = math.sqrt(6.0 / (math.prod(kernel) * (inmaps + outmaps)))
     return -limit, limit

@@ -1,75 +1,36 @@
 """PF: functions with parameters of their own, made in the present scope at the first call and found there after.
 
 `name=` puts a scope around a call: `PF.affine(x, 10, name="fc")` makes 'fc/affine/W' and 'fc/affine/b'.
-Initializers are functions of a shape (`nngrad.initializer`) or arrays. `fix_parameters` lets no gradient
+Initializers are functions of a shape (`nngrad.initializer`), arrays or numbers. `fix_parameters` lets no gradient
 reach the parameters. `apply_w` and `apply_b` are functions that the weight or bias goes through.
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from . import functions as F
-from .graph import Variable
-from .graph.arguments import axes_of
-from .graph.leaf import as_variable
-from .graph.spelling import did_you_mean, no_such_argument
-from .initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
+from .graph import Array, Variable
+from .graph.arguments import Ints, axes_of
+from .graph.spelling import did_you_mean
+from .initializer import ConstantInitializer, Rng, UniformInitializer
 from .layer_arguments import axis, divided, fraction, ints, size, sizes
-from .parameter import get_parameter_or_create, in_scopes
+from .layer_parameters import Apply, Init, applied, glorot, initial, inits, own_parameters, parameter
+from .layer_parameters import parametric_function_api as parametric_function_api
+from .parameter import get_parameter_or_create
 
-Init = Callable[[tuple[int, ...]], Any] | np.ndarray[Any, Any] | None
-Apply = Callable[[Variable], Variable] | None
-Ints = int | Iterable[int]
-
-
-def parametric_function_api(scope_name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a function's parameters live in the scope `scope_name`, and give it a last argument `name`.
-
-    `name` is a scope around that one; None is none. A first argument that is annotated as a Variable may also be
-    an array, a list or a number. A call that raises leaves no new parameters behind.
-    """
-
-    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(body)
-        name_of_scope = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-        positions = len(signature.parameters)
-        first = next(iter(signature.parameters.values()), None)
-        converted = first.name if first is not None and first.annotation in (Variable, "Variable") else None
-
-        known = {*signature.parameters, "name"}
-
-        @functools.wraps(body)
-        def call(*args: Any, name: str | None = None, **kwargs: Any) -> Any:
-            if kwargs and not kwargs.keys() <= known and (error := no_such_argument(body.__name__, kwargs, known)):
-                raise error
-            if len(args) == positions + 1 and name is None:
-                *args, name = args  # type: ignore[assignment]
-            if converted is not None:
-                if args:
-                    if args[0].__class__ is not Variable:
-                        args = (as_variable(args[0], converted, body.__name__), *args[1:])
-                elif converted in kwargs:
-                    kwargs[converted] = as_variable(kwargs[converted], converted, body.__name__)
-            return in_scopes((scope_name,) if name is None else (name, scope_name), body, args, kwargs)
-
-        call.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[*signature.parameters.values(), name_of_scope]
-        )
-        return call
-
-    return decorate
+ZEROS = None
+"""Parameters start as zeros where no initializer is given."""
+ONES = ConstantInitializer(1)
+QUARTER = ConstantInitializer(0.25)
+UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
 
 
-@parametric_function_api("affine")
+@own_parameters("affine")
 def affine(
-    inp: Variable,
+    inp: Array,
     n_outmaps: Ints,
     base_axis: int = 1,
     w_init: Init = None,
@@ -79,11 +40,11 @@ def affine(
     with_bias: bool = True,
     apply_w: Apply = None,
     apply_b: Apply = None,
+    name: str | None = None,
 ) -> Variable:
     """`inp`, flattened from `base_axis` on, times W, plus b.
 
-    Parameters: W of shape (size of the flattened axes, *n_outmaps), uniform within Glorot's limits, and b
-    of shape (*n_outmaps), zeros.
+    Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; b (*n_outmaps), zeros.
 
     Args:
         inp: Of shape (batch axes..., axes to flatten...).
@@ -96,6 +57,10 @@ def affine(
         with_bias: Whether there is a b.
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: A size is below 1, `base_axis` is out of range, or a parameter has another shape already.
     """
     outmaps = sizes(n_outmaps, "affine: n_outmaps")
     if base_axis.__class__ is not int or not 0 <= base_axis <= inp.ndim:
@@ -107,9 +72,9 @@ def affine(
     return F.affine(inp, weight, bias, base_axis=base_axis)
 
 
-@parametric_function_api("conv")
+@own_parameters("conv")
 def convolution(
-    inp: Variable,
+    inp: Array,
     outmaps: int,
     kernel: Ints,
     pad: Ints | None = None,
@@ -125,6 +90,7 @@ def convolution(
     with_bias: bool = True,
     apply_w: Apply = None,
     apply_b: Apply = None,
+    name: str | None = None,
 ) -> Variable:
     """N-dimensional convolution with a bias per channel.
 
@@ -148,14 +114,18 @@ def convolution(
         with_bias: Whether there is a b.
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
-    kernel = sizes(kernel, "convolution: kernel")
+    extents = sizes(kernel, "convolution: kernel")
     outmaps = size(outmaps, "convolution: outmaps")
     base_axis = axis(base_axis, inp.ndim, "convolution: base_axis")
     channels = inp.shape[-1 if channel_last else base_axis]
     inner = divided(channels, size(group, "convolution: group"), "convolution: channels")
-    shape = (outmaps, *kernel, inner) if channel_last else (outmaps, inner, *kernel)
-    w = parameter("W", shape, w_init, glorot(channels, outmaps, kernel, rng), fix_parameters)
+    shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
+    w = parameter("W", shape, w_init, glorot(channels, outmaps, extents, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     weight, bias = applied(apply_w, w, "convolution: apply_w"), applied(apply_b, b, "convolution: apply_b")
     return F.convolution(
@@ -164,9 +134,9 @@ def convolution(
     )
 
 
-@parametric_function_api("deconv")
+@own_parameters("deconv")
 def deconvolution(
-    inp: Variable,
+    inp: Array,
     outmaps: int,
     kernel: Ints,
     pad: Ints | None = None,
@@ -183,6 +153,7 @@ def deconvolution(
     with_bias: bool = True,
     apply_w: Apply = None,
     apply_b: Apply = None,
+    name: str | None = None,
 ) -> Variable:
     """Transposed convolution with a bias per channel: the shape of `inp` is that of the output of a convolution.
 
@@ -198,7 +169,7 @@ def deconvolution(
         dilation: Distance of the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         channel_last: Whether channels are the last axis.
-        output_padding: Elements that are added at the end of each spatial axis of the output.
+        output_padding: Elements that are added at the end of each spatial axis of the output; by default none.
         w_init: Initial W.
         b_init: Initial b.
         base_axis: Number of batch axes; a negative one counts from the end.
@@ -207,14 +178,18 @@ def deconvolution(
         with_bias: Whether there is a b.
         apply_w: Function that W goes through.
         apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
-    kernel = sizes(kernel, "deconvolution: kernel")
+    extents = sizes(kernel, "deconvolution: kernel")
     outmaps = size(outmaps, "deconvolution: outmaps")
     base_axis = axis(base_axis, inp.ndim, "deconvolution: base_axis")
     channels = inp.shape[-1 if channel_last else base_axis]
     inner = divided(outmaps, size(group, "deconvolution: group"), "deconvolution: outmaps")
-    shape = (channels, *kernel, inner) if channel_last else (channels, inner, *kernel)
-    w = parameter("W", shape, w_init, glorot(outmaps, channels, kernel, rng), fix_parameters)
+    shape = (channels, *extents, inner) if channel_last else (channels, inner, *extents)
+    w = parameter("W", shape, w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     weight, bias = applied(apply_w, w, "deconvolution: apply_w"), applied(apply_b, b, "deconvolution: apply_b")
     return F.deconvolution(
@@ -223,9 +198,9 @@ def deconvolution(
     )
 
 
-@parametric_function_api("depthwise_conv")
+@own_parameters("depthwise_conv")
 def depthwise_convolution(
-    inp: Variable,
+    inp: Array,
     kernel: Ints,
     pad: Ints | None = None,
     stride: Ints | None = None,
@@ -237,11 +212,11 @@ def depthwise_convolution(
     fix_parameters: bool = False,
     rng: Rng | None = None,
     with_bias: bool = True,
+    name: str | None = None,
 ) -> Variable:
     """Convolution of each channel by itself, with `multiplier` kernels each, and a bias per output channel.
 
-    Parameters: W of shape (channels * multiplier, *kernel), uniform within Glorot's limits; b of shape
-    (channels * multiplier,), zeros.
+    Parameters: W (channels * multiplier, *kernel), uniform within Glorot's limits; b (channels * multiplier,), zeros.
 
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...).
@@ -256,21 +231,25 @@ def depthwise_convolution(
         fix_parameters: Whether W and b are constants.
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
-    kernel = sizes(kernel, "depthwise_convolution: kernel")
+    extents = sizes(kernel, "depthwise_convolution: kernel")
     base_axis = axis(base_axis, inp.ndim, "depthwise_convolution: base_axis")
     channels = inp.shape[base_axis]
     outmaps = channels * size(multiplier, "depthwise_convolution: multiplier")
-    w = parameter("W", (outmaps, *kernel), w_init, glorot(outmaps, channels, kernel, rng), fix_parameters)
+    w = parameter("W", (outmaps, *extents), w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     return F.depthwise_convolution(
         inp, w, b, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, multiplier=multiplier,
     )
 
 
-@parametric_function_api("bn")
+@own_parameters("bn")
 def batch_normalization(
-    inp: Variable,
+    inp: Array,
     axes: Ints = (1,),
     decay_rate: float = 0.9,
     eps: float = 1e-5,
@@ -280,8 +259,9 @@ def batch_normalization(
     param_init: Mapping[str, Init] | None = None,
     no_scale: bool = False,
     no_bias: bool = False,
+    name: str | None = None,
 ) -> Any:
-    """`inp` with mean 0 and variance 1 for each index of `axes`, times gamma, plus beta.
+    """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per index of `axes` (Ioffe and Szegedy, 2015).
 
     Parameters: beta (zeros), gamma (ones), and, not trained, the running mean (zeros) and var (ones); each has
     the size of `inp` along `axes` and size 1 along all other axes.
@@ -291,13 +271,16 @@ def batch_normalization(
         axes: The axes that are kept; the statistics go over all others.
         decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
         eps: Added to the variance.
-        batch_stat: Whether the statistics are those of `inp`, which also go into the running ones; if not,
-            they are the running ones.
-        output_stat: Whether to return the mean and the variance too.
+        batch_stat: Whether the statistics are those of `inp`, which move the running ones; else the running ones.
+        output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter.
+        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
     """
     decay_rate = fraction(decay_rate, "batch_normalization: decay_rate")
     kept = axes_of(ints(axes, "batch_normalization: axes"), inp.ndim, "batch_normalization: axes")
@@ -313,9 +296,9 @@ def batch_normalization(
     )
 
 
-@parametric_function_api("layer_normalization")
+@own_parameters("layer_normalization")
 def layer_normalization(
-    inp: Variable,
+    inp: Array,
     batch_axis: Ints = 0,
     eps: float = 1e-5,
     output_stat: bool = False,
@@ -323,8 +306,9 @@ def layer_normalization(
     param_init: Mapping[str, Init] | None = None,
     no_scale: bool = False,
     no_bias: bool = False,
+    name: str | None = None,
 ) -> Any:
-    """Each element of the batch with mean 0 and variance 1, times gamma, plus beta.
+    """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per element of the batch (Ba et al., 2016).
 
     Parameters: beta (zeros) and gamma (ones), of the shape of `inp` with size 1 along `batch_axis`.
 
@@ -332,11 +316,15 @@ def layer_normalization(
         inp: The input.
         batch_axis: The axis, or axes, of the batch; the statistics go over all others.
         eps: Added to the variance.
-        output_stat: Whether to return the mean and the variance too.
+        output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter.
+        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
     """
     batch = axes_of(ints(batch_axis, "layer_normalization: batch_axis"), inp.ndim, "layer_normalization: batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])
@@ -346,41 +334,47 @@ def layer_normalization(
     return F.layer_normalization(inp, beta, gamma, batch_axis=batch, eps=eps, output_stat=output_stat)
 
 
-@parametric_function_api("embed")
+@own_parameters("embed")
 def embed(
-    inp: Variable,
+    inp: Array,
     n_inputs: int,
     n_features: int,
     initializer: Init = None,
     fix_parameters: bool = False,
     apply_w: Apply = None,
+    name: str | None = None,
 ) -> Variable:
     """The rows of W that `inp` names.
 
     Parameter: W of shape (n_inputs, n_features), uniform between -sqrt(3) and sqrt(3), which is variance 1.
 
     Args:
-        inp: Whole numbers from 0 to n_inputs - 1, of any shape.
+        inp: Numbers of rows, of any shape; one that is not from 0 to n_inputs - 1 gives a row of NaN.
         n_inputs: Number of rows.
         n_features: Length of a row.
         initializer: Initial W.
         fix_parameters: Whether W is a constant.
         apply_w: Function that W goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: A size is below 1, or a parameter has another shape already.
     """
     shape = size(n_inputs, "embed: n_inputs"), size(n_features, "embed: n_features")
     w = parameter("W", shape, initializer, UNIT_VARIANCE, fix_parameters)
     return F.embed(inp, applied(apply_w, w, "embed: apply_w"))
 
 
-@parametric_function_api("prelu")
+@own_parameters("prelu")
 def prelu(
-    inp: Variable,
+    inp: Array,
     base_axis: int = 1,
     shared: bool = True,
     fix_parameters: bool = False,
     slope_init: Init = None,
+    name: str | None = None,
 ) -> Variable:
-    """`inp` where it is positive, and `inp` times a slope where it is negative.
+    """`inp` where it is positive, and `inp` times a slope where it is negative; derivative 1 at 0 (He et al., 2015).
 
     Parameter: slope, 0.25; of shape () if it is `shared`, else (channels,).
 
@@ -390,57 +384,14 @@ def prelu(
         shared: Whether all channels have one slope.
         fix_parameters: Whether the slope is a constant.
         slope_init: Initial slope.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: `base_axis` is out of range where slopes are not shared, or a parameter has another shape already.
     """
     shape = () if shared else (inp.shape[axis(base_axis, inp.ndim, "prelu: base_axis")],)
     slope = parameter("slope", shape, slope_init, QUARTER, fix_parameters)
     return F.prelu(inp, slope, base_axis=base_axis)
-
-
-# ---------------------------------------------------------------- parts
-
-
-ZEROS = None
-"""Parameters start as zeros where no initializer is given."""
-ONES = ConstantInitializer(1)
-QUARTER = ConstantInitializer(0.25)
-UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
-
-
-def parameter(name: str, shape: tuple[int, ...], given: Init, default: Init, fixed: bool) -> Variable:
-    """The trained parameter `name` of the present scope."""
-    return get_parameter_or_create(name, shape, initial(given, default), True, not fixed)
-
-
-def initial(given: Any, default: Init) -> Init:
-    """The initializer that was given, or the default; a number is a constant."""
-    if given is None:
-        return default
-    return ConstantInitializer(given) if isinstance(given, int | float) else given
-
-
-def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) -> Init:
-    """Glorot's initializer. It is set up when it is called, since most calls of a layer find their parameters."""
-    return lambda shape: UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, kernel), rng)(shape)
-
-
-def applied(function: Apply, w: Variable | None, name: str) -> Variable | None:
-    """What `apply_w` or `apply_b` makes of a parameter; messages start with `name`."""
-    if function is None:
-        return w
-    if not callable(function):
-        raise TypeError(f"{name} must be a function of a Variable, got {function!r}")
-    return w if w is None else function(w)
-
-
-def inits(given: Mapping[str, Init] | None, names: tuple[str, ...], function: str) -> dict[str, Init]:
-    """Initializers by name of parameter; None where none is given."""
-    given = {} if given is None else given
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{function}: param_init must be a dict of initializers by name, got {given!r}")
-    unknown = sorted(set(given) - set(names))
-    if unknown:
-        raise ValueError(f"{function}: param_init has {', '.join(unknown)}, but the parameters are {', '.join(names)}")
-    return {name: given.get(name) for name in names}
 
 
 if not TYPE_CHECKING:  # checkers of types say it themselves

@@ -270,14 +270,14 @@ def seed_for(loss: Variable, solver: Solver) -> Variable | None:
     scaling = solver.scaling
     if scaling is None:
         return None
-    dynamic = isinstance(scaling, DynamicLossScale)
-    lowest = scaling.minimum if dynamic else scaling  # a dynamic one that is too large is found out
+    # A dynamic one that is too large is found out.
+    lowest = scaling.minimum if isinstance(scaling, DynamicLossScale) else scaling
     with np.errstate(over="ignore"):
         held = float(np.asarray(lowest).astype(loss.dtype))
     if held != lowest:
         raise ValueError(f"loss: {loss.dtype.name} does not hold the loss scale {lowest:g}; "
                          "take the loss in float32, or another scale")
-    if dynamic:
+    if isinstance(scaling, DynamicLossScale):
         return leaf_of(NdArray.of_spec(loss.spec))
     return Variable.from_numpy_array(scaling, dtype=loss.dtype)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import pickle
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +36,15 @@ SUM = F.sum(X * X)
     (lambda: F.mean(X, axes=0), TypeError, "^mean: there is no argument 'axes'; did you mean 'axis'"),
     (lambda: F.tanh(X, blub=0), TypeError, "^tanh: there is no argument 'blub'; there are x"),
     (lambda: PF.affine(X, 3, base_axes=1), TypeError, "^affine: there is no argument 'base_axes'; did you mean"),
+    (lambda: nn.grad([SUM], [X], grad_output=1), TypeError, "^grad: there is no argument 'grad_output'; did you mean"),
+    (lambda: nn.jvp(SUM, X, vector=X), TypeError, "^jvp: there is no argument 'vector'; there are outputs, inputs, t"),
+    (lambda: nn.seed(sead=1), TypeError, "^seed: there is no argument 'sead'; there are value$"),
+    (lambda: nn.forward_all([SUM], function_prehook=print), TypeError, "^forward: .*did you mean 'function_pre_hook'"),
+    (lambda: SUM.forward(function_prehook=print), TypeError, "^forward: .*did you mean 'function_pre_hook'"),
+    (lambda: S.Adam(lr=0.1), TypeError, "^Adam: there is no argument 'lr'; there are alpha, beta1, beta2, eps$"),
+    (lambda: S.Momentum(momentun=0.1), TypeError, "^Momentum: .*did you mean 'momentum'"),
+    (lambda: nn.DynamicLossScale(scal=2), TypeError, "^DynamicLossScale: .*did you mean 'scale'"),
+    (lambda: nn.seed(), TypeError, r"^seed\(\) missing 1 required positional argument"),
     (lambda: nn.Variable(4, 3), TypeError, r"^need_grad: .* got 3; give the shape as a tuple: nn.Variable\(\(4, 3\)\)"),
     (lambda: nn.Variable((2**70,)), ValueError, "^shape: .*too large for any memory"),
     (lambda: nn.NdArray((2**40, 2**40)), ValueError, "^shape: .*too large for any memory"),
@@ -59,6 +70,18 @@ SUM = F.sum(X * X)
 def test_what_is_wrong_and_what_to_do(wrong: Callable[[], Any], kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         wrong()
+
+
+def test_what_is_checked_for_misspelt_keywords_is_what_it_was() -> None:
+    assert str(inspect.signature(nn.seed)) == "(value: 'int') -> 'None'"
+    assert list(inspect.signature(S.Adam).parameters) == ["alpha", "beta1", "beta2", "eps"]
+    assert pickle.loads(pickle.dumps(nn.grad)) is nn.grad
+    with pytest.raises(TypeError, match=r"^the user's own$"):
+        nn.grad([SUM], [X], aggregate=_refuse)
+
+
+def _refuse(gradients: list[nn.Variable]) -> nn.Variable:
+    raise TypeError("the user's own")
 
 
 def test_one_wrong_shape_is_one_error() -> None:

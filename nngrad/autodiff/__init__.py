@@ -4,6 +4,7 @@ from ..execution.forward import evaluate, forward
 from ..execution.interpret import run_function, run_functions
 from ..functions.operators import operators
 from ..graph import engine
+from ..graph.spelling import spelling_checked
 from ..remat import LeastMemory, MemoryBudget, Segments
 from ..rewrite.builder import simplify
 from ..rewrite.numbers import grad_end as GradEndFunction
@@ -26,7 +27,7 @@ engine.install(
     evaluate=evaluate,
     run_function=run_function,
     run_functions=run_functions,
-    forward=forward,
-    backward=backward_from,
+    forward=spelling_checked(forward),
+    backward=spelling_checked(backward_from),
     operators=operators,
 )

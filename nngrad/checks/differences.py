@@ -33,7 +33,7 @@ class Settings(NamedTuple):
             if not 0 <= value < np.inf or (name == "eps" and value == 0):
                 least = "above 0" if name == "eps" else "from 0 on"
                 raise ValueError(f"{name}: expected a finite number {least}, got {value!r}")
-        return Settings(*map(float, chosen), precision)
+        return Settings(float(chosen[0]), float(chosen[1]), float(chosen[2]), precision)
 
 
 class Comparison(NamedTuple):

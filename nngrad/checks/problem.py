@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
-from ..autodiff import grad
+from ..autodiff.grad import grad
 from ..execution.compiled import executable_of
 from ..execution.lower import linearize
 from ..graph import Function, Variable, contained, switch

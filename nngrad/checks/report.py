@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from backward_registry import registry
@@ -24,7 +26,7 @@ class NondifferentiableError(ValueError):
 
 def kink_report(problem: Problem, order: int, found: Comparison, settings: Settings, where: str) -> str:
     """The message for a point at which there is no gradient: where it is not smooth, as far as single elements show."""
-    places = []
+    places: list[str] = []
     for i in range(problem.moved[order - 1]):
         for place, one in _one_by_one(problem, order, i, settings):
             if one.kink is not None and len(places) < _SHOWN:
@@ -96,7 +98,7 @@ def _of_one(problem: Problem, order: int, direction: Arrays, i: int, settings: S
 def _one_by_one(problem: Problem, order: int, i: int, settings: Settings) -> list[tuple[int, Comparison]]:
     """The comparison for single elements of an input: for all of them, or where there are many for some."""
     size = problem.point[i].size
-    places = range(size)
+    places: Iterable[int] = range(size)
     if size > _MOST_ELEMENTS:
         places = sorted(np.random.default_rng(0).choice(size, _MOST_ELEMENTS, replace=False).tolist())
     results = []

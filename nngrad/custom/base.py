@@ -107,7 +107,7 @@ class CustomFunction:
             return True
         if type(self) is not type(other) or getattr(self, "_alone", False) or getattr(other, "_alone", False):
             return False
-        return self._state() == other._state()  # type: ignore[attr-defined, no-any-return]
+        return self._state() == other._state()
 
     def __hash__(self) -> int:
         if getattr(self, "_alone", False):
@@ -158,7 +158,7 @@ def kept_with_the_class(question: Callable[Concatenate[Any, P], R]) -> Callable[
     answers = BoundedCache(1024)
 
     @functools.wraps(question)
-    def ask(instance: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+    def ask(instance: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         table = answers.part((type(instance)._op,))
         (answer,) = table.get((instance, args), lambda: (question(instance, *args, **kwargs),))
         return answer  # type: ignore[no-any-return]

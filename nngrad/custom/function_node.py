@@ -275,12 +275,12 @@ def _gradients(
 
 def _listed(node: FunctionNode, method: str, gxs: Any, indexes: Indexes) -> tuple[Any, ...]:
     """What `method` returned, for each of `indexes` or, as Chainer allows it, for each input."""
-    gxs = tuple(gxs) if isinstance(gxs, tuple | list) else (gxs,)
-    if len(gxs) == len(indexes):
-        return gxs
-    if len(gxs) != len(node.inputs):
+    given: tuple[Any, ...] = tuple(gxs) if isinstance(gxs, tuple | list) else (gxs,)
+    if len(given) == len(indexes):
+        return given
+    if len(given) != len(node.inputs):
         raise ValueError(
-            f"{type(node).__name__}.{method} returned {len(gxs)} gradients for indexes {indexes}; "
+            f"{type(node).__name__}.{method} returned {len(given)} gradients for indexes {indexes}; "
             "return one for each of them, in their order, None where it is zero"
         )
-    return tuple([gxs[i] for i in indexes])
+    return tuple([given[i] for i in indexes])

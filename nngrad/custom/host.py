@@ -86,7 +86,7 @@ def _fitted(result: Any, spec: jax.ShapeDtypeStruct, i: int, name: str) -> np.nd
 
 
 def _is_wide(dtype: Any) -> bool:
-    return np.dtype(dtype).itemsize == 8
+    return bool(np.dtype(dtype).itemsize == 8)
 
 
 def _transport(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
@@ -104,7 +104,8 @@ def _received(array: Any, spec: jax.ShapeDtypeStruct) -> Any:
 def _unpacked(array: np.ndarray[Any, Any], spec: jax.ShapeDtypeStruct) -> np.ndarray[Any, Any]:
     if not _is_wide(spec.dtype):
         return array
-    return np.ascontiguousarray(array).reshape(-1).view(spec.dtype).reshape(spec.shape)
+    values: np.ndarray[Any, Any] = np.ascontiguousarray(array).reshape(-1).view(spec.dtype)
+    return values.reshape(spec.shape)
 
 
 def _packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

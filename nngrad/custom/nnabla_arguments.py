@@ -82,12 +82,12 @@ class Symbol(Variable):
     def _no_values(self, *_: Any, **__: Any) -> NoReturn:
         raise NeedsValues(self.label)
 
-    cell = property(_no_values, _no_values)  # type: ignore[assignment]
-    data = property(_no_values, _no_values)  # type: ignore[assignment]
-    grad = property(_no_values, _no_values)  # type: ignore[assignment]
-    d = property(_no_values, _no_values)  # type: ignore[assignment]
-    g = property(_no_values, _no_values)  # type: ignore[assignment]
-    __array__ = __array_ufunc__ = __setitem__ = __jax_array__ = _no_values  # type: ignore[assignment]
+    cell = property(_no_values, _no_values)
+    data = property(_no_values, _no_values)
+    grad = property(_no_values, _no_values)
+    d = property(_no_values, _no_values)
+    g = property(_no_values, _no_values)
+    __array__ = __array_ufunc__ = __setitem__ = __jax_array__ = _no_values
 
     def __getattr__(self, name: str) -> Any:
         if hasattr(NdArray, name):
@@ -109,7 +109,7 @@ class HostCell(NdArray, NDArrayOperatorsMixin):
     @property
     def data(self) -> np.ndarray[Any, Any]:
         """The values; those of inputs are read-only."""
-        return NdArray.data.fget(self) if self._writable else self.view  # type: ignore[attr-defined, no-any-return]
+        return NdArray.data.fget(self) if self._writable else self.view  # type: ignore[attr-defined]
 
     @data.setter
     def data(self, value: object) -> None:

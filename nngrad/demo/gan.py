@@ -78,7 +78,8 @@ class Record(NamedTuple):
 
 def digits() -> Array:
     """scikit-learn's 1,797 handwritten digits, of shape (1797, 64), with pixels in [-1, 1]."""
-    return (load_digits().data / 8 - 1).astype(np.float32)
+    pixels: Array = load_digits().data
+    return (pixels / 8 - 1).astype(np.float32)
 
 
 class Gan:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from ..storage import write_whole
+from ..replacing import write_whole
 from .gan import SIDE, Array, Record
 
 BLUE, ORANGE, GREY = "#2a6fbb", "#d9722e", "#9aa0a6"
@@ -27,8 +28,7 @@ def tiled(images: Array, columns: int = 10) -> Array:
 
 def draw_digits(generated: Array, real: Array, path: Path) -> None:
     """Ten by ten generated digits beside ten by ten real ones."""
-    figure = Figure(figsize=(8, 4.2), layout="constrained", dpi=110)
-    figure.get_layout_engine().set(wspace=0.06)
+    figure = Figure(figsize=(8, 4.2), layout=ConstrainedLayoutEngine(wspace=0.06), dpi=110)
     panels = (generated, "generated"), (real, "real")
     for axes, (images, title) in zip(figure.subplots(1, 2), panels, strict=True):
         axes.imshow(tiled(images), cmap="gray_r", vmin=-1, vmax=1, interpolation="nearest")

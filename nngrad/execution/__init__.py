@@ -1,16 +1,16 @@
 """A graph in, arrays out."""
 
-from typing import Any
+from typing import Unpack
 
-from ..graph import Variable
+from ..graph import Variable, engine
+from ..graph.engine import ForwardOptions
 from .compiled import executables
 from .convert import CompiledFunction, compile, to_jax
-from .forward import forward
 
 __all__ = ["CompiledFunction", "compile", "executables", "forward_all", "to_jax"]
 
 
-def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: Any) -> None:
+def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: Unpack[ForwardOptions]) -> None:
     """`forward()` of several Variables at once: one snapshot, one executable, what they share computed once.
 
     Args:
@@ -22,4 +22,4 @@ def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: 
     for i, y in enumerate(variables):
         if not isinstance(y, Variable):
             raise TypeError(f"variables[{i}]: expected a Variable, got {type(y).__name__}")
-    forward(variables, **hooks)
+    engine.forward(variables, **hooks)

@@ -35,6 +35,6 @@ def finished(jitted: Any, opaque: bool) -> Callable[..., Any]:
         if waits is None:
             waits = any(["callback" in name for name in primitives_in(jitted.trace(*arrays).jaxpr.jaxpr)])
         results = jitted(*arrays)
-        return jax.block_until_ready(results) if waits else results  # type: ignore[no-untyped-call]
+        return jax.block_until_ready(results) if waits else results
 
     return run

@@ -52,7 +52,7 @@ def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
 
 def wait_for(arrays: Arrays) -> None:
     """Wait until they are computed, so that hooks can tell the time."""
-    jax.block_until_ready(arrays)  # type: ignore[no-untyped-call]
+    jax.block_until_ready(arrays)
 
 
 def run_unit(

@@ -100,7 +100,7 @@ def cut(program: Program) -> list[Piece]:
 def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
     """A context in which calls of jitted functions stay calls in the program that is made, if `arrays` are traced."""
     traced = any([isinstance(array, jax.core.Tracer) for array in arrays])
-    return set_xla_metadata(inlineable="false") if traced else nullcontext()  # type: ignore[no-untyped-call]
+    return set_xla_metadata(inlineable="false") if traced else nullcontext()
 
 
 def _calls(program: Program) -> tuple[list[_Call], dict[int, Spec]]:

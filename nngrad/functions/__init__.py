@@ -1,51 +1,241 @@
-"""F: the functions that graphs are made of, one file per family."""
+"""F: the functions that graphs are made of, one file per family.
+
+Every op and composite of a family is imported here by its name, so that editors and checkers of types know F.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..graph import Composite, Op
 from ..graph.spelling import did_you_mean
-from . import (
-    activation,
-    arithmetic,
-    array,
-    comparison,
-    control,
-    convolution,
-    elementwise,
-    indexing,
-    linear,
-    loss,
-    normalization,
-    pooling,
-    reduction,
-    stochastic,
-)
+from .activation import celu as celu
+from .activation import crelu as crelu
+from .activation import elu as elu
+from .activation import gelu as gelu
+from .activation import hard_sigmoid as hard_sigmoid
+from .activation import hard_tanh as hard_tanh
+from .activation import leaky_relu as leaky_relu
+from .activation import log_sigmoid as log_sigmoid
+from .activation import log_softmax as log_softmax
+from .activation import mish as mish
+from .activation import prelu as prelu
+from .activation import relu as relu
+from .activation import relu6 as relu6
+from .activation import selu as selu
+from .activation import sigmoid as sigmoid
+from .activation import softmax as softmax
+from .activation import softplus as softplus
+from .activation import softsign as softsign
+from .activation import swish as swish
+from .activation import tanh as tanh
+from .activation import tanh_shrink as tanh_shrink
+from .arithmetic import add2 as add2
+from .arithmetic import add_n as add_n
+from .arithmetic import add_scalar as add_scalar
+from .arithmetic import div2 as div2
+from .arithmetic import maximum2 as maximum2
+from .arithmetic import maximum_scalar as maximum_scalar
+from .arithmetic import minimum2 as minimum2
+from .arithmetic import minimum_scalar as minimum_scalar
+from .arithmetic import mul2 as mul2
+from .arithmetic import mul_n as mul_n
+from .arithmetic import mul_scalar as mul_scalar
+from .arithmetic import pow2 as pow2
+from .arithmetic import pow_scalar as pow_scalar
+from .arithmetic import r_div_scalar as r_div_scalar
+from .arithmetic import r_pow_scalar as r_pow_scalar
+from .arithmetic import r_sub_scalar as r_sub_scalar
+from .arithmetic import sub2 as sub2
+from .array import arange as arange
+from .array import cast as cast
+from .array import constant as constant
+from .array import linspace as linspace
+from .array import matrix_diag as matrix_diag
+from .array import matrix_diag_part as matrix_diag_part
+from .array import meshgrid as meshgrid
+from .array import one_hot as one_hot
+from .array import shape as shape
+from .array import trilu as trilu
+from .comparison import equal as equal
+from .comparison import equal_scalar as equal_scalar
+from .comparison import greater as greater
+from .comparison import greater_equal as greater_equal
+from .comparison import greater_equal_scalar as greater_equal_scalar
+from .comparison import greater_scalar as greater_scalar
+from .comparison import less as less
+from .comparison import less_equal as less_equal
+from .comparison import less_equal_scalar as less_equal_scalar
+from .comparison import less_scalar as less_scalar
+from .comparison import logical_and as logical_and
+from .comparison import logical_and_scalar as logical_and_scalar
+from .comparison import logical_not as logical_not
+from .comparison import logical_or as logical_or
+from .comparison import logical_or_scalar as logical_or_scalar
+from .comparison import logical_xor as logical_xor
+from .comparison import logical_xor_scalar as logical_xor_scalar
+from .comparison import not_equal as not_equal
+from .comparison import not_equal_scalar as not_equal_scalar
+from .contractions import contraction as contraction
+from .contractions import einsum as einsum
+from .control import after as after
+from .control import recomputed as recomputed
+from .control import sink as sink
+from .control import unlink as unlink
+from .control import update as update
+from .convolution import convolution as convolution
+from .convolution import convolve as convolve
+from .convolution import convolve_data_grad as convolve_data_grad
+from .convolution import convolve_filter_grad as convolve_filter_grad
+from .convolution import deconvolution as deconvolution
+from .convolution import depthwise_convolution as depthwise_convolution
+from .convolution import depthwise_deconvolution as depthwise_deconvolution
+from .cumulative import cumprod as cumprod
+from .cumulative import cumsum as cumsum
+from .cumulative import displace as displace
+from .cumulative import recurrence as recurrence
+from .elementwise import abs as abs
+from .elementwise import acos as acos
+from .elementwise import acosh as acosh
+from .elementwise import asin as asin
+from .elementwise import asinh as asinh
+from .elementwise import atan as atan
+from .elementwise import atan2 as atan2
+from .elementwise import atanh as atanh
+from .elementwise import ceil as ceil
+from .elementwise import cos as cos
+from .elementwise import cosh as cosh
+from .elementwise import erf as erf
+from .elementwise import exp as exp
+from .elementwise import floor as floor
+from .elementwise import identity as identity
+from .elementwise import log as log
+from .elementwise import reciprocal as reciprocal
+from .elementwise import round as round
+from .elementwise import sign as sign
+from .elementwise import sin as sin
+from .elementwise import sinc as sinc
+from .elementwise import sinc_derivative as sinc_derivative
+from .elementwise import sinh as sinh
+from .elementwise import sqrt as sqrt
+from .elementwise import square as square
+from .elementwise import tan as tan
+from .indexing import argsort as argsort
+from .indexing import gather as gather
+from .indexing import gather_nd as gather_nd
+from .indexing import grid_points as grid_points
+from .indexing import latest_points as latest_points
+from .indexing import scatter_add as scatter_add
+from .indexing import scatter_nd as scatter_nd
+from .indexing import sort as sort
+from .indexing import sort_values as sort_values
+from .indexing import top_k_data as top_k_data
+from .indexing import where as where
 from .jax_functions import jax_function as jax_function
+from .linear import affine as affine
+from .linear import batch_cholesky as batch_cholesky
+from .linear import batch_cofactor as batch_cofactor
+from .linear import batch_det as batch_det
+from .linear import batch_inv as batch_inv
+from .linear import batch_logdet as batch_logdet
+from .linear import batch_matmul as batch_matmul
+from .linear import dot as dot
+from .linear import embed as embed
+from .linear import embed_filter_grad as embed_filter_grad
+from .linear import half_lower as half_lower
+from .linear import matmul as matmul
+from .loss import absolute_error as absolute_error
+from .loss import binary_cross_entropy as binary_cross_entropy
+from .loss import categorical_cross_entropy as categorical_cross_entropy
+from .loss import class_mask as class_mask
+from .loss import epsilon_insensitive_loss as epsilon_insensitive_loss
+from .loss import huber_loss as huber_loss
+from .loss import kl_multinomial as kl_multinomial
+from .loss import sigmoid_cross_entropy as sigmoid_cross_entropy
+from .loss import softmax_cross_entropy as softmax_cross_entropy
+from .loss import squared_error as squared_error
+from .movement import broadcast as broadcast
+from .movement import broadcast_to as broadcast_to
+from .movement import concatenate as concatenate
+from .movement import flip as flip
+from .movement import pad as pad
+from .movement import pad_transpose as pad_transpose
+from .movement import reshape as reshape
+from .movement import split as split
+from .movement import stack as stack
+from .movement import sum_to as sum_to
+from .movement import tile as tile
+from .movement import transpose as transpose
+from .normalization import batch_normalization as batch_normalization
+from .normalization import fused_batch_normalization as fused_batch_normalization
+from .normalization import group_normalization as group_normalization
+from .normalization import instance_normalization as instance_normalization
+from .normalization import layer_normalization as layer_normalization
+from .normalization import tensor_normalization as tensor_normalization
+from .normalization import weight_normalization as weight_normalization
+from .normalization import weight_standardization as weight_standardization
+from .polynomial import linear_combination as linear_combination
+from .polynomial import monomial as monomial
+from .pooling import average_pooling as average_pooling
+from .pooling import average_pooling_backward as average_pooling_backward
+from .pooling import global_average_pooling as global_average_pooling
+from .pooling import max_pooling as max_pooling
+from .pooling import max_pooling_backward as max_pooling_backward
+from .pooling import max_pooling_select as max_pooling_select
+from .pooling import sum_pooling as sum_pooling
+from .pooling import sum_pooling_backward as sum_pooling_backward
+from .pooling import unpooling as unpooling
+from .reduction import amax as amax
+from .reduction import amin as amin
+from .reduction import argmax as argmax
+from .reduction import argmin as argmin
+from .reduction import logsumexp as logsumexp
+from .reduction import max as max
+from .reduction import mean as mean
+from .reduction import min as min
+from .reduction import norm as norm
+from .reduction import prod as prod
+from .reduction import reduce_mean as reduce_mean
+from .reduction import reduce_sum as reduce_sum
+from .reduction import std as std
+from .reduction import sum as sum
+from .reduction import var as var
+from .slicing import put_points as put_points
+from .slicing import put_slices as put_slices
+from .slicing import slice as slice
+from .slicing import take_points as take_points
+from .slicing import take_slices as take_slices
+from .stochastic import bernoulli as bernoulli
+from .stochastic import dropout as dropout
+from .stochastic import integers as integers
+from .stochastic import normal as normal
+from .stochastic import rand as rand
+from .stochastic import randint as randint
+from .stochastic import randn as randn
+from .stochastic import uniform as uniform
 
 FAMILIES = (
-    arithmetic,
-    comparison,
-    elementwise,
-    activation,
-    reduction,
-    array,
-    indexing,
-    control,
-    linear,
-    convolution,
-    pooling,
-    normalization,
-    loss,
-    stochastic,
+    "arithmetic",
+    "polynomial",
+    "comparison",
+    "elementwise",
+    "activation",
+    "reduction",
+    "cumulative",
+    "array",
+    "movement",
+    "slicing",
+    "indexing",
+    "control",
+    "linear",
+    "contractions",
+    "convolution",
+    "pooling",
+    "normalization",
+    "loss",
+    "stochastic",
 )
-
-for _family in FAMILIES:
-    for _name, _value in vars(_family).items():
-        if isinstance(_value, Op | Composite) and _value.module == _family.__name__:
-            globals()[_name] = _value
-del _family, _name, _value  # `_value` is a function too, and would be listed
+"""The files with the functions, in their order."""
 
 
 def names() -> list[str]:
@@ -53,6 +243,8 @@ def names() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, Op | Composite))
 
 
-def __getattr__(name: str) -> Any:
-    hint = did_you_mean(name, [*names(), "jax_function"]) or "; `nngrad ops` lists those there are"
-    raise AttributeError(f"nngrad.functions has no function {name!r}{hint}")
+if not TYPE_CHECKING:  # checkers of types say it themselves
+
+    def __getattr__(name: str) -> Any:
+        hint = did_you_mean(name, [*names(), "jax_function"]) or "; `nngrad ops` lists those there are"
+        raise AttributeError(f"nngrad.functions has no function {name!r}{hint}")

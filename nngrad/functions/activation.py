@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Function, Variable, composite, op
+from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Ignored, axis_of
 from ..graph.axes import AxisMap, Places, Shape, mixes
-from . import array
+from . import movement
 from .arithmetic import broadcast_scalar, floating, mul_scalar
 
 GELU_SCALE = math.sqrt(2 / math.pi)
@@ -24,14 +25,25 @@ GELU_CUBIC = 0.044715
 
 
 @op(type_name="ReLU", elementwise=True, diagonal=True)
-def relu(x, /, inplace: Ignored = False):
-    """`max(x, 0)`; its derivative at 0 is 0."""
+def relu(x: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`max(x, 0)`; its derivative at 0 is 0.
+
+    Args:
+        x: Any shape; integers stay integers.
+        inplace: Ignored; accepted for nnabla's sake.
+    """
     return lax.max(*broadcast_scalar(x, 0.0))
 
 
 @op(type_name="LeakyReLU", elementwise=True, diagonal=True)
-def leaky_relu(x, /, alpha: float = 0.1, inplace: Ignored = False):
-    """`x` where it is positive, else `alpha * x`; its derivative at 0 is `alpha`."""
+def leaky_relu(x: Array, /, alpha: float = 0.1, inplace: Ignored = False) -> jax.Array:
+    """`x` where it is positive, else `alpha * x`; its derivative at 0 is `alpha`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        alpha: The slope below 0.
+        inplace: Ignored; accepted for nnabla's sake.
+    """
     x = floating(x)
     return lax.select(lax.gt(x, lax.full_like(x, 0)), x, x * alpha)
 
@@ -47,10 +59,16 @@ def _slopes_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
 
 
 @op(type_name="PReLU", axes=AxisMap(places=_slopes, led=_slopes_led, inputs=(0,)), fuses="in place")
-def prelu(x0, x1, /, base_axis: int = 1):
-    """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1.
+def prelu(x0: Array, x1: Array, /, base_axis: int = 1) -> jax.Array:
+    """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1 (He et al., 2015).
 
-    `x1` has one element, or one for each channel of `x0` along `base_axis`.
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: The slopes below 0: one element, or `(channels,)`, one for each channel of `x0`.
+        base_axis: The axis of the channels in `x0`.
+
+    Raises:
+        ValueError: `x1` has another shape, or `base_axis` is out of range.
     """
     dtype = jnp.promote_types(floating(x0).dtype, floating(x1).dtype)
     x0, x1 = lax.convert_element_type(x0, dtype), lax.convert_element_type(x1, dtype)
@@ -58,7 +76,7 @@ def prelu(x0, x1, /, base_axis: int = 1):
     return lax.select(lax.ge(x0, lax.full_like(x0, 0)), x0, slope * x0)
 
 
-def slope_shape(x0: Any, x1: Any, base_axis: int) -> tuple[int, ...]:
+def slope_shape(x0: jax.Array | Variable, x1: jax.Array | Variable, base_axis: int) -> tuple[int, ...]:
     """The shape in which `prelu`'s slopes `x1` broadcast against `x0`."""
     if not x1.shape or x1.shape == (1,):
         return (1,) * len(x0.shape)
@@ -71,62 +89,102 @@ def slope_shape(x0: Any, x1: Any, base_axis: int) -> tuple[int, ...]:
 
 
 @op(type_name="ReLU6", elementwise=True, diagonal=True)
-def relu6(x, /):
-    """`min(max(x, 0), 6)`; its derivative at 0 and 6 is 0."""
+def relu6(x: Array, /) -> jax.Array:
+    """`min(max(x, 0), 6)`; its derivative at 0 and 6 is 0.
+
+    Args:
+        x: Any shape; integers stay integers.
+    """
     x, six = broadcast_scalar(x, 6.0)
     return lax.min(lax.max(x, lax.full_like(x, 0)), six)
 
 
 @op(elementwise=True, diagonal=True)
-def hard_sigmoid(x, /):
-    """`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0."""
+def hard_sigmoid(x: Array, /) -> jax.Array:
+    """`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     x = floating(x)
     return lax.min(lax.max(x * 0.2 + 0.5, lax.full_like(x, 0)), lax.full_like(x, 1))
 
 
 @op(elementwise=True, diagonal=True)
-def hard_tanh(x, /):
-    """`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1."""
+def hard_tanh(x: Array, /) -> jax.Array:
+    """`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     x = floating(x)
     return lax.min(lax.max(x, lax.full_like(x, -1)), lax.full_like(x, 1))
 
 
 @composite
-def crelu(x, /, axis: int = 1):
-    """`relu(x)` and `relu(-x)`, concatenated along `axis`."""
+def crelu(x: Array, /, axis: int = 1) -> Variable:
+    """Concatenated ReLU: `relu(x)` and `relu(-x)`, joined along `axis` (Shang et al., 2016).
+
+    Args:
+        x: Any shape of at least one axis.
+        axis: The axis that becomes twice as long.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
     return _both_signs(relu, x, axis, "crelu")
 
 
-def _both_signs(function: Any, x: Variable, axis: int, name: str) -> Variable:
+def _both_signs(function: Callable[[Variable], Variable], x: Variable, axis: int, name: str) -> Variable:
     """`function` of `x` and of `-x`, concatenated along `axis`."""
     axis = axis_of(axis, x.ndim, f"{name}: axis")
-    y: Variable = array.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
-    return y
+    return movement.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
 
 
 # ---------------------------------------------------------------- exponential below 0
 
 
 @op(type_name="ELU", elementwise=True, diagonal=True)
-def elu(x, /, alpha: float = 1.0):
-    """`x` where it is not negative, else `alpha * (exp(x) - 1)`; its derivative at 0 is 1."""
+def elu(x: Array, /, alpha: float = 1.0) -> jax.Array:
+    """`x` where it is not negative, else `alpha * (exp(x) - 1)`; its derivative at 0 is 1 (Clevert et al., 2016).
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        alpha: Minus the limit far below 0.
+    """
     x = floating(x)
     zeros = lax.full_like(x, 0)
     return lax.select(lax.ge(x, zeros), x, lax.expm1(lax.min(x, zeros)) * alpha)
 
 
 @op(type_name="SELU", elementwise=True, diagonal=True)
-def selu(x, /, scale: float = 1.05070098735548, alpha: float = 1.673263242354377):
-    """`scale * x` where it is positive, else `scale * alpha * (exp(x) - 1)`; its derivative at 0 is
-    `scale * alpha`."""
+def selu(x: Array, /, scale: float = 1.05070098735548, alpha: float = 1.673263242354377) -> jax.Array:
+    """`scale * x` where it is positive, else `scale * alpha * (exp(x) - 1)` (Klambauer et al., 2017).
+
+    Its derivative at 0 is `scale * alpha`. With the defaults mean 0 and variance 1 are a fixed point of wide layers.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        scale: The slope above 0.
+        alpha: `scale * alpha` is minus the limit far below 0.
+    """
     x = floating(x)
     zeros = lax.full_like(x, 0)
     return lax.select(lax.gt(x, zeros), x * scale, lax.expm1(lax.min(x, zeros)) * (scale * alpha))
 
 
 @composite
-def celu(x, /, alpha: float = 1.0, axis: int = 1):
-    """Concatenated ELU: `elu(x)` and `elu(-x)` along `axis`."""
+def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
+    """Concatenated ELU: `elu(x)` and `elu(-x)`, joined along `axis`.
+
+    Args:
+        x: Any shape of at least one axis; integers are taken as float32.
+        alpha: That of `elu`.
+        axis: The axis that becomes twice as long.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
     return _both_signs(lambda z: elu(z, alpha=alpha), x, axis, "celu")
 
 
@@ -134,20 +192,36 @@ def celu(x, /, alpha: float = 1.0, axis: int = 1):
 
 
 @op(elementwise=True, diagonal=True)
-def sigmoid(x, /):
-    """`1 / (1 + exp(-x))`."""
+def sigmoid(x: Array, /) -> jax.Array:
+    """`1 / (1 + exp(-x))`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.logistic(floating(x))
 
 
 @op(elementwise=True, diagonal=True)
-def log_sigmoid(x, /):
-    """`log(sigmoid(x))`, computed without overflow."""
+def log_sigmoid(x: Array, /) -> jax.Array:
+    """`log(sigmoid(x))`, computed without overflow.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return -_softplus(-floating(x))
 
 
 @op(type_name="SoftPlus", diagonal=True)
-def softplus(x, /, beta: float = 1.0):
-    """`log(1 + exp(beta * x)) / beta`, computed without overflow."""
+def softplus(x: Array, /, beta: float = 1.0) -> jax.Array:
+    """`log(1 + exp(beta * x)) / beta`, computed without overflow.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        beta: How sharp the bend at 0 is; not 0.
+
+    Raises:
+        ValueError: `beta` is 0.
+    """
     if beta == 0:
         raise ValueError("beta must not be 0")
     x = floating(x)
@@ -155,48 +229,78 @@ def softplus(x, /, beta: float = 1.0):
 
 
 @op(elementwise=True, diagonal=True)
-def tanh(x, /):
-    """Hyperbolic tangent."""
+def tanh(x: Array, /) -> jax.Array:
+    """Hyperbolic tangent.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.tanh(floating(x))
 
 
 @op(elementwise=True, diagonal=True)
-def tanh_shrink(x, /):
-    """`x - tanh(x)`."""
+def tanh_shrink(x: Array, /) -> jax.Array:
+    """`x - tanh(x)`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     x = floating(x)
-    return x - lax.tanh(x)
+    y: jax.Array = x - lax.tanh(x)
+    return y
 
 
 @op(type_name="SoftSign", elementwise=True, diagonal=True)
-def softsign(x, /):
-    """`x / (1 + |x|)`."""
+def softsign(x: Array, /) -> jax.Array:
+    """`x / (1 + |x|)`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     x = floating(x)
-    return x / (1 + lax.abs(x))
+    y: jax.Array = x / (1 + lax.abs(x))
+    return y
 
 
 @op(elementwise=True, diagonal=True)
-def swish(x, /):
-    """`x * sigmoid(x)`."""
+def swish(x: Array, /) -> jax.Array:
+    """`x * sigmoid(x)` (Ramachandran et al., 2017), also called SiLU.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     x = floating(x)
-    return x * lax.logistic(x)
+    y: jax.Array = x * lax.logistic(x)
+    return y
 
 
 @op(type_name="GELU", elementwise=True, diagonal=True)
-def gelu(x, /):
-    """The Gaussian error linear unit in its tanh form (Hendrycks and Gimpel, 2016):
-    `x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`."""
+def gelu(x: Array, /) -> jax.Array:
+    """`x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`, the Gaussian error linear unit in its tanh form.
+
+    The approximation of `x` times the normal distribution function is that of Hendrycks and Gimpel (2016).
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     x = floating(x)
-    return 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
+    y: jax.Array = 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
+    return y
 
 
 @op(elementwise=True, diagonal=True)
-def mish(x, /):
-    """`x * tanh(softplus(x))`."""
+def mish(x: Array, /) -> jax.Array:
+    """`x * tanh(softplus(x))` (Misra, 2019).
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     x = floating(x)
-    return x * lax.tanh(_softplus(x))
+    y: jax.Array = x * lax.tanh(_softplus(x))
+    return y
 
 
-def _softplus(x: Any) -> Any:
+def _softplus(x: jax.Array) -> jax.Array:
     """log(1 + exp(x)): the exponential is taken of what is not positive."""
     return lax.max(x, lax.full_like(x, 0)) + lax.log1p(lax.exp(-lax.abs(x)))
 
@@ -205,21 +309,37 @@ def _softplus(x: Any) -> Any:
 
 
 @op(axes=mixes("axis", none=-1), fuses="in parts")
-def softmax(x, /, axis: int | None = None):
-    """`exp(x)` divided by its sum along `axis` (None: the last)."""
+def softmax(x: Array, /, axis: int | None = None) -> jax.Array:
+    """`exp(x) / sum(exp(x))` along `axis`, computed without overflow.
+
+    Args:
+        x: Any shape of at least one axis; integers are taken as float32.
+        axis: The axis whose elements sum to 1; by default the last.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
     shifted, axes = _shifted(x, axis)
     e = lax.exp(shifted)
     return e / lax.expand_dims(lax.reduce_sum(e, axes), axes)
 
 
 @op(axes=mixes("axis", none=-1), fuses="in place")
-def log_softmax(x, /, axis: int | None = None):
-    """`log(softmax(x))` along `axis` (None: the last), computed without overflow."""
+def log_softmax(x: Array, /, axis: int | None = None) -> jax.Array:
+    """`log(softmax(x))` along `axis`, computed without overflow.
+
+    Args:
+        x: Any shape of at least one axis; integers are taken as float32.
+        axis: The axis along which the softmax sums; by default the last.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
     shifted, axes = _shifted(x, axis)
     return shifted - lax.expand_dims(lax.log(lax.reduce_sum(lax.exp(shifted), axes)), axes)
 
 
-def _shifted(x: Any, axis: int | None) -> tuple[Any, tuple[int]]:
+def _shifted(x: jax.Array, axis: int | None) -> tuple[jax.Array, tuple[int]]:
     """`x` less its maximum along `axis`, and the axis, not negative, in a tuple."""
     axes = (axis_of(-1 if axis is None else axis, x.ndim),)
     x = floating(x)

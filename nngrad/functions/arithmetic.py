@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from ..graph import Function, op
-from ..graph.arguments import Ignored, IntsEach, Number, NumbersEach
+from ..graph import Array, Function, op
+from ..graph.arguments import Ignored
 
 
 def is_floating(x: Any) -> bool:
@@ -18,28 +19,28 @@ def is_floating(x: Any) -> bool:
     return bool(jnp.issubdtype(x.dtype, jnp.floating))
 
 
-def floating(x: Any) -> Any:
+def floating(x: jax.Array) -> jax.Array:
     """`x` itself if its dtype is a floating one, else as float32."""
     return x if is_floating(x) else lax.convert_element_type(x, jnp.float32)
 
 
-def widened(x: Any) -> Any:
+def widened(x: jax.Array) -> jax.Array:
     """`x` itself, but 16-bit floats as float32, in which sums of many run out of neither range nor precision."""
     return lax.convert_element_type(x, jnp.float32) if is_floating(x) and x.dtype.itemsize == 2 else x
 
 
-def numeric(x: Any) -> Any:
+def numeric(x: jax.Array) -> jax.Array:
     """`x` itself, but truth values as float32."""
     return lax.convert_element_type(x, jnp.float32) if x.dtype == bool else x
 
 
-def alike(*xs: Any) -> list[Any]:
+def alike(*xs: jax.Array) -> list[jax.Array]:
     """The arrays in their common dtype."""
     dtype = functools.reduce(jnp.promote_types, [x.dtype for x in xs])
     return [lax.convert_element_type(x, dtype) for x in xs]
 
 
-def broadcast_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
+def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Both arrays in their common shape and dtype."""
     x0, x1 = alike(x0, x1)
     if x0.shape != x1.shape:
@@ -51,24 +52,24 @@ def broadcast_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
     return x0, x1
 
 
-def number_pair(x0: Any, x1: Any) -> tuple[Any, Any]:
+def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Both arrays in their common shape and dtype, truth values as float32."""
     return broadcast_pair(numeric(x0), numeric(x1))
 
 
-def matched(x: Any, val: float) -> tuple[Any, Any]:
+def matched(x: jax.Array, val: float) -> tuple[jax.Array, Any]:
     """`x`, and `val` in its dtype; an integer `x` becomes float32 if its dtype does not hold `val`."""
     if not is_floating(x):
-        if x.dtype != bool and val.is_integer() and jnp.iinfo(x.dtype).min <= val <= jnp.iinfo(x.dtype).max:
+        if x.dtype != bool and val.is_integer() and np.iinfo(x.dtype).min <= val <= np.iinfo(x.dtype).max:
             return x, x.dtype.type(int(val))
         x = lax.convert_element_type(x, jnp.float32)
     return x, x.dtype.type(val)
 
 
-def broadcast_scalar(x: Any, val: float) -> tuple[Any, Any]:
+def broadcast_scalar(x: jax.Array, val: float) -> tuple[jax.Array, jax.Array]:
     """`x`, and `val` as an array of its shape."""
-    x, val = matched(x, val)
-    return x, lax.full_like(x, val)
+    x, number = matched(x, val)
+    return x, lax.full_like(x, number)
 
 
 def _factors(f: Function) -> tuple[int, ...]:
@@ -76,167 +77,205 @@ def _factors(f: Function) -> tuple[int, ...]:
     return (1,) * len(f.inputs)
 
 
+def raised(x: jax.Array, power: int) -> jax.Array:
+    """`x ** power` by multiplication."""
+    # The quotient comes first, since x ** -power might overflow where the result does not.
+    return lax.integer_pow(x, power) if power >= 0 else lax.integer_pow(lax.div(lax.full_like(x, 1), x), -power)
+
+
 # ---------------------------------------------------------------- two Variables
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
-def add2(x0, x1, /, inplace: Ignored = False):
-    """`x0 + x1`, broadcast together."""
+def add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 + x1`, broadcast together, in their common dtype; truth values count as float32.
+
+    Args:
+        x0: The first summand, of any shape.
+        x1: The second summand, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.add(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
-def sub2(x0, x1, /, inplace: Ignored = False):
-    """`x0 - x1`, broadcast together."""
+def sub2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 - x1`, broadcast together, in their common dtype; truth values count as float32.
+
+    Args:
+        x0: What is subtracted from, of any shape.
+        x1: What is subtracted, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.sub(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True)
-def mul2(x0, x1, /, inplace: Ignored = False):
-    """`x0 * x1`, broadcast together."""
+def mul2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 * x1`, element by element, broadcast together, in their common dtype; truth values count as float32.
+
+    Args:
+        x0: The first factor, of any shape.
+        x1: The second factor, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.mul(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear=True, powers=lambda f: (1, -1), unbounded=True)
-def div2(x0, x1, /, inplace: Ignored = False):
-    """`x0 / x1`, broadcast together; integers are divided as float32."""
+def div2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 / x1`, element by element, broadcast together; integers are divided as float32.
+
+    Args:
+        x0: The dividend, of any shape.
+        x1: The divisor, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.div(floating(x0), floating(x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
-def pow2(x0, x1, /, inplace: Ignored = False):
-    """`x0 ** x1`, broadcast together; integers are raised as float32."""
+def pow2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
+    """`x0 ** x1`, element by element, broadcast together; integers are raised as float32.
+
+    Where the base is 0 the derivative with respect to the exponent is 0; where both are 0, so is the one with respect
+    to the base. A negative base to a power that is not whole gives NaN.
+
+    Args:
+        x0: The base, of any shape.
+        x1: The exponent, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.pow(floating(x0), floating(x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def maximum2(x0, x1, /):
-    """Elementwise maximum, broadcast together; NaN wins."""
+def maximum2(x0: Array, x1: Array, /) -> jax.Array:
+    """`max(x0, x1)`, element by element, broadcast together, in their common dtype; NaN wins.
+
+    Where they are equal, each gets half of the gradient.
+
+    Args:
+        x0: The first operand, of any shape.
+        x1: The second operand, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.max(*broadcast_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def minimum2(x0, x1, /):
-    """Elementwise minimum, broadcast together; NaN wins."""
+def minimum2(x0: Array, x1: Array, /) -> jax.Array:
+    """`min(x0, x1)`, element by element, broadcast together, in their common dtype; NaN wins.
+
+    Where they are equal, each gets half of the gradient.
+
+    Args:
+        x0: The first operand, of any shape.
+        x1: The second operand, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.min(*broadcast_pair(x0, x1))
 
 
 # ---------------------------------------------------------------- any number of Variables
 
 
-def _unchanged(arguments, start, stop, count):
+def _unchanged(arguments: tuple[Any, ...], start: int, stop: int, count: int) -> tuple[Any, ...]:
     """The arguments of a part of a sum or a product; see `Op.fold`."""
     return arguments
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together", fold=_unchanged)
-def add_n(*x):
-    """Sum of any number of Variables, broadcast together."""
-    return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
+def add_n(*x: Array) -> jax.Array:
+    """`x[0] + x[1] + ...`, broadcast together, in their common dtype; truth values count as float32.
+
+    Args:
+        x: One or more summands, of any shapes that broadcast.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    total: jax.Array = functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
+    return total
 
 
 @op(
     elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True, fold=_unchanged
 )
-def mul_n(*x):
-    """Product of any number of Variables, broadcast together."""
-    return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
+def mul_n(*x: Array) -> jax.Array:
+    """`x[0] * x[1] * ...`, broadcast together, in their common dtype; truth values count as float32.
 
-
-# ---------------------------------------------------------------- polynomials
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, powers=lambda f: f.args["powers"], unbounded=True)
-def monomial(*x, powers: IntsEach):
-    """Product of powers, `x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are raised as
-    float32.
+    Its gradient divides by nothing, and so is right where factors are 0.
 
     Args:
-        powers: One whole number for each of `x`, which may be negative.
+        x: One or more factors, of any shapes that broadcast.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
     """
-    xs = together(x)
-    if max(map(abs, powers)) > _MOST_FACTORS:
-        return functools.reduce(lax.mul, [raised(each, power) for each, power in zip(xs, powers, strict=True)])
-    factors = [
-        (each if power > 0 or power == -1 else raised(each, -1), power)
-        for each, power in sorted(zip(xs, powers, strict=True), key=lambda pair: pair[1] < 0)
-        if power
-    ]
-    product = None
-    # One of each factor, then a second one of those that have it, and so on: x ** 2 alone might overflow where
-    # exp(-x) * x * x is 0.
-    for count in range(max([abs(p) for p in powers])):
-        for each, power in factors:
-            if product is None:
-                product = raised(each, -1) if power == -1 else each
-            elif abs(power) > count:
-                product = lax.div(product, each) if power == -1 else lax.mul(product, each)
-    return lax.full_like(xs[0], 1) if product is None else product
-
-
-_MOST_FACTORS = 64
-"""Up to which power the factors of a monomial are multiplied in turn."""
-
-
-def _weighted_part(arguments, start, stop, count):
-    """The arguments of a part of a weighted sum: what comes before counts once, and the constant comes last."""
-    coefficients, constant = arguments
-    return ((1,) if start else ()) + coefficients[start:stop], constant if stop == count else 0
-
-
-@op(
-    elementwise=True, diagonal=True, broadcasts=True, linear="together", weights="coefficients", offset="constant",
-    fold=_weighted_part,
-)  # fmt: skip
-def linear_combination(*x, coefficients: NumbersEach, constant: Number = 0):
-    """Weighted sum, `coefficients[0] * x[0] + coefficients[1] * x[1] + ... + constant`, broadcast together; integers
-    are taken as float32.
-
-    Args:
-        coefficients: A number for each of `x`; a `fractions.Fraction` stays exact until it is used.
-        constant: A number that is added.
-    """
-    total = None
-    for each, coefficient in zip(together(x), coefficients, strict=True):
-        size = abs(coefficient)
-        term = each if size == 1 else lax.mul(each, lax.full_like(each, float(size)))
-        negative = math.copysign(1.0, coefficient) < 0
-        if total is None:
-            total = lax.neg(term) if negative else term
-        else:
-            total = (lax.sub if negative else lax.add)(total, term)
-    return lax.add(total, lax.full_like(total, float(constant))) if constant else total
-
-
-def together(xs: tuple[Any, ...]) -> list[Any]:
-    """The arrays in their common floating dtype and their common shape."""
-    same = alike(*map(floating, xs))
-    if all([x.shape == same[0].shape for x in same]):
-        return same
-    common = functools.reduce(lambda a, b: broadcast_pair(a, b)[0], same)
-    return [broadcast_pair(x, common)[0] for x in same]
+    product: jax.Array = functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
+    return product
 
 
 # ---------------------------------------------------------------- a Variable and a number
 
 
 @op(elementwise=True, diagonal=True, linear="together", offset="val")
-def add_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
-    """`x + val`."""
+def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+    """`x + val`.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The number that is added.
+        inplace: Ignored; accepted for nnabla's sake.
+    """
     return lax.add(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, diagonal=True, linear=True)
-def mul_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
-    """`x * val`."""
+def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+    """`x * val`.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The factor.
+        inplace: Ignored; accepted for nnabla's sake.
+    """
     return lax.mul(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
-    """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root."""
+def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+    """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root.
+
+    Its derivative is 0 everywhere if `val` is 0. A negative base to a power that is not whole gives NaN.
+
+    Args:
+        x: The base, of any shape; integers are taken as float32 unless `val` is whole, not negative and at most 64.
+        val: The exponent.
+        inplace: Ignored; accepted for nnabla's sake.
+    """
     if not abs(val) <= 64 or not (2 * val).is_integer():
         x = floating(x)
         return lax.pow(x, lax.full_like(x, val))
@@ -248,40 +287,59 @@ def pow_scalar(x, /, val: float = 1.0, inplace: Ignored = False):
     return lax.mul(raised(x, whole), root) if whole else root
 
 
-def raised(x: Any, power: int) -> Any:
-    """`x ** power` by multiplication."""
-    # The quotient comes first, since x ** -power might overflow where the result does not.
-    return lax.integer_pow(x, power) if power >= 0 else lax.integer_pow(lax.div(lax.full_like(x, 1), x), -power)
-
-
 @op(elementwise=True, diagonal=True, linear="together", offset="val")
-def r_sub_scalar(x, /, val: float = 1.0):
-    """`val - x`."""
-    x, val = broadcast_scalar(x, val)
-    return lax.sub(val, x)
+def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`val - x`.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The number that is subtracted from.
+    """
+    x, minuend = broadcast_scalar(x, val)
+    return lax.sub(minuend, x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def r_div_scalar(x, /, val: float = 1.0):
-    """`val / x`; integers are divided as float32."""
-    x, val = broadcast_scalar(floating(x), val)
-    return lax.div(val, x)
+def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`val / x`.
+
+    Args:
+        x: The divisor, of any shape; integers are taken as float32.
+        val: The dividend.
+    """
+    x, dividend = broadcast_scalar(floating(x), val)
+    return lax.div(dividend, x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def r_pow_scalar(x, /, val: float = 1.0):
-    """`val ** x`; integers are raised as float32."""
-    x, val = broadcast_scalar(floating(x), val)
-    return lax.pow(val, x)
+def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`val ** x`; its derivative is 0 if `val` is 0, and NaN if `val` is negative.
+
+    Args:
+        x: The exponent, of any shape; integers are taken as float32.
+        val: The base.
+    """
+    x, base = broadcast_scalar(floating(x), val)
+    return lax.pow(base, x)
 
 
 @op(elementwise=True, diagonal=True)
-def maximum_scalar(x, /, val: float = 1.0):
-    """`max(x, val)`; NaN wins."""
+def maximum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`max(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The least value of the result.
+    """
     return lax.max(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, diagonal=True)
-def minimum_scalar(x, /, val: float = 1.0):
-    """`min(x, val)`; NaN wins."""
+def minimum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+    """`min(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
+        val: The largest value of the result.
+    """
     return lax.min(*broadcast_scalar(x, val))

@@ -5,22 +5,23 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Function, Variable, apply, op
+from ..graph import Array, Function, Variable, apply, op
 from ..graph.axes import AxisMap, Places
 from . import array
 
 
 @op(reads=0)
-def sink(*x, one_input_grad: bool = True):
-    """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together: its `forward()`
-    is theirs too.
+def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
+    """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together.
 
-    Its dtype is the one that the floating inputs promote to; float32 if there is none.
+    Its `forward()` is theirs too. Its dtype is the one that the floating inputs promote to; float32 if there is none.
 
     Args:
+        x: One or more arrays of any shapes.
         one_input_grad: Whether the gradient at each of `x` is ones, whatever arrives at the sink; else none is.
     """
     del one_input_grad
@@ -29,15 +30,26 @@ def sink(*x, one_input_grad: bool = True):
 
 
 @op(elementwise=True, diagonal=True, passes=True)
-def unlink(x, /):
-    """`x` unchanged; no gradient passes."""
-    return x
+def unlink(x: Array, /) -> jax.Array:
+    """`x` unchanged; no gradient passes.
+
+    Args:
+        x: Any shape and dtype.
+    """
+    y: jax.Array = x
+    return y
 
 
 @op(several=True, passes=True)
-def update(*x):
-    """All of `x` unchanged. `with_updates` ties the leaves that `forward()` writes to the second and later
-    outputs; applied by itself it updates nothing."""
+def update(*x: Array) -> tuple[jax.Array, ...]:
+    """All of `x` unchanged, each an output.
+
+    `with_updates` ties the leaves that `forward()` writes to the second and later outputs; applied by itself it updates
+    nothing.
+
+    Args:
+        x: One or more arrays of any shapes.
+    """
     return x
 
 
@@ -46,14 +58,18 @@ def _first(f: Function) -> tuple[Places, ...]:
 
 
 @op(reads=1, fuses="in place", axes=AxisMap(places=_first, led=lambda f, size, shape: {}, inputs=(0,)))
-def after(*x):
+def after(*x: Array) -> jax.Array:
     """The first of `x` unchanged, to the bit, computed after all the others.
 
     What it gives is the first less a zero that is made of one element of each of the others, whatever that holds (NaN
     included), in a way that XLA does not see through. So XLA can neither begin earlier with what is computed from
     it, nor take that for the same as what is computed from the first of `x` itself. This is what keeps a
     recomputation from being merged with the computation that it repeats.
+
+    Args:
+        x: What is passed on, and after it what comes before it in time, of any shapes and dtypes.
     """
+    value: jax.Array
     value, *tokens = x
     counts = [_count(token) for token in tokens if token.size]
     if not counts:
@@ -67,7 +83,7 @@ def after(*x):
     return lax.sub(value, lax.broadcast(lax.convert_element_type(nothing, value.dtype), value.shape))
 
 
-def _count(token):
+def _count(token: jax.Array) -> jax.Array:
     """Number of bits that are set in the first element of `token`, as uint32[]."""
     first = lax.reshape(lax.slice(token, (0,) * token.ndim, (1,) * token.ndim), ())
     if first.dtype == jnp.bool_:
@@ -77,14 +93,22 @@ def _count(token):
 
 
 @op(elementwise=True, diagonal=True, passes=True, reads=1)
-def recomputed(x, original, /):
+def recomputed(x: Array, original: Array, /) -> jax.Array:
     """`x`, a value computed again, in place of the equal value `original`, which need not be kept for it.
 
     Gradients pass to `original`, as if nothing had been computed again.
+
+    Args:
+        x: The value.
+        original: What it repeats, of its shape and dtype.
+
+    Raises:
+        ValueError: The shapes or dtypes differ.
     """
     if x.shape != original.shape or x.dtype != original.dtype:
         raise ValueError(f"original must be of the shape and dtype of x, {x.dtype}{list(x.shape)}")
-    return x
+    y: jax.Array = x
+    return y
 
 
 def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:

@@ -6,13 +6,14 @@ import functools
 import math
 from typing import Any
 
+import jax
 from jax import lax
 
-from ..graph import Function, Variable, apply, composite, op
-from ..graph.arguments import Ints, Shape, per_axis
+from ..graph import Array, Function, Variable, apply, composite, op
+from ..graph.arguments import Ints, Shape, as_ints, per_axis
 from ..graph.axes import rows
 from .arithmetic import add2, alike, floating
-from .array import reshape
+from .movement import reshape
 from .transposition import transposed
 
 # ---------------------------------------------------------------- sizes and their checks
@@ -87,13 +88,27 @@ def _turned_for_weights(f: Function) -> tuple[int, ...]:
 
 
 @op(type_name="Convolution", linear="each", axes=rows(), cost=_product_cost, turned=_turned)
-def convolve(x, weight, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool):
-    """Cross-correlation of `x` with `weight`, with one entry of `pad`, `stride` and `dilation` for each of 1 to 3
-    spatial axes: what `convolution` is made of.
+def convolve(
+    x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
+) -> jax.Array:
+    """Cross-correlation of `x` with `weight` over 1 to 3 spatial axes: what `convolution` is made of.
 
-    Channels first: x (N, C, *sizes), weight (out, C/group, *kernel), result (N, out, *sizes). Channels last:
-    x (N, *sizes, C), weight (out, *kernel, C/group), result (N, *sizes, out).
+    Args:
+        x: (batch, C, *sizes), or (batch, *sizes, C) if `channel_last`.
+        weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
+        pad: Zeros put at both ends of each spatial axis, one entry for each axis, as in the next two.
+        stride: Steps of the kernel.
+        dilation: Distances between the kernel's elements.
+        group: Number of groups that the channels are divided into, each convolved by itself.
+        channel_last: Whether the channel axis is the last one.
+
+    Returns:
+        (batch, out, *sizes), or (batch, *sizes, out): sizes as for `convolution`.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
     """
+    pad, stride, dilation = as_ints(pad), as_ints(stride), as_ints(dilation)
     check_convolution(x.shape, weight.shape, pad, stride, dilation, group, channel_last)
     x, weight = alike(floating(x), floating(weight))
     return lax.conv_general_dilated(
@@ -113,9 +128,23 @@ def convolve(x, weight, /, pad: Ints, stride: Ints, dilation: Ints, group: int, 
 
 @op(type_name="Deconvolution", linear="each", axes=rows("shape"), cost=_data_cost, turned=_turned)
 def convolve_data_grad(
-    y, weight, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
-):
-    """The transpose of `convolve` in its first input: from its result's shape back to `shape`."""
+    y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
+) -> jax.Array:
+    """The transpose of `convolve` in its first input.
+
+    Args:
+        y: Of the shape that `convolve` gives.
+        weight: As for `convolve`.
+        shape: The shape of x, which is that of the result.
+        pad: As for `convolve`.
+        stride: As for `convolve`.
+        dilation: As for `convolve`.
+        group: As for `convolve`.
+        channel_last: As for `convolve`.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
+    """
     y, weight = alike(floating(y), floating(weight))
 
     def product(x: Any) -> Any:
@@ -126,9 +155,23 @@ def convolve_data_grad(
 
 @op(type_name="ConvolutionFilterGrad", linear="each", cost=_filter_cost, turned=_turned_for_weights)
 def convolve_filter_grad(
-    y, x, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
-):
-    """The transpose of `convolve` in its second input: the weights, of `shape`, that `y` and `x` pull at."""
+    y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
+) -> jax.Array:
+    """The transpose of `convolve` in its second input: the weights that `y` and `x` pull at.
+
+    Args:
+        y: Of the shape that `convolve` gives.
+        x: As for `convolve`.
+        shape: The shape of the weight, which is that of the result.
+        pad: As for `convolve`.
+        stride: As for `convolve`.
+        dilation: As for `convolve`.
+        group: As for `convolve`.
+        channel_last: As for `convolve`.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
+    """
     y, x = alike(floating(y), floating(x))
 
     def product(weight: Any) -> Any:
@@ -142,9 +185,9 @@ def convolve_filter_grad(
 
 @composite
 def convolution(
-    x,
-    weight,
-    bias=None,
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
     /,
     base_axis: int = 1,
     pad: Ints | None = None,
@@ -152,13 +195,13 @@ def convolution(
     dilation: Ints | None = None,
     group: int = 1,
     channel_last: bool = False,
-):
+) -> Variable:
     """Strided, dilated, grouped cross-correlation over 1 to 3 spatial axes, plus a bias per output channel.
 
     Args:
         x: (*batch, C, *sizes), or (*batch, *sizes, C) if `channel_last`.
         weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
-        bias: (out,).
+        bias: (out,); None for no bias.
         base_axis: Number of batch axes; from the end of the axes of x if negative.
         pad: Zeros put at both ends of each spatial axis; 0 by default. A single entry, here and below, stands for
             all axes.
@@ -169,6 +212,9 @@ def convolution(
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes (n + 2 pad - dilation (kernel - 1) - 1) // stride + 1.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
     """
     x, batch, count = _with_one_batch_axis("convolution", x, base_axis)
     pad, stride, dilation = _steps("convolution", count, pad, stride, dilation)
@@ -178,9 +224,9 @@ def convolution(
 
 @composite
 def deconvolution(
-    x,
-    weight,
-    bias=None,
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
     /,
     base_axis: int = 1,
     pad: Ints | None = None,
@@ -189,20 +235,28 @@ def deconvolution(
     group: int = 1,
     channel_last: bool = False,
     output_padding: Ints | None = None,
-):
+) -> Variable:
     """Transposed convolution: the transpose of the convolution with the same weight and steps, plus a bias.
 
     Args:
         x: (*batch, C, *sizes), or (*batch, *sizes, C) if `channel_last`.
         weight: (C, out/group, *kernel), or (C, *kernel, out/group) if `channel_last`.
-        bias: (out,).
-        base_axis, pad, stride, dilation, group, channel_last: Those of the convolution from the result to x.
+        bias: (out,); None for no bias.
+        base_axis: Number of batch axes; from the end of the axes of x if negative.
+        pad: What the convolution from the result to x pads: the result loses so much at both ends of each axis.
+        stride: Steps of that convolution: distances of the copies of the kernel in the result.
+        dilation: Distances between the kernel's elements; 1 by default, as for the stride.
+        group: Number of groups that the channels are divided into.
+        channel_last: Whether the channel axis is the last one.
         output_padding: By how much each spatial axis of the result is longer than it must be, smaller than its
             stride (a strided convolution takes several sizes to one); 0 by default.
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes
         stride (n - 1) + dilation (kernel - 1) + 1 - 2 pad + output_padding.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
     """
     x, batch, count = _with_one_batch_axis("deconvolution", x, base_axis)
     pad, stride, dilation = _steps("deconvolution", count, pad, stride, dilation)
@@ -230,27 +284,33 @@ def deconvolution(
 
 @composite
 def depthwise_convolution(
-    x,
-    weight,
-    bias=None,
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
     /,
     base_axis: int = 1,
     pad: Ints | None = None,
     stride: Ints | None = None,
     dilation: Ints | None = None,
     multiplier: int = 1,
-):
+) -> Variable:
     """Convolution of each channel by itself, with `multiplier` filters for each.
 
     Args:
         x: (*batch, C, *sizes).
         weight: (C * multiplier, *kernel); the filters of a channel are neighbours.
-        bias: (C * multiplier,).
-        base_axis, pad, stride, dilation: As for `convolution`.
+        bias: (C * multiplier,); None for no bias.
+        base_axis: Number of batch axes; from the end of the axes of x if negative.
+        pad: As for `convolution`.
+        stride: As for `convolution`.
+        dilation: As for `convolution`.
         multiplier: Number of filters for each channel.
 
     Returns:
         (*batch, C * multiplier, *sizes), sizes as for `convolution`.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
     """
     x, batch, count = _with_one_batch_axis("depthwise_convolution", x, base_axis)
     pad, stride, dilation = _steps("depthwise_convolution", count, pad, stride, dilation)
@@ -267,27 +327,33 @@ def depthwise_convolution(
 
 @composite
 def depthwise_deconvolution(
-    x,
-    weight,
-    bias=None,
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
     /,
     base_axis: int = 1,
     pad: Ints | None = None,
     stride: Ints | None = None,
     dilation: Ints | None = None,
     divisor: int = 1,
-):
+) -> Variable:
     """The transpose of `depthwise_convolution`: each result channel is the sum over `divisor` neighbouring ones.
 
     Args:
         x: (*batch, C, *sizes).
         weight: (C, *kernel).
-        bias: (C // divisor,).
-        base_axis, pad, stride, dilation: As for `deconvolution`.
+        bias: (C // divisor,); None for no bias.
+        base_axis: Number of batch axes; from the end of the axes of x if negative.
+        pad: As for `deconvolution`.
+        stride: As for `deconvolution`.
+        dilation: As for `deconvolution`.
         divisor: Number of input channels for each output channel.
 
     Returns:
         (*batch, C // divisor, *sizes), sizes as for `deconvolution`.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
     """
     if divisor < 1 or weight.ndim < 1 or weight.shape[0] % divisor:
         raise ValueError(f"depthwise_deconvolution: divisor {divisor} does not divide weight of shape {weight.shape}")

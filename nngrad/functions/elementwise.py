@@ -5,45 +5,65 @@ Where a function of integers is not an integer, they are taken as float32.
 
 from __future__ import annotations
 
-from typing import Any
-
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import op
+from ..graph import Array, op
 from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating, numeric, widened
 
 # ---------------------------------------------------------------- sign and rounding
 
 
 @op(elementwise=True, diagonal=True)
-def abs(x, /):
-    """Absolute value; its derivative at 0 is 1."""
+def abs(x: Array, /) -> jax.Array:
+    """Absolute value; its derivative at 0 is 1.
+
+    Args:
+        x: Any shape and dtype, which the result has too.
+    """
     return lax.abs(x) if jnp.issubdtype(x.dtype, jnp.signedinteger) or is_floating(x) else x
 
 
 @op(elementwise=True, diagonal=True)
-def sign(x, /, alpha: float = 1.0):
-    """1 where `x` is positive, -1 where it is negative, `alpha` where it is 0."""
+def sign(x: Array, /, alpha: float = 1.0) -> jax.Array:
+    """1 where `x` is positive, -1 where it is negative, `alpha` where it is 0. Gradients pass as through the identity.
+
+    Args:
+        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `alpha`.
+        alpha: The value at 0.
+    """
     x, at_zero = broadcast_scalar(x, alpha)
     return lax.select(lax.eq(x, lax.full_like(x, 0)), at_zero, lax.sign(x))
 
 
 @op(elementwise=True, diagonal=True)
-def floor(x, /):
-    """The largest whole number that is not above `x`."""
+def floor(x: Array, /) -> jax.Array:
+    """The largest whole number that is not above `x`. Gradients pass as through the identity.
+
+    Args:
+        x: Any shape and dtype, which the result has too.
+    """
     return lax.floor(x) if is_floating(x) else x
 
 
 @op(elementwise=True, diagonal=True)
-def ceil(x, /):
-    """The smallest whole number that is not below `x`."""
+def ceil(x: Array, /) -> jax.Array:
+    """The smallest whole number that is not below `x`. Gradients pass as through the identity.
+
+    Args:
+        x: Any shape and dtype, which the result has too.
+    """
     return lax.ceil(x) if is_floating(x) else x
 
 
 @op(elementwise=True, diagonal=True)
-def round(x, /):
-    """The nearest whole number; halves go away from zero."""
+def round(x: Array, /) -> jax.Array:
+    """The nearest whole number; halves go away from zero. Gradients pass as through the identity.
+
+    Args:
+        x: Any shape and dtype, which the result has too.
+    """
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO) if is_floating(x) else x
 
 
@@ -51,40 +71,64 @@ def round(x, /):
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def square(x, /):
-    """`x * x`."""
+def square(x: Array, /) -> jax.Array:
+    """`x * x`.
+
+    Args:
+        x: Any shape; truth values are taken as float32.
+    """
     x = numeric(x)
     return lax.mul(x, x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def reciprocal(x, /):
-    """`1 / x`."""
+def reciprocal(x: Array, /) -> jax.Array:
+    """`1 / x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     x = floating(x)
     return lax.div(lax.full_like(x, 1), x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def sqrt(x, /):
-    """Square root."""
+def sqrt(x: Array, /) -> jax.Array:
+    """Square root; NaN where `x` is negative, and its derivative at 0 is infinite.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.sqrt(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def exp(x, /):
-    """e to the power of `x`."""
+def exp(x: Array, /) -> jax.Array:
+    """e to the power of `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.exp(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def log(x, /):
-    """Natural logarithm."""
+def log(x: Array, /) -> jax.Array:
+    """Natural logarithm; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.log(floating(x))
 
 
 @op(elementwise=True, diagonal=True)
-def erf(x, /):
-    """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`."""
+def erf(x: Array, /) -> jax.Array:
+    """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.erf(floating(x))
 
 
@@ -92,57 +136,101 @@ def erf(x, /):
 
 
 @op(elementwise=True, diagonal=True)
-def sin(x, /):
-    """Sine of `x` in radians."""
+def sin(x: Array, /) -> jax.Array:
+    """Sine.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
     return lax.sin(floating(x))
 
 
 @op(elementwise=True, diagonal=True)
-def cos(x, /):
-    """Cosine of `x` in radians."""
+def cos(x: Array, /) -> jax.Array:
+    """Cosine.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
     return lax.cos(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def tan(x, /):
-    """Tangent of `x` in radians."""
+def tan(x: Array, /) -> jax.Array:
+    """Tangent.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
     return lax.tan(floating(x))
 
 
 @op(type_name="ASin", elementwise=True, diagonal=True, unbounded=True)
-def asin(x, /):
-    """The angle in [-pi/2, pi/2] whose sine is `x`."""
+def asin(x: Array, /) -> jax.Array:
+    """The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.asin(floating(x))
 
 
 @op(type_name="ACos", elementwise=True, diagonal=True, unbounded=True)
-def acos(x, /):
-    """The angle in [0, pi] whose cosine is `x`."""
+def acos(x: Array, /) -> jax.Array:
+    """The angle in [0, pi] whose cosine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.acos(floating(x))
 
 
 @op(type_name="ATan", elementwise=True, diagonal=True)
-def atan(x, /):
-    """The angle in [-pi/2, pi/2] whose tangent is `x`."""
+def atan(x: Array, /) -> jax.Array:
+    """The angle in [-pi/2, pi/2] whose tangent is `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.atan(floating(x))
 
 
 @op(type_name="ATan2", elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
-def atan2(x0, x1, /):
-    """The angle in [-pi, pi] of the point with abscissa `x1` and ordinate `x0`, broadcast together."""
+def atan2(x0: Array, x1: Array, /) -> jax.Array:
+    """The angle in [-pi, pi] of the point with abscissa `x1` and ordinate `x0`, broadcast together.
+
+    Args:
+        x0: Ordinates, of any shape; integers are taken as float32.
+        x1: Abscissae, of any shape that broadcasts with that of `x0`; integers are taken as float32.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.atan2(floating(x0), floating(x1))
 
 
 @op(elementwise=True, diagonal=True)
-def sinc(x, /):
-    """`sin(x) / x`, and 1 at 0: not normalised by pi."""
+def sinc(x: Array, /) -> jax.Array:
+    """`sin(x) / x`, and 1 at 0: not normalised by pi.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return _sinc_derivative(floating(x), 0)
 
 
 @op(diagonal=True)
-def sinc_derivative(x, /, order: int = 1):
-    """The derivative of `sin(x) / x` of an order from 0 to 200, accurate near 0 too."""
+def sinc_derivative(x: Array, /, order: int = 1) -> jax.Array:
+    """The derivative of `sin(x) / x` of an order from 0 to 200, accurate near 0 too.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        order: How often `sin(x) / x` is differentiated.
+
+    Raises:
+        ValueError: The order is not from 0 to 200.
+    """
     if not 0 <= order <= _HIGHEST:
         raise ValueError(f"order must be from 0 to {_HIGHEST}, got {order}")
     return _sinc_derivative(floating(x), order)
@@ -152,7 +240,7 @@ _HIGHEST = 200
 """Up to which order `sinc` is differentiated: its computation is as long as the order is high."""
 
 
-def _sinc_derivative(x: Any, order: int) -> Any:
+def _sinc_derivative(x: jax.Array, order: int) -> jax.Array:
     """S_n, the n-th derivative of sin(x) / x.
 
     Differentiating x S_0 = sin x n times gives x S_n + n S_(n-1) = sin(x + n pi/2), which leads from S_0 up and
@@ -175,7 +263,7 @@ def _sinc_derivative(x: Any, order: int) -> Any:
     return lax.convert_element_type(lax.select(small, value, result), dtype)
 
 
-def _sine_derivatives(x: Any) -> tuple[Any, Any, Any, Any]:
+def _sine_derivatives(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The sine and its first three derivatives, after which they repeat."""
     sine, cosine = lax.sin(x), lax.cos(x)
     return sine, cosine, -sine, -cosine
@@ -185,32 +273,52 @@ def _sine_derivatives(x: Any) -> tuple[Any, Any, Any, Any]:
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def sinh(x, /):
-    """Hyperbolic sine."""
+def sinh(x: Array, /) -> jax.Array:
+    """Hyperbolic sine, `(exp(x) - exp(-x)) / 2`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.sinh(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
-def cosh(x, /):
-    """Hyperbolic cosine."""
+def cosh(x: Array, /) -> jax.Array:
+    """Hyperbolic cosine, `(exp(x) + exp(-x)) / 2`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.cosh(floating(x))
 
 
 @op(type_name="ASinh", elementwise=True, diagonal=True)
-def asinh(x, /):
-    """The number whose hyperbolic sine is `x`."""
+def asinh(x: Array, /) -> jax.Array:
+    """The number whose hyperbolic sine is `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.asinh(floating(x))
 
 
 @op(type_name="ACosh", elementwise=True, diagonal=True, unbounded=True)
-def acosh(x, /):
-    """The number that is not negative and whose hyperbolic cosine is `x`."""
+def acosh(x: Array, /) -> jax.Array:
+    """The number that is not negative and whose hyperbolic cosine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.acosh(floating(x))
 
 
 @op(type_name="ATanh", elementwise=True, diagonal=True, unbounded=True)
-def atanh(x, /):
-    """The number whose hyperbolic tangent is `x`."""
+def atanh(x: Array, /) -> jax.Array:
+    """The number whose hyperbolic tangent is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
     return lax.atanh(floating(x))
 
 
@@ -218,6 +326,11 @@ def atanh(x, /):
 
 
 @op(elementwise=True, diagonal=True, linear=True, passes=True)
-def identity(x, /):
-    """`x` unchanged."""
-    return x
+def identity(x: Array, /) -> jax.Array:
+    """`x` unchanged.
+
+    Args:
+        x: Any shape and dtype.
+    """
+    y: jax.Array = x
+    return y

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Function, Variable, as_variable, composite, op
-from ..graph.arguments import Ints, Shape, Static, axis_of
+from ..graph import Array, Function, Variable, as_variable, composite, op
+from ..graph.arguments import Ints, Shape, Static, as_ints, axis_of
 from ..graph.axes import AxisMap, Places, mixes
 from ..graph.leaf import common_floating
-from . import array, control, elementwise
+from . import array, control, elementwise, movement, slicing
 from .arithmetic import alike
 from .comparison import holds
 from .reduction import values_or_indices
@@ -31,11 +32,19 @@ def _selected(f: Function) -> tuple[Places, ...]:
 @op(
     elementwise=True, diagonal=True, broadcasts=True, selects=True, linear=(1, 2), axes=AxisMap(places=_selected)
 )
-def where(condition, x_true, x_false, /):
-    """`x_true` where `condition` is not 0, else `x_false`; the two broadcast together.
+def where(condition: Array, x_true: Array, x_false: Array, /) -> jax.Array:
+    """`x_true` where `condition` is not 0, else `x_false`.
 
-    The condition either has the shape of the first axes of the result, each of its elements standing for all
-    that lies below it, or else broadcasts as in NumPy.
+    Where a value is not taken its gradient is 0, even if what arrives is infinite.
+
+    Args:
+        condition: Of the shape of the first axes of the result, each of its elements standing for all that lies below
+            it, or else of a shape that broadcasts with it as in NumPy.
+        x_true: Any shape.
+        x_false: Any shape that broadcasts with that of `x_true`; the result has their common dtype.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
     """
     x_true, x_false = alike(x_true, x_false)
     shape = _common_shape(x_true.shape, x_false.shape, "x_true and x_false")
@@ -60,21 +69,29 @@ def _common_shape(a: tuple[int, ...], b: tuple[int, ...], names: str) -> tuple[i
 
 
 @op
-def grid_points(indices, /, axes: Ints = ()):
-    """Where to look: for each element of `indices` its own positions along `axes`, and then the element.
+def grid_points(indices: Array, /, axes: Ints = ()) -> jax.Array:
+    """For each element of `indices` its own positions along `axes`, and then the element.
+
+    Args:
+        indices: Whole numbers, of any shape.
+        axes: The `k` axes along which its own positions count.
 
     Returns:
-        int32 `(*indices.shape, k + 1)` for `k` axes: points for `take_points` and `put_points`.
+        int32 `(*indices.shape, k + 1)`: points for `take_points` and `put_points`.
+
+    Raises:
+        ValueError: An axis is out of range.
     """
+    axes = as_ints(axes)
     for a in axes:
         axis_of(a, indices.ndim, "axes:")
     own = [lax.broadcasted_iota(jnp.int32, indices.shape, a % indices.ndim) for a in axes]
-    parts = [*own, array.whole(indices)]
+    parts = [*own, array.whole_indices(indices)]
     return lax.concatenate([lax.expand_dims(part, (indices.ndim,)) for part in parts], indices.ndim)
 
 
 @op
-def latest_points(indices, /, shape: Shape):
+def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
     """Which of several values that are put at the same point stays: true for the last one at each point.
 
     Args:
@@ -84,10 +101,13 @@ def latest_points(indices, /, shape: Shape):
 
     Returns:
         bool `(*points,)`.
+
+    Raises:
+        TypeError: The last axis of `indices` has not one index for each size.
     """
     points = indices.shape[:-1]
     turn = lax.reshape(lax.iota(jnp.int32, math.prod(points)), points)
-    places = array.wrapped(indices, shape)
+    places = slicing.wrapped(indices, shape)
     k = tuple(range(len(shape)))
     put = lax.ScatterDimensionNumbers(update_window_dims=(), inserted_window_dims=k, scatter_dims_to_operand_dims=k)
     last = lax.scatter_max(lax.full(shape, -1, jnp.int32), places, turn, put, mode=lax.GatherScatterMode.FILL_OR_DROP)
@@ -97,7 +117,9 @@ def latest_points(indices, /, shape: Shape):
 
 
 @composite
-def gather(x, Indices, /, axis: int | None = None, batch_dims: int | None = None):  # noqa: N803
+def gather(
+    x: Array, Indices: Array, /, axis: int | None = None, batch_dims: int | None = None  # noqa: N803
+) -> Variable:
     """The slices of `x` at `Indices` along an axis.
 
     Args:
@@ -105,10 +127,13 @@ def gather(x, Indices, /, axis: int | None = None, batch_dims: int | None = None
         Indices: Whole numbers, of any shape; negative ones count from the end, and where one is out of range, or not
             whole, there is NaN.
         axis: The axis; by default the first after the batch axes.
-        batch_dims: How many leading axes `x` and `Indices` have in common.
+        batch_dims: How many leading axes `x` and `Indices` have in common; by default none.
 
     Returns:
         `(*x.shape[:axis], *Indices.shape[batch_dims:], *x.shape[axis + 1:])`.
+
+    Raises:
+        ValueError: The axis is out of range or a batch axis, or the batch axes do not agree.
     """
     batch = batch_dims or 0
     if not 0 <= batch <= (Indices.ndim if Indices.ndim < x.ndim else x.ndim - 1):
@@ -120,17 +145,17 @@ def gather(x, Indices, /, axis: int | None = None, batch_dims: int | None = None
     lead = tuple(range(batch))
     points = grid_points(Indices, axes=lead)
     if not batch:
-        return array.take_points(x, points, axes=(axis,), at=axis, outside=math.nan)
-    y = array.take_points(x, points, axes=(*lead, axis), outside=math.nan)
+        return slicing.take_points(x, points, axes=(axis,), at=axis, outside=math.nan)
+    y = slicing.take_points(x, points, axes=(*lead, axis), outside=math.nan)
     if axis == batch:
         return y
     # The points are together; those axes of x that lie between the batch and the axis go back there.
     between = tuple(range(Indices.ndim, Indices.ndim + axis - batch))
-    return array.transpose(y, axes=(*lead, *between, *range(batch, Indices.ndim), *range(between[-1] + 1, y.ndim)))
+    return movement.transpose(y, axes=(*lead, *between, *range(batch, Indices.ndim), *range(between[-1] + 1, y.ndim)))
 
 
 @composite
-def gather_nd(data, indices, /):
+def gather_nd(data: Array, indices: Array, /) -> Variable:
     """The slices of `data` at the points `indices[:, i, j, ...]`.
 
     Args:
@@ -140,54 +165,70 @@ def gather_nd(data, indices, /):
 
     Returns:
         `(*points, *data.shape[k:])`.
+
+    Raises:
+        ValueError: `k` is more than the number of axes of `data`.
     """
     points, axes = _points_last(indices, data.ndim, "gather_nd")
-    return array.take_points(data, points, axes=axes, outside=math.nan)
+    return slicing.take_points(data, points, axes=axes, outside=math.nan)
 
 
 @composite
-def scatter_nd(data, indices, /, shape: Shape | None = None, out: Static | None = None, add: bool = False):
+def scatter_nd(
+    data: Array, indices: Array, /, shape: Shape | None = None, out: Static | None = None, add: bool = False
+) -> Variable:
     """An array with the slices `data` at the points `indices[:, i, j, ...]`.
 
     Args:
         data: `(*points, *shape[k:])`.
         indices: Whole numbers `(k, *points)`: an index into each of the first `k` axes; negative ones count
             from the end, and what is out of range is left out.
-        shape: The result's shape, with zeros at all other places; or else
-        out: a Variable that has what is at all other places. If it is a leaf, `forward()` writes the result to it.
+        shape: The result's shape, with zeros at all other places; None for that of `out`.
+        out: A Variable that has what is at all other places. If it is a leaf, `forward()` writes the result to it.
         add: Whether the slices are added to what is there. Else they replace it, and the last one at a point stays.
+
+    Raises:
+        ValueError: Neither `shape` nor `out` is given, or the shapes do not fit.
     """
     base = None if out is None else as_variable(out, "out", "scatter_nd", common_floating([data]))
-    if base is None and shape is None:
+    if base is not None:
+        if shape not in (None, base.shape):
+            raise ValueError(f"scatter_nd: shape {shape} is not the shape {base.shape} of out")
+        shape = base.shape
+    elif shape is None:
         raise ValueError("scatter_nd: give shape or out")
-    if base is not None and shape not in (None, base.shape):
-        raise ValueError(f"scatter_nd: shape {shape} is not the shape {base.shape} of out")
-    shape = base.shape if base is not None else shape
     points, axes = _points_last(indices, len(shape), "scatter_nd")
-    expected = points.shape[:-1] + shape[len(axes) :]
+    expected = (*points.shape[:-1], *shape[len(axes) :])
     if data.shape != expected:
         raise ValueError(f"scatter_nd: data {data.shape} must have the shape {expected} of what it replaces")
     if add:
-        y = array.put_points(data, points, axes=axes, shape=shape)
+        y = slicing.put_points(data, points, axes=axes, shape=shape)
         if base is None:
             return y
         y = base + y
     else:
         last = latest_points(points, shape=shape[: len(axes)])
-        y = array.put_points(where(last, data, array.zeros_like(data)), points, axes=axes, shape=shape)
+        y = slicing.put_points(where(last, data, array.zeros_like(data)), points, axes=axes, shape=shape)
         if base is None:
             return y
-        written = array.put_points(array.cast(last, "int32"), points, axes=axes, shape=shape[: len(axes)])
+        written = slicing.put_points(array.cast(last, "int32"), points, axes=axes, shape=shape[: len(axes)])
         y = where(written, y, base)
     return control.with_updates(y, {base: y}) if base.parent is None else y
 
 
 @composite
-def scatter_add(x0, indices, x1, /, axis: int | None = None):
-    """`x0` with the elements of `x1` added at `indices` along an axis (None for the first):
-    `y[indices[i, j], j] += x1[i, j]` for axis 0 of a matrix.
+def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None) -> Variable:
+    """`x0` with the elements of `x1` added along an axis: for axis 0 of a matrix, `y[indices[i, j], j] += x1[i, j]`.
 
-    `x1` and, but for the axis, `x0` may be larger than `indices`; what lies beyond is left as it is.
+    Args:
+        x0: What is added to; but for the axis it may be larger than `indices`, and what lies beyond stays as it is.
+        indices: Whole numbers, with as many axes as `x0`; negative ones count from the end, and what is out of range
+            is left out.
+        x1: What is added, with as many axes as `x0`; it may be larger than `indices`, and what lies beyond is left out.
+        axis: The axis of `x0` that is indexed; None for the first.
+
+    Raises:
+        ValueError: The numbers of axes differ, `indices` is too large, or the axis is out of range.
     """
     if not x0.ndim == indices.ndim == x1.ndim:
         shapes = f"x0 {x0.shape}, indices {indices.shape} and x1 {x1.shape}"
@@ -198,9 +239,10 @@ def scatter_add(x0, indices, x1, /, axis: int | None = None):
             raise ValueError(f"scatter_add: indices {indices.shape} must not be larger than x1 {x1.shape} and, "
                              f"but for axis {axis}, than x0 {x0.shape}")
     if x1.shape != indices.shape:
-        x1 = array.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
+        x1 = slicing.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
     points, axes = along(indices, axis)
-    return x0 + array.put_points(x1, points, axes=axes, shape=x0.shape)
+    y: Variable = x0 + slicing.put_points(x1, points, axes=axes, shape=x0.shape)
+    return y
 
 
 def along(indices: Variable, axis: int) -> tuple[Variable, tuple[int, ...]]:
@@ -213,61 +255,96 @@ def _points_last(indices: Variable, ndim: int, name: str) -> tuple[Variable, tup
     """Points that come along the first axis, along the last one; and the axes that they index."""
     if indices.ndim == 0 or indices.shape[0] > ndim:
         raise ValueError(f"{name}: indices {indices.shape} must hold one index for each of at most {ndim} axes first")
-    return array.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
+    return movement.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
 
 
 # ---------------------------------------------------------------- sorting
 
 
 @op(type_name="Sort", axes=mixes("axis"))
-def sort_values(x, /, axis: int = -1, reverse: bool = False):
-    """The elements in ascending order along `axis`; in descending order if `reverse`. NaN counts as largest."""
+def sort_values(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array:
+    """The elements in ascending order along an axis. NaN counts as largest.
+
+    Args:
+        x: Any shape of at least one axis.
+        axis: The axis.
+        reverse: Whether the order is descending.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
     return _sorted(x, axis, reverse)[0]
 
 
 @op(axes=mixes("axis"))
-def argsort(x, /, axis: int = -1, reverse: bool = False):
-    """The indices, as int32, that bring `x` into ascending order along `axis`; into descending order if
-    `reverse`. Equal elements keep their order."""
+def argsort(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array:
+    """The indices, as int32, that bring `x` into ascending order along an axis. Equal elements keep their order.
+
+    Args:
+        x: Any shape of at least one axis; NaN counts as largest.
+        axis: The axis.
+        reverse: Whether the order is descending.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
     return _sorted(x, axis, reverse)[1]
 
 
-def _sorted(x: Any, axis: int, reverse: bool) -> Any:
+def _sorted(x: jax.Array, axis: int, reverse: bool) -> tuple[jax.Array, jax.Array]:
     """Sorted values and their indices: one sort for both, so that XLA merges the two ops."""
     a = axis_of(axis, x.ndim)
     index = lax.broadcasted_iota(jnp.int32, x.shape, a)
-    if not reverse:
-        return lax.sort((x, index), dimension=a, num_keys=1)
-    # Reversed twice, so that equal elements keep their order.
-    return [lax.rev(y, (a,)) for y in lax.sort((lax.rev(x, (a,)), lax.rev(index, (a,))), dimension=a, num_keys=1)]
+    if reverse:  # twice, so that equal elements keep their order
+        x, index = lax.rev(x, (a,)), lax.rev(index, (a,))
+    y, order = lax.sort((x, index), dimension=a, num_keys=1)
+    return (lax.rev(y, (a,)), lax.rev(order, (a,))) if reverse else (y, order)
 
 
 @composite
-def sort(x, /, axis: int = -1, reverse: bool = False, with_index: bool = False, only_index: bool = False):
-    """The elements in ascending order along `axis`; in descending order if `reverse`.
+def sort(
+    x: Array, /, axis: int = -1, reverse: bool = False, with_index: bool = False, only_index: bool = False
+) -> Variable | Any:
+    """The elements in ascending order along an axis. NaN counts as largest.
 
     Args:
-        with_index: Also return the indices of the elements, as `argsort` does.
-        only_index: Return the indices alone.
+        x: Any shape of at least one axis.
+        axis: The axis.
+        reverse: Whether the order is descending.
+        with_index: Whether the indices of the elements are returned too, as `argsort` has them.
+        only_index: Whether the indices alone are returned.
+
+    Returns:
+        The elements, or the pair of them and their indices, or the indices.
+
+    Raises:
+        ValueError: The axis is out of range.
     """
     return values_or_indices(sort_values, argsort, with_index, only_index, x, axis, reverse)
 
 
 @composite
 def top_k_data(
-    x, /, k: int, abs: bool = False, reduce: bool = True, base_axis: int = 1, largest: bool = True,
+    x: Array, /, k: int, abs: bool = False, reduce: bool = True, base_axis: int = 1, largest: bool = True,
     with_index: bool = False,
-):
+) -> Variable | Any:
     """The `k` largest elements of each sample.
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
         k: How many.
-        abs: Compare by magnitude.
-        reduce: Return `(*batch, k)`, largest first. Else return the shape of `x` with 0 at all other elements.
+        abs: Whether elements are compared by magnitude.
+        reduce: Whether the result is `(*batch, k)`, largest first. Else it has the shape of `x`, and 0 at all other
+            elements.
         base_axis: Number of batch axes.
         largest: False for the smallest.
-        with_index: Also return the elements' indices `(*batch, k)` in the flattened sample.
+        with_index: Whether the elements' indices `(*batch, k)` in the flattened sample are returned too.
+
+    Returns:
+        The elements, or the pair of them and their indices.
+
+    Raises:
+        ValueError: A sample has fewer than `k` elements, `k` is below 1, or `base_axis` is out of range.
     """
     base = base_axis + x.ndim if base_axis < 0 else base_axis
     if not 0 <= base <= x.ndim:
@@ -275,11 +352,11 @@ def top_k_data(
     batch, size = x.shape[:base], math.prod(x.shape[base:])
     if not 1 <= k <= size:
         raise ValueError(f"top_k_data: k must be between 1 and the {size} elements of a sample, got {k}")
-    flat = array.reshape(x, shape=(*batch, size))
+    flat = movement.reshape(x, shape=(*batch, size))
     order = argsort(elementwise.abs(flat) if abs else flat, reverse=largest)
-    index = array.take_slices(order, key=(*[(0, n, 1) for n in batch], (0, k, 1)))
+    index = slicing.take_slices(order, key=(*[(0, n, 1) for n in batch], (0, k, 1)))
     points, axes = along(index, base)
-    y = array.take_points(flat, points, axes=axes)
+    y = slicing.take_points(flat, points, axes=axes)
     if not reduce:
-        y = array.reshape(array.put_points(y, points, axes=axes, shape=flat.shape), shape=x.shape)
+        y = movement.reshape(slicing.put_points(y, points, axes=axes, shape=flat.shape), shape=x.shape)
     return (y, index) if with_index else y

@@ -12,15 +12,17 @@ forward-mode derivatives are nested, and reverse mode is applied once, outside, 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from ..graph import Op, Spec, Variable, spec_of
+from ..graph import Array, Op, Spec, Variable, spec_of
 from ..graph.arguments import Static
 from ..graph.facts import unknown
 from ..graph.jaxpr import primitives_in
@@ -43,16 +45,30 @@ _COLUMNS = 128
 class ArrayFunction(Protocol):
     """A function of arrays that is hashed by what it computes."""
 
-    name: str
-    inputs: tuple[Spec, ...]
-    outputs: tuple[Spec, ...]
-    active: Positions
-    """Which of its inputs gradients can reach."""
-    custom: bool
-    """Whether it has derivatives that their author has set."""
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def inputs(self) -> tuple[Spec, ...]:
+        """Shape and dtype of each input."""
+
+    @property
+    def outputs(self) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+
+    @property
+    def active(self) -> Positions:
+        """Which of its inputs gradients can reach."""
+
+    @property
+    def custom(self) -> bool:
+        """Whether it has derivatives that their author has set."""
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """The outputs."""
+
+    def __hash__(self) -> int: ...
 
 
 class TracedFunction:
@@ -100,7 +116,8 @@ class TracedFunction:
         return self.name
 
 
-class GradientFunction(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class GradientFunction:
     """`jax_gradient` as a function to be differentiated by itself: where JAX has no forward mode for `fun`."""
 
     fun: ArrayFunction
@@ -135,7 +152,7 @@ class GradientFunction(NamedTuple):
         return self.fun.custom
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        return gradient(arrays, *self)
+        return gradient(arrays, self.fun, self.order, self.slot, self.wrt, self.columns)
 
     def __repr__(self) -> str:
         return self.name
@@ -171,7 +188,7 @@ def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:
 
 
 @sized("JaxFunction")
-def jax_derivative(*x, fun: Static, order: int = 0):
+def jax_derivative(*x: Array, fun: Static, order: int = 0) -> tuple[jax.Array, ...]:
     """The derivative of a JAX function along `order` directions: D^order fun(x)[v1 ...]; the function itself for 0.
 
     Args:
@@ -186,7 +203,9 @@ def jax_derivative(*x, fun: Static, order: int = 0):
 
 
 @sized("JaxFunctionGradient")
-def jax_gradient(*x, fun: Static, order: int, slot: int, wrt: Static, columns: bool):
+def jax_gradient(
+    *x: Array, fun: Static, order: int, slot: int, wrt: Static, columns: bool
+) -> tuple[jax.Array, ...]:
     """The gradient of <y, D^order fun(x)[v1 ...]> in x (slot 0) or in the direction v of number `slot`.
 
     Args:
@@ -205,14 +224,31 @@ def jax_gradient(*x, fun: Static, order: int, slot: int, wrt: Static, columns: b
 
 
 @sized("CustomJaxFunction")
-def custom_jax_derivative(*x, fun: Static, order: int = 0):
-    """`jax_derivative` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one."""
+def custom_jax_derivative(*x: Array, fun: Static, order: int = 0) -> tuple[jax.Array, ...]:
+    """`jax_derivative` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one.
+
+    Args:
+        x: As for `jax_derivative`.
+        fun: As for `jax_derivative`.
+        order: As for `jax_derivative`.
+    """
     return derivative(x, fun, order)
 
 
 @sized("CustomJaxFunctionGradient")
-def custom_jax_gradient(*x, fun: Static, order: int, slot: int, wrt: Static, columns: bool):
-    """`jax_gradient` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one."""
+def custom_jax_gradient(
+    *x: Array, fun: Static, order: int, slot: int, wrt: Static, columns: bool
+) -> tuple[jax.Array, ...]:
+    """`jax_gradient` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one.
+
+    Args:
+        x: As for `jax_gradient`.
+        fun: As for `jax_gradient`.
+        order: As for `jax_gradient`.
+        slot: As for `jax_gradient`.
+        wrt: As for `jax_gradient`.
+        columns: As for `jax_gradient`.
+    """
     return gradient(x, fun, order, slot, wrt, columns)
 
 
@@ -256,7 +292,8 @@ def _by_columns(at: Callable[..., Any], start: Arrays, place: int, ys: Arrays) -
         unit = (jnp.arange(x.size) == k).astype(x.dtype).reshape(x.shape)
         v = tuple([unit if i == place else jnp.zeros_like(a) for i, a in enumerate(start)])
         _, dy = jax.jvp(at, tuple(start), v)
-        return sum([jnp.vdot(a, b) for a, b in zip(dy, ys, strict=True)]).astype(x.dtype)
+        y: jax.Array = functools.reduce(operator.add, [jnp.vdot(a, b) for a, b in zip(dy, ys, strict=True)])
+        return y.astype(x.dtype)
 
     return jax.lax.map(element, jnp.arange(x.size), batch_size=_COLUMNS).reshape(x.shape)
 
@@ -301,7 +338,7 @@ def by_columns(fun: ArrayFunction, order: int, slot: int) -> bool:
     reverse = _refusal(given, given.inputs)
     if reverse is None:
         return False
-    given = given._replace(columns=True)
+    given = dataclasses.replace(given, columns=True)
     forward = _refusal(given, given.inputs)
     if forward is None:
         return True

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import composite, op
+from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName, axis_of
 from ..graph.axes import mixes
 from ..graph.spec import FLOAT32
-from . import array, elementwise, reduction
+from . import array, elementwise, movement, reduction
 from .arithmetic import broadcast_pair, floating, is_floating, widened
-from .normalization import accurate
+from .moments import accurate
 
 # ---------------------------------------------------------------- classes
 
@@ -52,10 +53,18 @@ def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
 
 
 @op(axes=mixes("axis"))
-def class_mask(target, /, classes: int, axis: int, dtype: DTypeName = FLOAT32):
-    """1 for the class that is the label, else 0, along `axis`, where `target` has size 1.
+def class_mask(target: Array, /, classes: int, axis: int, dtype: DTypeName = FLOAT32) -> jax.Array:
+    """1 for the class that is the label, else 0, along `axis`.
 
-    A negative label gives zeros; one that is no class, NaN.
+    Args:
+        target: Labels, with size 1 at `axis`: whole numbers of any dtype. A negative one gives zeros; one that is no
+            class, NaN.
+        classes: Number of classes: the size of the result at `axis`.
+        axis: The axis of the classes.
+        dtype: Dtype of the result.
+
+    Raises:
+        ValueError: `axis` is out of range, `target` has not size 1 there, or `classes` is negative.
     """
     axis = axis_of(axis, target.ndim)
     if target.shape[axis] != 1 or classes < 0:
@@ -66,7 +75,7 @@ def class_mask(target, /, classes: int, axis: int, dtype: DTypeName = FLOAT32):
 
 
 @op(axes=mixes("axis", none=-1))
-def softmax_cross_entropy(x, target, /, axis: int | None = None):
+def softmax_cross_entropy(x: Array, target: Array, /, axis: int | None = None) -> jax.Array:
     """`-log(softmax(x))` of the class that `target` names, along `axis`.
 
     Args:
@@ -77,6 +86,9 @@ def softmax_cross_entropy(x, target, /, axis: int | None = None):
 
     Returns:
         The loss of each sample, of the shape of `target` and the dtype of `x`.
+
+    Raises:
+        ValueError: The shapes do not fit, `axis` is out of range, or there is no class.
     """
     axis = checked_axis(x, target, axis)
     x = floating(x)
@@ -90,17 +102,17 @@ def softmax_cross_entropy(x, target, /, axis: int | None = None):
     return lax.convert_element_type(labelled(y, negative, stray), x.dtype)
 
 
-def labelled(y: Any, negative: Any, stray: Any) -> Any:
+def labelled(y: Any, negative: Any, stray: Any) -> jax.Array:
     """The loss `y` where the label is a class, 0 where it is negative and NaN where it is neither."""
     y = lax.select(negative, lax.full_like(y, 0), y)
     return lax.select(stray, lax.full_like(y, jnp.nan), y)
 
 
 @op(axes=mixes("axis", none=-1))
-def categorical_cross_entropy(x, target, /, axis: int | None = None):
+def categorical_cross_entropy(x: Array, target: Array, /, axis: int | None = None) -> jax.Array:
     """`-log(x)` of the class that `target` names, along `axis`.
 
-    A probability below the smallest normal number of its dtype counts as that number.
+    A probability below the smallest normal number of its dtype counts as that number, in the gradient `-1 / x` too.
 
     Args:
         x: Probabilities; any shape, floating.
@@ -109,23 +121,33 @@ def categorical_cross_entropy(x, target, /, axis: int | None = None):
 
     Returns:
         The loss of each sample, of the shape of `target` and the dtype of `x`.
+
+    Raises:
+        ValueError: The shapes do not fit, `axis` is out of range, or there is no class.
     """
     axis = checked_axis(x, target, axis)
     x = floating(x)
     hit, negative, stray = hits(target, x.shape[axis], axis)
     named = lax.reduce_sum(lax.select(hit, x, lax.full_like(x, 0)), (axis,))
     named = lax.max(named, lax.full_like(named, jnp.finfo(x.dtype).tiny))
-    return labelled(-lax.expand_dims(lax.log(named), (axis,)), negative, stray)
+    return labelled(lax.neg(lax.expand_dims(lax.log(named), (axis,))), negative, stray)
 
 
 # ---------------------------------------------------------------- probabilities
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def sigmoid_cross_entropy(x, target, /):
+def sigmoid_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     """`-target log(s) - (1 - target) log(1 - s)` with `s = sigmoid(x)`, elementwise, broadcast together.
 
     Computed as `max(x, 0) - x target + log(1 + exp(-|x|))`, which neither overflows nor cancels.
+
+    Args:
+        x: Scores; any shape.
+        target: Probabilities, usually 0 or 1; they have a gradient, `-x`, where they are floating.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
     """
     x, target = broadcast_pair(x, target)
     x, target = floating(x), floating(target)
@@ -133,11 +155,18 @@ def sigmoid_cross_entropy(x, target, /):
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def binary_cross_entropy(x, target, /):
+def binary_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     """`-target log(x) - (1 - target) log(1 - x)`, elementwise, broadcast together.
 
     A probability that is 0 or 1 counts as the smallest normal number of its dtype away from it, so that
-    the loss stays finite; one outside [0, 1] gives NaN.
+    the loss and its gradient `(1 - target) / (1 - x) - target / x` stay finite; one outside [0, 1] gives NaN.
+
+    Args:
+        x: Probabilities; any shape.
+        target: Probabilities, usually 0 or 1; they have a gradient, `log(1 - x) - log(x)`, where they are floating.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
     """
     x, target = broadcast_pair(x, target)
     x, target = floating(x), floating(target)
@@ -157,21 +186,48 @@ def difference(x0: Any, x1: Any) -> Any:
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def squared_error(x0, x1, /):
-    """`(x0 - x1)^2`, elementwise, broadcast together."""
+def squared_error(x0: Array, x1: Array, /) -> jax.Array:
+    """`(x0 - x1)^2`, elementwise, broadcast together.
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: Likewise.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.integer_pow(difference(x0, x1), 2)
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
-def absolute_error(x0, x1, /):
-    """`|x0 - x1|`, elementwise, broadcast together."""
+def absolute_error(x0: Array, x1: Array, /) -> jax.Array:
+    """`|x0 - x1|`, elementwise, broadcast together. Where both are equal, the derivative in `x0` is 1.
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: Likewise; its derivative is that of `x0` times -1.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
     return lax.abs(difference(x0, x1))
 
 
 @op(diagonal=True, broadcasts=True)
-def huber_loss(x0, x1, /, delta: float = 1.0):
-    """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice
-    the usual form). Elementwise, broadcast together."""
+def huber_loss(x0: Array, x1: Array, /, delta: float = 1.0) -> jax.Array:
+    """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice his form).
+
+    Elementwise, broadcast together. The derivative in `x0` is `2 d`, limited to -2 delta and 2 delta; the second one is
+    1 where `|d| = delta`.
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: Likewise.
+        delta: Where the square turns into a line; positive.
+
+    Raises:
+        ValueError: The shapes do not broadcast, or `delta` is not positive.
+    """
     if not delta > 0:
         raise ValueError(f"delta must be positive, got {delta}")
     size = lax.abs(difference(x0, x1))
@@ -181,8 +237,17 @@ def huber_loss(x0, x1, /, delta: float = 1.0):
 
 
 @op(diagonal=True, broadcasts=True)
-def epsilon_insensitive_loss(x0, x1, /, epsilon: float):
-    """`max(|x0 - x1| - epsilon, 0)`, elementwise, broadcast together."""
+def epsilon_insensitive_loss(x0: Array, x1: Array, /, epsilon: float) -> jax.Array:
+    """`max(|x0 - x1| - epsilon, 0)`, elementwise, broadcast together. At `|x0 - x1| = epsilon` the derivative is 0.
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: Likewise.
+        epsilon: The difference up to which nothing is lost; not negative.
+
+    Raises:
+        ValueError: The shapes do not broadcast, or `epsilon` is negative.
+    """
     if not epsilon >= 0:
         raise ValueError(f"epsilon must not be negative, got {epsilon}")
     size = lax.abs(difference(x0, x1))
@@ -193,15 +258,19 @@ def epsilon_insensitive_loss(x0, x1, /, epsilon: float):
 
 
 @composite
-def kl_multinomial(p, q, /, base_axis: int = 1):
+def kl_multinomial(p: Array, q: Array, /, base_axis: int = 1) -> Variable:
     """Kullback-Leibler divergence of multinomial distributions, `sum p (log(p + 1e-8) - log(q + 1e-8))`.
 
     Args:
-        p, q: Probabilities, of one shape.
+        p: Probabilities.
+        q: Probabilities, of the same shape.
         base_axis: The first axis that is summed over.
 
     Returns:
         The divergences: the shape of `p` before `base_axis`, and an axis of size 1.
+
+    Raises:
+        ValueError: The shapes differ, or `base_axis` is out of range.
     """
     if p.shape != q.shape:
         raise ValueError(f"kl_multinomial: p of shape {p.shape} and q of shape {q.shape} must have one shape")
@@ -209,5 +278,5 @@ def kl_multinomial(p, q, /, base_axis: int = 1):
     dtype = p.dtype if p.spec.differentiable else FLOAT32
     p, q = accurate(p), accurate(q)  # 1e-8 is nothing in 16 bits
     terms = p * (elementwise.log(p + 1e-8) - elementwise.log(q + 1e-8))
-    y = array.reshape(reduction.sum(terms, axis=tuple(range(base, p.ndim))), shape=(*p.shape[:base], 1))
+    y = movement.reshape(reduction.sum(terms, axis=tuple(range(base, p.ndim))), shape=(*p.shape[:base], 1))
     return y if y.dtype == dtype else array.cast(y, dtype)

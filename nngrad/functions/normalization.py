@@ -1,83 +1,29 @@
 """Normalisation by the statistics of batches, layers, instances, groups and weights.
 
-All are made of means and products, so their gradients need no rules. Statistics of 16-bit arrays are
-computed in float32. The variance is the mean of the squared deviations, which does not cancel.
+All are made of means and products, so their gradients need no rules.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, TypeAlias
 
-from ..graph import Variable, composite
+from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ignored, axes_of
-from ..graph.spec import FLOAT32
-from . import activation, array, control, reduction
+from . import activation, control, movement, reduction
+from .moments import Sizes, accurate, checked_eps, fitted, kept_shape, moments, scaled, shifted
 
-Sizes = tuple[int, ...]
-Normalised = Variable | tuple[Variable, Variable, Variable]
-
-
-def accurate(x: Variable) -> Variable:
-    """`x` in a dtype that statistics can be computed in: float32 where it is narrower or not floating."""
-    return x if x.spec.differentiable and x.dtype.itemsize > 2 else array.cast(x, FLOAT32)
-
-
-def moments(x: Variable, axes: Sizes) -> tuple[Variable, Variable, Variable]:
-    """Mean over `axes`, deviations from it, and their mean square; the axes stay, with size 1."""
-    average = reduction.mean(x, axis=axes, keepdims=True)
-    deviation = x - average
-    return average, deviation, reduction.mean(deviation * deviation, axis=axes, keepdims=True)
-
-
-def kept_shape(shape: Sizes, axes: Sizes) -> Sizes:
-    """`shape` with size 1 for all but `axes`."""
-    return tuple(n if i in axes else 1 for i, n in enumerate(shape))
-
-
-def fitted(p: Variable | None, shape: Sizes, full: Sizes, where: str) -> Variable | None:
-    """The parameter `p`, if there is one, in `shape`, which it may differ from by axes of size 1; it may also be
-    larger than `shape` along axes where it has the size of the input (`full`)."""
-    if p is None or p.shape == shape:
-        return p
-    if [n for n in p.shape if n != 1] == [n for n in shape if n != 1]:
-        return array.reshape(p, shape=shape)
-    if len(p.shape) == len(full) and all(n in (1, m) for n, m in zip(p.shape, full, strict=True)):
-        return p
-    raise ValueError(f"{where} of shape {p.shape} does not fit an input of shape {full}; give it the shape {shape}")
-
-
-def scaled(
-    x: Variable, deviation: Variable, variance: Variable, eps: float, beta: Variable | None, gamma: Variable | None
-) -> Variable:
-    """`gamma * deviation / sqrt(variance + eps) + beta` in the dtype of `x`."""
-    factor = (variance + eps) ** -0.5
-    if gamma is not None and gamma.shape == factor.shape:
-        factor, gamma = factor * gamma, None
-    return shifted(x, deviation * factor, beta, gamma)
-
-
-def shifted(x: Variable, y: Variable, beta: Variable | None, gamma: Variable | None) -> Variable:
-    """`gamma * y + beta` in the dtype of `x`."""
-    if gamma is not None:
-        y = y * gamma
-    if beta is not None:
-        y = y + beta
-    return array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
-
-
-def checked_eps(function: str, eps: float) -> None:
-    """Raise ValueError where `eps` is negative or NaN."""
-    if not eps >= 0:
-        raise ValueError(f"{function}: eps must not be negative, got {eps}")
+Normalised: TypeAlias = Variable | Any
+"""A Variable, or a tuple of three of them if `output_stat`."""
 
 
 @composite
 def batch_normalization(
-    x,
-    beta=None,
-    gamma=None,
-    mean=None,
-    variance=None,
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
+    mean: Array | None = None,
+    variance: Array | None = None,
     /,
     axes: Axes = (1,),
     decay_rate: float = 0.9,
@@ -99,13 +45,20 @@ def batch_normalization(
 
     Args:
         x: Any shape; floating.
-        beta, gamma: Offset and scale, of the shape of `x` with size 1 for all but `axes`; None for 0 and 1.
-        mean, variance: Running statistics, of that shape too; None to keep none.
+        beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
+        gamma: Scale, of that shape too; None for 1.
+        mean: Running mean, of that shape too; None to keep none.
+        variance: Running variance, of that shape too; None to keep none.
         axes: Axes that have statistics of their own: the channels.
         decay_rate: How much of the running statistics stays.
         eps: Added to the variance.
         batch_stat: Whether to use the statistics of `x`.
         output_stat: Whether to return (y, m, v), all differentiable, in place of y.
+        n_outputs: Ignored.
+
+    Raises:
+        ValueError: The shape of a parameter or a statistic does not fit, an axis is out of range, `eps` is negative,
+            or `batch_stat=False` without `mean` and `variance`.
     """
     name = "batch_normalization"
     kept = axes_of(axes, x.ndim, f"{name}: axes")
@@ -120,7 +73,8 @@ def batch_normalization(
             raise ValueError(f"{name}: {n} of shape {p.shape} does not fit; give it the shape {shape}")
     wide = accurate(x)
     if not batch_stat:
-        m, v = (array.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
+        assert mean is not None and variance is not None  # or it would have been refused
+        m, v = (movement.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
         y = scaled(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
     reduced = tuple(i for i in range(x.ndim) if i not in kept)
@@ -142,19 +96,19 @@ def _running_updates(
     for leaf, new in statistics:
         if leaf is not None and leaf.parent is None:
             if new.shape != leaf.shape:
-                new = array.reshape(new, shape=leaf.shape)
+                new = movement.reshape(new, shape=leaf.shape)
             updates[leaf] = leaf * decay_rate + new * (1 - decay_rate)
     return updates
 
 
 @composite
 def fused_batch_normalization(
-    x,
-    beta=None,
-    gamma=None,
-    mean=None,
-    variance=None,
-    z=None,
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
+    mean: Array | None = None,
+    variance: Array | None = None,
+    z: Array | None = None,
     /,
     axes: Axes = (1,),
     decay_rate: float = 0.9,
@@ -164,11 +118,25 @@ def fused_batch_normalization(
     output_stat: bool = False,
     n_outputs: Ignored = None,
 ) -> Normalised:
-    """`relu(batch_normalization(x) + z)`; see `batch_normalization` for all but:
+    """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
     Args:
+        x: As for `batch_normalization`.
+        beta: As for `batch_normalization`.
+        gamma: As for `batch_normalization`.
+        mean: As for `batch_normalization`.
+        variance: As for `batch_normalization`.
         z: What is added before the nonlinearity, of the shape of `x`; None for 0.
+        axes: As for `batch_normalization`.
+        decay_rate: As for `batch_normalization`.
+        eps: As for `batch_normalization`.
+        batch_stat: As for `batch_normalization`.
         nonlinearity: "relu", the only one there is.
+        output_stat: As for `batch_normalization`.
+        n_outputs: Ignored.
+
+    Raises:
+        ValueError: As in `batch_normalization`; or `z` has another shape than `x`, or `nonlinearity` another name.
     """
     name = "fused_batch_normalization"
     if nonlinearity != "relu":
@@ -182,17 +150,28 @@ def fused_batch_normalization(
 
 @composite
 def tensor_normalization(
-    x, beta=None, gamma=None, /, axes: Axes | None = None, eps: float = 1e-5, output_stat: bool = False
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
+    /,
+    axes: Axes | None = None,
+    eps: float = 1e-5,
+    output_stat: bool = False,
 ) -> Normalised:
-    """`x` standardised per index of `axes`, times `gamma`, plus `beta`: the form that the others are cases of.
+    """`gamma * (x - m) / sqrt(v + eps) + beta`, with mean m and variance v per index of `axes`.
 
     Args:
         x: Any shape; floating.
-        beta, gamma: Offset and scale, of the shape of `x` with size 1 for all but `axes`; None for 0 and 1.
+        beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
+        gamma: Scale, of that shape too; None for 1.
         axes: Axes that have statistics of their own; to be given.
         eps: Added to the variance.
-        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y; the
-            statistics have size 1 at the axes that they are taken over.
+        output_stat: Whether to return (y, m, v), all differentiable, in place of y; the statistics have size 1 at
+            the axes that they are taken over.
+
+    Raises:
+        TypeError: `axes` is not given.
+        ValueError: The shape of a parameter does not fit, an axis is out of range, or `eps` is negative.
     """
     name = "tensor_normalization"
     if axes is None:
@@ -204,18 +183,26 @@ def tensor_normalization(
 
 @composite
 def layer_normalization(
-    x, beta=None, gamma=None, /, batch_axis: Axes = 0, eps: float = 1e-5, output_stat: bool = False
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
+    /,
+    batch_axis: Axes = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
 ) -> Normalised:
     """`x` standardised over all axes but `batch_axis`, times `gamma`, plus `beta` (Ba, Kiros and Hinton, 2016).
 
     Args:
         x: Any shape; floating.
-        beta, gamma: Offset and scale, of the shape of `x` with size 1 at `batch_axis`, or of a shape with
-            sizes 1 in place of others; None for 0 and 1.
+        beta: Offset, of the shape of `x` with size 1 at `batch_axis`, or with size 1 at other axes too; None for 0.
+        gamma: Scale, of such a shape too; None for 1.
         batch_axis: Axis or axes that have statistics of their own.
         eps: Added to the variance.
-        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y; the
-            statistics have size 1 at the axes that they are taken over.
+        output_stat: As for `tensor_normalization`.
+
+    Raises:
+        ValueError: The shape of a parameter does not fit, an axis is out of range, or `eps` is negative.
     """
     name = "layer_normalization"
     batch = axes_of(batch_axis, x.ndim, f"{name}: batch_axis")
@@ -225,9 +212,9 @@ def layer_normalization(
 
 @composite
 def instance_normalization(
-    x,
-    beta=None,
-    gamma=None,
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
     /,
     channel_axis: int = 1,
     batch_axis: Axes = 0,
@@ -238,13 +225,16 @@ def instance_normalization(
 
     Args:
         x: Any shape; floating.
-        beta, gamma: Offset and scale, of the shape of `x` with size 1 for all but `channel_axis`, or one
-            for each batch item; None for 0 and 1.
+        beta: Offset, of the shape of `x` with size 1 for all but `channel_axis`, or one for each batch item; None
+            for 0.
+        gamma: Scale, of such a shape too; None for 1.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the batch.
         eps: Added to the variance.
-        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y; the
-            statistics have size 1 at the axes that they are taken over.
+        output_stat: As for `tensor_normalization`.
+
+    Raises:
+        ValueError: The shape of a parameter does not fit, an axis is out of range or named twice, or `eps` is negative.
     """
     name = "instance_normalization"
     batch, channel = _batch_and_channel(name, x, batch_axis, channel_axis)
@@ -254,9 +244,9 @@ def instance_normalization(
 
 @composite
 def group_normalization(
-    x,
-    beta=None,
-    gamma=None,
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
     /,
     num_groups: int | None = None,
     channel_axis: int = 1,
@@ -268,15 +258,21 @@ def group_normalization(
 
     Args:
         x: Any shape; floating.
-        beta, gamma: Offset and scale, of the shape of `x` with size 1 for all but `channel_axis`, or one
-            for each batch item; None for 0 and 1.
-        num_groups: Number of groups; it divides the number of channels.
+        beta: Offset, of the shape of `x` with size 1 for all but `channel_axis`, or one for each batch item; None
+            for 0.
+        gamma: Scale, of such a shape too; None for 1.
+        num_groups: Number of groups, to be given; it divides the number of channels.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the batch.
         eps: Added to the variance.
         output_stat: Whether to return (y, mean, variance), all differentiable, in place of y. The
             statistics have one axis more than `x`: the channel axis has `num_groups`, and it and all
             axes that they are taken over are followed by, or have, size 1.
+
+    Raises:
+        TypeError: `num_groups` is not given.
+        ValueError: The shape of a parameter does not fit, an axis is out of range or named twice, `eps` is negative,
+            or `num_groups` does not divide the channels.
     """
     name = "group_normalization"
     batch, channel = _batch_and_channel(name, x, batch_axis, channel_axis)
@@ -291,20 +287,25 @@ def group_normalization(
     grouped = (*x.shape[:channel], num_groups, channels // num_groups, *x.shape[channel + 1 :])
     own = {channel, *[i + (i > channel) for i in batch]}
     rest = tuple(i for i in range(len(grouped)) if i not in own)
-    mean, deviation, variance = moments(array.reshape(accurate(x), shape=grouped), rest)
-    y = shifted(x, array.reshape(deviation * (variance + eps) ** -0.5, shape=x.shape), beta, gamma)
+    mean, deviation, variance = moments(movement.reshape(accurate(x), shape=grouped), rest)
+    y = shifted(x, movement.reshape(deviation * (variance + eps) ** -0.5, shape=x.shape), beta, gamma)
     return (y, mean, variance) if output_stat else y
 
 
 @composite
-def weight_standardization(w, /, channel_axis: int = 0, eps: float = 1e-5, output_stat: bool = False) -> Normalised:
-    """`w` standardised per output channel (Qiao et al., 2019).
+def weight_standardization(
+    w: Array, /, channel_axis: int = 0, eps: float = 1e-5, output_stat: bool = False
+) -> Normalised:
+    """`(w - m) / sqrt(v + eps)`, with mean m and variance v per output channel (Qiao et al., 2019).
 
     Args:
         w: A weight of any shape; floating.
         channel_axis: Axis of the output channels.
         eps: Added to the variance.
-        output_stat: Whether to return (y, mean, variance), all differentiable, in place of y.
+        output_stat: As for `tensor_normalization`.
+
+    Raises:
+        ValueError: `channel_axis` is out of range, or `eps` is negative.
     """
     name = "weight_standardization"
     (channel,) = axes_of(channel_axis, w.ndim, f"{name}: channel_axis")
@@ -313,7 +314,7 @@ def weight_standardization(w, /, channel_axis: int = 0, eps: float = 1e-5, outpu
 
 
 @composite
-def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
+def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: float = 1e-12) -> Variable:
     """`g w / sqrt(sum(w^2) + eps)`, summed over all axes but `dim` (Salimans and Kingma, 2016).
 
     Args:
@@ -321,6 +322,9 @@ def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
         g: Lengths: as many as `w` has indices along `dim`.
         dim: Axis of the output channels.
         eps: Added to the squared length.
+
+    Raises:
+        ValueError: `dim` is out of range, `g` has another number of elements, or `eps` is negative.
     """
     name = "weight_normalization"
     (channel,) = axes_of(dim, w.ndim, f"{name}: dim")
@@ -330,10 +334,10 @@ def weight_normalization(w, g, /, dim: int = 0, eps: float = 1e-12) -> Variable:
         raise ValueError(f"{name}: g of shape {g.shape} must have {w.shape[channel]} elements, as w has along dim")
     wide = accurate(w)
     squares = reduction.sum(wide * wide, axis=tuple(i for i in range(w.ndim) if i != channel), keepdims=True)
-    return scaled(w, wide, squares, eps, None, g if g.shape == shape else array.reshape(g, shape=shape))
+    return scaled(w, wide, squares, eps, None, g if g.shape == shape else movement.reshape(g, shape=shape))
 
 
-def _batch_and_channel(function: str, x: Variable, batch_axis: int | Sizes, channel_axis: int) -> tuple[Sizes, int]:
+def _batch_and_channel(function: str, x: Variable, batch_axis: Axes, channel_axis: int) -> tuple[Sizes, int]:
     (channel,) = axes_of(channel_axis, x.ndim, f"{function}: channel_axis")
     batch = axes_of(batch_axis, x.ndim, f"{function}: batch_axis")
     if channel in batch:

@@ -10,7 +10,7 @@ import numpy as np
 from ..graph import Op, Variable, apply, as_variable
 from ..graph.arguments import as_static_float
 from . import arithmetic as A
-from . import array, comparison, elementwise, linear
+from . import array, comparison, elementwise, linear, slicing
 
 _NUMBERS = (int, float, np.integer, np.floating)
 _EXACT = 1 << 53
@@ -34,7 +34,7 @@ def _binary(
                 return with_number(array.cast(x, np.float32), as_static_float(other))
             if abs(int(other)) <= _EXACT:
                 return with_number(x, float(other))
-            other = _whole(other, x)
+            other = _whole(int(other), x)
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
         other = as_variable(other, "other", symbol, x.dtype if x.spec.differentiable else None)
@@ -132,7 +132,7 @@ operators: dict[str, Callable[..., Any]] = {
     "__neg__": _negate,
     "__pos__": lambda x: x,
     "__abs__": lambda x: elementwise.abs(x),
-    "__getitem__": array.getitem,
+    "__getitem__": slicing.getitem,
     "__array_ufunc__": _from_numpy,
 }
 """The operators of Variable, by the names of Python's special methods."""

@@ -1,4 +1,4 @@
-"""Sums, means and other reductions over axes, and running sums and products."""
+"""Sums, means and other reductions over axes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Op, composite, op
-from ..graph.arguments import Axes, axes_of, axis_of
-from ..graph.axes import mixes, reduces
+from ..graph import Array, Op, Variable, composite, op
+from ..graph.arguments import Axes, axes_of
+from ..graph.axes import reduces
 from .arithmetic import floating, is_floating, widened
 
 
-def total(x: Any, axes: tuple[int, ...]) -> Any:
+def total(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Sum over `axes`; 16-bit floats are added up as float32."""
     x = whole(x)
     y = widened(x)
@@ -31,10 +32,10 @@ _MANY = 512
 all that is before it into one fusion, and where more than 16384 sums are made takes twenty times as long."""
 
 
-def _sum_by_product(axes: tuple[int, ...]) -> Callable[[Any], Any]:
+def _sum_by_product(axes: tuple[int, ...]) -> Callable[[jax.Array], jax.Array]:
     """The sum over the leading `axes`."""
 
-    def by_product(x: Any) -> Any:
+    def by_product(x: jax.Array) -> jax.Array:
         kept = x.shape[len(axes) :]
         # A product with a vector would be made a reduction again.
         ones, rows = lax.full((1, count(x, axes)), 1, x.dtype), lax.reshape(x, (count(x, axes), math.prod(kept)))
@@ -43,19 +44,19 @@ def _sum_by_product(axes: tuple[int, ...]) -> Callable[[Any], Any]:
     return by_product
 
 
-def average(x: Any, axes: tuple[int, ...]) -> Any:
+def average(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Mean of floating numbers over `axes`; 16-bit ones are averaged as float32."""
     y = lax.reduce_sum(widened(x), axes)
     y = lax.div(y, lax.full_like(y, count(x, axes)))
     return lax.convert_element_type(y, x.dtype)
 
 
-def whole(x: Any) -> Any:
+def whole(x: jax.Array) -> jax.Array:
     """`x` itself, but truth values as int32."""
     return lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x
 
 
-def count(x: Any, axes: tuple[int, ...]) -> int:
+def count(x: jax.Array | Variable, axes: tuple[int, ...]) -> int:
     """Number of elements that one result of a reduction over `axes` is made of."""
     n = 1
     for a in axes:
@@ -63,12 +64,12 @@ def count(x: Any, axes: tuple[int, ...]) -> int:
     return n
 
 
-def kept(y: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def kept(y: jax.Array, axes: tuple[int, ...], keepdims: bool) -> jax.Array:
     """`y` with axes of size 1 where it was reduced, if `keepdims`."""
     return lax.expand_dims(y, axes) if keepdims else y
 
 
-def spread(y: Any, x: Any, axes: tuple[int, ...]) -> Any:
+def spread(y: jax.Array, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """`y`, reduced over `axes`, in the shape of `x`."""
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     return lax.broadcast_in_dim(y, x.shape, rest)
@@ -78,46 +79,90 @@ def spread(y: Any, x: Any, axes: tuple[int, ...]) -> Any:
 
 
 @op(linear=True, axes=reduces("axis"), reduction="add")
-def sum(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Sum over `axis` (one or several; None for all)."""
+def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Sum over axes.
+
+    Args:
+        x: Any shape; truth values are counted as int32, and 16-bit floats are added up as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(total(x, axes), axes, keepdims)
 
 
 @op(linear=True, axes=reduces("axis"), reduction="add")
-def mean(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Arithmetic mean over `axis` (one or several; None for all); that of integers is float32."""
+def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Arithmetic mean over axes.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(average(floating(x), axes), axes, keepdims)
 
 
 @composite
-def reduce_sum(x, /):
-    """Sum of all elements."""
+def reduce_sum(x: Array, /) -> Variable:
+    """Sum of all elements, a scalar.
+
+    Args:
+        x: Any shape.
+    """
     return sum(x)
 
 
 @composite
-def reduce_mean(x, /):
-    """Mean of all elements."""
+def reduce_mean(x: Array, /) -> Variable:
+    """Mean of all elements, a scalar.
+
+    Args:
+        x: Any shape.
+    """
     return mean(x)
 
 
 @op(axes=reduces("axis"))
-def var(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Variance over `axis` (one or several; None for all): the mean squared deviation from the mean."""
+def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Variance over axes: the mean of `(x - mean(x))^2`, divided by the number of elements and not by one less.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(_variance(floating(x), axes), axes, keepdims)
 
 
 @op(axes=reduces("axis"))
-def std(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Standard deviation over `axis` (one or several; None for all): the root of `var`."""
+def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Standard deviation over axes: the square root of `var`. Its gradient where it is 0 is 0.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(lax.sqrt(_variance(floating(x), axes)), axes, keepdims)
 
 
-def _variance(x: Any, axes: tuple[int, ...]) -> Any:
+def _variance(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     # Deviations are taken from the first element and then from their mean. That loses less when the mean
     # is large, and makes the variance of equal numbers exactly 0.
     if count(x, axes):
@@ -131,55 +176,109 @@ def _variance(x: Any, axes: tuple[int, ...]) -> Any:
 
 
 @op(type_name="Max", axes=reduces("axis"), reduction="max")
-def amax(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Maximum over `axis` (one or several; None for all); NaN wins. Equal maxima share the gradient."""
+def amax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
+
+    Args:
+        x: Any shape and dtype.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
+    """
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     return kept(lax.reduce_max(x, axes), axes, keepdims)
 
 
 @op(type_name="Min", axes=reduces("axis"), reduction="min")
-def amin(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Minimum over `axis` (one or several; None for all); NaN wins. Equal minima share the gradient."""
+def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
+
+    Args:
+        x: Any shape and dtype.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
+    """
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     return kept(lax.reduce_min(x, axes), axes, keepdims)
 
 
 @op(axes=reduces("axis"))
-def argmax(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Index of the first maximum over `axis`, as int32; over several axes, the index in their flattened order."""
+def argmax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Index of the first maximum over axes, as int32.
+
+    Args:
+        x: Any shape and dtype.
+        axis: One axis or several, in whose flattened order the index counts; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
+    """
     return _arg_extremum(lax.argmax, x, axis, keepdims)
 
 
 @op(axes=reduces("axis"))
-def argmin(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Index of the first minimum over `axis`, as int32; over several axes, the index in their flattened order."""
+def argmin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Index of the first minimum over axes, as int32.
+
+    Args:
+        x: Any shape and dtype.
+        axis: One axis or several, in whose flattened order the index counts; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
+    """
     return _arg_extremum(lax.argmin, x, axis, keepdims)
 
 
 @composite
 def max(
-    x, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
-):
-    """Maximum over `axis` (one or several; None for all).
+    x: Array, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
+) -> Variable | Any:
+    """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
 
     Args:
-        with_index: Also return the index of the first maximum, as `argmax` does.
-        only_index: Return the index alone.
+        x: Any shape and dtype.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+        with_index: Whether the index of the first maximum is returned too, as `argmax` has it.
+        only_index: Whether the index alone is returned.
+
+    Returns:
+        The maximum, or the pair of it and its index, or the index.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
     """
     return values_or_indices(amax, argmax, with_index, only_index, x, axis, keepdims)
 
 
 @composite
 def min(
-    x, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
-):
-    """Minimum over `axis` (one or several; None for all).
+    x: Array, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
+) -> Variable | Any:
+    """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
 
     Args:
-        with_index: Also return the index of the first minimum, as `argmin` does.
-        only_index: Return the index alone.
+        x: Any shape and dtype.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+        with_index: Whether the index of the first minimum is returned too, as `argmin` has it.
+        only_index: Whether the index alone is returned.
+
+    Returns:
+        The minimum, or the pair of it and its index, or the index.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice, or there are no elements.
     """
     return values_or_indices(amin, argmin, with_index, only_index, x, axis, keepdims)
 
@@ -192,7 +291,9 @@ def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: boo
     return (y, indices(*arguments)) if with_index else y
 
 
-def _arg_extremum(search: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+def _arg_extremum(
+    search: Callable[..., jax.Array], x: jax.Array, axis: Axes | None, keepdims: bool
+) -> jax.Array:
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     rest = tuple(i for i in range(x.ndim) if i not in axes)
@@ -200,7 +301,7 @@ def _arg_extremum(search: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     return kept(search(flat, len(rest), jnp.int32), axes, keepdims)
 
 
-def _need_elements(x: Any, axes: tuple[int, ...]) -> None:
+def _need_elements(x: jax.Array, axes: tuple[int, ...]) -> None:
     if count(x, axes) == 0:
         raise ValueError(f"there is no extremum of no elements: axes {axes} of shape {x.shape}")
 
@@ -209,17 +310,33 @@ def _need_elements(x: Any, axes: tuple[int, ...]) -> None:
 
 
 @op(axes=reduces("axis"), reduction="mul")
-def prod(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """Product over `axis` (one or several; None for all). Its gradient is exact where elements are 0."""
+def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """Product over axes. Its gradient divides by nothing, and so is right where elements are 0.
+
+    Args:
+        x: Any shape; truth values are taken as int32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     return kept(lax.reduce_prod(whole(x), axes), axes, keepdims)
 
 
 @op(axes=reduces("axis"))
-def norm(x, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False):
-    """`(sum |x|^p)^(1/p)` over `axis` (one or several; None for all), with 1 <= p; None stands for 2.
+def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """The p-norm `(sum |x|^p)^(1/p)` over axes. Its gradient where it is 0 is 0, the smallest subgradient.
 
-    Its gradient at the zero vector, where there is none, is 0: the smallest subgradient.
+    Args:
+        x: Any shape; integers are taken as float32.
+        p: The order, a finite number of at least 1; None for 2.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: `p` is below 1 or not finite, or an axis is out of range or named twice.
     """
     p = 2.0 if p is None else p
     if not 1 <= p < float("inf"):
@@ -240,75 +357,20 @@ def norm(x, /, p: float | None = None, axis: Axes | None = None, keepdims: bool 
 
 
 @op(axes=reduces("axis"))
-def logsumexp(x, /, axis: Axes | None = None, keepdims: bool = False):
-    """`log(sum(exp(x)))` over `axis` (one or several; None for all), without overflow."""
+def logsumexp(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+    """`log(sum(exp(x)))` over axes, computed without overflow.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
     axes = axes_of(axis, x.ndim)
     x = floating(x)
     top = lax.reduce_max(x, axes)
     top = lax.select(lax.is_finite(top), top, lax.full_like(top, 0))
     y = lax.log(total(lax.exp(lax.sub(x, spread(top, x, axes))), axes))
     return kept(lax.add(y, top), axes, keepdims)
-
-
-# ---------------------------------------------------------------- scans
-
-
-@op(type_name="CumSum", linear=True, axes=mixes("axis", none=0))
-def cumsum(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
-    """Running sum along `axis` (None for the first).
-
-    Args:
-        exclusive: Leave each element itself out of its sum.
-        reverse: Run from the end.
-    """
-    a = _scan_axis(x, axis)
-    x = whole(x)
-    y = lax.convert_element_type(lax.cumsum(widened(x), a, reverse=reverse), x.dtype)
-    return moved(y, a, -1 if reverse else 1) if exclusive else y
-
-
-@op(type_name="CumProd", axes=mixes("axis", none=0))
-def cumprod(x, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False):
-    """Running product along `axis` (None for the first). Its gradient is exact where elements are 0.
-
-    Args:
-        exclusive: Leave each element itself out of its product.
-        reverse: Run from the end.
-    """
-    a = _scan_axis(x, axis)
-    y = lax.cumprod(whole(x), a, reverse=reverse)
-    return moved(y, a, -1 if reverse else 1, fill=1) if exclusive else y
-
-
-@op(axes=mixes("axis"))
-def recurrence(a, b, /, axis: int = 0, reverse: bool = False):
-    """`y` with `y[k] = a[k] y[k - 1] + b[k]` along `axis`, from `y[-1] = 0`; `reverse` runs from the end.
-
-    A running product's gradient is one of these, and so is its own. It takes O(log n) steps: the maps
-    `y -> a y + b` compose associatively (Blelloch, "Prefix sums and their applications", 1990).
-    """
-    if a.shape != b.shape:
-        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have the same shape")
-    n = _scan_axis(b, axis)
-
-    def compose(first: Any, second: Any) -> Any:
-        return lax.mul(second[0], first[0]), lax.add(lax.mul(second[0], first[1]), second[1])
-
-    return lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
-
-
-@op(linear=True, axes=mixes("axis"))
-def displace(x, /, axis: int = 0, by: int = 1):
-    """The elements of `x` moved `by` places along `axis`; zeros move in, and what moves out is lost."""
-    return moved(x, _scan_axis(x, axis), by)
-
-
-def moved(x: Any, axis: int, by: int, fill: int = 0) -> Any:
-    """`x` moved `by` places along `axis`, with `fill` in the places that fall free."""
-    n = x.shape[axis]
-    by = by if -n < by < n else (n if by > 0 else -n)
-    return lax.pad(x, x.dtype.type(fill), [(by, -by, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)])
-
-
-def _scan_axis(x: Any, axis: int | None) -> int:
-    return axis_of(0 if axis is None else axis, x.ndim)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Variable, composite, op
+from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.leaf import drawn_leaf
 from ..graph.spec import FLOAT32, spec_of
@@ -46,8 +46,19 @@ def typed_key(key: Any) -> Any:
 
 
 @op
-def bernoulli(key, /, p: float = 0.5, shape: Shape = (), dtype: DTypeName = FLOAT32):
-    """1 with probability `p`, else 0: an array of `shape` and `dtype` that follows from `key` (uint32[2])."""
+def bernoulli(key: Array, /, p: float = 0.5, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
+    """1 with probability `p`, else 0: samples that follow from `key`.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        p: Probability of 1, from 0 to 1.
+        shape: Shape of the result.
+        dtype: Dtype of the result.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: `p` is not from 0 to 1.
+    """
     if not 0 <= p <= 1:
         raise ValueError(f"p must be from 0 to 1, got {p}")
     hit = lax.lt(jax.random.uniform(typed_key(key), shape, jnp.float32), lax.full(shape, p, jnp.float32))
@@ -55,8 +66,19 @@ def bernoulli(key, /, p: float = 0.5, shape: Shape = (), dtype: DTypeName = FLOA
 
 
 @op
-def uniform(key, /, low: float = 0, high: float = 1, shape: Shape = ()):
-    """float32 samples, uniform in [low, high), that follow from `key` (uint32[2])."""
+def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -> jax.Array:
+    """float32 samples, uniform in [low, high), that follow from `key`.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        low: Least value.
+        high: Upper bound, which is not among the values unless it is `low`.
+        shape: Shape of the result.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: `low` is above `high`, or the range is not finite in float32.
+    """
     if not low <= high or not max(abs(low), abs(high), high - low) <= _FLOAT32_MAX:
         raise ValueError(f"low must not be above high, and both finite in float32, got low={low}, high={high}")
     y = jax.random.uniform(typed_key(key), shape, jnp.float32)
@@ -67,16 +89,38 @@ def uniform(key, /, low: float = 0, high: float = 1, shape: Shape = ()):
 
 
 @op
-def normal(key, /, mu: float = 0, sigma: float = 1, shape: Shape = ()):
-    """float32 samples, normal with mean `mu` and standard deviation `sigma`, that follow from `key` (uint32[2])."""
+def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) -> jax.Array:
+    """float32 samples, normal with mean `mu` and standard deviation `sigma`, that follow from `key`.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        mu: Mean.
+        sigma: Standard deviation, not negative.
+        shape: Shape of the result.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: `sigma` is negative, or one of both is not finite in float32.
+    """
     if not sigma >= 0 or not max(abs(mu), sigma) <= _FLOAT32_MAX:
         raise ValueError(f"sigma must not be negative, and both finite in float32, got mu={mu}, sigma={sigma}")
     return jax.random.normal(typed_key(key), shape, jnp.float32) * np.float32(sigma) + np.float32(mu)
 
 
 @op
-def integers(key, /, low: int = 0, high: int = 1, shape: Shape = ()):
-    """int32 samples, uniform in [low, high), that follow from `key` (uint32[2])."""
+def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> jax.Array:
+    """int32 samples, uniform in [low, high), that follow from `key`.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        low: Least value.
+        high: Upper bound, which is not among the values.
+        shape: Shape of the result.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: `low` is not below `high`, or one of both does not fit int32.
+    """
     if not _INT32.min <= low < high <= _INT32.max:
         raise ValueError(f"low must be below high, and both fit int32, got low={low}, high={high}")
     return jax.random.randint(typed_key(key), shape, np.int32(low), np.int32(high), jnp.int32)
@@ -86,15 +130,18 @@ def integers(key, /, low: int = 0, high: int = 1, shape: Shape = ()):
 
 
 @composite
-def dropout(x, /, p: float = 0.5, seed: int = -1):
-    """`x * mask / (1 - p)`, with a mask that is 0 with probability `p` and 1 otherwise.
+def dropout(x: Array, /, p: float = 0.5, seed: int = -1) -> Variable:
+    """`x * mask / (1 - p)`, with a mask that is 0 with probability `p` and 1 otherwise (Srivastava et al., 2014).
 
     The mask is drawn once per `forward()`; `x`'s gradients of every order share it.
 
     Args:
         x: Any shape; floating.
         p: Probability of an element to be dropped: 0 <= p < 1.
-        seed: -1, or the seed of a stream of masks of its own.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of masks of its own.
+
+    Raises:
+        ValueError: `p` or `seed` is out of range.
     """
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p, the probability of dropping an element, must be 0 <= p < 1, got {p}")
@@ -102,22 +149,53 @@ def dropout(x, /, p: float = 0.5, seed: int = -1):
     if p == 0:
         return elementwise.identity(x)
     dtype = x.dtype if x.spec.differentiable else FLOAT32
-    return x * bernoulli(key, p=1 - p, shape=x.shape, dtype=dtype) * (1 / (1 - p))
+    y: Variable = x * bernoulli(key, p=1 - p, shape=x.shape, dtype=dtype) * (1 / (1 - p))
+    return y
 
 
 @composite
-def rand(low: float = 0, high: float = 1, shape: Shape = (), seed: int = -1):
-    """float32 samples, uniform in [low, high), drawn anew at every `forward()`."""
+def rand(low: float = 0, high: float = 1, shape: Shape = (), seed: int = -1) -> Variable:
+    """float32 samples, uniform in [low, high), drawn anew at every `forward()`.
+
+    Args:
+        low: Least value.
+        high: Upper bound, which is not among the values unless it is `low`.
+        shape: Shape of the result.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Raises:
+        ValueError: `low` is above `high`, the range is not finite in float32, or `seed` is below -1.
+    """
     return uniform(key_leaf(seed, "rand"), low=low, high=high, shape=shape)
 
 
 @composite
-def randn(mu: float = 0, sigma: float = 1, shape: Shape = (), seed: int = -1):
-    """float32 samples, normal with mean `mu` and standard deviation `sigma`, drawn anew at every `forward()`."""
+def randn(mu: float = 0, sigma: float = 1, shape: Shape = (), seed: int = -1) -> Variable:
+    """float32 samples, normal with mean `mu` and standard deviation `sigma`, drawn anew at every `forward()`.
+
+    Args:
+        mu: Mean.
+        sigma: Standard deviation, not negative.
+        shape: Shape of the result.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Raises:
+        ValueError: `sigma` is negative, one of both is not finite in float32, or `seed` is below -1.
+    """
     return normal(key_leaf(seed, "randn"), mu=mu, sigma=sigma, shape=shape)
 
 
 @composite
-def randint(low: int = 0, high: int = 1, shape: Shape = (), seed: int = -1):
-    """int32 samples, uniform in [low, high), drawn anew at every `forward()`."""
+def randint(low: int = 0, high: int = 1, shape: Shape = (), seed: int = -1) -> Variable:
+    """int32 samples, uniform in [low, high), drawn anew at every `forward()`.
+
+    Args:
+        low: Least value.
+        high: Upper bound, which is not among the values.
+        shape: Shape of the result.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Raises:
+        ValueError: `low` is not below `high`, one of both does not fit int32, or `seed` is below -1.
+    """
     return integers(key_leaf(seed, "randint"), low=low, high=high, shape=shape)

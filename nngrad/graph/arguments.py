@@ -7,19 +7,22 @@ kinds below; `Optional` variants are written `kind | None`. A value that does no
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from types import NoneType, UnionType
-from typing import Any, get_args
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
 
 import numpy as np
+from jax.typing import DTypeLike
 
 from .ndarray import checked_shape
 from .spec import DType, dtype_of
 
-Coercer = Callable[[Any], Any]
-Exact = int | float | Fraction
+Coercer: TypeAlias = Callable[[Any], Any]
+Exact: TypeAlias = int | float | Fraction
 
 
 class NegativeZero(float):
@@ -56,44 +59,35 @@ def key_of(value: Any) -> Any:
     return value.__class__, tuple([key_of(v) for v in value]) if isinstance(value, tuple) else value
 
 
-class Ignored:
-    """Accepted for nnabla's sake and dropped (`inplace`)."""
+Ignored: TypeAlias = Annotated[Any, "ignored"]
+"""Accepted for nnabla's sake and dropped (`inplace`)."""
 
+Ints: TypeAlias = Annotated[int | Sequence[int], "ints"]
+"""A tuple of ints; an int stands for a tuple of one."""
 
-class Ints:
-    """A tuple of ints; an int stands for a tuple of one."""
+Axes: TypeAlias = Annotated[int | Sequence[int], "axes"]
+"""An axis or a tuple of axes."""
 
+Shape: TypeAlias = Annotated[Sequence[int], "shape"]
+"""A tuple of sizes that are not negative."""
 
-class Axes:
-    """An axis or a tuple of axes."""
+Dims: TypeAlias = Annotated[Sequence[int], "dims"]
+"""A shape in which one size may be -1."""
 
+DTypeName: TypeAlias = Annotated[DTypeLike, "dtype"]
+"""A dtype."""
 
-class Shape:
-    """A tuple of sizes that are not negative."""
+Number: TypeAlias = Annotated[Exact, "number"]
+"""A number; an int or a `fractions.Fraction` stays exact."""
 
+NumbersEach: TypeAlias = Annotated[Sequence[Exact], "numbers each"]
+"""A tuple of such numbers, one for each input."""
 
-class Dims:
-    """A shape in which one size may be -1."""
+IntsEach: TypeAlias = Annotated[Sequence[int], "ints each"]
+"""A tuple of ints, one for each input."""
 
-
-class DTypeName:
-    """A dtype."""
-
-
-class Number:
-    """A number; an int or a `fractions.Fraction` stays exact."""
-
-
-class NumbersEach:
-    """A tuple of such numbers, one for each input."""
-
-
-class IntsEach:
-    """A tuple of ints, one for each input."""
-
-
-class Static:
-    """Any hashable value."""
+Static: TypeAlias = Annotated[Any, "static"]
+"""Any hashable value."""
 
 
 def as_float(value: Any) -> float:
@@ -248,7 +242,7 @@ _coercers: dict[Any, Coercer] = {
 def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coercer:
     """The check for an argument annotated with `annotation`, with messages that name it. It is `static` if it becomes
     part of the graph's structure."""
-    kinds = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
+    kinds = get_args(annotation) if is_union(annotation) else (annotation,)
     optional = NoneType in kinds
     (kind,) = [k for k in kinds if k is not NoneType]
     coerce = as_static_float if kind is float and static else _coercers[kind]
@@ -265,6 +259,18 @@ def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coer
             raise ValueError(f"{op}: argument {name!r} is too large: {value!r}") from None
 
     return check
+
+
+def is_union(annotation: Any) -> bool:
+    """Whether it is `kind | None`, or another union."""
+    return get_origin(annotation) in (UnionType, Union)
+
+
+def shown(annotation: Any) -> Any:
+    """What a caller may give for an argument that is annotated with `annotation`: its type, without the kind."""
+    if is_union(annotation):
+        return functools.reduce(operator.or_, [shown(each) for each in get_args(annotation)])
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def counted(check: Coercer, op: str, name: str) -> Callable[[Any, int], Any]:
@@ -284,11 +290,11 @@ def base_of(error: TypeError | ValueError) -> type[TypeError] | type[ValueError]
     return TypeError if isinstance(error, TypeError) else ValueError
 
 
-def axes_of(axis: int | tuple[int, ...] | None, ndim: int, name: str = "axis") -> tuple[int, ...]:
+def axes_of(axis: int | Sequence[int] | None, ndim: int, name: str = "axis") -> tuple[int, ...]:
     """The axes that `axis` names in an array of `ndim` axes, not negative, ascending; None names all."""
     if axis is None:
         return tuple(range(ndim))
-    given = axis if isinstance(axis, tuple) else (axis,)
+    given = (axis,) if isinstance(axis, int) else axis
     axes = {axis_of(a, ndim, name) for a in given}
     if len(axes) != len(given):
         raise ValueError(f"{name} {axis} names an axis twice")
@@ -302,14 +308,17 @@ def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
     return axis % ndim
 
 
-def per_axis(value: tuple[int, ...] | None, name: str, count: int, default: int, lowest: int) -> tuple[int, ...]:
+def per_axis(
+    value: int | Sequence[int] | None, name: str, count: int, default: int, lowest: int
+) -> tuple[int, ...]:
     """`value` with one entry for each of `count` spatial axes: a single one stands for all, None for `default`."""
     if value is None:
         return (default,) * count
-    if len(value) == 1:
-        value = value * count
-    if len(value) != count:
-        raise ValueError(f"{name} has {len(value)} entries for {count} spatial axes; give one each, or one for all")
-    if min(value) < lowest:
-        raise ValueError(f"{name} must be at least {lowest}, got {value}")
-    return value
+    each = (value,) if isinstance(value, int) else tuple(value)
+    if len(each) == 1:
+        each = each * count
+    if len(each) != count:
+        raise ValueError(f"{name} has {len(each)} entries for {count} spatial axes; give one each, or one for all")
+    if min(each) < lowest:
+        raise ValueError(f"{name} must be at least {lowest}, got {each}")
+    return each

@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from .function import Function
     from .variable import Variable
+
+
+class ForwardOptions(TypedDict, total=False):
+    """Keywords of `Variable.forward` that are the engine's."""
+
+    function_pre_hook: Callable[[Function], Any] | None
+    function_post_hook: Callable[[Function], Any] | None
+
+
+class BackwardOptions(ForwardOptions, total=False):
+    """Keywords of `Variable.backward` that are the engine's."""
+
+    retain_grad: bool
+    enable_double_backprop: bool
+    loss_scale: float | None
+    recompute: Any
 
 
 class Engine:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 
 import jax
 import numpy as np
 
-from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_of, counted, plain
+from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_of, counted, plain, shown
 from .facts import Facts
 from .function import apply
 from .leaf import as_variables
@@ -18,7 +18,21 @@ from .spelling import no_such_argument
 from .variable import Variable
 from .widening import Widened, warn_where_widened
 
-Forward = Callable[..., Any]
+if TYPE_CHECKING:  # with defaults, so that `Op` alone is an op of any signature
+    from typing_extensions import ParamSpec, TypeVar
+
+    P = ParamSpec("P", default=...)
+    R = TypeVar("R", covariant=True, default=Any)
+else:
+    from typing import ParamSpec, TypeVar
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+
+Forward: TypeAlias = Callable[..., Any]
+T = TypeVar("T")
+Two: TypeAlias = tuple[T, T]
+Three: TypeAlias = tuple[T, T, T]
 Array: TypeAlias = Any
 """An input of an op: an array for its forward; for the caller a Variable, an array or a number."""
 
@@ -30,12 +44,13 @@ _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
 
 
-class Op(Facts):
+class Op(Facts, Generic[P, R]):
     """A differentiable (or not) function that graphs are made of.
 
     Made by the `op` decorator. Calling it on Variables, arrays and numbers adds a Function to the
     graph and returns its output, or a tuple where `forward` returns one. What is known of it is in
-    the attributes that it has from `Facts`.
+    the attributes that it has from `Facts`. For checkers of types it has the parameters `P` of its forward, and
+    returns `R`: a Variable for each array.
     """
 
     name: str
@@ -64,16 +79,17 @@ class Op(Facts):
         self.module = self.__module__ = forward.__module__
         self.rules = {}
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
-        self.__signature__ = signature = inspect.signature(forward, eval_str=True)
+        signature = inspect.signature(forward, eval_str=True)
+        self.__signature__ = _of_caller(signature, tuple[Variable, ...] if self.several else Variable)
         schema = Schema(self.name, signature)
         self.variadic = schema.variadic
         self._has_floats = schema.has_floats
         self.input_names = tuple(schema.inputs)
         self.argument_names = tuple(schema.arguments)
         self.defaults = tuple(schema.defaults)
-        self._call = schema.compile([*schema.conversions, *_application(schema)], op=self)
+        self._call: Callable[..., R] = schema.compile([*schema.conversions, *_application(schema)], op=self)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return self._call(*args, **kwargs)
         except TypeError:
@@ -154,7 +170,7 @@ class Op(Facts):
         return self.input_names[:count]
 
     def __repr__(self) -> str:
-        return f"<op {self.name}{self.__signature__}>"
+        return f"<op {self.name}{_without_result(self.__signature__)}>"
 
     def __reduce__(self) -> str:
         return self.name
@@ -171,28 +187,42 @@ def _application(schema: Schema) -> list[str]:
     return [*lines, f"return apply(op, inputs, ({arguments}))"]
 
 
-class Composite:
+def _of_caller(signature: inspect.Signature, returned: Any) -> inspect.Signature:
+    """The signature as it is shown to callers, who get what is `returned`."""
+    parameters = [
+        p.replace(annotation=p.empty if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) else shown(p.annotation))
+        for p in signature.parameters.values()
+    ]
+    return signature.replace(parameters=parameters, return_annotation=returned)
+
+
+def _without_result(signature: inspect.Signature) -> inspect.Signature:
+    return signature.replace(return_annotation=inspect.Signature.empty)
+
+
+class Composite(Generic[P, R]):
     """A function on Variables that is made of ops, and needs no rule: its parts have theirs.
 
     Made by the `composite` decorator; callable like an Op.
     """
 
     name: str
-    body: Callable[..., Any]
+    body: Callable[P, R]
 
-    def __init__(self, body: Callable[..., Any]) -> None:
+    def __init__(self, body: Callable[P, R]) -> None:
         self.body = body
         self.name = self.__name__ = body.__name__
         self.__doc__ = body.__doc__
         self.module = self.__module__ = body.__module__
-        self.__signature__ = signature = inspect.signature(body, eval_str=True)
+        signature = inspect.signature(body, eval_str=True)
+        self.__signature__ = _of_caller(signature, signature.return_annotation)
         schema = Schema(self.name, signature, static=False)
         values = ", ".join(schema.inputs + [f"{n}={v}" for n, v in zip(schema.arguments, schema.values, strict=True)])
         if schema.variadic:
             values = f"*{values}"
-        self._call = schema.compile([*schema.conversions, f"return body({values})"], body=body)
+        self._call: Callable[..., R] = schema.compile([*schema.conversions, f"return body({values})"], body=body)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return self._call(*args, **kwargs)
         except (TypeError, ValueError) as error:
@@ -206,7 +236,7 @@ class Composite:
             raise base_of(error)(f"{self.name}: {message}") from error.__cause__
 
     def __repr__(self) -> str:
-        return f"<composite {self.name}{self.__signature__}>"
+        return f"<composite {self.name}{_without_result(self.__signature__)}>"
 
     def __reduce__(self) -> str:
         return self.name
@@ -300,10 +330,24 @@ class Schema:
         return caller
 
 
+class Maker(Protocol):
+    """What `op` with facts is: it makes an op of a function on arrays, with a Variable for each array that it returns.
+    """
+
+    @overload
+    def __call__(self, forward: Callable[P, jax.Array], /) -> Op[P, Variable]: ...
+    @overload
+    def __call__(self, forward: Callable[P, Two[jax.Array]], /) -> Op[P, Two[Variable]]: ...
+    @overload
+    def __call__(self, forward: Callable[P, Three[jax.Array]], /) -> Op[P, Three[Variable]]: ...
+    @overload
+    def __call__(self, forward: Callable[P, tuple[jax.Array, ...]], /) -> Op[P, tuple[Variable, ...]]: ...
+
+
 @overload
-def op(forward: Forward, /) -> Op: ...
+def op(forward: Callable[P, jax.Array], /) -> Op[P, Variable]: ...
 @overload
-def op(**facts: Any) -> Callable[[Forward], Op]: ...
+def op(*, type_name: str = "", **facts: Any) -> Maker: ...
 def op(forward: Forward | None = None, /, **facts: Any) -> Any:
     """Make an op of a function on arrays. The signature is the schema.
 
@@ -320,7 +364,7 @@ def op(forward: Forward | None = None, /, **facts: Any) -> Any:
     return Op(forward) if forward is not None else lambda function: Op(function, **facts)
 
 
-def composite(body: Callable[..., Any]) -> Composite:
+def composite(body: Callable[P, R]) -> Composite[P, R]:
     """Make a function on Variables of a `body` that applies other functions. The signature is the schema,
     as for `op`, except that any input may have the default None."""
     return Composite(body)

@@ -61,7 +61,7 @@ class Spec:
 
     def abstract(self) -> jax.ShapeDtypeStruct:
         """The same as a `jax.ShapeDtypeStruct`."""
-        return jax.ShapeDtypeStruct(self.shape, self.dtype)  # type: ignore[no-untyped-call]
+        return jax.ShapeDtypeStruct(self.shape, self.dtype)
 
     def __repr__(self) -> str:
         return f"{self.dtype.name}{list(self.shape)}"

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import functools
+import inspect
+from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -20,3 +26,22 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
             hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
             return TypeError(f"{function}: there is no argument {name!r}{hint}")
     return None
+
+
+def spelling_checked(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, with an error for a keyword that it does not have which says what may have been meant."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            parameters = inspect.signature(function).parameters
+            if not any([p.kind is p.VAR_KEYWORD for p in parameters.values()]):
+                misspelt = no_such_argument(name, kwargs, [n for n in parameters if n != "self"])
+                if misspelt is not None:
+                    raise misspelt from None
+            raise
+
+    name = function.__qualname__.removesuffix(".__init__")
+    return call

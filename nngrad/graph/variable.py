@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from .engine import engine
+from .engine import BackwardOptions, ForwardOptions, engine
 from .ndarray import NdArray, checked_spec
 from .spec import FLOAT32, DType, Shape, Spec
 from .traverse import needs_gradient
@@ -65,19 +65,14 @@ class Variable:
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
-    _derived: Any  # set on results of `grad` alone, by the gradient room
+    _derived: Any  # set on results of `grad` alone
     _family: Family | None
-    """With what it is computed when it is read, if no `forward()` was for it."""
     _source: Callable[[], Any] | None
     _at: Any
     """The snapshot from which the data of an output was computed."""
 
     def __init__(
-        self,
-        shape: Shape | list[int] | int = (),
-        need_grad: bool = False,
-        name: str = "",
-        dtype: object = FLOAT32,
+        self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32
     ) -> None:
         if not isinstance(need_grad, bool | np.bool_ | None):
             hint = f"; give the shape as a tuple: nn.Variable(({shape!r}, {need_grad!r}))" * isinstance(shape, int)
@@ -247,7 +242,9 @@ class Variable:
 
     # ---------------------------------------------------------------- running
 
-    def forward(self, clear_buffer: bool = False, clear_no_need_grad: bool = False, **hooks: Any) -> None:
+    def forward(
+        self, clear_buffer: bool = False, clear_no_need_grad: bool = False, **hooks: Unpack[ForwardOptions]
+    ) -> None:
         """Compute the graph up to this Variable from the leaves' present values.
 
         The leaves' arrays are taken now; the computation runs when a value of it is read, or together
@@ -260,7 +257,7 @@ class Variable:
         """
         engine.forward([self], **hooks)
 
-    def backward(self, grad: Any = 1, clear_buffer: bool = False, **options: Any) -> None:
+    def backward(self, grad: Any = 1, clear_buffer: bool = False, **options: Unpack[BackwardOptions]) -> None:
         """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
 
         Args:

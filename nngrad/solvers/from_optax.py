@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import optax
+
 from .solver import Solver, Transformation
 
 
@@ -17,7 +19,7 @@ class FromOptax(Solver):
         super().__init__(0.0 if lr is None else lr)
         if lr is None:
             self._lr = math.nan  # nobody knows it
-        if isinstance(tx, Transformation):
+        if isinstance(tx, optax.GradientTransformation):
             if lr is not None:
                 raise TypeError("lr: a transformation has its own; give lr with a function such as optax.adam")
         elif not callable(tx) or lr is None:

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..graph.spelling import spelling_checked
 from .gradients import widened
 from .rates import as_power_of_two
 
@@ -41,6 +42,7 @@ class DynamicLossScale:
 
     __slots__ = ("factor", "interval", "maximum", "minimum", "scale")
 
+    @spelling_checked
     def __init__(
         self,
         scale: float = 2.0**15,
@@ -108,7 +110,8 @@ LossScale: TypeAlias = float | DynamicLossScale
 class ScaledState(NamedTuple):
     """The state of a solver whose gradients are scaled."""
 
-    loss_scale: DynamicState | tuple[()]
+    loss_scale: Any
+    """A DynamicState; () where the scale does not change."""
     inner: Any
     """The state of the transformation."""
 
@@ -141,15 +144,14 @@ def scaled_update(
         grads: Their gradients, as they are scaled.
         state: The state before.
     """
-    dynamic = isinstance(scale, DynamicLossScale)
-    divisor = state.loss_scale.scale if dynamic else scale
+    divisor = state.loss_scale.scale if isinstance(scale, DynamicLossScale) else scale
 
     def moved() -> tuple[Any, Any]:
         true = jax.tree.map(lambda g: divided(widened(g), divisor), grads)
         new, inner = move(jax.tree.map(widened, params), true, state.inner)
         return jax.tree.map(like, new, params), inner
 
-    if not dynamic:
+    if not isinstance(scale, DynamicLossScale):
         new, inner = moved()
         return new, ScaledState((), inner)
     finite = all_finite(grads)

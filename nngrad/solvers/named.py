@@ -1,4 +1,9 @@
-"""The solvers by their names: optax's transformations with nnabla's arguments and defaults."""
+"""The solvers by their names: optax's transformations with nnabla's arguments and defaults.
+
+In the formulas w is a parameter, g its gradient and t the number of the step, from 1; averages start at 0. A TypeError
+names an argument that is no number, and a ValueError one that is negative, not finite, or, if it is the share of an
+average that is kept, not below 1.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,11 @@ from .solver import Solver, Transformation
 
 
 class Sgd(Solver):
-    """w <- w - lr g"""
+    """Gradient descent: w <- w - lr g
+
+    Args:
+        lr: Learning rate.
+    """
 
     def __init__(self, lr: float = 1e-3) -> None:
         super().__init__(lr)
@@ -22,7 +31,14 @@ class Sgd(Solver):
 
 
 class Momentum(Solver):
-    """v <- momentum v + lr g;  w <- w - v"""
+    """v <- momentum v + lr g;  w <- w - v
+
+    Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
+
+    Args:
+        lr: Learning rate.
+        momentum: Share of v that is kept at each step; not negative.
+    """
 
     def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
         super().__init__(lr)
@@ -33,7 +49,15 @@ class Momentum(Solver):
 
 
 class Nesterov(Solver):
-    """v <- momentum v + lr g;  w <- w - (momentum v + lr g)"""
+    """v <- momentum v + lr g;  w <- w - (momentum v + lr g)
+
+    Nesterov, "A method of solving a convex programming problem with convergence rate O(1/k^2)", 1983, in the form of
+    Sutskever, Martens, Dahl and Hinton, ICML 2013.
+
+    Args:
+        lr: Learning rate.
+        momentum: Share of v that is kept at each step; not negative.
+    """
 
     def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
         super().__init__(lr)
@@ -47,6 +71,11 @@ class SgdW(Solver):
     """v <- momentum v + lr g;  w <- w - v - (lr / first lr) wd w
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+
+    Args:
+        lr: Learning rate.
+        momentum: Share of v that is kept at each step; not negative.
+        wd: Share of w that is taken off at each step, while the learning rate is the first one.
     """
 
     def __init__(self, lr: float = 1e-3, momentum: float = 0.9, wd: float = 1e-4) -> None:
@@ -63,6 +92,12 @@ class Adam(Solver):
     """m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;  w <- w - alpha m' / (sqrt(v') + eps)
 
     m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t. Kingma and Ba, "Adam", ICLR 2015.
+
+    Args:
+        alpha: Learning rate.
+        beta1: Share of m that is kept at each step, at least 0 and below 1.
+        beta2: Share of v that is kept at each step, at least 0 and below 1.
+        eps: Added to the root of v', in units of the gradient.
     """
 
     rate_name = "alpha"
@@ -82,6 +117,13 @@ class AdamW(Adam):
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019. The decay follows changes of
     the learning rate, but it is not multiplied by it: optax's `weight_decay` is `wd / alpha`.
+
+    Args:
+        alpha: Learning rate.
+        beta1: As for `Adam`.
+        beta2: As for `Adam`.
+        eps: As for `Adam`.
+        wd: Share of w that is taken off at each step, while the learning rate is the first one.
     """
 
     def __init__(
@@ -96,7 +138,16 @@ class AdamW(Adam):
 
 
 class Adamax(Adam):
-    """m as in Adam;  v <- max(beta2 v, |g| + eps);  w <- w - alpha m / ((1 - beta1^t) v)"""
+    """m as in Adam;  v <- max(beta2 v, |g| + eps);  w <- w - alpha m / ((1 - beta1^t) v)
+
+    Kingma and Ba, "Adam", ICLR 2015, section 7.1.
+
+    Args:
+        alpha: Learning rate.
+        beta1: As for `Adam`.
+        beta2: Share of v that is kept at each step, at least 0 and below 1.
+        eps: Added to |g|, in units of the gradient.
+    """
 
     def __init__(self, alpha: float = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
         super().__init__(alpha, beta1, beta2, eps)
@@ -108,7 +159,13 @@ class Adamax(Adam):
 class AdaBelief(Adam):
     """m as in Adam;  s <- beta2 s + (1 - beta2) (g - m)^2 + eps;  w <- w - alpha m' / (sqrt(s') + eps)
 
-    Zhuang et al., "AdaBelief optimizer", NeurIPS 2020.
+    s' = s / (1 - beta2^t) at step t. Zhuang et al., "AdaBelief optimizer", NeurIPS 2020.
+
+    Args:
+        alpha: Learning rate.
+        beta1: As for `Adam`.
+        beta2: Share of s that is kept at each step, at least 0 and below 1.
+        eps: Added to s, in units of the gradient squared, and to the root of s', in units of the gradient.
     """
 
     def transformation(self, lr: Any) -> Transformation:
@@ -119,8 +176,14 @@ class AdaBelief(Adam):
 class AMSGRAD(Adam):
     """m, v as in Adam;  u <- max(u, v);  w <- w - alpha m / (sqrt(u) + eps)
 
-    With `bias_correction` alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t). Reddi, Kale and Kumar,
-    "On the convergence of Adam and beyond", ICLR 2018.
+    Reddi, Kale and Kumar, "On the convergence of Adam and beyond", ICLR 2018.
+
+    Args:
+        alpha: Learning rate.
+        beta1: As for `Adam`.
+        beta2: As for `Adam`.
+        eps: Added to the root of u, in units of the gradient.
+        bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
     """
 
     def __init__(
@@ -143,6 +206,11 @@ class Lion(Solver):
     """w <- w - lr sign(beta1 m + (1 - beta1) g);  m <- beta2 m + (1 - beta2) g
 
     Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
+
+    Args:
+        lr: Learning rate: how far each element moves at each step.
+        beta1: Share of m in the direction, at least 0 and below 1.
+        beta2: Share of m that is kept at each step, at least 0 and below 1.
     """
 
     def __init__(self, lr: float = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
@@ -158,6 +226,10 @@ class Adagrad(Solver):
     """v <- v + g^2;  w <- w - lr g / (sqrt(v) + eps)
 
     Duchi, Hazan and Singer, "Adaptive subgradient methods", JMLR 2011.
+
+    Args:
+        lr: Learning rate.
+        eps: Added to the root of v, in units of the gradient.
     """
 
     def __init__(self, lr: float = 1e-2, eps: float = 1e-8) -> None:
@@ -169,10 +241,15 @@ class Adagrad(Solver):
 
 
 class Adadelta(Solver):
-    """v <- decay v + (1 - decay) g^2;  d = sqrt((x + eps) / (v + eps)) g;  x <- decay x + (1 - decay) d^2;
-    w <- w - lr d
+    """d = sqrt((x + eps) / (v + eps)) g;  w <- w - lr d
 
-    Zeiler, "ADADELTA", 2012, arXiv:1212.5701.
+    Before, v <- decay v + (1 - decay) g^2; after, x <- decay x + (1 - decay) d^2. Zeiler, "ADADELTA", 2012,
+    arXiv:1212.5701.
+
+    Args:
+        lr: Learning rate; 1 is the method as it was published.
+        decay: Share of v and x that is kept at each step, at least 0 and below 1.
+        eps: Added to v and x.
     """
 
     def __init__(self, lr: float = 1.0, decay: float = 0.95, eps: float = 1e-6) -> None:
@@ -185,7 +262,15 @@ class Adadelta(Solver):
 
 
 class RMSprop(Solver):
-    """v <- decay v + (1 - decay) g^2;  w <- w - lr g / (sqrt(v) + eps)"""
+    """v <- decay v + (1 - decay) g^2;  w <- w - lr g / (sqrt(v) + eps)
+
+    Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012.
+
+    Args:
+        lr: Learning rate.
+        decay: Share of v that is kept at each step, at least 0 and below 1.
+        eps: Added to the root of v, in units of the gradient.
+    """
 
     def __init__(self, lr: float = 1e-3, decay: float = 0.9, eps: float = 1e-8) -> None:
         super().__init__(lr)
@@ -197,10 +282,16 @@ class RMSprop(Solver):
 
 
 class RMSpropGraves(Solver):
-    """v <- decay v + (1 - decay) g^2;  m <- decay m + (1 - decay) g;
-    d <- momentum d + lr g / sqrt(v - m^2 + eps);  w <- w - d
+    """d <- momentum d + lr g / sqrt(v - m^2 + eps);  w <- w - d
 
-    Graves, "Generating sequences with recurrent neural networks", 2013, arXiv:1308.0850.
+    Before, v <- decay v + (1 - decay) g^2 and m <- decay m + (1 - decay) g. Graves, "Generating sequences with
+    recurrent neural networks", 2013, arXiv:1308.0850.
+
+    Args:
+        lr: Learning rate.
+        decay: Share of v and m that is kept at each step, at least 0 and below 1.
+        momentum: Share of d that is kept at each step; not negative.
+        eps: Added under the root, in units of the gradient squared.
     """
 
     def __init__(self, lr: float = 1e-4, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4) -> None:
@@ -217,8 +308,14 @@ class RMSpropGraves(Solver):
 class Lars(Solver):
     """v <- momentum v + lr coefficient |w| / (|g| + eps) g;  w <- w - v
 
-    The norms are those of one parameter. You, Gitman and Ginsburg, "Large batch training of convolutional
-    networks", 2017, arXiv:1708.03888.
+    The norms are those of one parameter; where |w| or |g| is 0, the factor before g is lr. You, Gitman and Ginsburg,
+    "Large batch training of convolutional networks", 2017, arXiv:1708.03888.
+
+    Args:
+        lr: Learning rate.
+        momentum: Share of v that is kept at each step; not negative.
+        coefficient: The trust coefficient: length of a step, in units of |w|, for a learning rate of 1.
+        eps: Added to the norm of g, in its units.
     """
 
     def __init__(
@@ -237,7 +334,14 @@ class Lars(Solver):
 class Lamb(Solver):
     """r = m' / (sqrt(v') + eps) as in Adam;  w <- w - eta |w| / |r| r
 
-    The norms are those of one parameter. You et al., "Large batch optimization for deep learning", ICLR 2020.
+    The norms are those of one parameter; where |w| or |r| is 0, their quotient counts as 1. You et al., "Large batch
+    optimization for deep learning", ICLR 2020.
+
+    Args:
+        eta: Learning rate: length of a step, in units of |w|.
+        beta1: As for `Adam`.
+        beta2: As for `Adam`.
+        eps: As for `Adam`.
     """
 
     rate_name = "eta"

@@ -17,6 +17,7 @@ from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
 from ..graph.spec import wide_types
+from ..graph.spelling import spelling_checked
 from ..graph.value import Value, Zeros, hold_together
 from ..storage import read_arrays, write_arrays
 from .gradient_methods import GradientMethods
@@ -47,6 +48,10 @@ class Solver(GradientMethods):
     """How the solver's arguments call the learning rate."""
     opaque = False
     """Whether the transformation is the user's, which may call functions on the host."""
+
+    def __init_subclass__(cls) -> None:
+        if "__init__" in vars(cls):
+            cls.__init__ = spelling_checked(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self, lr: float) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()
@@ -301,10 +306,11 @@ class Solver(GradientMethods):
     @property
     def loss_scale(self) -> float | jax.Array:
         """What the loss has to be multiplied by: a number, or float32[] where it is dynamic, without waiting for it."""
-        dynamic = self._dynamic_state()
-        if dynamic is not None:
-            return dynamic.scale
-        return 1.0 if self._scaling is None else self._scaling
+        scaling = self._scaling
+        if isinstance(scaling, DynamicLossScale):
+            scale: jax.Array = self.state.loss_scale.scale
+            return scale
+        return 1.0 if scaling is None else scaling
 
     @property
     def skipped_updates(self) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from ..autodiff import grad
+from ..autodiff.grad import grad
 from ..context import Context
 from ..execution import executables
 from ..execution.compiled import executable_of

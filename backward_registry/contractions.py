@@ -1,0 +1,31 @@
+"""Backward rules of contractions."""
+
+from __future__ import annotations
+
+import nngrad.functions as F
+from nngrad.graph import Function, Variable
+
+from . import backward
+
+
+@backward(F.contraction)
+def contraction_backward(f: Function, gy: Variable) -> list[Variable]:
+    """y = sum of products: the gradient of an operand is the same sum with gy in the operand's place. An index that
+    only this operand has is one along which the gradient repeats itself."""
+    terms, output = f.args["terms"], f.args["output"]
+    grads = []
+    for place, (x, term) in enumerate(zip(f.inputs, terms, strict=True)):
+        others = [i for i in range(len(terms)) if i != place]
+        operands, given = [gy, *(f.inputs[i] for i in others)], (output, *(terms[i] for i in others))
+        present = {i for t in given for i in t}
+        once = tuple(dict.fromkeys(term))
+        kept = tuple(i for i in once if i in present)
+        gx = F.contraction(*operands, terms=given, output=kept if kept != once else term)
+        if kept != once:
+            sizes = dict(zip(term, x.shape, strict=True))
+            gx = F.reshape(gx, shape=tuple(sizes[i] if i in kept else 1 for i in once))
+            gx = F.broadcast(gx, shape=tuple(sizes[i] for i in once))
+            if once != term:
+                gx = F.contraction(gx, terms=(once,), output=term)
+        grads.append(gx)
+    return grads

@@ -1,0 +1,83 @@
+"""Backward rules of movement. It is linear: the rule is the transpose."""
+
+from collections.abc import Sequence
+
+import nngrad.functions as F
+from nngrad.graph import Function, Variable
+
+from . import adjoint_pair, backward
+from .batching import Operand, batched, reshaped
+
+# ---------------------------------------------------------------- shape
+
+
+@backward(F.reshape)
+def reshape_backward(f: Function, gy: Variable) -> Variable:
+    """The gradient in the shape of x"""
+    (x,) = f.inputs
+    return F.reshape(gy, shape=x.shape)
+
+
+@backward(F.transpose)
+def transpose_backward(f: Function, gy: Variable) -> Variable:
+    """The gradient with its axes put back"""
+    axes = f.args["axes"]
+    if axes is None:
+        return F.transpose(gy)
+    order = [a % gy.ndim for a in axes]
+    return F.transpose(gy, axes=tuple(order.index(i) for i in range(gy.ndim)))
+
+
+@backward(F.broadcast)
+def broadcast_backward(f: Function, gy: Variable) -> Variable:
+    """The gradient summed over the axes that were repeated"""
+    return F.sum_to(gy, shape=f.inputs[0].shape)
+
+
+@batched(F.broadcast)
+def broadcast_batched(f: Function, operands: Sequence[Operand]) -> Variable:
+    """A thin value stands for what is repeated"""
+    (x,), ndim = operands, f.specs[0].ndim
+    return reshaped(x.value, (*x.size, *(1,) * (ndim - x.x.ndim), *x.own))
+
+
+@backward(F.flip)
+def flip_backward(f: Function, gy: Variable) -> Variable:
+    """The gradient flipped back"""
+    return F.flip(gy, axes=f.args["axes"])
+
+
+# ---------------------------------------------------------------- joining and parting
+
+
+@backward(F.concatenate)
+def concatenate_backward(f: Function, gy: Variable) -> list[Variable]:
+    """The part of the gradient that each input became"""
+    axis = f.args["axis"] % gy.ndim
+    gxs: list[Variable] = []
+    start = 0
+    for x in f.inputs:
+        key = [(0, n, 1) for n in x.shape]
+        key[axis] = (start, x.shape[axis], 1)
+        gxs.append(F.take_slices(gy, key=tuple(key)))
+        start += x.shape[axis]
+    return gxs
+
+
+adjoint_pair(F.split, F.stack)
+
+
+# ---------------------------------------------------------------- margins
+
+
+@backward(F.pad)
+def pad_backward(f: Function, gy: Variable) -> Variable:
+    """Each element's gradient summed over the places that it was copied to"""
+    (x,) = f.inputs
+    return F.pad_transpose(gy, shape=x.shape, pad_width=f.args["pad_width"], mode=f.args["mode"])
+
+
+@backward(F.pad_transpose)
+def pad_transpose_backward(f: Function, gx: Variable) -> Variable:
+    """The gradient copied to the margins, which are 0 in constant mode"""
+    return F.pad(gx, pad_width=f.args["pad_width"], mode=f.args["mode"])

@@ -1,0 +1,106 @@
+"""Running sums and products along an axis, and the recurrence that their gradients are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax import lax
+
+from ..graph import Array, op
+from ..graph.arguments import axis_of
+from ..graph.axes import mixes
+from .arithmetic import widened
+from .reduction import whole
+
+
+@op(type_name="CumSum", linear=True, axes=mixes("axis", none=0))
+def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
+    """Running sum along an axis: `y[k] = x[0] + ... + x[k]`.
+
+    Args:
+        x: Any shape of at least one axis; truth values are counted as int32, and 16-bit floats added up as float32.
+        axis: The axis; None for the first.
+        exclusive: Whether each sum leaves out the element at its own place.
+        reverse: Whether the sum runs from the end.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
+    a = _scan_axis(x, axis)
+    x = whole(x)
+    y = lax.convert_element_type(lax.cumsum(widened(x), a, reverse=reverse), x.dtype)
+    return moved(y, a, -1 if reverse else 1) if exclusive else y
+
+
+@op(type_name="CumProd", axes=mixes("axis", none=0))
+def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
+    """Running product along an axis: `y[k] = x[0] * ... * x[k]`.
+
+    Its gradient divides by nothing, and so is right where elements are 0.
+
+    Args:
+        x: Any shape of at least one axis; truth values are taken as int32.
+        axis: The axis; None for the first.
+        exclusive: Whether each product leaves out the element at its own place.
+        reverse: Whether the product runs from the end.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
+    a = _scan_axis(x, axis)
+    y = lax.cumprod(whole(x), a, reverse=reverse)
+    return moved(y, a, -1 if reverse else 1, fill=1) if exclusive else y
+
+
+@op(axes=mixes("axis"))
+def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> jax.Array:
+    """`y` with `y[k] = a[k] y[k - 1] + b[k]` along an axis, from `y[-1] = 0`.
+
+    A running product's gradient is one of these, and so is its own. It takes O(log n) steps: the maps `y -> a y + b`
+    compose associatively (Blelloch, "Prefix sums and their applications", 1990).
+
+    Args:
+        a: What the value before is multiplied by, of any shape of at least one axis.
+        b: What is added, in the shape of `a`.
+        axis: The axis.
+        reverse: Whether it runs from the end, from `y[k + 1]` to `y[k]`.
+
+    Raises:
+        ValueError: The shapes differ, or the axis is out of range.
+    """
+    if a.shape != b.shape:
+        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have the same shape")
+    n = _scan_axis(b, axis)
+
+    def compose(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
+        return lax.mul(second[0], first[0]), lax.add(lax.mul(second[0], first[1]), second[1])
+
+    y: jax.Array = lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
+    return y
+
+
+@op(linear=True, axes=mixes("axis"))
+def displace(x: Array, /, axis: int = 0, by: int = 1) -> jax.Array:
+    """The elements of `x` moved along an axis: `y[k] = x[k - by]`, and 0 where there is no such element.
+
+    Args:
+        x: Any shape of at least one axis.
+        axis: The axis.
+        by: By how many places; towards the start if negative. What moves out is lost.
+
+    Raises:
+        ValueError: The axis is out of range.
+    """
+    return moved(x, _scan_axis(x, axis), by)
+
+
+def moved(x: jax.Array, axis: int, by: int, fill: int = 0) -> jax.Array:
+    """`x` moved `by` places along `axis`, with `fill` in the places that fall free."""
+    n = x.shape[axis]
+    by = by if -n < by < n else (n if by > 0 else -n)
+    return lax.pad(x, x.dtype.type(fill), [(by, -by, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)])
+
+
+def _scan_axis(x: jax.Array, axis: int | None) -> int:
+    return axis_of(0 if axis is None else axis, x.ndim)

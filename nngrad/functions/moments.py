@@ -1,0 +1,67 @@
+"""Means and variances, and what is standardised by them: the parts of the normalisations.
+
+Statistics of 16-bit arrays are computed in float32. The variance is the mean of the squared deviations, which does not
+cancel.
+"""
+
+from __future__ import annotations
+
+from ..graph import Variable
+from ..graph.spec import FLOAT32
+from . import array, movement, reduction
+
+Sizes = tuple[int, ...]
+
+
+def accurate(x: Variable) -> Variable:
+    """`x` in a dtype that statistics can be computed in: float32 where it is narrower or not floating."""
+    return x if x.spec.differentiable and x.dtype.itemsize > 2 else array.cast(x, FLOAT32)
+
+
+def moments(x: Variable, axes: Sizes) -> tuple[Variable, Variable, Variable]:
+    """Mean over `axes`, deviations from it, and their mean square; the axes stay, with size 1."""
+    average = reduction.mean(x, axis=axes, keepdims=True)
+    deviation = x - average
+    return average, deviation, reduction.mean(deviation * deviation, axis=axes, keepdims=True)
+
+
+def kept_shape(shape: Sizes, axes: Sizes) -> Sizes:
+    """`shape` with size 1 for all but `axes`."""
+    return tuple(n if i in axes else 1 for i, n in enumerate(shape))
+
+
+def fitted(p: Variable | None, shape: Sizes, full: Sizes, where: str) -> Variable | None:
+    """The parameter `p`, if there is one, in `shape`, which it may differ from by axes of size 1; it may also be
+    larger than `shape` along axes where it has the size of the input (`full`)."""
+    if p is None or p.shape == shape:
+        return p
+    if [n for n in p.shape if n != 1] == [n for n in shape if n != 1]:
+        return movement.reshape(p, shape=shape)
+    if len(p.shape) == len(full) and all(n in (1, m) for n, m in zip(p.shape, full, strict=True)):
+        return p
+    raise ValueError(f"{where} of shape {p.shape} does not fit an input of shape {full}; give it the shape {shape}")
+
+
+def scaled(
+    x: Variable, deviation: Variable, variance: Variable, eps: float, beta: Variable | None, gamma: Variable | None
+) -> Variable:
+    """`gamma * deviation / sqrt(variance + eps) + beta` in the dtype of `x`."""
+    factor = (variance + eps) ** -0.5
+    if gamma is not None and gamma.shape == factor.shape:
+        factor, gamma = factor * gamma, None
+    return shifted(x, deviation * factor, beta, gamma)
+
+
+def shifted(x: Variable, y: Variable, beta: Variable | None, gamma: Variable | None) -> Variable:
+    """`gamma * y + beta` in the dtype of `x`."""
+    if gamma is not None:
+        y = y * gamma
+    if beta is not None:
+        y = y + beta
+    return array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
+
+
+def checked_eps(function: str, eps: float) -> None:
+    """Raise ValueError where `eps` is negative or NaN."""
+    if not eps >= 0:
+        raise ValueError(f"{function}: eps must not be negative, got {eps}")

@@ -1,0 +1,274 @@
+"""Elements in other shapes, orders and numbers: reshaping, repeating, joining, parting and margins."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, Variable, composite, op
+from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of, axis_of
+from ..graph.axes import inserts, mixes, reduces, rowwise
+from . import axis_maps, reduction
+from .arithmetic import alike
+from .transposition import transposed
+
+# ---------------------------------------------------------------- shape
+
+
+@op(linear=True, axes=axis_maps.RESHAPED, view=True)
+def reshape(x: Array, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
+    """The elements of `x`, in their order, in a new shape.
+
+    Args:
+        x: Any shape and dtype.
+        shape: The new shape; one size may be -1, for what is left over.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        TypeError: The new shape has not as many elements.
+    """
+    return jnp.reshape(x, shape)
+
+
+@op(linear=True, axes=axis_maps.TRANSPOSED, fuses="moving")
+def transpose(x: Array, /, axes: Ints | None = None) -> jax.Array:
+    """The axes of `x` in another order: axis `i` of the result is axis `axes[i]` of `x`.
+
+    Args:
+        x: Any shape and dtype.
+        axes: Each axis once; None reverses the order.
+
+    Raises:
+        ValueError: `axes` does not name each axis once.
+    """
+    order = tuple(range(x.ndim))[::-1] if axes is None else tuple(axis_of(a, x.ndim, "axes:") for a in as_ints(axes))
+    if sorted(order) != list(range(x.ndim)):
+        raise ValueError(f"axes {axes} must name each of the {x.ndim} axes once")
+    return lax.transpose(x, order)
+
+
+@op(linear=True, axes=axis_maps.REPEATED, fuses="moving")
+def broadcast(x: Array, /, shape: Shape) -> jax.Array:
+    """`x` expanded to a shape: axes of size 1 are repeated, and missing leading ones added.
+
+    Args:
+        x: Any shape and dtype.
+        shape: The shape of the result.
+
+    Raises:
+        ValueError: `x` does not broadcast to `shape`.
+    """
+    return jnp.broadcast_to(x, shape)
+
+
+@composite
+def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
+    """`y` expanded to the shape of `x`.
+
+    Args:
+        x: Gives the shape; its values do not matter.
+        y: What is expanded. Its axes lie side by side in `x`, each of the same size or 1.
+        axis: Which axis of `x` the first axis of `y` is; None or -1 puts its last axis last.
+
+    Raises:
+        ValueError: The axes of `y` do not fit those of `x`.
+    """
+    room = x.ndim - y.ndim
+    lead = room if axis is None or axis == -1 else axis
+    if not 0 <= lead <= room:
+        raise ValueError(f"broadcast_to: axis {axis} leaves no room for the {y.ndim} axes of y in {x.ndim} axes")
+    return broadcast(reshape(y, shape=(1,) * lead + y.shape + (1,) * (room - lead)), shape=x.shape)
+
+
+@composite
+def sum_to(x: Array, /, shape: Shape) -> Variable:
+    """`x` summed over the axes along which `shape` would be repeated to give `x.shape`: the transpose of `broadcast`.
+
+    Args:
+        x: Any shape.
+        shape: The shape of the result.
+
+    Raises:
+        ValueError: `shape` does not broadcast to that of `x`.
+    """
+    if x.shape == shape:
+        unchanged: Variable = x
+        return unchanged
+    lead = len(x.shape) - len(shape)
+    if lead < 0 or any(n not in (1, m) for n, m in zip(shape, x.shape[lead:], strict=True)):
+        raise ValueError(f"sum_to: shape {shape} does not broadcast to the shape {x.shape} of x")
+    axes = tuple(range(lead)) + tuple(
+        lead + i for i, n in enumerate(shape) if n == 1 and x.shape[lead + i] != 1
+    )
+    return reshape(reduction.sum(x, axis=axes), shape=shape)
+
+
+@composite
+def tile(x: Array, /, reps: Ints) -> Variable:
+    """`x` repeated as a whole along each axis.
+
+    Args:
+        x: Any shape and dtype.
+        reps: How often along each axis; where there are fewer than axes, or fewer axes, the missing first ones are 1.
+
+    Raises:
+        ValueError: One of `reps` is negative.
+    """
+    reps = as_ints(reps)
+    if any(r < 0 for r in reps):
+        raise ValueError(f"tile: reps must not be negative, got {reps}")
+    ndim = len(reps) if len(reps) > x.ndim else x.ndim
+    reps = (1,) * (ndim - len(reps)) + reps
+    shape = (1,) * (ndim - x.ndim) + x.shape
+    apart = reshape(x, shape=tuple(s for n in shape for s in (1, n)))
+    repeated = broadcast(apart, shape=tuple(s for r, n in zip(reps, shape, strict=True) for s in (r, n)))
+    return reshape(repeated, shape=tuple(r * n for r, n in zip(reps, shape, strict=True)))
+
+
+@op(linear=True, axes=mixes("axes", none=-1), fuses="moving")
+def flip(x: Array, /, axes: Axes | None = None) -> jax.Array:
+    """The order of the elements reversed along axes.
+
+    Args:
+        x: Any shape and dtype.
+        axes: One axis or several; None for the last.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
+    return lax.rev(x, axes_of(-1 if axes is None else axes, x.ndim, "axes:"))
+
+
+# ---------------------------------------------------------------- joining and parting
+
+
+@op(linear="together", axes=mixes("axis"), fuses="moving")
+def concatenate(*x: Array, axis: int = -1) -> jax.Array:
+    """Arrays joined along an axis that they have, in their common dtype.
+
+    Args:
+        x: One or more arrays, of the same sizes but for `axis`.
+        axis: The axis; by default the last.
+
+    Raises:
+        ValueError: The shapes do not fit, or the axis is out of range.
+    """
+    axis = axis_of(axis, x[0].ndim)
+    for i, other in enumerate(x):
+        if _without(other.shape, axis) != _without(x[0].shape, axis) or other.ndim != x[0].ndim:
+            raise ValueError(f"x[{i}] of shape {other.shape} does not fit x[0] of shape {x[0].shape} along axis {axis}")
+    return lax.concatenate(alike(*x), axis)
+
+
+@op(linear="together", axes=inserts("axis"))
+def stack(*x: Array, axis: int = 0) -> jax.Array:
+    """Arrays joined along a new axis, in their common dtype.
+
+    Args:
+        x: One or more arrays of one shape.
+        axis: Where the new axis is in the result.
+
+    Raises:
+        ValueError: The shapes differ, or the axis is out of range.
+    """
+    axis = axis_of(axis, x[0].ndim + 1)
+    for i, other in enumerate(x):
+        if other.shape != x[0].shape:
+            raise ValueError(f"x[{i}] of shape {other.shape} must have the shape {x[0].shape} of x[0]")
+    return lax.concatenate([lax.expand_dims(a, (axis,)) for a in alike(*x)], axis)
+
+
+@op(several=True, linear=True, axes=reduces("axis", one=True))
+def split(x: Array, /, axis: int = 0) -> tuple[jax.Array, ...]:
+    """The slices of `x` along an axis, without that axis.
+
+    Args:
+        x: Any shape of at least one axis.
+        axis: The axis.
+
+    Returns:
+        A tuple of `x.shape[axis]` arrays.
+
+    Raises:
+        ValueError: The axis is out of range, or of size 0.
+    """
+    axis = axis_of(axis, x.ndim)
+    if x.shape[axis] == 0:
+        raise ValueError(f"axis {axis} of shape {x.shape} has nothing to split")
+    return tuple([lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis])])
+
+
+def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return shape[:axis] + shape[axis + 1 :]
+
+
+# ---------------------------------------------------------------- margins
+
+
+@op(axes=axis_maps.PADDED, fuses="moving")
+def pad(x: Array, /, pad_width: Ints, mode: str = "constant", constant_value: float = 0) -> jax.Array:
+    """`x` with margins.
+
+    Args:
+        x: Any shape and dtype.
+        pad_width: `(before, after)` for each axis in turn, flat; fewer stand for the last axes.
+        mode: "constant" fills with `constant_value`; "reflect" mirrors at the outermost elements without
+            repeating them; "repeat" repeats the outermost elements.
+        constant_value: What margins are filled with in constant mode.
+
+    Raises:
+        ValueError: The widths are no pairs, are negative or too many, an axis is too short for its margin, or there is
+            no such mode.
+    """
+    widths = _widths(x.shape, as_ints(pad_width), mode)
+    if mode == "constant":
+        return lax.pad(x, x.dtype.type(constant_value), [(*w, 0) for w in widths])
+    y: jax.Array = x
+    for axis, (before, after) in enumerate(widths):
+        n = y.shape[axis]
+        if before == after == 0:
+            continue
+        if mode == "reflect":
+            left = lax.rev(lax.slice_in_dim(y, 1, 1 + before, axis=axis), (axis,))
+            right = lax.rev(lax.slice_in_dim(y, n - 1 - after, n - 1, axis=axis), (axis,))
+        else:
+            left, right = (
+                jnp.broadcast_to(lax.slice_in_dim(y, i, i + 1, axis=axis), (*y.shape[:axis], w, *y.shape[axis + 1 :]))
+                for i, w in ((0, before), (n - 1, after))
+            )
+        y = lax.concatenate([left, y, right], axis)
+    return y
+
+
+@op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))
+def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: str = "constant") -> jax.Array:
+    """For each element of an array of `shape` the sum of those of `y` that `pad` copies it to: the transpose of `pad`.
+
+    Args:
+        y: An array in the shape that `pad` gives.
+        shape: The shape of the result.
+        pad_width: That of `pad`.
+        mode: That of `pad`; what fills the margins in constant mode does not matter.
+
+    Raises:
+        ValueError: `y` has not the shape that `pad` gives, or `pad` would refuse the arguments.
+    """
+    x: jax.Array = transposed(lambda x: pad.forward(x, pad_width, mode), tuple(shape), y, "y")
+    return x
+
+
+def _widths(shape: tuple[int, ...], pad_width: tuple[int, ...], mode: str) -> list[tuple[int, int]]:
+    """`(before, after)` for each axis of `shape`."""
+    ndim = len(shape)
+    if mode not in ("constant", "reflect", "repeat"):
+        raise ValueError(f"mode must be 'constant', 'reflect' or 'repeat', got {mode!r}")
+    if len(pad_width) % 2 or len(pad_width) > 2 * ndim or any(w < 0 for w in pad_width):
+        raise ValueError(f"pad_width {pad_width} must be pairs of widths, not negative, for at most {ndim} axes")
+    pairs = list(zip(pad_width[::2], pad_width[1::2], strict=True))
+    widths = [(0, 0)] * (ndim - len(pairs)) + pairs
+    for axis, (n, pair) in enumerate(zip(shape, widths, strict=True)):
+        for w in pair:
+            if (mode == "reflect" and w > 0 and w >= n) or (mode == "repeat" and w > 0 and n == 0):
+                raise ValueError(f"axis {axis} of size {n} is too short for a {mode} margin of {w}")
+    return widths

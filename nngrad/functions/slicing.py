@@ -1,0 +1,220 @@
+"""Parts of arrays: slices along the axes, and the slices at points; `x[key]` is made of both."""
+
+from __future__ import annotations
+
+import builtins
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Variable, as_variable, composite, op
+from ..graph.arguments import Ints, Shape, Static, as_ints
+from . import axis_maps
+from .array import cast, whole_indices
+from .index_keys import Entry, resolve, window
+from .movement import broadcast, stack
+
+# ---------------------------------------------------------------- slices
+
+
+@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, fuses="moving")
+def take_slices(x: Array, /, key: Static) -> jax.Array:
+    """A regular part of `x`: what `x[key]` is for a key of ints, slices and None.
+
+    Args:
+        x: Any shape and dtype.
+        key: For each axis an index, which drops it, or a window `(start, count, step)`, where the step may be
+            negative; and None wherever a new axis of size 1 goes.
+
+    Raises:
+        ValueError: `key` has not one entry for each axis, or reaches beyond one.
+    """
+    places = _places(key, x.shape)
+    lows, limits = [p[0] for p in places], [p[0] + (p[1] - 1) * p[2] + 1 if p[1] else p[0] for p in places]
+    y = lax.slice(x, lows, limits, [p[2] for p in places])
+    return lax.reshape(lax.rev(y, [i for i, p in enumerate(places) if p[3]]), _shape_of(key))
+
+
+@op(linear=True, axes=axis_maps.PUT, fuses="moving")
+def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
+    """Zeros with `y` put where `take_slices` takes it from: the transpose of `take_slices`.
+
+    Args:
+        y: An array in the shape of what `key` takes.
+        key: That of `take_slices`.
+        shape: The shape of the result.
+
+    Raises:
+        ValueError: `y` has another shape, or `key` does not fit `shape`.
+    """
+    places = _places(key, shape)
+    if y.shape != _shape_of(key):
+        raise ValueError(f"y of shape {y.shape} must have the shape {_shape_of(key)} of what key takes")
+    y = lax.rev(lax.reshape(y, [p[1] for p in places]), [i for i, p in enumerate(places) if p[3]])
+    margins = [
+        (low, n - low - ((count - 1) * step + 1 if count else 0), step - 1)
+        for (low, count, step, _), n in zip(places, shape, strict=True)
+    ]
+    return lax.pad(y, y.dtype.type(0), margins)
+
+
+def _places(key: tuple[Entry, ...], shape: Sequence[int]) -> list[tuple[int, int, int, bool]]:
+    """For each axis of `shape`: the first place in ascending order, their count and distance, and whether
+    they are taken in descending order."""
+    entries = [(e, 1, 1) if isinstance(e, int) else e for e in key if e is not None]
+    if len(entries) != len(shape):
+        raise ValueError(f"key {key} has entries for {len(entries)} axes, but there are {len(shape)}")
+    places = []
+    for axis, ((start, count, step), n) in enumerate(zip(entries, shape, strict=True)):
+        last = start + (count - 1) * step
+        if step == 0 or count < 0 or (count and not (0 <= start < n and 0 <= last < n)):
+            raise ValueError(f"key {key} reaches beyond axis {axis} of size {n}")
+        low = 0 if count == 0 else last if step < 0 else start
+        places.append((low, count, abs(step) if count > 1 else 1, step < 0 and count > 1))
+    return places
+
+
+def _shape_of(key: tuple[Entry, ...]) -> tuple[int, ...]:
+    return tuple(1 if e is None else e[1] for e in key if not isinstance(e, int))
+
+
+@composite
+def slice(x: Array, /, start: Static | None = None, stop: Static | None = None, step: Static | None = None) -> Variable:
+    """`x[start:stop:step]` along each axis, as Python's slices are.
+
+    Args:
+        x: Any shape and dtype.
+        start: One number, or None for the default, per axis; fewer stand for the last axes.
+        stop: Likewise.
+        step: Likewise; it may be negative.
+
+    Raises:
+        ValueError: There are more entries than axes, or a step is 0.
+    """
+    parts = []
+    for name, values in (("start", start), ("stop", stop), ("step", step)):
+        values = values if isinstance(values, tuple) else (values,) * (values is not None)
+        if len(values) > x.ndim:
+            raise ValueError(f"slice: {name} has {len(values)} entries for an array of {x.ndim} axes")
+        parts.append((None,) * (x.ndim - len(values)) + values)
+    try:
+        key = tuple(window(builtins.slice(*part), n) for part, n in zip(zip(*parts, strict=True), x.shape, strict=True))
+    except IndexError as error:
+        raise ValueError(f"slice: start={start}, stop={stop}, step={step}: {error}") from None
+    return take_slices(x, key=key)
+
+
+# ---------------------------------------------------------------- points
+
+
+@op(type_name="GatherNd", linear=True, axes=axis_maps.POINTS_TAKEN)
+def take_points(x: Array, indices: Array, /, axes: Ints, at: int = 0, outside: float = 0) -> jax.Array:
+    """The slices of `x` at given points.
+
+    Args:
+        x: Any array.
+        indices: Whole numbers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones
+            count from the end.
+        axes: The `k` axes of `x` that are indexed.
+        at: Where the axes `points` go among the other axes of `x`.
+        outside: What there is at a point outside of `x`: 0 or NaN, which stands for the least number in integers.
+
+    Raises:
+        ValueError: `indices` has not one index for each of `axes`, these are not different axes of `x`, `at` is not
+            among the others, or `outside` is another number.
+    """
+    if not (outside == 0 or math.isnan(outside)):
+        raise ValueError(f"outside: expected 0 or NaN, got {outside}")  # any other number would make it non-linear
+    axes = as_ints(axes)
+    numbers, window_shape = _point_axes(x.shape, indices, axes, at)
+    dimensions = lax.GatherDimensionNumbers(offset_dims=numbers, collapsed_slice_dims=tuple(sorted(axes)),
+                                            start_index_map=axes)
+    fill = None if math.isnan(outside) else x.dtype.type(outside)
+    return lax.gather(x, wrapped(indices, [x.shape[a] for a in axes]), dimensions, window_shape,
+                      mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=fill)
+
+
+@op(type_name="ScatterNd", linear=True, axes=axis_maps.POINTS_PUT)
+def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 0) -> jax.Array:
+    """Zeros with the slices `y` added at given points: the transpose of `take_points`.
+
+    Args:
+        y: The slices, in the shape that `take_points` gives.
+        indices: Whole numbers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones count
+            from the end; what lies outside is left out, and slices at the same point add up.
+        axes: The `k` axes of the result that are indexed.
+        shape: The shape of the result.
+        at: Where the axes `points` are among the other axes in `y`.
+
+    Raises:
+        ValueError: `y` has another shape, or the arguments do not fit each other, as for `take_points`.
+    """
+    axes = as_ints(axes)
+    numbers, _ = _point_axes(shape, indices, axes, at)
+    rest = [n for i, n in enumerate(shape) if i not in axes]
+    expected = (*rest[:at], *indices.shape[:-1], *rest[at:])
+    if y.shape != expected:
+        raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what is taken at the indices")
+    dimensions = lax.ScatterDimensionNumbers(update_window_dims=numbers, inserted_window_dims=tuple(sorted(axes)),
+                                             scatter_dims_to_operand_dims=axes)
+    return lax.scatter_add(lax.full(shape, 0, y.dtype), wrapped(indices, [shape[a] for a in axes]), y, dimensions,
+                           mode=lax.GatherScatterMode.FILL_OR_DROP)
+
+
+def _point_axes(
+    shape: Sequence[int], indices: jax.Array, axes: tuple[int, ...], at: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of the result that come from `shape`, and the shape of one slice."""
+    ndim = len(shape)
+    if indices.ndim == 0 or indices.shape[-1] != len(axes):
+        raise ValueError(f"indices of shape {indices.shape} must hold one index for each of the axes {axes} last")
+    if len(set(axes)) != len(axes) or any(not 0 <= a < ndim for a in axes):
+        raise ValueError(f"axes {axes} must be different ones of the {ndim} axes")
+    rest = ndim - len(axes)
+    if not 0 <= at <= rest:
+        raise ValueError(f"at {at} must be between 0 and {rest}")
+    points = indices.ndim - 1
+    numbers = (*range(at), *range(at + points, rest + points))
+    return numbers, tuple(1 if i in axes else n for i, n in enumerate(shape))
+
+
+def wrapped(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
+    """`indices`, along whose last axis the sizes differ, as int32 without negatives."""
+    indices = whole_indices(indices)
+    size = lax.broadcast_in_dim(np.asarray(sizes, np.int32), indices.shape, (indices.ndim - 1,))
+    return lax.select(lax.lt(indices, lax.full_like(indices, 0)), lax.add(indices, size), indices)
+
+
+def getitem(x: Variable, key: Any) -> Variable:
+    """`x[key]` with NumPy's basic and advanced indexing.
+
+    A key may hold ints, slices, None, `...`, arrays or lists of integers, Variables of integers, and arrays or
+    lists of bools. Indices that are known are checked here; one in a Variable that is out of range gives NaN.
+
+    Raises:
+        IndexError: An index is out of range, or not an index; the message names the axis.
+    """
+    found = resolve(key, x.shape)
+    trivial = not any(e is None or isinstance(e, int) for e in found.basic) and all(
+        e == (0, n, 1) for e, n in zip(found.basic, x.shape, strict=True)
+    )
+    if not (found.axes and trivial):
+        x = take_slices(x, key=found.basic)
+    return take_points(x, _points(found.indices), axes=found.axes, at=found.at, outside=math.nan) if found.axes else x
+
+
+def _points(indices: tuple[Any, ...]) -> Variable:
+    """The index arrays, broadcast together and joined along a new last axis."""
+    try:
+        shape = np.broadcast_shapes(*[i.shape for i in indices])
+    except ValueError:
+        shapes = " ".join(str(i.shape) for i in indices)
+        raise IndexError(f"index arrays of shapes {shapes} do not broadcast together") from None
+    if not any(isinstance(i, Variable) for i in indices):
+        return as_variable(np.stack([np.broadcast_to(i, shape) for i in indices], axis=-1))
+    parts = [cast(i, np.int32) if isinstance(i, Variable) else as_variable(i) for i in indices]
+    return stack(*[broadcast(i, shape=shape) for i in parts], axis=-1)

@@ -1,0 +1,122 @@
+"""The parameters of layers: the scope that they are in, and what they start from."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from .graph import Variable
+from .graph.leaf import as_variable
+from .graph.spelling import no_such_argument
+from .initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
+from .parameter import Initializer, get_parameter_or_create, in_scopes
+
+Init: TypeAlias = Initializer | np.ndarray[Any, Any] | float | None
+Apply: TypeAlias = Callable[[Variable], Variable] | None
+P = ParamSpec("P")
+R = TypeVar("R")
+Result = TypeVar("Result", covariant=True)
+
+
+class Parametric(Protocol[P, Result]):
+    """A function that takes `name` beside its own arguments."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
+    @overload
+    def __call__(self, *args: Any, name: str | None, **kwargs: Any) -> Result: ...
+
+
+def parametric_function_api(scope_name: str) -> Callable[[Callable[P, R]], Parametric[P, R]]:
+    """Make a function's parameters live in the scope `scope_name`, and give it a last argument `name`.
+
+    `name` is a scope around that one; None is none. A first argument that is annotated as a Variable may also be
+    an array, a list or a number. A call that raises leaves no new parameters behind.
+
+    Raises:
+        TypeError: The function has an argument `name` of its own.
+    """
+
+    def decorate(body: Callable[P, R]) -> Callable[..., R]:
+        parameters = inspect.signature(body).parameters
+        if "name" in parameters:
+            raise TypeError(f"{body.__name__}: the argument `name` is what parametric_function_api adds")
+        first = next(iter(parameters.values()), None)
+        return _parametric(body, scope_name, first is not None and first.annotation in (Variable, "Variable"))
+
+    return decorate
+
+
+def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """The same for a function whose signature has `name` already, for checkers of types; what it is given is a Variable
+    as its first argument, and no name."""
+    return lambda body: _parametric(body, scope_name, True)
+
+
+def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Callable[..., R]:
+    """What both make of a function; `converts`: a Variable is made of its first argument."""
+    signature = inspect.signature(body)
+    own = [p for p in signature.parameters.values() if p.name != "name"]
+    name_of_scope = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+    positions = len(own)
+    converted = own[0].name if converts else None
+    known = {*signature.parameters, "name"}
+
+    @functools.wraps(body)
+    def call(*args: Any, name: str | None = None, **kwargs: Any) -> R:
+        if kwargs and not kwargs.keys() <= known and (error := no_such_argument(body.__name__, kwargs, known)):
+            raise error
+        if len(args) == positions + 1 and name is None:
+            *args, name = args  # type: ignore[assignment]
+        if converted is not None:
+            if args:
+                if args[0].__class__ is not Variable:
+                    args = (as_variable(args[0], converted, body.__name__), *args[1:])
+            elif converted in kwargs:
+                kwargs[converted] = as_variable(kwargs[converted], converted, body.__name__)
+        result: R = in_scopes((scope_name,) if name is None else (name, scope_name), body, args, kwargs)
+        return result
+
+    call.__signature__ = signature.replace(parameters=[*own, name_of_scope])  # type: ignore[attr-defined]
+    return call
+
+
+def parameter(name: str, shape: tuple[int, ...], given: Init, default: Initializer | None, fixed: bool) -> Variable:
+    """The trained parameter `name` of the present scope."""
+    return get_parameter_or_create(name, shape, initial(given, default), True, not fixed)
+
+
+def initial(given: Init, default: Initializer | None) -> Initializer | np.ndarray[Any, Any] | None:
+    """The initializer that was given, or the default; a number is a constant."""
+    if given is None:
+        return default
+    return ConstantInitializer(given) if isinstance(given, int | float) else given
+
+
+def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) -> Initializer:
+    """Glorot's initializer. It is set up when it is called, since most calls of a layer find their parameters."""
+    return lambda shape: UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, kernel), rng)(shape)
+
+
+def applied(function: Apply, w: Variable | None, name: str) -> Variable | None:
+    """What `apply_w` or `apply_b` makes of a parameter; messages start with `name`."""
+    if function is None:
+        return w
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of a Variable, got {function!r}")
+    return w if w is None else function(w)
+
+
+def inits(given: Mapping[str, Init] | None, names: tuple[str, ...], function: str) -> dict[str, Init]:
+    """Initializers by name of parameter; None where none is given."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{function}: param_init must be a dict of initializers by name, got {given!r}")
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise ValueError(f"{function}: param_init has {', '.join(unknown)}, but the parameters are {', '.join(names)}")
+    return {name: given.get(name) for name in names}

@@ -1,0 +1,70 @@
+"""What training is made of says what each of its arguments is: PF's functions, initializers and solvers."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+import nngrad.initializer as initializer
+import nngrad.parametric_functions as PF
+import nngrad.solvers as S
+
+
+def public(module: Any) -> dict[str, Any]:
+    """The functions and classes that `module` defines for its users."""
+    defined = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    return {name: value for name, value in defined.items() if getattr(value, "__module__", "") == module.__name__}
+
+
+LAYERS = {name: f for name, f in public(PF).items() if hasattr(f, "__wrapped__")}  # with parameters of their own
+INITIALIZERS = {name: value for name, value in public(initializer).items() if name != "host_generator"}
+SOLVERS = {name: getattr(S, name) for name in S.__all__}
+DOCUMENTED = {
+    f"{room}.{name}": value
+    for room, values in (("PF", LAYERS), ("initializer", INITIALIZERS), ("S", SOLVERS))
+    for name, value in values.items()
+}
+
+
+def described(docstring: str) -> list[str]:
+    """The arguments that have an entry under `Args:`, in its order."""
+    _, found, section = inspect.cleandoc(docstring).partition("\nArgs:\n")
+    section = re.split(r"^\S", section, maxsplit=1, flags=re.MULTILINE)[0]
+    return re.findall(r"^    (\w+): \S", section, flags=re.MULTILINE) if found else []
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTED))
+def test_a_first_line_says_what_it_is(name: str) -> None:
+    first, *rest = inspect.cleandoc(DOCUMENTED[name].__doc__ or "").splitlines() or [""]
+    assert first, "there is no docstring"
+    assert not rest or not rest[0], "the first line should be a sentence or a formula, with an empty line after it"
+
+
+@pytest.mark.parametrize("name", sorted(DOCUMENTED))
+def test_every_argument_is_described_in_its_order(name: str) -> None:
+    value = DOCUMENTED[name]
+    assert described(value.__doc__ or "") == list(inspect.signature(value).parameters)
+
+
+def test_nothing_is_left_out() -> None:
+    assert {"affine", "convolution", "batch_normalization", "embed", "prelu"} <= LAYERS.keys()
+    assert {"UniformInitializer", "calc_uniform_lim_glorot"} <= INITIALIZERS.keys()
+    assert {"Sgd", "Adam", "Solver", "DynamicLossScale"} <= SOLVERS.keys()
+
+
+def test_entries_are_found_by_their_indentation() -> None:
+    docstring = """A sum.
+
+    Args:
+        x: The first: a number,
+            or more: a list of them.
+        y: The other.
+
+    Returns:
+        z: The sum.
+    """
+    assert described(docstring) == ["x", "y"]
+    assert described("A sum of x: a number.") == []
