@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .engine import engine
 from .options import BuildOptions, build_options
 from .spec import Spec
-from .variable import Variable, output_variable
+from .variable import Variable, new_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -197,6 +197,17 @@ class Function:
 _new_function = Function.__new__
 next_serial = itertools.count().__next__
 """The serial number of the next function to be made."""
+
+
+def output_variable(function: Function, index: int) -> Variable:
+    """A Variable for output `index` of `function`."""
+    x = new_variable(Variable)
+    x.spec = function.specs[index]
+    x.parent = function
+    x.index = index
+    x._data = x._grad = x._need_grad = x._family = x._source = x._at = None
+    x.name, x.persistent = "", False
+    return x
 
 
 def create(

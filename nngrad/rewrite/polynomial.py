@@ -304,7 +304,7 @@ def _sum(builder: Builder, terms: Terms, constant: Number) -> Variable:
     # In the order in which they can be had, so that nothing waits for the last one but the last addition. What is
     # repeated along axes comes first: a sum that ends with it XLA takes for a function of one array, and computes anew
     # in each reader, from all that it is made of.
-    xs = tuple(sorted(sorted(terms, key=by_rank), key=_is_whole))
+    xs = tuple(sorted(sorted(terms, key=by_rank), key=_is_whole)) if len(terms) > 1 else tuple(terms)
     coefficients = tuple([terms[x] for x in xs])
     op: Op = F.linear_combination
     arguments: tuple[Any, ...] = (coefficients, constant)
