@@ -17,13 +17,11 @@ from ..execution.lower import linearize
 from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
 from ..graph.function import watched
 from ..graph.place import warn_user
-from ..graph.spec import wide_types
 from ..graph.variable import leaf_of
 from ..remat import policy_key
-from ..rewrite.builder import emitting
 from .accumulation import accumulate
 from .grad import emitted, grad
-from .request import Request, differentiable, held_scale, one_each, seed_of
+from .request import Request, given_gradient, given_gradients, seed_array
 
 Wanted = tuple[int, ...]
 
@@ -95,26 +93,9 @@ def backward(
         UserWarning: No `grad_outputs` are given, and the `.grad` of an output holds nothing; or no leaf needs a
             gradient.
     """
-    listed = differentiable(outputs, "outputs")
-    if grad_outputs is None:
-        listed = _with_gradient(listed)
-        given: list[Any] = [y.grad for y in listed]
-    else:
-        given = one_each(listed, grad_outputs)
+    listed, given = given_gradients(outputs, grad_outputs)
     options = Options(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
     accumulate_gradients(listed, given, options, own=grad_outputs is None)
-
-
-def _with_gradient(outputs: list[Variable]) -> list[Variable]:
-    """Those whose `.grad` holds something; the caller of `backward` is warned of the others."""
-    found = []
-    for i, y in enumerate(outputs):
-        if y.grad.is_zero:
-            message = f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs"
-            warn_user(message)
-        else:
-            found.append(y)
-    return found
 
 
 def backward_from(
@@ -129,16 +110,7 @@ def backward_from(
 ) -> None:
     """Add the gradient of `output` to `.grad` of the leaves with `need_grad`; see `Variable.backward`."""
     options = Options(enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute)
-    if isinstance(grad, int | float) and grad == 1 and not isinstance(grad, bool):
-        seed = None
-    elif grad is None:
-        if output.grad.is_zero:
-            message = "backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it"
-            warn_user(message)
-        seed = output.grad
-    else:
-        seed = grad
-    accumulate_gradients([output], [seed], options, own=grad is None)
+    accumulate_gradients([output], [given_gradient(output, grad)], options, own=grad is None)
 
 
 class Options(NamedTuple):
@@ -175,9 +147,7 @@ def accumulate_gradients(
     groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
     arrived: list[tuple[NdArray, Any]] = []
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
-        if not y.spec.differentiable:
-            raise TypeError(f"backward: the Variable is {y.dtype.name}; only floating dtypes can be differentiated")
-        seed = _seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
+        seed = seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
         if y.parent is not None:
             if y._need_grad is not False:
                 groups.setdefault(y.parent.snapshot, []).append((y, seed))
@@ -229,22 +199,6 @@ def _gradient_variables(
     grads = [NdArray.from_numpy_array(gy, gy.dtype) if isinstance(gy, NdArray) else gy for gy in grads]
     how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
     return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
-
-
-def _seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
-    """The gradient at `output` as an array; None for ones."""
-    if gy is None and loss_scale is None:
-        return None
-    if gy is None or (isinstance(gy, int | float | np.integer | np.floating) and not isinstance(gy, bool)):
-        seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
-    else:
-        with emitting([], 1):
-            given = seed_of(output, gy, name)
-        seed = given.data.raw()  # type: ignore[union-attr]
-    if loss_scale is None:
-        return seed
-    with wide_types(output.spec.wide):
-        return seed * held_scale(loss_scale, output.dtype)
 
 
 def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:

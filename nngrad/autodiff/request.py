@@ -14,6 +14,7 @@ import numpy as np
 import nngrad.functions as F
 
 from ..graph import Function, NdArray, Variable, among, as_variable, functions_of
+from ..graph.place import warn_user
 from ..graph.spec import DType, wide_types
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
@@ -229,6 +230,50 @@ def held_scale(loss_scale: Any, dtype: DType) -> Any:
     if not 0 < float(scale) < float("inf"):
         raise ValueError(f"loss_scale: {dtype.name} does not hold {loss_scale:g}; take the loss in float32")
     return scale
+
+
+# ---------------------------------------------------------------- backward
+
+
+def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], list[Any]]:
+    """The outputs that `nn.backward` differentiates, and what is given for each: what its own `.grad` holds where there
+    are no `grad_outputs`."""
+    listed = differentiable(outputs, "outputs")
+    if grad_outputs is not None:
+        return listed, one_each(listed, grad_outputs)
+    for i, y in enumerate(listed):
+        if y.grad.is_zero:
+            warn_user(f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs")
+    found = [y for y in listed if not y.grad.is_zero]
+    return found, [y.grad for y in found]
+
+
+def given_gradient(output: Variable, grad: Any) -> Any:
+    """What is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
+    if grad is None:
+        if output.grad.is_zero:
+            warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")
+        return output.grad
+    is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
+    return None if is_one else grad
+
+
+def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
+    """The gradient at `output` as an array; None for ones."""
+    if not output.spec.differentiable:
+        raise TypeError(f"backward: the Variable is {output.dtype.name}; only floating dtypes can be differentiated")
+    if gy is None and loss_scale is None:
+        return None
+    if gy is None or (isinstance(gy, _NUMBERS) and not isinstance(gy, bool)):
+        seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
+    else:
+        with emitting([], 1):
+            given = seed_of(output, gy, name)
+        seed = given.data.raw()  # type: ignore[union-attr]
+    if loss_scale is None:
+        return seed
+    with wide_types(output.spec.wide):
+        return seed * held_scale(loss_scale, output.dtype)
 
 
 # ---------------------------------------------------------------- as a graph, and when it is done

@@ -157,7 +157,7 @@ def _are_plain(value: tuple[Any, ...]) -> bool:
 def as_ints(value: Any) -> tuple[int, ...]:
     """A tuple of ints, from an int or a sequence of them."""
     if value.__class__ is tuple and _are_plain(value):
-        return value  # type: ignore[no-any-return]
+        return value
     try:
         if isinstance(value, str | bytes | dict | set | frozenset):  # of which none has an order of numbers
             raise TypeError
@@ -182,7 +182,7 @@ def as_axes(value: Any) -> int | tuple[int, ...]:
 def as_shape(value: Any) -> tuple[int, ...]:
     """A tuple of sizes that are not negative."""
     if value.__class__ is tuple and _are_plain(value) and (not value or min(value) >= 0):
-        return value  # type: ignore[no-any-return]
+        return value
     shape = as_ints(value)
     if any(n < 0 for n in shape):
         raise ValueError("sizes that are not negative")
