@@ -54,7 +54,7 @@ class _ValueOf:
         self._cell = weakref.ref(cell)  # which holds this
 
     def value(self) -> Deferred:
-        """What the cell is to hold."""
+        """Returns the Value that the cell is to hold."""
         value = Deferred(self)
         self._value = weakref.ref(value)
         return value

@@ -25,7 +25,7 @@ def independent_rows(y: Variable, x: Variable) -> bool:
 def over_directions(
     along: Callable[[Variable], Variable], x: Variable, lead: int, chunk: int | None = None, collapse: bool = False
 ) -> Variable:
-    """What `along` makes of each unit vector of `x`, or the sum of that.
+    """Returns what `along` makes of each unit vector of `x`, or the sum of that.
 
     Args:
         along: Builds what is wanted for one direction, a Variable of the shape and dtype of `x`.

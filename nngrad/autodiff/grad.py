@@ -118,8 +118,8 @@ def grad(
 def results(
     request: Request, since: int, set_grad: bool, bind: bool, further: bool
 ) -> tuple[list[Variable], dict[Variable, Variable], list[int]]:
-    """What `grad` returns: Variables that were not there before `since`; what it keeps at which Variables; and the
-    positions of the inputs that are out of reach."""
+    """Returns the gradients, as Variables that were not there before `since`; which are kept at which Variables; and
+    the positions of the inputs that are out of reach."""
     found = emitted(request)
     gradients = distinct(found.gradients, since, bind)
     unknown = found.unknown if further else "enable_double_backprop is False"
@@ -149,7 +149,7 @@ class Emitted(NamedTuple):
 
 
 def emitted(request: Request) -> Emitted:
-    """The gradients: by which route, the walk, and recomputation where a policy says so. Call it where what is switched
+    """Returns the gradients: route, walk, and recomputation where a policy says so. To be called where what is switched
     is `contained`."""
     pause_collector()
     if build_options().auto_forward:
@@ -178,8 +178,7 @@ def emitted(request: Request) -> Emitted:
 
 
 def located(request: Request) -> tuple[Task, list[list[Variable]]]:
-    """The task, and the Variables that each input stands for: itself, or where it is a leaf that is not in the graph,
-    all of the graph's own that share its data."""
+    """Returns the task, and what each input stands for; see `own_leaves`."""
     task = task_of(request.outputs, request.inputs, request.seeds, request.stops)
     owners = [[x] for x in request.inputs]
     loose = {id(x) for x in request.inputs if x.parent is None}
@@ -195,16 +194,16 @@ def located(request: Request) -> tuple[Task, list[list[Variable]]]:
 
 
 def own_leaves(outputs: list[Variable], inputs: list[Variable]) -> list[list[Variable]]:
-    """What each input stands for: itself, or where it is a leaf that is not in the graph, all of the graph's own
-    that share its data."""
+    """Returns what each input stands for: itself, or where it is a leaf that is not in the graph, all of the graph's
+    own that share its data."""
     loose = {id(x) for x in inputs if x.parent is None}
     leaves = leaves_of(outputs) if loose else []
     return owning(inputs, loose - {id(x) for x in leaves}, leaves)
 
 
 def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) -> list[list[Variable]]:
-    """For each input those of `leaves` that share its data, where it is among the `loose` and there are some; else
-    just itself."""
+    """Returns for each input those of `leaves` that share its data, where it is among the `loose` and there are some;
+    else just itself."""
     by_cell: dict[int, list[Variable]] = {}
     for x in leaves if loose else ():
         if x._data is not None:
@@ -213,7 +212,7 @@ def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) 
 
 
 def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Variable]:
-    """For each list in `owners` the sum of the gradients of what is in it."""
+    """Returns for each list in `owners` the sum of the gradients of what is in it."""
     rest = iter(gradients)
     parts = [[next(rest) for _ in own] for own in owners]
     return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]

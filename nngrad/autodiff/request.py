@@ -61,7 +61,7 @@ def requested(
     unreachable: Any,
     recompute: Any,
 ) -> Request:
-    """The request that the arguments of `nn.grad` make."""
+    """Returns the request that the arguments of `nn.grad` make."""
     outputs, inputs = differentiable(outputs, "outputs"), variables(inputs, "inputs")
     if unreachable not in _UNREACHABLE:
         raise ValueError(f"unreachable: expected {' or '.join(map(repr, _UNREACHABLE))}, got {unreachable!r}")
@@ -84,7 +84,7 @@ def requested(
 
 
 def variables(given: Any, name: str) -> list[Variable]:
-    """`given` as a list of Variables."""
+    """Returns `given` as a list of Variables."""
     listed = [given] if isinstance(given, Variable) else given
     try:
         listed = list(listed)
@@ -97,7 +97,7 @@ def variables(given: Any, name: str) -> list[Variable]:
 
 
 def differentiable(given: Any, name: str) -> list[Variable]:
-    """`given` as a list of Variables of floating dtypes."""
+    """Returns `given` as a list of Variables of floating dtypes."""
     listed = variables(given, name)
     for i, x in enumerate(listed):
         if not x.spec.differentiable:
@@ -106,7 +106,7 @@ def differentiable(given: Any, name: str) -> list[Variable]:
 
 
 def checked_aggregate(aggregate: Any) -> Aggregate:
-    """`aggregate`, with a look at what it returns."""
+    """Returns `aggregate` with a look at what it returns."""
     if not callable(aggregate):
         raise TypeError(f"aggregate: expected a function of a list of Variables, got {aggregate!r}")
 
@@ -122,7 +122,7 @@ def checked_aggregate(aggregate: Any) -> Aggregate:
 
 
 def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
-    """Whether each output is to be persistent; empty where nothing is said of them."""
+    """Returns whether each output is to be persistent; an empty list where nothing is said of them."""
     persistent = list(map(bool, given))
     if persistent and len(persistent) != len(outputs):
         raise ValueError(
@@ -135,13 +135,13 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
 
 
 def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
-    """The gradient at each output, as a Variable or None for ones."""
+    """Returns the gradient at each output, as a Variable or None for ones."""
     grad_outputs = one_each(outputs, grad_outputs)
     return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
 
 
 def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
-    """What is given for each of `outputs`."""
+    """Returns what is given for each of `outputs`."""
     if grad_outputs is None or isinstance(grad_outputs, _NUMBERS):
         grad_outputs = [grad_outputs] * len(outputs)
     elif not isinstance(grad_outputs, list | tuple):
@@ -154,7 +154,7 @@ def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
 
 
 def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable | None:
-    """The gradient `gy` at `y` as a Variable; None for None."""
+    """Returns the gradient `gy` at `y` as a Variable; None for None."""
     if gy is None:
         return None
     if isinstance(gy, bool | str | bytes | dict):
@@ -171,7 +171,7 @@ def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable |
 
 
 def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable | None]:
-    """What is there already at each input: a Variable, or None for nothing; empty if nothing is given."""
+    """Returns what is there already at each input, None for nothing; an empty list if nothing is given."""
     if grad_inputs is None:
         return []
     if not isinstance(grad_inputs, list | tuple):
@@ -189,7 +189,7 @@ def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable
 
 
 def scaled_seeds(outputs: list[Variable], seeds: list[Variable | None], loss_scale: Any) -> list[Variable | None]:
-    """The gradients at the outputs, each multiplied by `loss_scale`.
+    """Returns the gradients at the outputs, each multiplied by `loss_scale`.
 
     A number becomes a leaf: as a number in the graph it would be moved to where it does the gradients no
     good, and each new one would be a new structure to compile.
@@ -211,7 +211,7 @@ def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
 
 
 def held_scale(loss_scale: Any, dtype: DType) -> Any:
-    """`loss_scale` as an array of shape () in `dtype`, which must hold it.
+    """Returns `loss_scale` as an array of shape () in `dtype`, which must hold it.
 
     An array of JAX is not looked into, which would wait for the device: it is a solver's dynamic scale, and the solver
     finds out by itself when that is too large.
@@ -236,8 +236,8 @@ def held_scale(loss_scale: Any, dtype: DType) -> Any:
 
 
 def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], list[Any]]:
-    """The outputs that `nn.backward` differentiates, and what is given for each: what its own `.grad` holds where there
-    are no `grad_outputs`."""
+    """Returns the outputs that `nn.backward` differentiates, and what is given for each: without `grad_outputs` what
+    its own `.grad` holds."""
     listed = differentiable(outputs, "outputs")
     if grad_outputs is not None:
         return listed, one_each(listed, grad_outputs)
@@ -249,7 +249,7 @@ def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], li
 
 
 def given_gradient(output: Variable, grad: Any) -> Any:
-    """What is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
+    """Returns what is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
     if grad is None:
         if output.grad.is_zero:
             warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")
@@ -259,7 +259,7 @@ def given_gradient(output: Variable, grad: Any) -> Any:
 
 
 def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
-    """The gradient at `output` as an array; None for ones."""
+    """Returns the gradient at `output` as an array; None for ones."""
     if not output.spec.differentiable:
         raise TypeError(f"backward: the Variable is {output.dtype.name}; only floating dtypes can be differentiated")
     if gy is None and loss_scale is None:
@@ -304,14 +304,14 @@ class Task(NamedTuple):
 def task_of(
     outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds, stops: Sequence[Variable] = ()
 ) -> Task:
-    """The task, with what lies between outputs and inputs."""
+    """Returns the task, with what lies between outputs and inputs."""
     functions = functions_of(outputs)
     path, active = among(functions, inputs, ends=[id(x) for x in stops])
     return Task(outputs, inputs, seeds, stops, functions, path, active)
 
 
 class Route(NamedTuple):
-    """By which route a gradient was built."""
+    """The route by which a gradient was built."""
 
     name: str
     """'reverse', 'forward' or 'symmetric'."""
@@ -338,7 +338,7 @@ class Derivation:
 
 
 def relevant_stops(task: Task) -> list[Variable]:
-    """Those of the stops that keep a gradient from something."""
+    """Returns those of the stops that keep a gradient from something."""
     _, active = among(task.functions, task.inputs)
     return [x for x in task.stops if x.parent is not None and id(x) in active]
 
@@ -373,13 +373,13 @@ def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]
 
 
 def remembered_of(g: Variable) -> Remembered | None:
-    """What `g` knows of itself; None if it is no result of `grad`."""
+    """Returns what `g` knows of itself; None if it is no result of `grad`."""
     remembered: Remembered | None = getattr(g, "_derived", None)
     return remembered
 
 
 def remembered_in(functions: Sequence[Function]) -> list[Remembered]:
-    """What the results of `grad` among the outputs of `functions` know of themselves, each once."""
+    """Returns what the results of `grad` among the outputs of `functions` know of themselves, each once."""
     found = [
         remembered
         for f in functions

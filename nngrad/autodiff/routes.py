@@ -29,7 +29,7 @@ class Routed(NamedTuple):
 
 @contained
 def gradients(task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None) -> Routed:
-    """The gradients, by the route that makes the smallest graph at higher orders.
+    """Returns the gradients, by the route that makes the smallest graph at higher orders.
 
     Args:
         task: What is differentiated by what.
@@ -60,7 +60,7 @@ def gradients(task: Task, aggregate: Aggregate | None = None, retained: Retained
 
 
 def obstacle_to_all(task: Task) -> str:
-    """What closes all routes but the walk back; empty if nothing does."""
+    """Returns what closes all routes but the walk back; an empty string if nothing does."""
     options = build_options()
     if options.hooks:
         return "hooks watch"
@@ -74,7 +74,7 @@ def obstacle_to_all(task: Task) -> str:
 
 
 def in_reverse(task: Task, walk: Grad) -> list[Variable]:
-    """The gradients by the walk back."""
+    """Returns the gradients by the walk back."""
     with emitting(task.functions, order_of(task.path)) as builder:
         return walk.walk(builder, task.path, task.active, task.outputs, task.inputs, task.seeds)
 

@@ -54,8 +54,8 @@ class Closed(Exception):
 
 
 def obstacle(path: Sequence[Function]) -> str:
-    """What on a way is no true derivative: a rule that is not exact, or a stop; or a hook that watches. Empty if
-    nothing is."""
+    """Returns what on a way is no true derivative, a rule that is not exact or a stop, or a hook that watches; an empty
+    string if nothing is."""
     if function_hooks and any_hooked(path):
         return "a hook watches a function"
     for f in path:
@@ -79,7 +79,7 @@ def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
 
 
 def forward(task: Task) -> list[Variable]:
-    """The gradient with respect to one input of which each element of the outputs depends on one element.
+    """Returns the gradient with respect to one input of which each element of the outputs depends on one element.
 
     With gradients given at the outputs it is closed: in 16 bits a scale for the loss has to be in from the start.
     """
@@ -112,12 +112,12 @@ def forward(task: Task) -> list[Variable]:
 
 
 def long_axes(x: Variable) -> Axes:
-    """The axes of `x` that tell its elements apart: those longer than 1."""
+    """Returns the axes of `x` that tell its elements apart: those longer than 1."""
     return tuple([a for a, n in enumerate(x.shape) if n != 1])
 
 
 def gathered(t: Variable, axes: Axes, x: Variable) -> Variable:
-    """`t` summed over all but `axes`, where it has the long axes of `x`, in the shape and dtype of `x`."""
+    """Returns `t` summed over all but `axes`, where it has the long axes of `x`, in the shape and dtype of `x`."""
     if t.spec is x.spec and axes == long_axes(x):
         return t
     rest = tuple([a for a in range(t.ndim) if a not in axes])
@@ -128,7 +128,7 @@ def gathered(t: Variable, axes: Axes, x: Variable) -> Variable:
 
 
 def forward_form(g: Variable) -> Variable:
-    """A result of `grad` with respect to several inputs as the derivative along its own, if that is the same."""
+    """Returns a result of `grad` by several inputs as the derivative along its own, if that is the same."""
     remembered = remembered_of(g)
     if remembered is None or remembered.derivation is None or remembered.input is None:
         return g
@@ -146,7 +146,7 @@ def forward_form(g: Variable) -> Variable:
 
 
 def symmetric(task: Task) -> list[Variable]:
-    """The gradients, where outputs depend on results of `grad` through which forward mode can go."""
+    """Returns the gradients, where outputs depend on results of `grad` through which forward mode can go."""
     outputs, inputs = task.outputs, task.inputs
     wanted, direct = {id(x) for x in inputs}, {id(y) for y in outputs}
     obstacles: dict[int, str] = {}
@@ -191,8 +191,8 @@ _NO_GRADIENT = "not a result of grad"
 
 
 def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, str]) -> str:
-    """Why `g` is not seen to be the gradient of a number whose derivatives with respect to the inputs commute with
-    that; empty if it is.
+    """Returns why `g` is not seen to be the gradient of a number whose derivatives by the inputs commute with that; an
+    empty string if it is.
 
     Args:
         g: A Variable.
@@ -223,7 +223,8 @@ def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, s
 
 
 def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
-    """Whether `g` was derived with other stops on the way than it is to be differentiated with: why, or empty."""
+    """Returns why the stops that `g` was derived with are not those it is to be differentiated with; an empty string if
+    they are."""
     own = {id(x) for x in derivation.stops}
     if not own <= task.ends:
         return "the gradient in it was taken with stop_gradients that are not given now"
@@ -233,7 +234,7 @@ def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
 
 
 def first_gradients(derivation: Derivation, inputs: Sequence[Variable]) -> list[Variable]:
-    """The gradients of what was differentiated with respect to `inputs`: those that are there, and the others anew."""
+    """Returns the gradients of what was differentiated by `inputs`: those that are there, and the others anew."""
     found = [derivation.gradient(x) for x in inputs]
     missing = [x for x, g in zip(inputs, found, strict=True) if g is None]
     walk = Grad(ends=frozenset([id(x) for x in derivation.stops]))

@@ -57,7 +57,7 @@ class Grad:
     def __call__(
         self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Sequence[Variable | None]
     ) -> list[Variable]:
-        """The sum over `outputs` of their gradients with respect to each of `inputs`.
+        """Returns the sum over `outputs` of their gradients with respect to each of `inputs`.
 
         Args:
             outputs: What is differentiated.
@@ -78,7 +78,7 @@ class Grad:
         inputs: Sequence[Variable],
         seeds: Sequence[Variable | None],
     ) -> list[Variable]:
-        """The gradients, from the functions on some way, lowest rank first, and the ids of the Variables there."""
+        """Returns the gradients, from the functions on some way, lowest rank first, and the ids of Variables there."""
         keep, outer = watched(), builder.call
         masked_from = min([f.rank for f in path if f.op.unbounded], default=math.inf)
         arrived: Gradients = {}
@@ -100,7 +100,8 @@ class Grad:
         return [zeros_like(x) if gx is None else gx for x in inputs for gx in [self.total(arrived, x)]]
 
     def arrived_at(self, f: Function, arrived: Gradients) -> list[Variable | None] | None:
-        """The gradient at each output of `f`, None where none has arrived that may pass; None if that is so at all."""
+        """Returns the gradient at each output of `f`, None where none may pass or has arrived; None if that is so at
+        all."""
         refs, ends = f._outputs, self.ends
         if len(refs) == 1:  # in short, for most functions are so
             y = refs[0]()
@@ -112,7 +113,7 @@ class Grad:
         return several if any([gy is not None for gy in several]) else None
 
     def total(self, arrived: Gradients, x: Variable) -> Variable | None:
-        """The sum of the gradients that have arrived at `x`: one function, however many they are."""
+        """Returns the sum of the gradients that have arrived at `x`: one function, however many they are."""
         gxs = arrived.get(id(x))
         if gxs is None:
             return None
@@ -132,7 +133,7 @@ class Grad:
         arrived: Gradients,
         masked: bool = True,
     ) -> Sequence[Any]:
-        """One gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero. Where
+        """Returns one gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero. Where
         `masked`, selections of gradients stay outermost."""
         rule = f.op.rules.get(self.place)
         if rule is None:
@@ -161,7 +162,7 @@ class Grad:
     def accumulated(
         self, accumulate: Callable[..., Any], f: Function, gys: list[Variable], active: set[int], arrived: Gradients
     ) -> Any:
-        """The gradients from a rule that is told which are wanted, and may add to what has arrived."""
+        """Returns the gradients from a rule that is told which are wanted, and may add to what has arrived."""
 
         def take(i: int) -> Variable | None:
             gx = self.total(arrived, f.inputs[i])
@@ -173,7 +174,7 @@ class Grad:
 
 
 def order_of(path: Iterable[Function]) -> int:
-    """The order of differentiation of what a walk along `path` emits."""
+    """Returns the order of differentiation of what a walk along `path` emits."""
     return 1 + max([f.order for f in path], default=0)
 
 
@@ -181,17 +182,17 @@ _SEVERAL = (tuple, list)
 
 
 def ones(builder: Builder, spec: Spec) -> Variable:
-    """The gradient of an output with respect to itself: where a gradient graph begins."""
+    """Returns the gradient of an output with respect to itself: where a gradient graph begins."""
     y: Variable = builder.emit(grad_end, (), (spec.shape, spec.dtype), spec.alone)
     return y
 
 
 def sum_of(gradients: list[Variable]) -> Variable:
-    """The sum of gradients of one Variable; a selection that all of them are behind stays outermost."""
+    """Returns the sum of gradients of one Variable; a selection that all of them are behind stays outermost."""
     return summed(gradients, sum_of_all)
 
 
 def sum_of_all(gradients: list[Variable]) -> Variable:
-    """The sum of gradients, as they are."""
+    """Returns the sum of gradients, as they are."""
     total: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
     return total

@@ -1,4 +1,4 @@
-"""What the differential operators are made of, and their checks."""
+"""The parts that differential operators are made of, and their checks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def gradients_of(outputs: list[Variable], inputs: list[Variable], seeds: list[Va
 
 
 def forward_or_reverse(forward: Callable[[], Variable], reverse: Callable[[], Variable]) -> Variable:
-    """What `forward` emits, or `reverse` where forward mode is not to be had."""
+    """Returns what `forward` emits, or `reverse` where forward mode is not to be had."""
     try:
         return forward()
     except NoForwardMode:
@@ -57,7 +57,7 @@ def after_batch(x: Variable, lead: int) -> Variable:
 
 
 def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
-    """What `build` emits, each expression once, as Variables that were not there before."""
+    """Returns what `build` emits, each expression once, as Variables that were not there before."""
     results = _emitted(given, build)
     if build_options().auto_forward:
         for f in functions_of(results):

@@ -50,7 +50,7 @@ class Explanation(NamedTuple):
 
 
 def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
-    """By which route each order of gradients was built, why not by a better one, and what came of it in numbers.
+    """Returns by which route each order of gradients was built, why by no better one, and what came of it in numbers.
 
     Nothing is run. Where a gradient of a gradient grows more than it should, this says what the obstacle is: hooks that
     watch, an `aggregate` that is not a sum, a rule that is not a derivative, several inputs, ...
