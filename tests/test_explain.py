@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_an_aggregate_that_is_not_the_sum_takes_effect_at_every_order() -> None:
     (gx,) = nn.grad(y, x, aggregate=largest)
     (ggx,) = nn.grad(gx * gx, x, aggregate=largest)
     np.testing.assert_allclose(gx.d, np.exp(x.d))
-    assert nn.explain(ggx).orders[0].reason == "aggregate makes something else than the sum"
+    assert nn.explain(ggx).orders[0].reason == "aggregate is not seen to make the sum"
     x, y = network()
     gradients = nested(y, x, 4, aggregate=largest)
     assert sizes(gradients)[1] > GROWTH[1]
@@ -279,3 +280,14 @@ def test_explain_checks_what_it_is_given() -> None:
         nn.explain([nn.grad(y, x)[0], y])
     with pytest.raises(TypeError, match=r"gradients\[0\]: expected a Variable"):
         nn.explain([1.0])  # type: ignore[list-item]
+
+
+def test_a_last_gradient_holds_nothing_of_what_it_came_from() -> None:
+    x, y = network()
+    (gx,) = nn.grad(y, x)
+    gone = weakref.ref(gx)
+    (last,) = nn.grad(gx, x, enable_double_backprop=False)
+    in_it = any(gx is v for f in functions_of([last]) for v in f.inputs)
+    del gx
+    assert (gone() is None) is not in_it
+    assert [o.order for o in nn.explain(last).orders] == [1, 2]

@@ -163,7 +163,7 @@ def emitted(request: Request) -> Emitted:
     retained: Retained | None = [] if request.retain else None
     routed = routes.gradients(task, request.aggregate, retained)
     gradients = routed.gradients
-    unknown = "" if routed.derivatives else routed.route.reason
+    unknown = routed.unknown
     if task.inputs is not request.inputs:
         gradients = added_up(gradients, owners)
         unknown = unknown or "an input stands for other leaves that share its data"

@@ -326,7 +326,8 @@ class Derivation:
 
     def __init__(self, task: Task, results: Sequence[Variable]) -> None:
         self.outputs, self.inputs, self.seeds = task.outputs, task.inputs, task.seeds
-        self.stops = task.stops and relevant_stops(task)
+        _, active = among(task.functions, task.inputs) if task.stops else ([], set())
+        self.stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
         self.results = [weakref.ref(gx) for gx in results]
 
     def gradient(self, x: Variable) -> Variable | None:
@@ -335,12 +336,6 @@ class Derivation:
             if each is x:
                 return result()
         return None
-
-
-def relevant_stops(task: Task) -> list[Variable]:
-    """Returns those of the stops that keep a gradient from something."""
-    _, active = among(task.functions, task.inputs)
-    return [x for x in task.stops if x.parent is not None and id(x) in active]
 
 
 class Remembered(NamedTuple):
@@ -355,15 +350,15 @@ class Remembered(NamedTuple):
     """Order of differentiation."""
     unknown: str = ""
     """Why it cannot be said."""
-    before: tuple[Remembered, ...] = ()
-    """What is remembered of the gradients in what was differentiated, where there is no derivation to look it up in."""
+    before: frozenset[tuple[int, Route]] = frozenset()
+    """Orders and routes of the gradients in what was differentiated, where there is no derivation to find them by."""
 
 
 def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]) -> None:
     """Let `results` know what they are the gradients of, or why that is `unknown`."""
     order = 1 + max([f.order for f in task.path or task.functions], default=0)
     if unknown:
-        remembered = Remembered(None, None, route, order, unknown, tuple(remembered_in(task.functions)))
+        remembered = Remembered(None, None, route, order, unknown, history(remembered_in(task.functions)))
         for gx in results:
             gx._derived = remembered
     else:
@@ -389,3 +384,16 @@ def remembered_in(functions: Sequence[Function]) -> list[Remembered]:
         if y is not None and (remembered := remembered_of(y)) is not None
     ]
     return list({(id(each.derivation), each.route): each for each in found}.values())
+
+
+def history(results: Iterable[Remembered]) -> frozenset[tuple[int, Route]]:
+    """Returns the orders and routes of results of `grad`, and of all gradients that they are gradients of."""
+    found: set[tuple[int, Route]] = set()
+    waiting, seen = list(results), set()
+    while waiting:
+        order, route, derivation = waiting[-1].order, waiting[-1].route, waiting[-1].derivation
+        found |= {(order, route), *waiting.pop().before}
+        if derivation is not None and derivation not in seen:
+            seen.add(derivation)
+            waiting += remembered_in(functions_of(derivation.outputs))
+    return frozenset(found)

@@ -23,8 +23,8 @@ class Routed(NamedTuple):
 
     gradients: list[Variable]
     route: Route
-    derivatives: bool
-    """Whether they are what calculus says, and not what an `aggregate` of the caller's has made of it."""
+    unknown: str = ""
+    """Why they are not known to be what calculus says; empty if they are."""
 
 
 @contained
@@ -43,20 +43,21 @@ def gradients(task: Task, aggregate: Aggregate | None = None, retained: Retained
         # Only the walk back meets what is to be kept, or added up in another way. That is done besides, where what the
         # next order is built on can be had by a better route.
         walked = in_reverse(task, Grad(aggregate=aggregate and sums, ends=task.ends, retained=retained))
-    reason = obstacle_to_all(task) if sums.are_sums else "aggregate makes something else than the sum"
+    unknown = "" if sums.are_sums else "aggregate is not seen to make the sum"
+    reason = unknown or obstacle_to_all(task)
     if not reason:
         try:
-            return Routed(forward(task), Route("forward"), True)
+            return Routed(forward(task), Route("forward"))
         except Closed as closed:
             reason = str(closed)
         if any([f.order for f in task.functions]):
             try:
-                return Routed(symmetric(task), Route("symmetric"), True)
+                return Routed(symmetric(task), Route("symmetric"))
             except Closed as closed:
                 reason = str(closed)
     if walked is None:
         walked = in_reverse(task, Grad(ends=task.ends))
-    return Routed(walked, Route("reverse", reason), sums.are_sums)
+    return Routed(walked, Route("reverse", reason), unknown)
 
 
 def obstacle_to_all(task: Task) -> str:

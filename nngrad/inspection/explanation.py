@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..autodiff.request import Remembered, remembered_in, remembered_of, variables
-from ..graph import Variable, functions_of
+from ..autodiff.request import Remembered, history, remembered_of, variables
+from ..graph import Variable
 from .count import Tally, count
 
 
@@ -66,26 +66,17 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
         ValueError: A Variable is no result of `nn.grad`.
     """
     given = variables(gradients, "gradients")
-    found: dict[tuple[int, str, str], None] = {}
-    waiting: list[Remembered] = []
+    results: list[Remembered] = []
     for i, gx in enumerate(given):
         remembered = remembered_of(gx)
         if remembered is None:
             raise ValueError(f"gradients[{i}] is no result of nn.grad")
-        waiting.append(remembered)
-    seen: set[int] = set()
-    while waiting:
-        remembered = waiting.pop()
-        derivation = remembered.derivation
-        if id(remembered if derivation is None else derivation) not in seen:
-            seen.add(id(remembered if derivation is None else derivation))
-            found[remembered.order, *remembered.route] = None
-            waiting += remembered.before if derivation is None else remembered_in(functions_of(derivation.outputs))
+        results.append(remembered)
     counted = count(given)
     nothing = Tally(0, 0, 0, 0, 0)
     orders = [
         OrderOfGradient(order, route, reason, tally.functions, tally.matrix_products)
-        for order, route, reason in sorted(found)
+        for order, (route, reason) in sorted(history(results))
         for tally in [counted.by_order.get(order, nothing)]
     ]
     return Explanation(tuple(orders), counted.functions, counted.matrix_products)
