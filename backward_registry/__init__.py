@@ -48,7 +48,8 @@ class Registry(Mapping[str, Rule]):
 
     def __init__(self) -> None:
         # Each rule is kept on its op, so that both go when nothing else refers to the op: a user's class, say.
-        self._place = object()
+        self.place = object()
+        """The key of its rules there."""
         self._known: WeakSet[Op] = WeakSet()
         self._ops: WeakValueDictionary[str, Op] = WeakValueDictionary()
         self._lock = threading.Lock()
@@ -61,7 +62,7 @@ class Registry(Mapping[str, Rule]):
             known_rule = self.find(op)
             if known_rule is not None and not replace:
                 raise ValueError(f"{op.name} already has a backward rule, in {known_rule.module}")
-            op.rules[self._place] = rule
+            op.rules[self.place] = rule
             self._known.add(op)
             for name in (op.name, op.type_name):
                 known = self._ops.get(name)
@@ -72,7 +73,7 @@ class Registry(Mapping[str, Rule]):
 
     def find(self, op: Op) -> Rule | None:
         """The rule of `op`, or None."""
-        rule: Rule | None = op.rules.get(self._place)
+        rule: Rule | None = op.rules.get(self.place)
         return rule
 
     def op(self, name: str) -> Op:
@@ -83,7 +84,7 @@ class Registry(Mapping[str, Rule]):
             raise KeyError(f"no op is named {name!r}; show_registry() lists all") from None
 
     def __getitem__(self, name: str) -> Rule:
-        rule: Rule = self.op(name).rules[self._place]
+        rule: Rule = self.op(name).rules[self.place]
         return rule
 
     def __iter__(self) -> Iterator[str]:
@@ -94,7 +95,7 @@ class Registry(Mapping[str, Rule]):
 
     def ops(self) -> list[tuple[Op, Rule]]:
         """Every op that has a rule, by name."""
-        return sorted([(op, op.rules[self._place]) for op in self._known], key=lambda entry: entry[0].name)
+        return sorted([(op, op.rules[self.place]) for op in self._known], key=lambda entry: entry[0].name)
 
 
 registry = Registry()

@@ -55,7 +55,7 @@ from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
 from .hooks import FunctionHook
-from .inspection import count, find_nan, memory_report
+from .inspection import count, explain, find_nan, memory_report
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -100,6 +100,7 @@ __all__ = [
     "derivatives",
     "divergence",
     "executables",
+    "explain",
     "find_nan",
     "forward_all",
     "functions",

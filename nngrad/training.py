@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from .autodiff.walk import Grad
+from .autodiff.grad import emitted
+from .autodiff.request import Request
 from .execution.convert import check_read
 from .execution.forward import device_of
 from .execution.lower import Linearized, linearize, lower
@@ -20,7 +21,6 @@ from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
 from .graph.place import warn_user
 from .graph.variable import leaf_of
-from .remat import rematerialised
 from .solvers.gradients import Arrays
 from .solvers.in_place import InPlaceUpdate, Results
 from .solvers.loss_scale import DynamicLossScale
@@ -86,10 +86,11 @@ class TrainStep:
             return linearize([loss, *gradients], first=leaves, device=device)
 
         with switched(auto_forward=False, no_grad=False):
-            gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
-            gradients = rematerialised(
-                [loss], gradients, recompute, program_of=lambda found: linearized(found).program, runs=False
+            request = Request(
+                [loss], [x for x, _ in targets], [seed], recompute=recompute, final=True,
+                program_of=lambda found: linearized(found).program, runs=False,
             )
+            gradients = emitted(request).gradients
         linear = linearized(gradients)
         check_read(linear.program, inputs, len(targets))
         self._gradients = [[1 + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]

@@ -18,7 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 from backward_registry import Registry, Rule, registry
 from nngrad.autodiff.forward_mode import Pushforward
-from nngrad.autodiff.sparsity import carried
+from nngrad.autodiff.sparsity import followed_axes
 from nngrad.graph import Variable, functions_of, path_between
 
 from .test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes
@@ -171,7 +171,7 @@ def test_which_axes_are_carried(f: Callable[[Variable], Variable], expected: Any
     x = leaf(RNG.normal(size=(4, 3)))
     y = f(x)
     path, _, _ = path_between([y], [x])
-    assert carried(path, x, (0,))[id(y)] == expected
+    assert followed_axes(path, x, (0,))[id(y)] == expected
     if expected is not None:  # and they are: another row changes nothing
         run, other = nn.to_jax(y, x), np.array(x.d)
         other[1:] += 1.0

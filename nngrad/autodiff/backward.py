@@ -18,14 +18,11 @@ from ..execution.program import Program
 from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
 from ..graph.function import watched
 from ..graph.place import warn_user
-from ..graph.spec import wide_types
 from ..graph.variable import leaf_of
-from ..remat import policy_key, rematerialised
-from ..rewrite.builder import emitting
+from ..remat import policy_key
 from .accumulation import accumulate
-from .grad import grad, variables
-from .seeds import held_scale, one_each, seed_of
-from .walk import Grad
+from .grad import emitted, grad
+from .request import Request, given_gradient, given_gradients, seed_array
 
 Wanted = tuple[int, ...]
 
@@ -97,29 +94,9 @@ def backward(
         UserWarning: No `grad_outputs` are given, and the `.grad` of an output holds nothing; or no leaf needs a
             gradient.
     """
-    listed = variables(outputs, "outputs")
-    for i, y in enumerate(listed):
-        if not y.spec.differentiable:
-            raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
-    if grad_outputs is None:
-        listed = _with_gradient(listed)
-        given: list[Any] = [y.grad for y in listed]
-    else:
-        given = one_each(listed, grad_outputs)
+    listed, given = given_gradients(outputs, grad_outputs)
     options = Options(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
     accumulate_gradients(listed, given, options, own=grad_outputs is None)
-
-
-def _with_gradient(outputs: list[Variable]) -> list[Variable]:
-    """Those whose `.grad` holds something; the caller of `backward` is warned of the others."""
-    found = []
-    for i, y in enumerate(outputs):
-        if y.grad.is_zero:
-            message = f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs"
-            warn_user(message)
-        else:
-            found.append(y)
-    return found
 
 
 def backward_from(
@@ -134,16 +111,7 @@ def backward_from(
 ) -> None:
     """Add the gradient of `output` to `.grad` of the leaves with `need_grad`; see `Variable.backward`."""
     options = Options(enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute)
-    if isinstance(grad, int | float) and grad == 1 and not isinstance(grad, bool):
-        seed = None
-    elif grad is None:
-        if output.grad.is_zero:
-            message = "backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it"
-            warn_user(message)
-        seed = output.grad
-    else:
-        seed = grad
-    accumulate_gradients([output], [seed], options, own=grad is None)
+    accumulate_gradients([output], [given_gradient(output, grad)], options, own=grad is None)
 
 
 class Options(NamedTuple):
@@ -180,9 +148,7 @@ def accumulate_gradients(
     groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
     arrived: list[tuple[NdArray, Any]] = []
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
-        if not y.spec.differentiable:
-            raise TypeError(f"backward: the Variable is {y.dtype.name}; only floating dtypes can be differentiated")
-        seed = _seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
+        seed = seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
         if y.parent is not None:
             if y._need_grad is not False:
                 groups.setdefault(y.parent.snapshot, []).append((y, seed))
@@ -234,22 +200,6 @@ def _gradient_variables(
     grads = [NdArray.from_numpy_array(gy, gy.dtype) if isinstance(gy, NdArray) else gy for gy in grads]
     how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
     return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
-
-
-def _seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
-    """The gradient at `output` as an array; None for ones."""
-    if gy is None and loss_scale is None:
-        return None
-    if gy is None or (isinstance(gy, int | float | np.integer | np.floating) and not isinstance(gy, bool)):
-        seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
-    else:
-        with emitting([], 1):
-            given = seed_of(output, gy, name)
-        seed = given.data.raw()  # type: ignore[union-attr]
-    if loss_scale is None:
-        return seed
-    with wide_types(output.spec.wide):
-        return seed * held_scale(loss_scale, output.dtype)
 
 
 def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:
@@ -336,20 +286,18 @@ def _gradient_graph(
     outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
 ) -> GradientGraph:
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
-    pairs: list[tuple[Variable, Variable]] = []
     switch(auto_forward=False, no_grad=False)
-    walk = Grad(retained=pairs) if retain else Grad()
-    gradients = walk(outputs, [plan.leaves[i] for i in wanted], seeds)
-    numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
-    pairs = [(y, gy) for y, gy in pairs if id(y) in numbers]
+    leaves = [plan.leaves[i] for i in wanted]
     given = [seed for seed in seeds if seed is not None]
-    emitted = rematerialised(
-        outputs, [*gradients, *[gy for _, gy in pairs]], recompute,
-        program_of=lambda found: _program(outputs, plan, found, given)[0],
-    )
-    gradients, kept = emitted[: len(wanted)], emitted[len(wanted) :]
-    retained = {numbers[id(y)]: gy for (y, _), gy in zip(pairs, kept, strict=True)}
-    return GradientGraph(gradients, given, retained)
+
+    def program_of(gradients: list[Variable]) -> Program:
+        return _program(outputs, plan, gradients, given)[0]
+
+    request = Request(outputs, leaves, seeds, retain=retain, recompute=recompute, final=True, program_of=program_of)
+    found = emitted(request)
+    numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
+    retained = {numbers[id(y)]: gy for y, gy in found.retained if id(y) in numbers}
+    return GradientGraph(found.gradients, given, retained)
 
 
 def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], options: Options) -> Fused:

@@ -16,7 +16,7 @@ from .mapped import mapped, mapped_several
 
 
 def in_batch(f: Function, operands: Sequence[Operand]) -> Any:
-    """What the output of `f` becomes, or a tuple where it has several."""
+    """Returns `f` with one more axis: its output, or a tuple where it has several."""
     op = f.op
     form = forms.get(op)
     result: Any

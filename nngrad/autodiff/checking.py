@@ -1,4 +1,4 @@
-"""What rules return: checked, and fitted to the inputs."""
+"""What rules return: checked, and brought into the form of the inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import nngrad.functions as F
 
-from ..graph import Function, Variable
+from ..graph import Function, Spec, Variable
 from ..rewrite.masks import reduced
 
 
@@ -36,14 +36,14 @@ def check_gradients(f: Function, gxs: Sequence[Any]) -> None:
             raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for {what}; expected shape {x.shape}")
 
 
-def fitted(f: Function, x: Variable, gx: Variable) -> Variable:
-    """`gx` in the shape and dtype of `x`: a broadcasting op's gradient is summed over the axes it repeated."""
-    if gx.shape != x.shape:
-        gx = reduced(gx, x.shape)
-    return gx if gx.dtype == x.dtype else F.cast(gx, dtype=x.dtype)
+def in_form_of(spec: Spec, gx: Variable) -> Variable:
+    """`gx` in the shape and dtype of `spec`: a broadcasting op's gradient is summed over the axes it repeated."""
+    if gx.shape != spec.shape:
+        gx = reduced(gx, spec.shape)
+    return gx if gx.dtype == spec.dtype else F.cast(gx, dtype=spec.dtype)
 
 
-def way(outputs: Sequence[Variable], target: Function) -> str:
+def described_path(outputs: Sequence[Variable], target: Function) -> str:
     """The types of function between `outputs` and `target`, for messages."""
     below: dict[Function, Function | None] = {y.parent: None for y in outputs if y.parent is not None}
     stack = list(below)

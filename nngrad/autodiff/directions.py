@@ -10,7 +10,7 @@ import nngrad.functions as F
 from ..functions.array import zeros_like
 from ..graph import NdArray, Variable, path_between
 from ..graph.variable import leaf_of
-from .sparsity import carried
+from .sparsity import followed_axes
 from .vectorize import vectorize
 
 
@@ -19,13 +19,13 @@ def independent_rows(y: Variable, x: Variable) -> bool:
     if not y.ndim or not x.ndim or y.shape[0] != x.shape[0]:
         return False
     path, active, _ = path_between([y], [x])
-    return x.shape[0] == 1 or id(y) not in active or y is x or carried(path, x, (0,)).get(id(y), (0,)) == (0,)
+    return x.shape[0] == 1 or id(y) not in active or y is x or followed_axes(path, x, (0,)).get(id(y), (0,)) == (0,)
 
 
 def over_directions(
     along: Callable[[Variable], Variable], x: Variable, lead: int, chunk: int | None = None, collapse: bool = False
 ) -> Variable:
-    """What `along` makes of each unit vector of `x`, or the sum of that.
+    """Returns what `along` makes of each unit vector of `x`, or the sum of that.
 
     Args:
         along: Builds what is wanted for one direction, a Variable of the shape and dtype of `x`.

@@ -27,7 +27,7 @@ from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting, recording
 from ..rewrite.masks import applied
 from ..rewrite.numbers import is_zero
-from .checking import fitted, way
+from .checking import described_path, in_form_of
 from .walk import Grad, order_of, sum_of
 
 Tangents = Sequence[Any]
@@ -45,10 +45,11 @@ class Pushforward:
 
     Args:
         rules: Where backward rules are looked up.
+        ends: Ids of Variables that no tangent passes, besides those with `need_grad` set to False.
     """
 
-    def __init__(self, rules: Registry = registry) -> None:
-        self.rules = rules
+    def __init__(self, rules: Registry = registry, ends: frozenset[int] = frozenset()) -> None:
+        self.ends = ends
         self.reverse = Grad(rules)
 
     @contained
@@ -65,31 +66,46 @@ class Pushforward:
         Raises:
             NoForwardMode: A rule on the way is of no use forward.
         """
-        path, active, known = path_between(outputs, inputs)
+        path, active, known = path_between(outputs, inputs, ends=self.ends)
         with emitting(known, order_of(path)) as builder:
-            outer = builder.call
-            moved: dict[int, Variable] = {}
-            for x, t in zip(inputs, tangents, strict=True):
-                add(moved, x, t)
-            for f in path:
-                ts = [moved.get(id(x)) for x in f.inputs]
-                if any([t is not None for t in ts]):
-                    builder.call = outer or RuleCall(f, ())
-                    for y, t in zip(f.outputs, self.pushed(builder, f, ts, outputs), strict=True):
-                        if t is not None and id(y) in active and y._need_grad is not False and y.spec.differentiable:
-                            add(moved, y, t)
-            builder.call = outer
-            return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
+            return self.walk(builder, path, active, outputs, inputs, tangents)
 
-    def pushed(self, builder: Builder, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
-        """The tangent of each output of `f`, from those of its inputs; None for zero."""
-        op, rule = f.op, self.rules.find(f.op)
+    def walk(
+        self,
+        builder: Builder,
+        path: list[Function],
+        active: set[int],
+        outputs: Sequence[Variable],
+        inputs: Sequence[Variable],
+        tangents: Sequence[Variable],
+    ) -> list[Variable]:
+        """The derivatives, from the functions on some way, lowest rank first, and the ids of the Variables there."""
+        outer, stopped = builder.call, self.ends
+        moved: dict[int, Variable] = {}
+        for x, t in zip(inputs, tangents, strict=True):
+            add(moved, x, t)
+        for f in path:
+            ts = [moved.get(id(x)) for x in f.inputs]
+            live = [i for i, t in enumerate(ts) if t is not None]
+            if live:
+                builder.call = outer or RuleCall(f, ())
+                for y, t in zip(f.outputs, self.pushed(builder, f, ts, live, outputs), strict=True):
+                    passes = id(y) in active and y._need_grad is not False and id(y) not in stopped
+                    if t is not None and passes and y.spec.differentiable:
+                        add(moved, y, t)
+        builder.call = outer
+        return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
+
+    def pushed(
+        self, builder: Builder, f: Function, ts: Tangents, live: list[int], outputs: Sequence[Variable]
+    ) -> Tangents:
+        """The tangent of each output of `f`, from those of its inputs, of which the `live` ones move; None for zero."""
+        op, rule = f.op, f.op.rules.get(self.reverse.place)
         if rule is None:
-            raise missing(op, way(outputs, f))
+            raise missing(op, described_path(outputs, f))
         if rule.kind == "non-differentiable":
             return [None] * len(f.specs)
-        live = [i for i, t in enumerate(ts) if t is not None]
-        if rule.exact and all([op.linear_in(i) for i in live]):
+        if rule.exact and all(map(op.linear_in, live)):
             parts = []
             for i in live:
                 t = applied(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments, i)
@@ -104,19 +120,18 @@ class Pushforward:
             t = apply(op, both, f.arguments)
             return t if op.several else (t,)
         if op.diagonal:
-            return self.along(f, ts, outputs)
+            return self.along(f, ts, live, outputs)
         return self.transposed(builder, f, ts, outputs)
 
-    def along(self, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
+    def along(self, f: Function, ts: Tangents, live: list[int], outputs: Sequence[Variable]) -> Tangents:
         """The tangent of a diagonal function: its rule, with the tangent in place of the gradient."""
         (spec,) = f.specs
         parts = []
-        for i, t in enumerate(ts):
-            if t is None:
-                continue
-            gxs = self.reverse.pulled(f, f.outputs, [stretched(t, spec)], outputs, {id(f.inputs[i])}, {})
-            if gxs[i] is not None:
-                parts.append((stretched(gxs[i], spec),))
+        for i in live:
+            t = ts[i] if ts[i].spec is spec else stretched(ts[i], spec)
+            gx = self.reverse.pulled(f, [t], outputs, {id(f.inputs[i])}, {})[i]
+            if gx is not None:
+                parts.append((gx if gx.spec is spec else stretched(gx, spec),))
         return summed(parts) if parts else (None,)
 
     def transposed(self, builder: Builder, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
@@ -126,10 +141,10 @@ class Pushforward:
         live = {id(x) for x, t in zip(f.inputs, ts, strict=True) if t is not None}
         with recording(builder) as created:
             order, builder.order = builder.order, f.order + 1
-            gxs = self.reverse.pulled(f, f.outputs, marks, outputs, live, {})
+            gxs = self.reverse.pulled(f, marks, outputs, live, {})
             builder.order = order
             pairs = [
-                (fitted(f, x, gx), t)
+                (in_form_of(x.spec, gx), t)
                 for x, gx, t in zip(f.inputs, gxs, ts, strict=True)
                 if gx is not None and t is not None
             ]
@@ -172,6 +187,6 @@ def summed(parts: list[Any]) -> Tangents:
 
 def add(moved: dict[int, Variable], x: Variable, t: Variable) -> None:
     """Let `x` move by `t`, besides what it moves already."""
-    before = moved.get(id(x))
     if not is_zero(t):
+        before = moved.get(id(x))
         moved[id(x)] = t if before is None else sum_of([before, t])

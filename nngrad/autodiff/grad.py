@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..graph import Variable, build_options, contained, create, engine, functions_of, leaves_of, switched
+from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
 from ..graph.family import together
 from ..graph.function import next_serial
+from ..graph.options import pause_collector
 from ..remat import rematerialised
-from ..rewrite.builder import emitting
-from . import symmetry
-from .seeds import initial_gradients, scaled_seeds, seeds_of
-from .steering import UNREACHABLE, Aggregate, check_choice, checked_aggregate, keep_gradient, unreachable_inputs
-from .walk import Grad
-
-Walk = Callable[[Sequence[Variable], Sequence[Variable], Sequence[Variable | None]], list[Variable]]
+from . import routes
+from .binding import keep_gradient, unreachable_inputs
+from .request import Aggregate, Request, Route, Task, checked_persistent, remember, requested, task_of
+from .walk import Retained
 
 
-@contained
 def grad(
     outputs: Variable | Iterable[Variable],
     inputs: Variable | Iterable[Variable],
@@ -88,65 +84,23 @@ def grad(
         ValueError: Lengths or shapes do not fit; an input is out of reach, where that is to raise.
         MissingRule: An op on the way has no backward rule.
     """
-    outputs, inputs = variables(outputs, "outputs"), variables(inputs, "inputs")
-    for i, y in enumerate(outputs):
-        if not y.spec.differentiable:
-            raise TypeError(f"outputs[{i}] is {y.dtype.name}; only floating dtypes can be differentiated")
-    check_choice(unreachable, "unreachable", UNREACHABLE)
-    for i, x in enumerate(inputs):
-        if not x.spec.differentiable and unreachable != "none":
-            raise TypeError(
-                f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a floating dtype, "
-                "or have None in its place with unreachable='none'"
-            )
     since = next_serial()
-    nothing_given = grad_outputs is None and loss_scale is None and grad_inputs is None
-    with nullcontext() if nothing_given else emitting([], 1):
-        seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
-        initial = initial_gradients(inputs, grad_inputs)
-    ends = frozenset([id(x) for x in variables(stop_gradients, "stop_gradients")])
-    persistent_outputs = list(persistent_outputs)
-    if persistent_outputs and len(persistent_outputs) != len(outputs):
-        raise ValueError(
-            f"persistent_outputs: {len(persistent_outputs)} given for {len(outputs)} outputs; give one each or none"
-        )
-
-    owners = own_leaves(outputs, inputs)
-    lost = [] if unreachable == "zero" else unreachable_inputs(outputs, owners, initial, ends)
-    if lost and unreachable == "raise":
-        raise ValueError(f"inputs{lost}: no gradient of the outputs can reach them")
-    # A gradient that is there already is one that starts at its input.
-    starts = [*outputs, *[own[0] for own, gx in zip(owners, initial, strict=True) if gx is not None]]
-    seeds += [gx for gx in initial if gx is not None]
-    retained: list[tuple[Variable, Variable]] = []
-    steered = retain_grad or aggregate is not None or bool(ends) or build_options().watched
-    walk: Walk = symmetry.gradients
-    if steered:
-        total = None if aggregate is None else checked_aggregate(aggregate)
-        walk = Grad(aggregate=total, ends=ends, retained=retained if retain_grad else None)
-    with switched(auto_forward=False):
-        gradients = bound_gradients(starts, owners, seeds, walk)
-        emitted = rematerialised(starts, [*gradients, *[gx for _, gx in retained]], recompute, seeds, inputs)
-        gradients, kept_ones = emitted[: len(gradients)], emitted[len(gradients) :]
-        retained = [(x, gx) for (x, _), gx in zip(retained, kept_ones, strict=True)]
-        gradients = distinct(gradients, since, bind_grad_output)
-        as_given = len(starts) == len(outputs) and all([own[0] is x for own, x in zip(owners, inputs, strict=True)])
-        if as_given and enable_double_backprop and not steered:
-            symmetry.remember(outputs, inputs, seeds, gradients)
-        kept = dict(zip(inputs, gradients, strict=True)) if set_grad or retain_grad else {}
-        if retained:
-            own = distinct([gx for _, gx in retained], since, False, gradients)
-            kept = dict(zip([x for x, _ in retained], own, strict=True)) | kept
+    request = requested(
+        outputs, inputs, grad_outputs, grad_inputs, loss_scale, stop_gradients, aggregate, retain_grad, unreachable,
+        recompute,
+    )
+    persistent = checked_persistent(persistent_outputs, request.outputs)
+    gradients, kept, lost = results(request, since, set_grad, bind_grad_output, enable_double_backprop)
     # All is there; from here on it is handed out.
-    for y, persistent in zip(outputs, persistent_outputs, strict=False):
-        y.persistent = bool(persistent)
+    for y, value in zip(request.outputs, persistent, strict=False):
+        y.persistent = value
     if bind_grad_output:
-        for x, gx in zip(inputs, gradients, strict=True):
+        for x, gx in zip(request.inputs, gradients, strict=True):
             gx.data = x.grad
     if not enable_double_backprop:
         for gx in (*gradients, *kept.values()):
             gx.need_grad = False
-    for x in [inputs[i] for i in lost if kept]:
+    for x in [request.inputs[i] for i in lost if kept]:
         kept.pop(x, None)
         x.cleargrad()
     for x, gx in kept.items():
@@ -154,50 +108,130 @@ def grad(
     if build_options().auto_forward:
         # Only now is it known which of the emitted functions are of use.
         engine.run_functions(functions_of([*gradients, *kept.values()]))
-    together([*gradients, *kept.values()])
+    if len(gradients) > 1 or kept:
+        together([*gradients, *kept.values()])
     for i in lost:
         gradients[i] = None  # type: ignore[call-overload]
     return gradients
 
 
-def variables(given: Any, name: str) -> list[Variable]:
-    """`given` as a list of Variables."""
-    listed = [given] if isinstance(given, Variable) else given
-    try:
-        listed = list(listed)
-    except TypeError:
-        raise TypeError(f"{name}: expected a Variable or a list of them, got {type(given).__name__}") from None
-    for i, x in enumerate(listed):
-        if not isinstance(x, Variable):
-            raise TypeError(f"{name}[{i}]: expected a Variable, got {type(x).__name__}")
-    return listed
+@contained
+def results(
+    request: Request, since: int, set_grad: bool, bind: bool, further: bool
+) -> tuple[list[Variable], dict[Variable, Variable], list[int]]:
+    """Returns the gradients, as Variables that were not there before `since`; which are kept at which Variables; and
+    the positions of the inputs that are out of reach."""
+    found = emitted(request)
+    gradients = distinct(found.gradients, since, bind)
+    unknown = found.unknown if further else "enable_double_backprop is False"
+    remember(found.task, found.route, unknown, gradients)
+    kept = dict(zip(request.inputs, gradients, strict=True)) if set_grad or request.retain else {}
+    if found.retained:
+        own = distinct([gx for _, gx in found.retained], since, False, gradients)
+        kept = dict(zip([x for x, _ in found.retained], own, strict=True)) | kept
+    return gradients, kept, found.lost
+
+
+# ---------------------------------------------------------------- from a request to a graph
+
+
+class Emitted(NamedTuple):
+    """What a request has become."""
+
+    gradients: list[Variable]
+    retained: Retained
+    """The Variables on the way, each with its gradient, where these are wanted."""
+    lost: list[int]
+    """The positions of the inputs that no gradient can reach, where that is asked."""
+    task: Task
+    route: Route
+    unknown: str
+    """Why the gradients are not known as derivatives of what was asked for; empty if they are."""
+
+
+def emitted(request: Request) -> Emitted:
+    """Returns the gradients: route, walk, and recomputation where a policy says so. To be called where what is switched
+    is `contained`."""
+    pause_collector()
+    if build_options().auto_forward:
+        switch(auto_forward=False)
+    task, owners = located(request)
+    lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
+    if request.initial:  # a gradient that is there already is one that starts at its input
+        starts = [(own[0], gx) for own, gx in zip(owners, request.initial, strict=True) if gx is not None]
+        outputs, seeds = [*task.outputs, *[x for x, _ in starts]], [*task.seeds, *[gx for _, gx in starts]]
+        task = task_of(outputs, task.inputs, seeds, task.stops)
+    retained: Retained | None = [] if request.retain else None
+    routed = routes.gradients(task, request.aggregate, retained)
+    gradients = routed.gradients
+    unknown = routed.unknown
+    if task.inputs is not request.inputs:
+        gradients = added_up(gradients, owners)
+        unknown = unknown or "an input stands for other leaves that share its data"
+    pairs = retained or []
+    if is_recomputed(request, task):
+        inputs = None if request.final else request.inputs
+        every = [*gradients, *[gx for _, gx in pairs]]
+        every = rematerialised(
+            task.outputs, every, request.recompute, task.seeds, inputs, request.program_of, request.runs
+        )
+        gradients, rest = every[: len(gradients)], every[len(gradients) :]
+        pairs = [(x, gx) for (x, _), gx in zip(pairs, rest, strict=True)]
+    return Emitted(gradients, pairs, lost, task, routed.route, unknown)
+
+
+def located(request: Request) -> tuple[Task, list[list[Variable]]]:
+    """Returns the task, and what each input stands for; see `own_leaves`."""
+    task = task_of(request.outputs, request.inputs, request.seeds, request.stops)
+    owners = [[x] for x in request.inputs]
+    loose = {id(x) for x in request.inputs if x.parent is None}
+    if loose:
+        loose -= {id(x) for f in task.path for x in f.inputs}
+        loose -= {id(y) for y in request.outputs}
+    if loose:
+        owners = owning(request.inputs, loose, leaves_of(request.outputs))
+        inputs = [x for own in owners for x in own]
+        if len(inputs) != len(owners) or any([x is not y for x, y in zip(inputs, request.inputs, strict=True)]):
+            task = task_of(request.outputs, inputs, request.seeds, request.stops)
+    return task, owners
 
 
 def own_leaves(outputs: list[Variable], inputs: list[Variable]) -> list[list[Variable]]:
-    """What each input stands for: itself, or where it is a leaf that is not in the graph, all of the graph's own
-    that share its data."""
-    loose = [x for x in inputs if x.parent is None]
+    """Returns what each input stands for: itself, or where it is a leaf that is not in the graph, all of the graph's
+    own that share its data."""
+    loose = {id(x) for x in inputs if x.parent is None}
     leaves = leaves_of(outputs) if loose else []
-    present = {id(x) for x in leaves}
-    if all(id(x) in present for x in loose):
-        return [[x] for x in inputs]
+    return owning(inputs, loose - {id(x) for x in leaves}, leaves)
+
+
+def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) -> list[list[Variable]]:
+    """Returns for each input those of `leaves` that share its data, where it is among the `loose` and there are some;
+    else just itself."""
     by_cell: dict[int, list[Variable]] = {}
-    for x in leaves:
+    for x in leaves if loose else ():
         if x._data is not None:
             by_cell.setdefault(id(x._data), []).append(x)
-    return [[x] if x.parent is not None or id(x) in present else by_cell.get(id(x._data), [x]) for x in inputs]
+    return [by_cell.get(id(x._data), [x]) if id(x) in loose else [x] for x in inputs]
 
 
-def bound_gradients(
-    outputs: list[Variable], owners: list[list[Variable]], seeds: list[Variable | None], walk: Walk
-) -> list[Variable]:
-    """The gradients: for each list in `owners` their sum over what is in it."""
-    gxs = walk(outputs, [x for own in owners for x in own], seeds)
-    if len(gxs) == len(owners):
-        return gxs
-    rest = iter(gxs)
+def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Variable]:
+    """Returns for each list in `owners` the sum of the gradients of what is in it."""
+    rest = iter(gradients)
     parts = [[next(rest) for _ in own] for own in owners]
     return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]
+
+
+def is_recomputed(request: Request, task: Task) -> bool:
+    """Whether a policy is given, or the graph has marks, so that something may have to be computed again."""
+    if request.recompute is not None and request.recompute is not False:
+        return True
+    given = [seed for seed in task.seeds if seed is not None and seed.parent is not None]
+    return is_marked(task.functions) or bool(given and is_marked(functions_of(given)))
+
+
+def is_marked(functions: Iterable[Function]) -> bool:
+    """Whether some of the functions say that they are to be computed again."""
+    return any([f.mark is not None for f in functions])
 
 
 def distinct(

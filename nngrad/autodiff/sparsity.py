@@ -17,7 +17,7 @@ Axes = tuple[int, ...]
 """For each axis of x that is followed, the axis that it has become."""
 
 
-def carried(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int, Axes | None]:
+def followed_axes(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int, Axes | None]:
     """Where the functions on all ways from `x`, lowest rank first, carry `axes` of `x`.
 
     Returns:

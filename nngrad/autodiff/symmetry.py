@@ -8,7 +8,7 @@ t. Two facts turn one into the other. Both hold for the true derivatives only, s
 be exact and that nothing on the way stop gradients; otherwise, and for all that fits neither, the gradient is the
 plain walk's.
 
-*Independent elements.* Let each element of y depend on one element of x (`independence.py`), as in a network from one
+*Independent elements.* Let each element of y depend on one element of x (`sparsity.py`), as in a network from one
 input to one output, evaluated on a batch. Then J is diagonal but for axes that y has besides: with those indexed by
 k, y[b, k] depends on x[b] alone, and
 
@@ -25,88 +25,47 @@ where v is held fixed: forward mode over the reverse-mode gradient dU/dz; with z
 result, as the gradient of the number <v, g>, is of the same kind if v depends on neither leaf, so the third order
 follows from the second in the same way. An x in the middle of the graph will do in place of a leaf if z = x.
 
-A result of `grad` remembers what it is the gradient of (`Derivation`), for as long as it lives.
+What gradients stop at counts as a constant in all this: with the same stops in both derivatives, they are partial
+derivatives of one function, and those commute too.
+
+A result of `grad` remembers what it is the gradient of (`request.py`), for as long as it lives.
 """
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 
 import nngrad.functions as F
 from backward_registry import registry
 
 from ..functions.array import zeros_like
-from ..graph import Function, Variable, build_options, functions_of, path_between
+from ..graph import Function, Variable, among, functions_of, path_between
 from ..graph.function import any_hooked, function_hooks
 from ..rewrite.builder import emitting
-from ..rewrite.numbers import grad_end as GradEndFunction
 from ..rewrite.numbers import is_zero
 from .forward_mode import Pushforward
-from .sparsity import Axes, carried
-from .walk import Grad, order_of
-
-Seeds = Sequence[Variable | None]
-
-
-class Derivation:
-    """One call of `grad`: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
-
-    __slots__ = ("inputs", "outputs", "results", "seeds")
-
-    def __init__(self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds) -> None:
-        self.outputs, self.inputs, self.seeds = outputs, inputs, seeds
-        self.results: list[weakref.ref[Variable]] = []
-
-    def gradient(self, x: Variable) -> Variable | None:
-        """The gradient with respect to `x`, while it lives."""
-        for each, result in zip(self.inputs, self.results, strict=True):
-            if each is x:
-                return result()
-        return None
+from .request import Derivation, Seeds, Task, remembered_of, task_of
+from .sparsity import Axes, followed_axes
+from .walk import Grad, ones, order_of
 
 
-def remember(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds, results: list[Variable]) -> None:
-    """Let `results` know what they are the gradients of."""
-    derivation = Derivation(outputs, inputs, seeds)
-    derivation.results = [weakref.ref(gx) for gx in results]
-    for x, gx in zip(inputs, results, strict=True):
-        gx._derived = derivation, x
+class Closed(Exception):
+    """A route cannot be taken; it says why."""
 
 
-def derivation_of(g: Variable) -> tuple[Derivation | None, Variable]:
-    """The call of `grad` that `g` is a result of, and its input there; None if it is not."""
-    derived: tuple[Derivation | None, Variable] = getattr(g, "_derived", (None, g))
-    return derived
-
-
-def gradients(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds) -> list[Variable]:
-    """What `Grad` gives, by the way that makes the smallest graph at higher orders.
-
-    Args:
-        outputs: What is differentiated.
-        inputs: With respect to what.
-        seeds: Gradient at each output; None for ones.
-    """
-    options = build_options()
-    if not options.simplify or options.watched:
-        return Grad()(outputs, inputs, seeds)
-    result = None
-    if len(inputs) == 1:
-        alone = elementwise(outputs, inputs[0], seeds)
-        result = None if alone is None else [alone]
-    return result or symmetric(outputs, inputs, seeds) or Grad()(outputs, inputs, seeds)
-
-
-def exact(path: Sequence[Function]) -> bool:
-    """Whether all functions on a way have exact rules, none of their outputs stops gradients, and no hook watches."""
+def obstacle(path: Sequence[Function]) -> str:
+    """Returns what on a way is no true derivative, a rule that is not exact or a stop, or a hook that watches; an empty
+    string if nothing is."""
     if function_hooks and any_hooked(path):
-        return False
+        return "a hook watches a function"
     for f in path:
         rule = registry.find(f.op)
-        if rule is None or not rule.exact or any([y._need_grad is False for y in f.outputs]):
-            return False
-    return True
+        if rule is None or not rule.exact:
+            place = f" (called at {f.place})" if hasattr(f, "place") else ""
+            return f"the rule of {f.op.name}{place} is not its derivative"
+        if any([y._need_grad is False for y in f.outputs]):
+            return f"need_grad is False at an output of {f.op.name}"
+    return ""
 
 
 def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
@@ -119,38 +78,46 @@ def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
 # ---------------------------------------------------------------- independent elements
 
 
-def elementwise(outputs: Sequence[Variable], x: Variable, seeds: Seeds) -> Variable | None:
-    """The gradient with respect to `x`, where each element of the outputs depends on one of `x`; else None.
+def forward(task: Task) -> list[Variable]:
+    """Returns the gradient with respect to one input of which each element of the outputs depends on one element.
 
-    With gradients given at the outputs it is None too: in 16 bits a scale for the loss has to be in from the start.
+    With gradients given at the outputs it is closed: in 16 bits a scale for the loss has to be in from the start.
     """
-    given = any([seed is not None for seed in seeds])
-    if given or not x.spec.differentiable or any([y.size < x.size for y in outputs]):
-        return None
-    outputs = [forward_form(y) for y in outputs]
-    path, active, known = path_between(outputs, [x])
-    if not exact(path) or not any([f.order or f.op.heavy for f in path]):
-        # Without a product on the way there is nothing that higher orders would have to share with the first, and the
-        # walk back makes one sum of all gradients that arrive at a Variable.
-        return None
-    places = carried(path, x, long_axes(x))
-    reached = [y for y in outputs if id(y) in active]
+    if len(task.inputs) != 1:
+        raise Closed(f"there are {len(task.inputs)} inputs")
+    (x,) = task.inputs
+    if any([seed is not None for seed in task.seeds]):
+        raise Closed("gradients are given to start with")
+    if not x.spec.differentiable or any([y.size < x.size for y in task.outputs]):
+        raise Closed("an output has fewer elements than the input")
+    outputs = [forward_form(y) for y in task.outputs]
+    if any([y is not given for y, given in zip(outputs, task.outputs, strict=True)]):
+        task = task_of(outputs, [x], task.seeds, task.stops)
+    if not any([f.order or f.op.heavy for f in task.path]):
+        # There is nothing that higher orders would have to share with the first, and the walk back makes one sum of all
+        # gradients that arrive at a Variable.
+        raise Closed("no product of matrices is on the way")
+    found = obstacle(task.path)
+    if found:
+        raise Closed(found)
+    places = followed_axes(task.path, x, long_axes(x))
+    reached = [y for y in outputs if id(y) in task.active]
     if any([places.get(id(y)) is None for y in reached]):
-        return None
-    with emitting(known, order_of(path)):
-        ones = GradEndFunction(shape=x.shape, dtype=x.dtype)
-        tangents = Pushforward()(reached, [x], [ones])
+        raise Closed("elements of an output depend on several of the input, as far as can be shown")
+    with emitting(task.functions, order_of(task.path)) as builder:
+        push = Pushforward(ends=task.ends)
+        tangents = push.walk(builder, task.path, task.active, reached, [x], [ones(builder, x.spec)])
         parts = [gathered(t, places[id(y)] or (), x) for y, t in zip(reached, tangents, strict=True)]
-        return F.add_n(*parts) if parts else zeros_like(x)
+        return [F.add_n(*parts) if parts else zeros_like(x)]
 
 
 def long_axes(x: Variable) -> Axes:
-    """The axes of `x` that tell its elements apart: those longer than 1."""
+    """Returns the axes of `x` that tell its elements apart: those longer than 1."""
     return tuple([a for a, n in enumerate(x.shape) if n != 1])
 
 
 def gathered(t: Variable, axes: Axes, x: Variable) -> Variable:
-    """`t` summed over all but `axes`, where it has the long axes of `x`, in the shape and dtype of `x`."""
+    """Returns `t` summed over all but `axes`, where it has the long axes of `x`, in the shape and dtype of `x`."""
     if t.spec is x.spec and axes == long_axes(x):
         return t
     rest = tuple([a for a in range(t.ndim) if a not in axes])
@@ -161,80 +128,115 @@ def gathered(t: Variable, axes: Axes, x: Variable) -> Variable:
 
 
 def forward_form(g: Variable) -> Variable:
-    """A result of `grad` with respect to several inputs as the derivative along its own, if that is the same."""
-    derivation, x = derivation_of(g)
-    if derivation is None or len(derivation.inputs) == 1:
+    """Returns a result of `grad` by several inputs as the derivative along its own, if that is the same."""
+    remembered = remembered_of(g)
+    if remembered is None or remembered.derivation is None or remembered.input is None:
         return g
-    form = elementwise(derivation.outputs, x, derivation.seeds)
-    return g if form is None else form
+    derivation, x = remembered.derivation, remembered.input
+    if len(derivation.inputs) == 1:
+        return g
+    try:
+        (form,) = forward(task_of(derivation.outputs, [x], derivation.seeds, derivation.stops))
+    except Closed:
+        return g
+    return form
 
 
 # ---------------------------------------------------------------- gradients of scalars
 
 
-def symmetric(outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds) -> list[Variable] | None:
-    """The gradients, where outputs depend on results of `grad` through which forward mode can go; else None."""
-    if not any([f.order for f in functions_of(outputs)]):
-        return None  # nothing there was emitted
-    wanted = {id(x) for x in inputs}
-    direct = {id(y) for y in outputs}
-    fit: dict[int, bool] = {}
-    commuting: dict[Derivation, bool] = {}
+def symmetric(task: Task) -> list[Variable]:
+    """Returns the gradients, where outputs depend on results of `grad` through which forward mode can go."""
+    outputs, inputs = task.outputs, task.inputs
+    wanted, direct = {id(x) for x in inputs}, {id(y) for y in outputs}
+    obstacles: dict[int, str] = {}
+    known: dict[Derivation, str] = {}
 
     def passes(y: Variable) -> bool:
-        if id(y) not in fit:
-            fit[id(y)] = id(y) not in wanted and symmetry_holds(y, inputs, id(y) in direct, commuting)
-        return not fit[id(y)]
+        if id(y) not in obstacles:
+            is_input = id(y) in wanted
+            obstacles[id(y)] = _NO_GRADIENT if is_input else obstacle_at(y, task, id(y) in direct, known)
+        return bool(obstacles[id(y)])
 
     above = functions_of(outputs, through=passes)
-    met = [x for f in above for x in f.inputs] + list(outputs)
-    found = list({id(x): x for x in met if fit.get(id(x))}.values())
+    met = {id(x): x for f in above for x in f.inputs} | {id(y): y for y in outputs}
+    found = [x for x in met.values() if obstacles.get(id(x)) == ""]
     if not found:
-        return None
-    calls: dict[Derivation, list[Variable]] = {}
+        reasons = [reason for reason in obstacles.values() if reason != _NO_GRADIENT]
+        raise Closed(reasons[0] if reasons else "it is not seen to be the derivative of a gradient")
+    calls: dict[Derivation, list[tuple[Variable, Variable]]] = {}
     for g in found:
-        calls.setdefault(derivation_of(g)[0], []).append(g)  # type: ignore[arg-type]
-    path, _, known = path_between(outputs, inputs)
-    with emitting(known, order_of(path)):
-        arrived = Grad(ends=frozenset([id(g) for g in found]))(outputs, [*inputs, *found], seeds)
+        remembered = remembered_of(g)
+        assert remembered is not None and remembered.derivation is not None and remembered.input is not None
+        calls.setdefault(remembered.derivation, []).append((g, remembered.input))
+    ends = task.ends | {id(g) for g in found}
+    targets = [*inputs, *found]
+    path, active = among(task.functions, targets, ends=ends)
+    with emitting(task.functions, order_of(task.path)) as builder:
+        with emitting([], order_of(path)):
+            arrived = Grad(ends=ends).walk(builder, path, active, outputs, targets, task.seeds)
         parts = [[gx] for gx in arrived[: len(inputs)]]
         at = {id(g): v for g, v in zip(found, arrived[len(inputs) :], strict=True)}
-        for derivation, gs in calls.items():
-            moving = [(derivation_of(g)[1], at[id(g)]) for g in gs if not is_zero(at[id(g)])]
+        for derivation, pairs in calls.items():
+            moving = [(x, at[id(g)]) for g, x in pairs if not is_zero(at[id(g)])]
             if moving:
                 bases = first_gradients(derivation, inputs)
-                moved = Pushforward()(bases, [x for x, _ in moving], [v for _, v in moving])
+                moved = Pushforward(ends=task.ends)(bases, [x for x, _ in moving], [v for _, v in moving])
                 for part, t in zip(parts, moved, strict=True):
                     part.append(t)
         return [F.add_n(*part) for part in parts]
 
 
-def symmetry_holds(g: Variable, inputs: Sequence[Variable], direct: bool, commuting: dict[Derivation, bool]) -> bool:
-    """Whether `g` is the gradient of a number, and its derivatives with respect to `inputs` commute with that.
+_NO_GRADIENT = "not a result of grad"
+
+
+def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, str]) -> str:
+    """Returns why `g` is not seen to be the gradient of a number whose derivatives by the inputs commute with that; an
+    empty string if it is.
 
     Args:
         g: A Variable.
-        inputs: With respect to what it is to be differentiated.
-        direct: Whether it is itself what is to be differentiated. Otherwise the inputs must be among those of the call
-            that it comes from: the gradient of a loss with respect to parameters is better had in reverse.
-        commuting: What is known of other results of the same calls, and takes what is found.
+        task: What is to be differentiated by what.
+        direct: Whether `g` is one of the outputs. Otherwise the inputs must be among those of the call that it comes
+            from: the gradient of a loss with respect to parameters is better had in reverse.
+        known: What is known of other results of the same calls, and takes what is found.
     """
-    derivation, x = derivation_of(g)
-    if derivation is None or g._need_grad is False:
-        return False
+    remembered = remembered_of(g)
+    if remembered is None:
+        return _NO_GRADIENT
+    derivation, x = remembered.derivation, remembered.input
+    if derivation is None or x is None:
+        return remembered.unknown
+    if g._need_grad is False:
+        return "need_grad is False at a gradient"
     own = {id(each) for each in derivation.inputs}
-    if not all([z is x or (z.parent is None and x.parent is None and (direct or id(z) in own)) for z in inputs]):
-        return False
-    if derivation not in commuting:
-        sources = [*derivation.inputs, *inputs]
-        path, _, _ = path_between(derivation.outputs, sources)
-        commuting[derivation] = exact(path) and unrelated(derivation.seeds, sources)
-    return commuting[derivation]
+    if not all([z is x or (z.parent is None and x.parent is None and (direct or id(z) in own)) for z in task.inputs]):
+        return "the gradient in it is one with respect to other Variables"
+    if derivation not in known:
+        sources = [*derivation.inputs, *task.inputs]
+        path, _, _ = path_between(derivation.outputs, sources, ends=[id(y) for y in derivation.stops])
+        reason = obstacle(path)
+        if not reason and not unrelated(derivation.seeds, sources):
+            reason = "a gradient that was given at an output depends on the inputs"
+        known[derivation] = reason
+    return known[derivation] or (other_stops(g, derivation, task) if task.stops or derivation.stops else "")
+
+
+def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
+    """Returns why the stops that `g` was derived with are not those it is to be differentiated with; an empty string if
+    they are."""
+    own = {id(x) for x in derivation.stops}
+    if not own <= task.ends:
+        return "the gradient in it was taken with stop_gradients that are not given now"
+    _, active, _ = path_between([g], task.inputs, ends=own)
+    added = [x for x in task.stops if x.parent is not None and id(x) not in own and id(x) in active]
+    return "stop_gradients are on the way within a gradient" if added else ""
 
 
 def first_gradients(derivation: Derivation, inputs: Sequence[Variable]) -> list[Variable]:
-    """The gradients of what was differentiated with respect to `inputs`: those that are there, and the others anew."""
+    """Returns the gradients of what was differentiated by `inputs`: those that are there, and the others anew."""
     found = [derivation.gradient(x) for x in inputs]
     missing = [x for x, g in zip(inputs, found, strict=True) if g is None]
-    made = iter(Grad()(derivation.outputs, missing, derivation.seeds)) if missing else iter(())
+    walk = Grad(ends=frozenset([id(x) for x in derivation.stops]))
+    made = iter(walk(derivation.outputs, missing, derivation.seeds)) if missing else iter(())
     return [next(made) if g is None else g for g in found]

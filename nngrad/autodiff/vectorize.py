@@ -204,7 +204,7 @@ class _Walk:
                 values[y] = F.unlink(value) if y._need_grad is False else value
 
     def result(self, y: Variable, collapsed: bool) -> Variable:
-        """What became of an output, in its full shape."""
+        """Returns what became of an output, in its full shape."""
         if y in self._moved:
             value = self._total(y) if collapsed else self.each[y]
             return Operand(value, y, 0 if collapsed else 1).widened()

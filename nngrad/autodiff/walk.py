@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
 from typing import Any
 
 import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
 from ..functions.array import zeros_like
-from ..graph import Function, RuleCall, Variable, contained, path_between
+from ..graph import Function, RuleCall, Spec, Variable, by_rank, contained, path_between
 from ..graph.function import watched
-from ..graph.options import Builder
-from ..graph.scopes import pause_collector
+from ..graph.options import Builder, pause_collector
 from ..rewrite.builder import emitting
-from ..rewrite.masks import rank_of_masks, summed, through_masks
-from ..rewrite.numbers import grad_end as GradEndFunction
-from ..rewrite.numbers import is_zero
-from .checking import check_gradients, fitted, way
-from .steering import Aggregate
+from ..rewrite.masks import summed, through_masks
+from ..rewrite.numbers import grad_end, is_zero
+from .checking import check_gradients, described_path, in_form_of
+from .request import Aggregate
 
 Gradients = dict[int, list[Variable]]
 """The gradients that have arrived at a Variable, by its id."""
+
+Retained = list[tuple[Variable, Variable]]
+"""Variables on the way, each with its gradient."""
 
 
 class Grad:
@@ -45,9 +46,9 @@ class Grad:
         rules: Registry = registry,
         aggregate: Aggregate | None = None,
         ends: frozenset[int] = frozenset(),
-        retained: list[tuple[Variable, Variable]] | None = None,
+        retained: Retained | None = None,
     ) -> None:
-        self.rules = rules
+        self.place = rules.place
         self.aggregate = aggregate or sum_of
         self.ends = ends
         self.retained = retained
@@ -56,7 +57,7 @@ class Grad:
     def __call__(
         self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Sequence[Variable | None]
     ) -> list[Variable]:
-        """The sum over `outputs` of their gradients with respect to each of `inputs`.
+        """Returns the sum over `outputs` of their gradients with respect to each of `inputs`.
 
         Args:
             outputs: What is differentiated.
@@ -77,64 +78,80 @@ class Grad:
         inputs: Sequence[Variable],
         seeds: Sequence[Variable | None],
     ) -> list[Variable]:
-        """The gradients, from the functions on some way, lowest rank first, and the ids of the Variables there."""
-        total, ends, keep, outer = self.total, self.ends, watched(), builder.call
-        masks_to = rank_of_masks(path)
+        """Returns the gradients, from the functions on some way, lowest rank first, and the ids of Variables there."""
+        keep, outer = watched(), builder.call
+        masked_from = min([f.rank for f in path if f.op.unbounded], default=math.inf)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
             if id(y) in active:
-                end = GradEndFunction(shape=y.shape, dtype=y.dtype) if seed is None else seed
-                arrived.setdefault(id(y), []).append(end)
+                arrived.setdefault(id(y), []).append(ones(builder, y.spec) if seed is None else seed)
         for f in reversed(path):
-            outs = f.outputs
-            gys = [None if y._need_grad is False or id(y) in ends else total(arrived, y) for y in outs]
-            if any([gy is not None for gy in gys]):
+            gys = self.arrived_at(f, arrived)
+            if gys is not None:
                 builder.call = outer or RuleCall(f, gys, keep)  # a rule that asks for gradients is still one rule
-                gxs = self.pulled(f, outs, gys, outputs, active, arrived, f.rank >= masks_to)
+                gxs = self.pulled(f, gys, outputs, active, arrived, f.rank >= masked_from)
                 for x, gx in zip(f.inputs, gxs, strict=True):
                     if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
-                        arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else fitted(f, x, gx))
+                        arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else in_form_of(x.spec, gx))
                 builder.call = outer
         if self.retained is not None:
             on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
-            self.retained += [(x, gx) for x in on_the_way.values() for gx in [total(arrived, x)] if gx is not None]
-        return [zeros_like(x) if gx is None else gx for x in inputs for gx in [total(arrived, x)]]
+            self.retained += [(x, gx) for x in on_the_way.values() for gx in [self.total(arrived, x)] if gx is not None]
+        return [zeros_like(x) if gx is None else gx for x in inputs for gx in [self.total(arrived, x)]]
+
+    def arrived_at(self, f: Function, arrived: Gradients) -> list[Variable | None] | None:
+        """Returns the gradient at each output of `f`, None where none may pass or has arrived; None if that is so at
+        all."""
+        refs, ends = f._outputs, self.ends
+        if len(refs) == 1:  # in short, for most functions are so
+            y = refs[0]()
+            gys = arrived.get(id(y))
+            if gys is None or y is None or y._need_grad is False or id(y) in ends:
+                return None
+            return [gys[0] if len(gys) == 1 else self.total(arrived, y)]
+        several = [None if y._need_grad is False or id(y) in ends else self.total(arrived, y) for y in f.outputs]
+        return several if any([gy is not None for gy in several]) else None
 
     def total(self, arrived: Gradients, x: Variable) -> Variable | None:
-        """The sum of the gradients that have arrived at `x`: one function, however many they are."""
+        """Returns the sum of the gradients that have arrived at `x`: one function, however many they are."""
         gxs = arrived.get(id(x))
         if gxs is None:
             return None
         if len(gxs) > 1:
             # In the order in which they can be had, so that nothing waits for the last one but the last addition:
             # two cores then finish a step with several branches a tenth sooner.
-            gxs = sorted(gxs, key=_by_rank)
+            gxs = sorted(gxs, key=by_rank)
             arrived[id(x)] = gxs = [self.aggregate(gxs)]
         return gxs[0]
 
     def pulled(
         self,
         f: Function,
-        outs: Sequence[Variable],
         gys: list[Variable | None],
         outputs: Sequence[Variable],
         active: set[int],
         arrived: Gradients,
         masked: bool = True,
     ) -> Sequence[Any]:
-        """One gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero. Where
+        """Returns one gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero. Where
         `masked`, selections of gradients stay outermost."""
-        rule = self.rules.find(f.op)
+        rule = f.op.rules.get(self.place)
         if rule is None:
-            raise missing(f.op, way(outputs, f))
-        filled = [zeros_like(y) if gy is None else gy for y, gy in zip(outs, gys, strict=True)]
+            raise missing(f.op, described_path(outputs, f))
+        filled: Any = gys
+        if len(gys) > 1 or gys[0] is None:
+            filled = [zeros_like(y) if gy is None else gy for y, gy in zip(f.outputs, gys, strict=True)]
         try:
             if rule.accumulate is not None:
-                gxs = self.accumulated(rule.accumulate, f, filled, active, arrived)
+                given = self.accumulated(rule.accumulate, f, filled, active, arrived)
             else:
-                gxs = through_masks(rule, f, filled) if masked else rule.function(f, *filled)
-            gxs = gxs if isinstance(gxs, tuple | list) else (gxs,)
-            check_gradients(f, gxs)
+                given = through_masks(rule, f, filled) if masked else rule.function(f, *filled)
+            gxs = given if isinstance(given, _SEVERAL) else (given,)
+            fit = len(gxs) == len(f.inputs)
+            for x, gx in zip(f.inputs, gxs, strict=False):
+                fit = fit and (gx is None or (gx.__class__ is Variable and gx.spec is x.spec))
+            if not fit:
+                check_gradients(f, gxs)
         except Exception as error:
             error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
             if hasattr(f, "place"):
@@ -145,7 +162,7 @@ class Grad:
     def accumulated(
         self, accumulate: Callable[..., Any], f: Function, gys: list[Variable], active: set[int], arrived: Gradients
     ) -> Any:
-        """The gradients from a rule that is told which are wanted, and may add to what has arrived."""
+        """Returns the gradients from a rule that is told which are wanted, and may add to what has arrived."""
 
         def take(i: int) -> Variable | None:
             gx = self.total(arrived, f.inputs[i])
@@ -157,13 +174,25 @@ class Grad:
 
 
 def order_of(path: Iterable[Function]) -> int:
-    """The order of differentiation of what a walk along `path` emits."""
+    """Returns the order of differentiation of what a walk along `path` emits."""
     return 1 + max([f.order for f in path], default=0)
 
 
-_by_rank = attrgetter("rank")
+_SEVERAL = (tuple, list)
+
+
+def ones(builder: Builder, spec: Spec) -> Variable:
+    """Returns the gradient of an output with respect to itself: where a gradient graph begins."""
+    y: Variable = builder.emit(grad_end, (), (spec.shape, spec.dtype), spec.alone)
+    return y
 
 
 def sum_of(gradients: list[Variable]) -> Variable:
-    """The sum of gradients of one Variable."""
-    return summed(gradients, lambda gxs: F.add2(*gxs) if len(gxs) == 2 else F.add_n(*gxs))
+    """Returns the sum of gradients of one Variable; a selection that all of them are behind stays outermost."""
+    return summed(gradients, sum_of_all)
+
+
+def sum_of_all(gradients: list[Variable]) -> Variable:
+    """Returns the sum of gradients, as they are."""
+    total: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
+    return total

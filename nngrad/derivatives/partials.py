@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from ..autodiff.directions import independent_rows
 from ..autodiff.grad import grad
+from ..autodiff.request import differentiable
 from ..graph import Variable, contained, functions_of
 from ..graph.family import together
 from ..rewrite.builder import emitting
-from .parts import floating, one_floating, positive_int
+from .parts import one_floating, positive_int
 
 
 def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) -> list[Variable]:
@@ -36,7 +37,7 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
     y = one_floating(y, "y")
     if not isinstance(wanted, list | tuple):
         raise TypeError(f"wanted: expected a list of tuples of Variables, got {type(wanted).__name__}")
-    entries = [tuple(floating(entry, f"wanted[{i}]")) for i, entry in enumerate(wanted)]
+    entries = [tuple(differentiable(entry, f"wanted[{i}]")) for i, entry in enumerate(wanted)]
     for i, entry in enumerate(entries):
         if not entry:
             raise ValueError(f"wanted[{i}] is empty; give the Variables to differentiate by")

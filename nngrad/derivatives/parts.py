@@ -1,4 +1,4 @@
-"""What the differential operators are made of, and their checks."""
+"""The parts that differential operators are made of, and their checks."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import nngrad.functions as F
 
 from ..autodiff.directions import independent_rows, over_directions
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
-from ..autodiff.grad import bound_gradients, distinct, own_leaves, variables
-from ..autodiff.seeds import seed_of
-from ..autodiff.walk import Grad
+from ..autodiff.grad import distinct, emitted, own_leaves
+from ..autodiff.request import Request, differentiable, seed_of
 from ..graph import Variable, build_options, contained, engine, functions_of, switch
 from ..graph.arguments import as_int
 from ..graph.family import together
 from ..graph.function import next_serial
-from ..graph.scopes import pause_collector
+from ..graph.options import pause_collector
 from ..rewrite.builder import emitting
 
 Variables = Variable | Iterable[Variable]
@@ -30,11 +29,11 @@ def pushed(outputs: list[Variable], inputs: list[Variable], tangents: list[Varia
 
 def gradients_of(outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]) -> list[Variable]:
     """The gradients. A leaf that is not in the graph stands for those there that share its data."""
-    return bound_gradients(outputs, own_leaves(outputs, inputs), seeds, Grad())
+    return emitted(Request(outputs, inputs, seeds)).gradients
 
 
 def forward_or_reverse(forward: Callable[[], Variable], reverse: Callable[[], Variable]) -> Variable:
-    """What `forward` emits, or `reverse` where forward mode is not to be had."""
+    """Returns what `forward` emits, or `reverse` where forward mode is not to be had."""
     try:
         return forward()
     except NoForwardMode:
@@ -58,7 +57,7 @@ def after_batch(x: Variable, lead: int) -> Variable:
 
 
 def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
-    """What `build` emits, each expression once, as Variables that were not there before."""
+    """Returns what `build` emits, each expression once, as Variables that were not there before."""
     results = _emitted(given, build)
     if build_options().auto_forward:
         for f in functions_of(results):
@@ -83,18 +82,9 @@ def second(y: Variable, x: Variable, t: Variable) -> Variable:
     return pushed(pushed([y], [x], [t]), [x], [t])[0]
 
 
-def floating(given: Any, name: str) -> list[Variable]:
-    """`given` as a list of Variables of floating dtypes."""
-    listed = variables(given, name)
-    for i, x in enumerate(listed):
-        if not x.spec.differentiable:
-            raise TypeError(f"{name}[{i}] is {x.dtype.name}; only floating dtypes can be differentiated")
-    return listed
-
-
 def one_floating(given: Any, name: str) -> Variable:
     """`given`, a Variable of a floating dtype, or a list of one."""
-    listed = floating(given, name)
+    listed = differentiable(given, name)
     if len(listed) != 1:
         raise ValueError(f"{name}: expected one Variable, got a list of {len(listed)}")
     return listed[0]

@@ -6,8 +6,9 @@ from typing import Any
 
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import grad
+from ..autodiff.request import differentiable
 from ..graph import Variable
-from .parts import Variables, built, floating, gradients_of, pushed, vectors_for
+from .parts import Variables, built, gradients_of, pushed, vectors_for
 
 
 def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
@@ -29,7 +30,7 @@ def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
         ValueError: Lengths or shapes do not fit.
         MissingRule: An op on the way has no backward rule.
     """
-    outputs, inputs = floating(outputs, "outputs"), floating(inputs, "inputs")
+    outputs, inputs = differentiable(outputs, "outputs"), differentiable(inputs, "inputs")
     vectors = vectors_for(inputs, tangents, "tangents")
     return built([*outputs, *inputs], lambda: pushed(outputs, inputs, vectors))
 
@@ -50,7 +51,7 @@ def vjp(outputs: Variables, inputs: Variables, cotangents: Any) -> list[Variable
     Raises:
         TypeError, ValueError, MissingRule: As for `jvp`.
     """
-    outputs, inputs = floating(outputs, "outputs"), floating(inputs, "inputs")
+    outputs, inputs = differentiable(outputs, "outputs"), differentiable(inputs, "inputs")
     return grad(outputs, inputs, grad_outputs=vectors_for(outputs, cotangents, "cotangents"))
 
 
@@ -71,7 +72,7 @@ def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
     Raises:
         TypeError, ValueError, MissingRule: As for `jvp`.
     """
-    outputs, inputs = floating(outputs, "outputs"), floating(inputs, "inputs")
+    outputs, inputs = differentiable(outputs, "outputs"), differentiable(inputs, "inputs")
     directions = vectors_for(inputs, vectors, "vectors")
 
     def build() -> list[Variable]:

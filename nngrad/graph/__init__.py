@@ -5,10 +5,9 @@ from .function import Function, RuleCall, apply, create
 from .leaf import as_variable
 from .ndarray import NdArray
 from .op import Array, Composite, Op, composite, op
-from .options import build_options, switch, switched
-from .scopes import contained
+from .options import build_options, contained, switch, switched
 from .spec import Spec, spec_of
-from .traverse import functions_of, leaves_of, path_between
+from .traverse import among, by_rank, functions_of, leaves_of, path_between
 from .variable import Variable
 
 __all__ = [
@@ -20,9 +19,11 @@ __all__ = [
     "RuleCall",
     "Spec",
     "Variable",
+    "among",
     "apply",
     "as_variable",
     "build_options",
+    "by_rank",
     "composite",
     "contained",
     "create",

@@ -146,8 +146,18 @@ def as_str(value: Any) -> str:
     raise TypeError("a string")
 
 
+_INTS = frozenset({int})
+
+
+def _are_plain(value: tuple[Any, ...]) -> bool:
+    """Whether all are ints that 64 bits hold, as in what rules give, so that none need be looked at by itself."""
+    return _INTS.issuperset(map(type, value)) and (not value or (min(value) >= -_MOST - 1 and max(value) <= _MOST))
+
+
 def as_ints(value: Any) -> tuple[int, ...]:
     """A tuple of ints, from an int or a sequence of them."""
+    if value.__class__ is tuple and _are_plain(value):
+        return value
     try:
         if isinstance(value, str | bytes | dict | set | frozenset):  # of which none has an order of numbers
             raise TypeError
@@ -171,6 +181,8 @@ def as_axes(value: Any) -> int | tuple[int, ...]:
 
 def as_shape(value: Any) -> tuple[int, ...]:
     """A tuple of sizes that are not negative."""
+    if value.__class__ is tuple and _are_plain(value) and (not value or min(value) >= 0):
+        return value
     shape = as_ints(value)
     if any(n < 0 for n in shape):
         raise ValueError("sizes that are not negative")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .engine import engine
 from .options import BuildOptions, build_options
 from .spec import Spec
-from .variable import Variable, output_variable
+from .variable import Variable, new_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -199,6 +199,17 @@ next_serial = itertools.count().__next__
 """The serial number of the next function to be made."""
 
 
+def output_variable(function: Function, index: int) -> Variable:
+    """A Variable for output `index` of `function`."""
+    x = new_variable(Variable)
+    x.spec = function.specs[index]
+    x.parent = function
+    x.index = index
+    x._data = x._grad = x._need_grad = x._family = x._source = x._at = None
+    x.name, x.persistent = "", False
+    return x
+
+
 def create(
     op: Op,
     inputs: tuple[Variable, ...],
@@ -206,6 +217,7 @@ def create(
     effects: tuple[tuple[Variable, int], ...] = (),
     call: RuleCall | None = None,
     order: int = 0,
+    specs: tuple[Spec, ...] | None = None,
 ) -> Any:
     """Make the Function, and return its output, or the tuple of its outputs where the op has several.
 
@@ -216,6 +228,7 @@ def create(
         effects: Leaves that `forward()` updates, each with the index of the output with the new value.
         call: The call of a backward rule that emits it; it runs where that rule's function does.
         order: Order of differentiation: 0 for what users build.
+        specs: Shape and dtype of each output, where these are known.
     """
     rank = -1
     for x in inputs:
@@ -234,7 +247,11 @@ def create(
     f.call = call
     options = build_options()
     f.context = options.context if call is None else call.context
-    f.specs = specs = op.infer(inputs, arguments)
+    if specs is None:
+        spec = inputs[0].spec if op.elementwise else None
+        # Most functions have one input, or are known; the others are asked.
+        specs = spec.alone if spec and len(inputs) == 1 and spec.differentiable else op.infer(inputs, arguments)
+    f.specs = specs
     if op.several:
         outputs = tuple([output_variable(f, i) for i in range(len(specs))])
         f._outputs = tuple([weakref.ref(y) for y in outputs])

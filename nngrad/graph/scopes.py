@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import functools
-import gc
 import inspect
 import weakref
 from collections.abc import Callable, Generator
-from contextvars import ContextVar, copy_context
+from contextvars import copy_context
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -16,19 +15,6 @@ R = TypeVar("R")
 
 Layer = tuple[object, Any]
 """What one entry of a block has put in force, behind the key of the block."""
-
-
-def contained(function: Callable[P, R]) -> Callable[P, R]:
-    """Let `function` run in a context of its own: what it switches is as before when it ends.
-
-    There is nothing to restore, and so no moment at which an interrupt could prevent it: the context is left in C.
-    """
-
-    @functools.wraps(function)
-    def run(*args: P.args, **kwargs: P.kwargs) -> R:
-        return copy_context().run(function, *args, **kwargs)
-
-    return run
 
 
 class WithBlock:
@@ -156,25 +142,3 @@ def _steps(run: Callable[..., Any], generator: Generator[Any, Any, Any]) -> Gene
             raise
         except BaseException as error:
             step = generator.throw, error
-
-
-class _CollectorPause:
-    """Switches Python's cyclic garbage collector on when it goes."""
-
-    # A function of C, so that an interrupt cannot come in between: it would leave the collector off.
-    __del__ = gc.enable
-
-
-_pause: ContextVar[_CollectorPause] = ContextVar("pause")
-
-
-def pause_collector() -> None:
-    """Keep Python's cyclic garbage collector out of the rest of the innermost `contained` call.
-
-    A graph holds no cycles, so there is nothing for it to find, yet it would look through all there is over and
-    over: half of the time that a gradient of 10,000 functions takes to build. Where threads build at the same time it
-    is on again when the first of them is done, and left off where the user has switched it off.
-    """
-    if gc.isenabled():
-        _pause.set(_CollectorPause())
-        gc.disable()

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Hashable)
 
-_by_rank = attrgetter("rank")
+by_rank = attrgetter("rank")
+"""The key that sorts functions, or Variables, into an order in which they can be computed."""
 
 
 def functions_of(
@@ -38,7 +39,7 @@ def functions_of(
                 seen.add(f)
                 found.append(f)
                 stack.append(f)
-    found.sort(key=_by_rank)
+    found.sort(key=by_rank)
     return found
 
 
@@ -88,9 +89,18 @@ def path_between(
         included; and all functions that `outputs` depend on. No way leads through a Variable that stops
         gradients, though it may end there.
     """
+    functions = functions_of(outputs)
+    path, active = among(functions, inputs, stops, ends)
+    return path, active, functions
+
+
+def among(
+    functions: Iterable[Function], inputs: Iterable[Variable], stops: bool = True, ends: Container[int] = ()
+) -> tuple[list[Function], set[int]]:
+    """Those of `functions`, given lowest rank first, through which `inputs` reach what they compute, and the ids of the
+    Variables on the way; see `path_between`."""
     active = {id(x) for x in inputs}
     path = []
-    functions = functions_of(outputs)
     for f in functions:
         for x in f.inputs:
             if id(x) in active:
@@ -102,7 +112,7 @@ def path_between(
             y = ref()
             if y is not None and (not stops or y._need_grad is not False) and id(y) not in ends:
                 active.add(id(y))
-    return path, active, functions
+    return path, active
 
 
 def operands_first(roots: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:

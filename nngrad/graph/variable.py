@@ -369,23 +369,13 @@ def _fill(x: Variable, spec: Spec) -> None:
     x.index, x.name, x.persistent = 0, "", False
 
 
-def output_variable(function: Function, index: int) -> Variable:
-    """A Variable for output `index` of `function`."""
-    x = _new_variable(Variable)
-    x.spec = function.specs[index]
-    x.parent = function
-    x.index = index
-    x._data = x._grad = x._need_grad = x._family = x._source = x._at = None
-    x.name, x.persistent = "", False
-    return x
-
-
-_new_variable = Variable.__new__
+new_variable = Variable.__new__
+"""Makes a Variable without asking what to fill it with."""
 
 
 def leaf_of(cell: NdArray, name: str = "") -> Variable:
     """A leaf whose data is `cell`; no gradient is asked for."""
-    x = _new_variable(Variable)
+    x = new_variable(Variable)
     _fill(x, cell.spec)
     x._data = cell
     x._need_grad = False

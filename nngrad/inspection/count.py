@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
-from ..autodiff.grad import variables
+from ..autodiff.request import variables
 from ..graph import Variable, functions_of
 from .cost import Cost, cost_of
 

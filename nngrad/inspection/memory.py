@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..autodiff.grad import variables
+from ..autodiff.request import variables
 from ..execution.forward import device_of
 from ..execution.lower import linearize
 from ..execution.trials import trial_of

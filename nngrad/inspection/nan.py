@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autodiff.grad import variables
+from ..autodiff.request import variables
 from ..execution.interpret import interpret
 from ..graph import Function, Variable, leaves_of
 from ..graph.leaf import arrays_of

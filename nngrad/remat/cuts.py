@@ -9,10 +9,9 @@ import bisect
 import itertools
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
-from operator import attrgetter
 from types import MappingProxyType
 
-from ..graph import Function, Variable
+from ..graph import Function, Variable, by_rank
 from ..graph.traverse import operands_first
 from .costs import reads
 from .plan import Node, Plan
@@ -20,7 +19,6 @@ from .plan import Node, Plan
 Nest = tuple[list[float], Node]
 """Shares of segments, and how these are nested."""
 
-_by_rank = attrgetter("rank")
 
 
 def in_order(outputs: Iterable[Variable]) -> list[Function]:
@@ -28,10 +26,10 @@ def in_order(outputs: Iterable[Variable]) -> list[Function]:
 
     A schedule made like this keeps little alive: what is needed only near the end is computed near the end.
     """
-    roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=_by_rank)
+    roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=by_rank)
 
     def deepest_first(f: Function) -> list[Function]:
-        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=_by_rank)[::-1]
+        return sorted([p for x in f.inputs if (p := x.parent) is not None], key=by_rank)[::-1]
 
     return operands_first(roots, deepest_first)
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..graph import Function, Variable, functions_of
+from ..graph import Function, Variable, by_rank, functions_of
 from .costs import reads
 from .plan import NEVER, BackwardSchedule, Node, Plan, created_like
-
-_by_rank = attrgetter("rank")
 
 
 class Rebuilt(NamedTuple):
@@ -204,7 +201,7 @@ class _Rebuilding:
                 ):
                     needed.add(p)
                     stack.append(p)
-        for g in sorted(needed, key=_by_rank):
+        for g in sorted(needed, key=by_rank):
             self._latest[g] = sweep.values[g] = self._clone(g, sweep)
 
     def _clone(self, g: Function, sweep: Sweep) -> tuple[Variable, ...]:

@@ -18,7 +18,7 @@ from ..execution.lower import linearize
 from ..execution.program import Program
 from ..execution.trials import Trial, trial_of
 from ..graph import Function, Variable, contained, functions_of, leaves_of, switch
-from ..graph.scopes import pause_collector
+from ..graph.options import pause_collector
 from .candidates import Candidate, Cutting, ProgramOf, sources_of
 from .costs import reads
 from .cuts import binomial, slots_for, uniform

@@ -9,7 +9,7 @@ from typing import Any
 from ..graph import Function, Op, RuleCall, Variable, build_options, create, switched
 from ..graph.function import any_hooked, function_hooks
 from ..graph.options import Builder as AnyBuilder
-from ..graph.options import Switched
+from ..graph.options import Specs, Switched
 from .canonical import canonical_forms
 from .numbers import Number
 from .polynomial import POLYNOMIAL, Terms, remember
@@ -48,22 +48,22 @@ class Builder:
                 elif f.order and f.op in POLYNOMIAL and f.specs[0].differentiable:
                     remember(self, f.outputs[0])
 
-    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
+    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
         """The canonical form of `op` applied to `inputs`."""
         form = canonical_forms.get(op)
         if form is not None:
             y = form(self, inputs, arguments)
             if y is not None:
                 return y
-        return self.node(op, inputs, arguments)
+        return self.node(op, inputs, arguments, specs)
 
-    def node(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
+    def node(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
         """The function of `op` on `inputs`: the one that exists, or a new one."""
         key = (op, arguments, inputs)
         f = self._table.get(key)
         if f is not None:
             return f.outputs if op.several else f.outputs[0]
-        y = create(op, inputs, arguments, (), self.call, self.order)
+        y = create(op, inputs, arguments, (), self.call, self.order, specs)
         f = self._table[key] = y[0].parent if op.several else y.parent
         if self.created is not None:
             self.created.append(f)
@@ -93,12 +93,20 @@ class PlainBuilder:
     def learn(self, known: list[Function]) -> None:
         """Nothing: every function is made anew."""
 
-    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
+    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
         """`op` applied to `inputs`."""
-        y = create(op, inputs, arguments, (), self.call, self.order)
+        y = create(op, inputs, arguments, (), self.call, self.order, specs)
         if self.created is not None:
             self.created.append(y[0].parent if op.several else y.parent)
         return y
+
+
+def builder_for(known: list[Function]) -> AnyBuilder:
+    """A new builder, for a gradient of `known` functions."""
+    options = build_options()
+    # Hooks shall find the backward of each function by itself, and not what several have in common.
+    simplified = options.simplify and not options.hooks and not (function_hooks and any_hooked(known))
+    return Builder() if simplified else PlainBuilder()
 
 
 @contextmanager
@@ -112,9 +120,7 @@ def emitting(known: list[Function], order: int) -> Iterator[AnyBuilder]:
     options = build_options()
     outer = options.builder
     if outer is None:
-        # Hooks shall find the backward of each function by itself, and not what several have in common.
-        simplified = options.simplify and not options.hooks and not (function_hooks and any_hooked(known))
-        builder = Builder() if simplified else PlainBuilder()
+        builder = builder_for(known)
         with switched(builder=builder):
             builder.learn(known)
             builder.order = order

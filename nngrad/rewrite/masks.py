@@ -17,8 +17,7 @@ Masks are moved only on the way to a function that may have such a derivative, a
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,11 +89,6 @@ def behind(masks: Sequence[Mask], g: Variable) -> Variable:
     for mask in reversed({mask.key: mask for mask in masks}.values()):
         g = mask.closed_elsewhere(g)
     return g
-
-
-def rank_of_masks(path: Iterable[Function]) -> float:
-    """Down to which rank masks are moved on a `path`: that of the lowest function that may need it."""
-    return min([f.rank for f in path if f.op.unbounded], default=math.inf)
 
 
 def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:

@@ -23,12 +23,11 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import nngrad.functions as F
 
-from ..graph import Op, Variable
+from ..graph import Op, Variable, by_rank
 from ..graph.spec import Spec
 from .numbers import Number, collectable, exact, filled, ratio, scaled, split, to_power
 
@@ -296,9 +295,6 @@ def _content(numbers: list[Number], spec: Spec) -> Number:
     return exact(content) if small else 1
 
 
-_by_rank = attrgetter("rank")
-
-
 def _is_whole(x: Variable) -> bool:
     return x.parent is None or x.parent.op is not F.broadcast
 
@@ -308,7 +304,7 @@ def _sum(builder: Builder, terms: Terms, constant: Number) -> Variable:
     # In the order in which they can be had, so that nothing waits for the last one but the last addition. What is
     # repeated along axes comes first: a sum that ends with it XLA takes for a function of one array, and computes anew
     # in each reader, from all that it is made of.
-    xs = tuple(sorted(sorted(terms, key=_by_rank), key=_is_whole))
+    xs = tuple(sorted(sorted(terms, key=by_rank), key=_is_whole)) if len(terms) > 1 else tuple(terms)
     coefficients = tuple([terms[x] for x in xs])
     op: Op = F.linear_combination
     arguments: tuple[Any, ...] = (coefficients, constant)

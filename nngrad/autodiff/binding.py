@@ -1,34 +1,15 @@
-"""What `grad` can be asked for besides gradients: another sum, what is out of reach, gradients kept on Variables."""
+"""Gradients that are kept at their Variables, and what is out of a gradient's reach."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from backward_registry import registry
 
 from ..graph import NdArray, Variable, engine, functions_of
 from ..graph.value import Deferred
-
-UNREACHABLE = ("zero", "none", "raise")
-Aggregate = Callable[[list[Variable]], Variable]
-
-
-def checked_aggregate(aggregate: Aggregate) -> Aggregate:
-    """`aggregate`, with a look at what it returns."""
-    if not callable(aggregate):
-        raise TypeError(f"aggregate: expected a function of a list of Variables, got {aggregate!r}")
-
-    def checked(gradients: list[Variable]) -> Variable:
-        result = aggregate(gradients)
-        if not isinstance(result, Variable):
-            raise TypeError(f"aggregate: must return a Variable, got {type(result).__name__}")
-        if result.spec is not gradients[0].spec:
-            raise ValueError(f"aggregate: returned {result.spec} for gradients of {gradients[0].spec}")
-        return result
-
-    return checked
+from .request import Request
 
 
 def reached_from(outputs: Sequence[Variable], ends: frozenset[int]) -> set[int]:
@@ -43,14 +24,18 @@ def reached_from(outputs: Sequence[Variable], ends: frozenset[int]) -> set[int]:
     return {id(x) for x in (*outputs, *inputs)}
 
 
-def unreachable_inputs(
-    outputs: Sequence[Variable], owners: Sequence[Sequence[Variable]], given: Sequence[Any], ends: frozenset[int]
-) -> list[int]:
+def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -> list[int]:
     """The positions of the inputs that no gradient can reach and that have none already."""
-    reached = reached_from(outputs, ends)
-    return [
-        i for i, own in enumerate(owners) if given[i] is None and not any(id(x) in reached for x in own)
+    reached = reached_from(request.outputs, frozenset([id(x) for x in request.stops]))
+    given = request.initial or [None] * len(owners)
+    lost = [
+        i
+        for i, (own, gx) in enumerate(zip(owners, given, strict=True))
+        if gx is None and not any(id(x) in reached for x in own)
     ]
+    if lost and request.unreachable == "raise":
+        raise ValueError(f"inputs{lost}: no gradient of the outputs can reach them")
+    return lost
 
 
 def keep_gradient(x: Variable, gx: Variable) -> None:
@@ -69,7 +54,7 @@ class _ValueOf:
         self._cell = weakref.ref(cell)  # which holds this
 
     def value(self) -> Deferred:
-        """What the cell is to hold."""
+        """Returns the Value that the cell is to hold."""
         value = Deferred(self)
         self._value = weakref.ref(value)
         return value
@@ -81,9 +66,3 @@ class _ValueOf:
             engine.evaluate(variable)
         if value is not None:
             value.fill(variable.cell.raw())
-
-
-def check_choice(value: Any, name: str, choices: tuple[str, ...]) -> None:
-    """Raise a ValueError unless `value` is one of `choices`."""
-    if value not in choices:
-        raise ValueError(f"{name}: expected {' or '.join(map(repr, choices))}, got {value!r}")

@@ -1,0 +1,405 @@
+"""The request: what a caller asks of grad() and backward(), checked and brought into one form; the task that it makes
+as a graph; and what the results remember of that."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import nngrad.functions as F
+
+from ..execution.program import Program
+from ..graph import Function, NdArray, Variable, among, as_variable, functions_of
+from ..graph.place import warn_user
+from ..graph.spec import DType, wide_types
+from ..graph.variable import leaf_of
+from ..rewrite.builder import emitting
+
+Aggregate = Callable[[list[Variable]], Variable]
+Seeds = Sequence[Variable | None]
+
+_NUMBERS = int | float | np.integer | np.floating
+_UNREACHABLE = ("zero", "none", "raise")
+
+
+class Request(NamedTuple):
+    """Gradients that are asked for: of <seeds, outputs> with respect to each of `inputs`."""
+
+    outputs: Sequence[Variable]
+    inputs: Sequence[Variable]
+    seeds: Seeds
+    """The gradient at each output; None for ones."""
+    initial: Seeds = ()
+    """The gradient that is there already at each input, None for nothing; empty if there is none at all."""
+    stops: Sequence[Variable] = ()
+    """What gradients do not pass, besides Variables with `need_grad` set to False."""
+    aggregate: Aggregate | None = None
+    """Sums two or more gradients that have arrived at one Variable."""
+    retain: bool = False
+    """Whether the gradient of every Variable on the way is wanted too."""
+    unreachable: str = "zero"
+    """What an input gets that no gradient can reach."""
+    recompute: Any = None
+    """Which forward values are computed again."""
+    final: bool = False
+    """Whether the gradients are for their values alone, and none will be taken of them."""
+    program_of: Callable[[list[Variable]], Program] | None = None
+    """The program that is going to run with the gradients, for recomputation; None for one that gives outputs and
+    gradients."""
+    runs: bool = True
+    """Whether it is likely to run just so."""
+
+
+def requested(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any,
+    grad_inputs: Any,
+    loss_scale: Any,
+    stop_gradients: Any,
+    aggregate: Any,
+    retain: bool,
+    unreachable: Any,
+    recompute: Any,
+) -> Request:
+    """Returns the request that the arguments of `nn.grad` make."""
+    outputs, inputs = differentiable(outputs, "outputs"), variables(inputs, "inputs")
+    if unreachable not in _UNREACHABLE:
+        raise ValueError(f"unreachable: expected {' or '.join(map(repr, _UNREACHABLE))}, got {unreachable!r}")
+    for i, x in enumerate(inputs):
+        if not x.spec.differentiable and unreachable != "none":
+            raise TypeError(
+                f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a floating dtype, "
+                "or have None in its place with unreachable='none'"
+            )
+    seeds: Seeds = [None] * len(outputs)
+    initial: Seeds = ()
+    if grad_outputs is not None or loss_scale is not None or grad_inputs is not None:
+        with emitting([], 1):
+            seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
+            initial = initial_gradients(inputs, grad_inputs)
+    stops = variables(stop_gradients, "stop_gradients")
+    if aggregate is not None:
+        aggregate = checked_aggregate(aggregate)
+    return Request(outputs, inputs, seeds, initial, stops, aggregate, retain, unreachable, recompute)
+
+
+def variables(given: Any, name: str) -> list[Variable]:
+    """Returns `given` as a list of Variables."""
+    listed = [given] if isinstance(given, Variable) else given
+    try:
+        listed = list(listed)
+    except TypeError:
+        raise TypeError(f"{name}: expected a Variable or a list of them, got {type(given).__name__}") from None
+    for i, x in enumerate(listed):
+        if not isinstance(x, Variable):
+            raise TypeError(f"{name}[{i}]: expected a Variable, got {type(x).__name__}")
+    return listed
+
+
+def differentiable(given: Any, name: str) -> list[Variable]:
+    """Returns `given` as a list of Variables of floating dtypes."""
+    listed = variables(given, name)
+    for i, x in enumerate(listed):
+        if not x.spec.differentiable:
+            raise TypeError(f"{name}[{i}] is {x.dtype.name}; only floating dtypes can be differentiated")
+    return listed
+
+
+def checked_aggregate(aggregate: Any) -> Aggregate:
+    """Returns `aggregate` with a look at what it returns."""
+    if not callable(aggregate):
+        raise TypeError(f"aggregate: expected a function of a list of Variables, got {aggregate!r}")
+
+    def checked(gradients: list[Variable]) -> Variable:
+        result = aggregate(gradients)
+        if not isinstance(result, Variable):
+            raise TypeError(f"aggregate: must return a Variable, got {type(result).__name__}")
+        if result.spec is not gradients[0].spec:
+            raise ValueError(f"aggregate: returned {result.spec} for gradients of {gradients[0].spec}")
+        return result
+
+    return checked
+
+
+def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
+    """Returns whether each output is to be persistent; an empty list where nothing is said of them."""
+    persistent = list(map(bool, given))
+    if persistent and len(persistent) != len(outputs):
+        raise ValueError(
+            f"persistent_outputs: {len(persistent)} given for {len(outputs)} outputs; give one each or none"
+        )
+    return persistent
+
+
+# ---------------------------------------------------------------- gradients at outputs, and at inputs
+
+
+def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
+    """Returns the gradient at each output, as a Variable or None for ones."""
+    grad_outputs = one_each(outputs, grad_outputs)
+    return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
+
+
+def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
+    """Returns what is given for each of `outputs`."""
+    if grad_outputs is None or isinstance(grad_outputs, _NUMBERS):
+        grad_outputs = [grad_outputs] * len(outputs)
+    elif not isinstance(grad_outputs, list | tuple):
+        grad_outputs = [grad_outputs]
+    if len(grad_outputs) != len(outputs):
+        raise ValueError(
+            f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
+        )
+    return list(grad_outputs)
+
+
+def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable | None:
+    """Returns the gradient `gy` at `y` as a Variable; None for None."""
+    if gy is None:
+        return None
+    if isinstance(gy, bool | str | bytes | dict):
+        raise TypeError(f"{name}: expected None, a number, an array, an NdArray or a Variable, got {gy!r}")
+    if isinstance(gy, _NUMBERS):
+        seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
+        return seed
+    seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name, floating=y.dtype)
+    if seed.shape == () and seed.parent is None and not isinstance(gy, Variable):
+        seed = F.broadcast(seed, shape=y.shape)
+    if seed.shape != y.shape:
+        raise ValueError(f"{name}: shape {seed.shape} is not the shape {y.shape} of its {role}")
+    return seed if seed.dtype == y.dtype else F.cast(seed, dtype=y.dtype)
+
+
+def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable | None]:
+    """Returns what is there already at each input, None for nothing; an empty list if nothing is given."""
+    if grad_inputs is None:
+        return []
+    if not isinstance(grad_inputs, list | tuple):
+        grad_inputs = [grad_inputs]
+    if len(grad_inputs) != len(inputs):
+        raise ValueError(
+            f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing"
+        )
+    for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True)):
+        if gx is not None and not x.spec.differentiable:
+            raise TypeError(f"grad_inputs[{i}]: its input is {x.dtype.name}, which has no gradient; give None")
+    return [
+        seed_of(x, gx, f"grad_inputs[{i}]", "input") for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True))
+    ]
+
+
+def scaled_seeds(outputs: list[Variable], seeds: list[Variable | None], loss_scale: Any) -> list[Variable | None]:
+    """Returns the gradients at the outputs, each multiplied by `loss_scale`.
+
+    A number becomes a leaf: as a number in the graph it would be moved to where it does the gradients no
+    good, and each new one would be a new structure to compile.
+    """
+    if loss_scale is None:
+        return seeds
+    return [_scaled(y, seed, loss_scale) for y, seed in zip(outputs, seeds, strict=True)]
+
+
+def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
+    if isinstance(loss_scale, Variable):
+        if loss_scale.shape != () or not loss_scale.spec.differentiable:
+            raise ValueError(f"loss_scale: expected a number or a floating Variable of shape (), got {loss_scale.spec}")
+        scale = loss_scale if loss_scale.dtype == y.dtype else F.cast(loss_scale, dtype=y.dtype)
+    else:
+        scale = Variable.from_numpy_array(held_scale(loss_scale, y.dtype), dtype=y.dtype)
+    result: Variable = F.broadcast(scale, shape=y.shape) if seed is None else seed * scale
+    return result
+
+
+def held_scale(loss_scale: Any, dtype: DType) -> Any:
+    """Returns `loss_scale` as an array of shape () in `dtype`, which must hold it.
+
+    An array of JAX is not looked into, which would wait for the device: it is a solver's dynamic scale, and the solver
+    finds out by itself when that is too large.
+    """
+    if isinstance(loss_scale, jax.Array) and loss_scale.shape == () and jnp.issubdtype(loss_scale.dtype, jnp.floating):
+        with wide_types(dtype.itemsize == 8):
+            return loss_scale.astype(dtype)
+    if isinstance(loss_scale, np.ndarray) and loss_scale.shape == ():
+        loss_scale = loss_scale[()]
+    if isinstance(loss_scale, bool) or not isinstance(loss_scale, _NUMBERS):
+        raise TypeError(f"loss_scale: expected a number, got {loss_scale!r}")
+    if not 0 < loss_scale < float("inf"):
+        raise ValueError(f"loss_scale: must be positive and finite, got {loss_scale!r}")
+    with np.errstate(over="ignore"):
+        scale = np.asarray(loss_scale).astype(dtype)
+    if not 0 < float(scale) < float("inf"):
+        raise ValueError(f"loss_scale: {dtype.name} does not hold {loss_scale:g}; take the loss in float32")
+    return scale
+
+
+# ---------------------------------------------------------------- backward
+
+
+def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], list[Any]]:
+    """Returns the outputs that `nn.backward` differentiates, and what is given for each: without `grad_outputs` what
+    its own `.grad` holds."""
+    listed = differentiable(outputs, "outputs")
+    if grad_outputs is not None:
+        return listed, one_each(listed, grad_outputs)
+    for i, y in enumerate(listed):
+        if y.grad.is_zero:
+            warn_user(f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs")
+    found = [y for y in listed if not y.grad.is_zero]
+    return found, [y.grad for y in found]
+
+
+def given_gradient(output: Variable, grad: Any) -> Any:
+    """Returns what is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
+    if grad is None:
+        if output.grad.is_zero:
+            warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")
+        return output.grad
+    is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
+    return None if is_one else grad
+
+
+def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
+    """Returns the gradient at `output` as an array; None for ones."""
+    if not output.spec.differentiable:
+        raise TypeError(f"backward: the Variable is {output.dtype.name}; only floating dtypes can be differentiated")
+    if gy is None and loss_scale is None:
+        return None
+    if gy is None or (isinstance(gy, _NUMBERS) and not isinstance(gy, bool)):
+        seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
+    else:
+        with emitting([], 1):
+            given = seed_of(output, gy, name)
+        seed = given.data.raw()  # type: ignore[union-attr]
+    if loss_scale is None:
+        return seed
+    with wide_types(output.spec.wide):
+        return seed * held_scale(loss_scale, output.dtype)
+
+
+# ---------------------------------------------------------------- as a graph, and when it is done
+
+
+class Task(NamedTuple):
+    """The gradients of <seeds, outputs> with respect to inputs, and what lies between the two."""
+
+    outputs: Sequence[Variable]
+    inputs: Sequence[Variable]
+    seeds: Seeds
+    """The gradient at each output; None for ones."""
+    stops: Sequence[Variable]
+    """Variables that count as constants, besides those with `need_grad` set to False."""
+    functions: list[Function]
+    """All that the outputs depend on, lowest rank first."""
+    path: list[Function]
+    """Those on some way from the inputs."""
+    active: set[int]
+    """The ids of the Variables on some way."""
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The ids of the stops."""
+        return frozenset([id(x) for x in self.stops])
+
+
+def task_of(
+    outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds, stops: Sequence[Variable] = ()
+) -> Task:
+    """Returns the task, with what lies between outputs and inputs."""
+    functions = functions_of(outputs)
+    path, active = among(functions, inputs, ends=[id(x) for x in stops])
+    return Task(outputs, inputs, seeds, stops, functions, path, active)
+
+
+class Route(NamedTuple):
+    """The route by which a gradient was built."""
+
+    name: str
+    """'reverse', 'forward' or 'symmetric'."""
+    reason: str = ""
+    """What the first obstacle on a better one was."""
+
+
+class Derivation:
+    """A task that is done: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
+
+    __slots__ = ("inputs", "outputs", "results", "seeds", "stops")
+
+    def __init__(self, task: Task, results: Sequence[Variable]) -> None:
+        self.outputs, self.inputs, self.seeds = task.outputs, task.inputs, task.seeds
+        _, active = among(task.functions, task.inputs) if task.stops else ([], set())
+        self.stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
+        self.results = [weakref.ref(gx) for gx in results]
+
+    def gradient(self, x: Variable) -> Variable | None:
+        """The gradient with respect to `x`, while it lives."""
+        for each, result in zip(self.inputs, self.results, strict=True):
+            if each is x:
+                return result()
+        return None
+
+
+class Remembered(NamedTuple):
+    """What a result of `grad` knows of itself."""
+
+    derivation: Derivation | None
+    """What it is a derivative of; None where it cannot be said to be one."""
+    input: Variable | None
+    """With respect to what."""
+    route: Route
+    order: int
+    """Order of differentiation."""
+    unknown: str = ""
+    """Why it cannot be said."""
+    before: frozenset[tuple[int, Route]] = frozenset()
+    """Orders and routes of the gradients in what was differentiated, where there is no derivation to find them by."""
+
+
+def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]) -> None:
+    """Let `results` know what they are the gradients of, or why that is `unknown`."""
+    order = 1 + max([f.order for f in task.path or task.functions], default=0)
+    if unknown:
+        remembered = Remembered(None, None, route, order, unknown, history(remembered_in(task.functions)))
+        for gx in results:
+            gx._derived = remembered
+    else:
+        derivation = Derivation(task, results)
+        for x, gx in zip(task.inputs, results, strict=True):
+            gx._derived = Remembered(derivation, x, route, order)
+
+
+def remembered_of(g: Variable) -> Remembered | None:
+    """Returns what `g` knows of itself; None if it is no result of `grad`."""
+    remembered: Remembered | None = getattr(g, "_derived", None)
+    return remembered
+
+
+def remembered_in(functions: Sequence[Function]) -> list[Remembered]:
+    """Returns what the results of `grad` among the outputs of `functions` know of themselves, each once."""
+    found = [
+        remembered
+        for f in functions
+        if f.order
+        for ref in f._outputs
+        for y in [ref()]
+        if y is not None and (remembered := remembered_of(y)) is not None
+    ]
+    return list({(id(each.derivation), each.route): each for each in found}.values())
+
+
+def history(results: Iterable[Remembered]) -> frozenset[tuple[int, Route]]:
+    """Returns the orders and routes of results of `grad`, and of all gradients that they are gradients of."""
+    found: set[tuple[int, Route]] = set()
+    waiting, seen = list(results), set()
+    while waiting:
+        order, route, derivation = waiting[-1].order, waiting[-1].route, waiting[-1].derivation
+        found |= {(order, route), *waiting.pop().before}
+        if derivation is not None and derivation not in seen:
+            seen.add(derivation)
+            waiting += remembered_in(functions_of(derivation.outputs))
+    return frozenset(found)

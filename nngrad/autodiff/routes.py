@@ -1,0 +1,93 @@
+"""The routes by which a gradient can be built.
+
+    reverse      the walk back from the outputs (walk.py); always open
+    forward      a tangent along what is there already, where each element depends on one of the input's (symmetry.py)
+    symmetric    a tangent along a gradient that is there already, where second derivatives commute (symmetry.py)
+
+With the last two each order adds as much as the one before and no more, so they are taken where they are open.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..graph import Variable, build_options, contained, switch
+from ..rewrite.builder import builder_for, emitting
+from .request import Aggregate, Route, Task
+from .symmetry import Closed, forward, symmetric
+from .walk import Grad, Retained, order_of, sum_of, sum_of_all
+
+
+class Routed(NamedTuple):
+    """Gradients, and how they came about."""
+
+    gradients: list[Variable]
+    route: Route
+    unknown: str = ""
+    """Why they are not known to be what calculus says; empty if they are."""
+
+
+@contained
+def gradients(task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None) -> Routed:
+    """Returns the gradients, by the route that makes the smallest graph at higher orders.
+
+    Args:
+        task: What is differentiated by what.
+        aggregate: Sums the gradients that arrive at one Variable, in place of `F.add_n`.
+        retained: A list that takes every Variable on the way together with its gradient.
+    """
+    if build_options().builder is None:
+        switch(builder=builder_for(task.functions))
+    walked, sums = None, _Sums(aggregate)
+    if aggregate is not None or retained is not None:
+        # Only the walk back meets what is to be kept, or added up in another way. That is done besides, where what the
+        # next order is built on can be had by a better route.
+        walked = in_reverse(task, Grad(aggregate=aggregate and sums, ends=task.ends, retained=retained))
+    unknown = "" if sums.are_sums else "aggregate is not seen to make the sum"
+    reason = unknown or obstacle_to_all(task)
+    if not reason:
+        try:
+            return Routed(forward(task), Route("forward"))
+        except Closed as closed:
+            reason = str(closed)
+        if any([f.order for f in task.functions]):
+            try:
+                return Routed(symmetric(task), Route("symmetric"))
+            except Closed as closed:
+                reason = str(closed)
+    if walked is None:
+        walked = in_reverse(task, Grad(ends=task.ends))
+    return Routed(walked, Route("reverse", reason), unknown)
+
+
+def obstacle_to_all(task: Task) -> str:
+    """Returns what closes all routes but the walk back; an empty string if nothing does."""
+    options = build_options()
+    if options.hooks:
+        return "hooks watch"
+    if options.debug is not None:
+        return "debug mode is on"
+    if not options.simplify:
+        return "simplification is off"
+    if not any([f.order or f.op.cost is not None for f in task.functions]):
+        return "no product of matrices is on the way"  # which higher orders could share with the first
+    return ""
+
+
+def in_reverse(task: Task, walk: Grad) -> list[Variable]:
+    """Returns the gradients by the walk back."""
+    with emitting(task.functions, order_of(task.path)) as builder:
+        return walk.walk(builder, task.path, task.active, task.outputs, task.inputs, task.seeds)
+
+
+class _Sums:
+    """An aggregate, and whether all that it has made so far were sums: the builder makes equal sums one Variable."""
+
+    def __init__(self, aggregate: Aggregate | None) -> None:
+        self._aggregate = aggregate or sum_of
+        self.are_sums = True
+
+    def __call__(self, gradients: list[Variable]) -> Variable:
+        result = self._aggregate(gradients)
+        self.are_sums = self.are_sums and (result is sum_of_all(gradients) or result is sum_of(gradients))
+        return result

@@ -1,0 +1,82 @@
+"""explain: by which route each order of a gradient was built, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..autodiff.request import Remembered, history, remembered_of, variables
+from ..graph import Variable
+from .count import Tally, count
+
+
+class OrderOfGradient(NamedTuple):
+    """One call of `nn.grad` that an order of a gradient comes from, and what that order costs."""
+
+    order: int
+    """Order of differentiation: 1 for the gradient of what you built, 2 for a gradient of that, and so on."""
+    route: str
+    """'reverse' for the walk back from the outputs, which is always open and may grow with every order; 'forward' and
+    'symmetric' for those of which each order adds as much as the one before."""
+    reason: str
+    """Of a gradient in reverse, the first reason why it is not by another route; else empty."""
+    functions: int
+    """Functions of this order in the graph of the gradients that are explained, constants left out."""
+    matrix_products: int
+    """Matrix products among them."""
+
+
+class Explanation(NamedTuple):
+    """How gradients were built; `str()` of it is a table."""
+
+    orders: tuple[OrderOfGradient, ...]
+    """From the first order up; an order that several calls were made for is there several times."""
+    functions: int
+    """Functions in the graph of the gradients, those included that you built, constants left out."""
+    matrix_products: int
+    """Matrix products in it."""
+
+    def __str__(self) -> str:
+        head = ("order", "route", "functions", "products", "because")
+        rows = [head, *[(str(o.order), o.route, str(o.functions), str(o.matrix_products), o.reason or "-")
+                        for o in self.orders]]
+        rows.append(("all", "", str(self.functions), str(self.matrix_products), ""))
+        widths = [max([len(row[i]) for row in rows]) for i in range(4)]
+        lines = [
+            "  ".join([a.ljust(widths[0]), b.ljust(widths[1]), c.rjust(widths[2]), d.rjust(widths[3]), e]).rstrip()
+            for a, b, c, d, e in rows
+        ]
+        return "\n".join(lines)
+
+
+def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
+    """Returns by which route each order of gradients was built, why by no better one, and what came of it in numbers.
+
+    Nothing is run. Where a gradient of a gradient grows more than it should, this says what the obstacle is: hooks that
+    watch, an `aggregate` that is not a sum, a rule that is not a derivative, several inputs, ...
+
+    Args:
+        gradients: Results of `nn.grad`, of any order.
+
+    Returns:
+        An `Explanation`.
+
+    Raises:
+        TypeError: Something is not a Variable.
+        ValueError: A Variable is no result of `nn.grad`.
+    """
+    given = variables(gradients, "gradients")
+    results: list[Remembered] = []
+    for i, gx in enumerate(given):
+        remembered = remembered_of(gx)
+        if remembered is None:
+            raise ValueError(f"gradients[{i}] is no result of nn.grad")
+        results.append(remembered)
+    counted = count(given)
+    nothing = Tally(0, 0, 0, 0, 0)
+    orders = [
+        OrderOfGradient(order, route, reason, tally.functions, tally.matrix_products)
+        for order, (route, reason) in sorted(history(results))
+        for tally in [counted.by_order.get(order, nothing)]
+    ]
+    return Explanation(tuple(orders), counted.functions, counted.matrix_products)

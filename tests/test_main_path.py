@@ -1,0 +1,63 @@
+"""Through how many files one gradient passes: what somebody reads who follows it, top to bottom."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import nngrad as nn
+import nngrad.functions as F
+
+ROOT = Path(nn.__file__).parent.parent
+
+
+def files_entered(run: Callable[[], Any]) -> list[str]:
+    """The files of nngrad and of the rules whose functions `run` calls, in the order in which it enters them."""
+    found: dict[str, None] = {}
+
+    def profile(frame: FrameType, event: str, _: Any) -> None:
+        name = frame.f_code.co_filename
+        if event == "call" and name.startswith((f"{ROOT}/nngrad/", f"{ROOT}/backward_registry/")):
+            found.setdefault(str(Path(name).relative_to(ROOT)), None)
+
+    outer = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        run()
+    finally:
+        sys.setprofile(outer)
+    return list(found)
+
+
+def test_a_first_gradient_passes_through_few_files() -> None:
+    x = nn.Variable((7, 11), need_grad=True)  # a shape that is new, so that nothing is known of it
+    y = F.tanh(x)
+    files = files_entered(lambda: nn.grad([y], [x]))
+    assert files[:3] == ["nngrad/graph/spelling.py", "nngrad/autodiff/grad.py", "nngrad/autodiff/request.py"]
+    assert "backward_registry/activation.py" in files
+    assert len(files) <= 14, "a gradient passes through\n" + "\n".join(files)
+
+
+def test_recomputation_is_entered_only_where_something_asks_for_it() -> None:
+    x = nn.Variable((3, 3), need_grad=True)
+    plain = F.tanh(F.tanh(x) @ x)
+    with nn.recompute():
+        marked = F.tanh(F.tanh(x) @ x)
+    (gx,) = nn.grad(plain, x)
+    for run, entered in (
+        (lambda: nn.grad(plain, x), False),
+        (lambda: nn.grad(plain, x, recompute=False), False),
+        (lambda: nn.grad(plain, x, recompute="sqrt"), True),
+        (lambda: nn.grad(marked, x), True),
+        (lambda: nn.grad(plain, x, grad_outputs=[marked]), True),
+        (lambda: nn.grad(F.sum(gx), x), False),
+    ):
+        assert any("nngrad/remat/" in name for name in files_entered(run)) is entered
+
+
+def test_files_are_counted() -> None:
+    assert files_entered(lambda: F.tanh(nn.Variable((2,))).parent)[:1] == ["nngrad/graph/variable.py"]
+    assert files_entered(lambda: None) == []
