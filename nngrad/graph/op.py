@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, TypeAlias, overload
 
 import jax
@@ -25,6 +26,8 @@ Array: TypeAlias = Any
 _MOST_ANSWERS = 1 << 14
 """Of how many questions about shapes an op remembers the answers."""
 
+
+_spec_of_variable = attrgetter("spec")
 
 _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
@@ -86,9 +89,13 @@ class Op(Facts):
         """Shape and dtype of each output: `forward` traced on shapes, once per distinct question."""
         if self.elementwise:
             spec = inputs[0].spec
-            if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
-                return spec.alone
-        specs = self.result_specs(tuple([x.spec for x in inputs]), arguments)
+            if spec.differentiable:
+                for x in inputs:
+                    if x.spec is not spec:
+                        break
+                else:
+                    return spec.alone
+        specs = self.result_specs(tuple(map(_spec_of_variable, inputs)), arguments)
         if specs.__class__ is Widened:
             warn_where_widened(self, inputs)
         return specs

@@ -26,8 +26,17 @@ import nngrad.functions as F
 from backward_registry import Rule
 
 from ..functions.array import zeros_like
-from ..graph import Function, Op, Variable, apply
-from .numbers import WITH_NUMBERS, Number, is_zero, split
+from ..graph import Function, Op, Variable, apply, build_options
+from .numbers import WITH_NUMBERS, as_multiple, is_zero
+from .rules import Number, declared
+
+
+def takes_gradients(op: Op) -> bool:
+    """backward rules of ops that are diagonal, or let a condition through"""
+    return op.diagonal or op.axes is not None
+
+
+MASKS = declared("masks-outermost", takes_gradients, "rule(where(c, g, 0)) = where(c, rule(g), 0)")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -50,7 +59,7 @@ class Mask:
 
 
 def unshaped(condition: Variable) -> Variable:
-    """What `condition` is a reshaped form of, or itself."""
+    """Returns what `condition` is a reshaped form of, or itself."""
     while condition.parent is not None and condition.parent.op is F.reshape:
         condition = condition.parent.inputs[0]
     return condition
@@ -64,16 +73,19 @@ would have to move up to n of them."""
 def may_be_masked(g: Variable) -> bool:
     """Whether `g` looks as if it were behind a mask, or were the multiple of what is: in canonical form numbers stand
     outside of selections."""
-    return g.parent is not None and (g.parent.op.selects or g.parent.op in WITH_NUMBERS)
+    f = g.parent
+    if f is not None and f.inputs and f.op in WITH_NUMBERS:
+        f = f.inputs[0].parent
+    return f is not None and f.op.selects
 
 
 def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
-    """The masks that `g` is behind, outermost first, and what is behind them."""
+    """Returns the masks that `g` is behind, outermost first, and what is behind them."""
     masks: list[Mask] = []
     factor: Number = 1
     while len(masks) < MOST_MASKS:
-        number, selection = split(g)
-        if selection is None or selection.parent is None or not selection.parent.op.selects:
+        number, selection = as_multiple(g)
+        if selection is None or selection.parent is None or not selection.parent.op.selects or _switched_off():
             break
         condition, yes, no = selection.parent.inputs
         holding = is_zero(no)
@@ -83,6 +95,12 @@ def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
         masks.append(Mask(condition, holding))
         g, factor = inner, factor * number
     return masks, g if factor == 1 else F.linear_combination(g, coefficients=(factor,))
+
+
+def _switched_off() -> bool:
+    """Whether masks are to stay where they are. `simplify(False)` moves them: which values are NaN depends on it."""
+    without = build_options().simplify
+    return without.__class__ is frozenset and MASKS in without
 
 
 def behind(masks: Sequence[Mask], g: Variable) -> Variable:
