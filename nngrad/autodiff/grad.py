@@ -10,6 +10,7 @@ import nngrad.functions as F
 
 from ..graph import Variable, build_options, contained, create, engine, functions_of, leaves_of, switched
 from ..graph.function import next_serial
+from ..graph.scopes import pause_collector
 from ..remat import rematerialised
 from ..rewrite.builder import emitting
 from . import symmetry
@@ -86,6 +87,7 @@ def grad(
         ValueError: Lengths or shapes do not fit; an input is out of reach, where that is to raise.
         MissingRule: An op on the way has no backward rule.
     """
+    pause_collector()
     outputs, inputs = variables(outputs, "outputs"), variables(inputs, "inputs")
     for i, y in enumerate(outputs):
         if not y.spec.differentiable:
