@@ -202,7 +202,10 @@ def combination(nodes: Nodes, operands: Operands, added: Number, spec: Spec) -> 
     else:
         y = _sum(nodes, *_divided(*written, content), spec)
         terms, constant_term = _divided(terms, constant_term, content)
-    nodes.terms[y] = (terms, constant_term) if len(terms) <= MOST_TERMS else ({y: 1}, 0)
+    if len(terms) <= MOST_TERMS and NESTED_SUMS not in nodes.off:
+        nodes.terms[y] = terms, constant_term
+    else:
+        nodes.terms[y] = {y: 1}, 0
     nodes.sums.setdefault(frozenset(terms), []).append((y, terms, constant_term))
     return y if content == 1 else multiple(nodes, y, content)
 
