@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,11 @@ def test_rules_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in lines] == list(RULES)
     assert any(line.split() == "equal-branches where(c, x, x) = x where".split() for line in lines)
     assert all(rule.formula and rule.ops for rule in RULES.values())
+
+
+def test_rules_are_documented() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "algebra.md").read_text()
+    assert [name for name in RULES if f"`{name}`" not in text] == []
 
 
 def test_rules_that_do_not_exist_are_refused() -> None:
