@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import nngrad.functions as F
 
@@ -78,19 +78,13 @@ def _summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, N
     return (((inputs[0], 1 if op is F.add_scalar else -1),), of_float(added)) if math.isfinite(added) else None
 
 
-class Merged(NamedTuple):
-    """Operands as one sum, like terms merged."""
+def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> tuple[Terms, Number, bool, bool]:
+    """Returns what `operands` and a constant add up to, each operand that is a sum taken apart.
 
-    terms: Terms
-    constant: Number
-    met: bool
-    """Whether like terms or constants have met, or a term has gone."""
-    looked_into: bool
-    """Whether an operand is itself a sum of several."""
-
-
-def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> Merged:
-    """Returns what `operands` and a constant add up to, each operand that is a sum taken apart."""
+    Returns:
+        The terms; the constant; whether like terms or constants have met, or a term has gone; and whether an operand is
+        itself a sum.
+    """
     terms: Terms = {}
     met = looked_into = False
     for x, coefficient in operands:
@@ -138,7 +132,7 @@ def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> M
                 del terms[x]
                 continue
         terms[x] = coefficient
-    return Merged(terms, added, met, looked_into)
+    return terms, added, met, looked_into
 
 
 def terms_of(nodes: Nodes, x: Variable, depth: int = 0) -> tuple[Terms, Number]:
