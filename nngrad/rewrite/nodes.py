@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from ..graph import Function, Op, RuleCall, Variable, create
@@ -38,14 +39,14 @@ class Nodes:
         self.off = forms.off
         """The names of the rules that are switched off."""
         shared: type[dict[Any, Any]] = Forgetful if EQUAL_NODES in self.off else dict
-        self.products: dict[Any, Variable] = shared()
-        """The emitted product of given factors."""
+        self.monomials: dict[Hashable, Variable] = shared()
+        """The emitted product of given powers of Variables."""
         self.sums: dict[frozenset[Variable], list[tuple[Variable, dict[Variable, Number], Number]]] = shared()
         """The emitted sums of given Variables, each with its terms and its constant."""
         self.terms: dict[Variable, tuple[dict[Variable, Number], Number]] = {}
         """The terms of what was looked at as a sum, and their constant."""
-        self.unread_products: list[Variable] = []
-        """What was emitted earlier and not yet looked at, whether it is a product."""
+        self.unread_monomials: list[Variable] = []
+        """Products of powers that were emitted earlier, and are not yet among those known."""
         self.unread_sums: list[Variable] = []
         """What was emitted earlier and not yet looked at, whether it is a sum."""
         self._forms = forms
@@ -80,8 +81,10 @@ class Nodes:
             elif found is None:
                 table[key] = y
                 if f.order:
-                    self.unread_products.append(y)
-                    self.unread_sums.append(y)
+                    if f.op.powers is not None:
+                        self.unread_monomials.append(y)
+                    else:
+                        self.unread_sums.append(y)
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
         """Returns the canonical form of `op` applied to `inputs`."""
@@ -90,6 +93,10 @@ class Nodes:
             if y is not None:
                 return y
         return self.node(op, inputs, arguments)
+
+    def known(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
+        """Returns what `op` gives on `inputs`, if there is a function that computes it; else None."""
+        return self._table.get((op, arguments, inputs))
 
     def node(
         self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: tuple[Spec, ...] | None = None

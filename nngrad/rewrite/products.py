@@ -15,7 +15,7 @@ No product is multiplied out:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import nngrad.functions as F
 
@@ -61,7 +61,7 @@ def as_monomial(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> V
         f, g = x.parent, y.parent
         plain = (f is None or f.op not in _LOOKED_INTO) and (g is None or g.op not in _LOOKED_INTO)
         if plain and x is not y:
-            return of_factors(nodes, {x: 1, y: power}, spec)
+            return of_two(nodes, op, inputs, spec)
         found = product(nodes, ((x, 1), (y, power)), spec)
     elif op is F.pow_scalar or op is F.r_div_scalar:
         found = _with_number(nodes, op, x, arguments[0])
@@ -164,57 +164,51 @@ def power_of(x: Variable) -> tuple[Variable, int]:
 
 def of_factors(nodes: Nodes, factors: Factors, spec: Spec) -> Variable:
     """Returns the product of these factors: the one that exists, or a new one, of the simplest op that makes it."""
-    if nodes.unread_products:
-        _read(nodes)
-    key = frozenset(factors.items()) if ORDER not in nodes.off else tuple(factors.items())
-    y = nodes.products.get(key)
-    if y is not None:
-        return y
     inputs, powers = tuple(factors), tuple(factors.values())
-    if powers == (1, 1):
-        y = nodes.node(F.mul2, inputs, (), spec.alone)
-    elif powers == (1, -1):
-        y = nodes.node(F.div2, inputs, (), spec.alone)
-    elif len(powers) > 1:
-        y = nodes.node(F.monomial, inputs, (powers,), spec.alone)
-    else:
+    y: Variable
+    if len(powers) == 1:
         y = inputs[0] if powers == (1,) else nodes.node(F.pow_scalar, inputs, (float(powers[0]),), spec.alone)
-    nodes.products[key] = y
-    return y
+        return y
+    if powers == (1, 1):
+        return of_two(nodes, F.mul2, inputs, spec)
+    if powers == (1, -1):
+        return of_two(nodes, F.div2, inputs, spec)
+    if nodes.unread_monomials:
+        for known in nodes.unread_monomials:
+            of_inputs = _factors_of(known)
+            if of_inputs is not None:
+                nodes.monomials.setdefault(_key(nodes, of_inputs), known)
+        nodes.unread_monomials.clear()
+    key = _key(nodes, factors)
+    found = nodes.monomials.get(key)
+    if found is None:
+        found = nodes.monomials[key] = nodes.node(F.monomial, inputs, (powers,), spec.alone)
+    return found
 
 
-def _read(nodes: Nodes) -> None:
-    """Let what was emitted earlier be found as the product that it is."""
-    known = nodes.products
-    ordered = ORDER in nodes.off
-    for y in nodes.unread_products:
-        f = y.parent
-        assert f is not None
-        if f.op in _PRODUCTS and y.spec.differentiable:
-            factors = factors_of(y)
-            if factors is not None:
-                known.setdefault(tuple(factors.items()) if ordered else frozenset(factors.items()), y)
-    nodes.unread_products.clear()
+def of_two(nodes: Nodes, op: Op, inputs: Inputs, spec: Spec) -> Variable:
+    """Returns the product or the quotient of two Variables; a product may exist the other way round."""
+    found: Variable | None = None
+    if op is F.mul2 and ORDER not in nodes.off:
+        found = nodes.known(op, inputs[::-1], ())
+    return nodes.node(op, inputs, (), spec.alone) if found is None else found
 
 
-_PRODUCTS = frozenset({F.mul2, F.div2, F.monomial, F.pow_scalar})
-"""The ops that products are emitted as."""
+def _key(nodes: Nodes, factors: Factors) -> Hashable:
+    return tuple(factors.items()) if ORDER in nodes.off else frozenset(factors.items())
 
 
-def factors_of(y: Variable) -> Factors | None:
-    """Returns the factors of an emitted product of operands of one spec; None if it is none."""
+def _factors_of(y: Variable) -> Factors | None:
+    """Returns the factors of an emitted product, if it is a monomial of operands of one spec; else None."""
     f = y.parent
-    assert f is not None
-    inputs, spec = f.inputs, y.spec
-    for x in inputs:
-        if x.spec is not spec:
-            return None
-    if f.op is F.pow_scalar:
-        x, power = power_of(y)
-        return None if x is y else {x: power}
-    if f.op is F.monomial:
-        return dict(zip(inputs, f.arguments[0], strict=True)) if len(set(inputs)) == len(inputs) else None
-    x, other = inputs
-    if f.op is F.div2:
-        return {x: 1, other: -1} if x is not other else None
-    return {x: 1, other: 1} if x is not other else {x: 2}
+    if f is None or f.op.powers is None or not y.spec.differentiable:
+        return None
+    powers = f.op.powers(f)
+    if powers in _OF_TWO or not all([x.spec is y.spec for x in f.inputs]):
+        return None
+    factors = dict(zip(f.inputs, powers, strict=True))
+    return factors if len(factors) == len(powers) else None
+
+
+_OF_TWO = ((1, 1), (1, -1))
+"""The powers of what is emitted as a product or a quotient of two."""
