@@ -48,11 +48,11 @@ class Mask:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The same for two masks that are alike."""
+        """Something that is the same for two masks that are alike."""
         return id(unshaped(self.condition)), self.condition.shape, self.holding
 
     def closed_elsewhere(self, g: Variable) -> Variable:
-        """`g` behind this mask."""
+        """Returns `g` behind this mask."""
         zeros = zeros_like(g)
         y: Variable = F.where(self.condition, *((g, zeros) if self.holding else (zeros, g)))
         return y
@@ -104,19 +104,19 @@ def _switched_off() -> bool:
 
 
 def behind(masks: Sequence[Mask], g: Variable) -> Variable:
-    """`g` behind `masks`, the last of them innermost; each counts once."""
+    """Returns `g` behind `masks`, the last of them innermost; each counts once."""
     for mask in reversed({mask.key: mask for mask in masks}.values()):
         g = mask.closed_elsewhere(g)
     return g
 
 
 def rank_of_masks(path: Iterable[Function]) -> float:
-    """Down to which rank masks are moved on a `path`: that of the lowest function that may need it."""
+    """Returns down to which rank masks are moved on a `path`: that of the lowest function that may need it."""
     return min([f.rank for f in path if f.op.unbounded], default=math.inf)
 
 
 def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:
-    """`op` applied; a mask that the input `index`, in which it is linear, is behind stays outermost."""
+    """Returns `op` applied; a mask that the input `index`, in which it is linear, is behind stays outermost."""
     g = inputs[index]
     if op.several or not may_be_masked(g) or not op.diagonal:
         return apply(op, inputs, arguments)
@@ -125,7 +125,7 @@ def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], in
 
 
 def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
-    """What the rule of `f` makes of the gradients, with masks taken off before and put on again after it."""
+    """Returns what the rule of `f` makes of the gradients, with masks taken off before and put on again after it."""
     gy = gys[0]
     if len(gys) > 1 or not may_be_masked(gy) or not rule.exact:
         return rule.function(f, *gys)
@@ -143,7 +143,7 @@ def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
 
 
 def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
-    """`gx`, which the rule made of `inner`, behind `masks`; masks that the rule itself has put come before them."""
+    """Returns `gx`, which the rule made of `inner`, behind `masks`; those that the rule itself has put come first."""
     if gx is inner:
         return gy
     if not isinstance(gx, Variable):  # no gradient, or what the checks of rules will tell of
@@ -153,8 +153,8 @@ def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
 
 
 def _carried(mask: Mask, f: Function) -> Mask | None:
-    """The mask for the gradient of the input of `f` that does what `mask` does for that of its output; None where
-    there is none, or none that is cheap."""
+    """Returns the mask for the gradient of the input of `f` that does what `mask` does for that of its output; None
+    where there is none, or none that is cheap."""
     condition, axes = mask.condition, f.op.axes
     if len(f.inputs) != 1 or axes is None:
         return None
@@ -166,7 +166,7 @@ def _carried(mask: Mask, f: Function) -> Mask | None:
 
 
 def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable]) -> Variable:
-    """The sum of gradients that have arrived at one Variable; a mask that all of them are behind stays outermost."""
+    """Returns the sum of gradients that have arrived at one Variable; a mask that all are behind stays outermost."""
     if not may_be_masked(gradients[0]):
         return add(gradients)
     taken = [masks_of(g) for g in gradients]
@@ -178,7 +178,7 @@ def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable])
 
 
 def reduced(gx: Variable, shape: tuple[int, ...]) -> Variable:
-    """`gx` summed to `shape`; a mask that is the same wherever it is summed stays outermost."""
+    """Returns `gx` summed to `shape`; a mask that is the same wherever it is summed stays outermost."""
     masks, inner = masks_of(gx)
     outer = [mask for mask in masks if _fits(mask.condition.shape, gx.shape, shape)]
     if not outer:

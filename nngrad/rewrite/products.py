@@ -165,14 +165,18 @@ def power_of(x: Variable) -> tuple[Variable, int]:
 def of_factors(nodes: Nodes, factors: Factors, spec: Spec) -> Variable:
     """Returns the product of these factors: the one that exists, or a new one, of the simplest op that makes it."""
     inputs, powers = tuple(factors), tuple(factors.values())
-    y: Variable
+    found: Variable | None = None
     if len(powers) == 1:
-        y = inputs[0] if powers == (1,) else nodes.node(F.pow_scalar, inputs, (float(powers[0]),), spec.alone)
+        y: Variable = inputs[0] if powers == (1,) else nodes.node(F.pow_scalar, inputs, (float(powers[0]),), spec.alone)
         return y
     if powers == (1, 1):
         return of_two(nodes, F.mul2, inputs, spec)
     if powers == (1, -1):
         return of_two(nodes, F.div2, inputs, spec)
+    if powers == (-1, 1):
+        if ORDER not in nodes.off:
+            found = nodes.known(F.div2, inputs[::-1], ())
+        return nodes.node(F.monomial, inputs, (powers,), spec.alone) if found is None else found
     if nodes.unread_monomials:
         for known in nodes.unread_monomials:
             of_inputs = _factors_of(known)
@@ -187,10 +191,11 @@ def of_factors(nodes: Nodes, factors: Factors, spec: Spec) -> Variable:
 
 
 def of_two(nodes: Nodes, op: Op, inputs: Inputs, spec: Spec) -> Variable:
-    """Returns the product or the quotient of two Variables; a product may exist the other way round."""
+    """Returns the product or the quotient of two Variables, which may exist the other way round."""
     found: Variable | None = None
-    if op is F.mul2 and ORDER not in nodes.off:
-        found = nodes.known(op, inputs[::-1], ())
+    if ORDER not in nodes.off:
+        turned = inputs[::-1]
+        found = nodes.known(op, turned, ()) if op is F.mul2 else nodes.known(F.monomial, turned, ((-1, 1),))
     return nodes.node(op, inputs, (), spec.alone) if found is None else found
 
 
@@ -210,5 +215,5 @@ def _factors_of(y: Variable) -> Factors | None:
     return factors if len(factors) == len(powers) else None
 
 
-_OF_TWO = ((1, 1), (1, -1))
+_OF_TWO = ((1, 1), (1, -1), (-1, 1))
 """The powers of what is emitted as a product or a quotient of two."""
