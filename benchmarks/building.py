@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -60,6 +61,37 @@ def jax_times(ops: int) -> tuple[float, float]:
     return middle - start, time.perf_counter() - middle
 
 
+def python_calls(function: Callable[[], Any]) -> int:
+    """How many functions of Python `function` calls in all: a figure that no other load on the machine disturbs."""
+    count = 0
+
+    def seen(frame: Any, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(seen)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
+
+
+def calls_per_op(ops: int) -> dict[str, tuple[float, float]]:
+    """Calls of Python functions for each op of the chain, by the gradient and by the gradient of its sum."""
+    x, y = nngrad_chain(ops)
+    nn.grad([y], [x])  # what is remembered from one gradient to the next is there
+    first = python_calls(lambda: nn.grad([y], [x]))
+    s = F.sum(nn.grad([y], [x])[0])
+    again = python_calls(lambda: nn.grad([s], [x]))
+    chain, v = jax_chain(ops), jnp.ones((8, 8))
+    gradient = jax.grad(chain)
+    traced = python_calls(lambda: jax.make_jaxpr(gradient)(v))
+    twice = python_calls(lambda: jax.make_jaxpr(jax.grad(lambda z: jnp.sum(gradient(z))))(v))
+    return {"nngrad": (first / ops, again / ops), "make_jaxpr": (traced / ops, twice / ops)}
+
+
 def torch_times(ops: int) -> tuple[float, float]:
     """Seconds for PyTorch to compute the gradient eagerly, with and of a graph."""
     import torch
@@ -94,6 +126,11 @@ def run(smoke: bool, torch: bool) -> list[Row]:
         rows.append(row(what, times, "nngrad", "make_jaxpr", 0.1))
         if torch:
             rows.append(row(what, times, "nngrad", "PyTorch eager"))
+    calls = calls_per_op(ops)
+    for i, order in enumerate(("grad", "grad of grad")):
+        ours, peer = calls["nngrad"][i], calls["make_jaxpr"][i]
+        what = f"build {order}: Python calls per op of the chain"
+        rows.append(Row(what, f"{ours:.0f}", f"make_jaxpr {peer:.0f}", ours / peer, None))
     sizes = (200, 1000) if smoke else (10_000, 100_000)
     small, large = (nngrad_times(n) for n in sizes)
     for i, order in enumerate(("grad", "grad of grad")):

@@ -69,6 +69,7 @@ from .parameter import (
 from .parameter_files import load_parameters, save_parameters
 from .random import seed
 from .remat import recompute
+from .rewrite import show_rewrites
 from .solvers import DynamicLossScale
 from .training import train_step
 
@@ -136,6 +137,7 @@ __all__ = [
     "set_default_context",
     "set_parameter",
     "show_registry",
+    "show_rewrites",
     "simplify",
     "solvers",
     "timing",

@@ -117,8 +117,9 @@ def test_no_diagonal_op_is_forgotten() -> None:
 # ---------------------------------------------------------------- and in no other place
 
 BY_NATURE: dict[str, str] = {
-    "rewrite/canonical.py": "algebra: each rule is about a function by name",
-    "rewrite/polynomial.py": "algebra: what products and sums are emitted as",
+    "rewrite/linear.py": "algebra: each rule is about a function by name",
+    "rewrite/products.py": "algebra: what products are emitted as",
+    "rewrite/sums.py": "algebra: what sums are emitted as",
     "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
     "remat/plan.py": "sums over fan-out, which it makes and finds again",

@@ -25,8 +25,9 @@ def _binary(
     def operate(x: Variable, other: Any) -> Any:
         if other.__class__ is Variable:
             return apply(both, (other, x) if reflected else (x, other))
-        if other.__class__ is int and 0 < other <= _EXACT and x.spec.differentiable:  # as in most rules
-            return with_number(x, float(other))
+        kind = other.__class__
+        if (kind is float or kind is int) and other and -_EXACT <= other <= _EXACT and x.spec.differentiable:
+            return with_number(x, float(other))  # as most are: there is nothing to check
         if isinstance(other, _NUMBERS):
             if x.spec.differentiable:
                 return with_number(x, as_static_float(other))

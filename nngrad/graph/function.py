@@ -122,13 +122,18 @@ class Function:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The output Variables. One that nobody held any more is made anew."""
-        refs = self._outputs
-        found = (refs[0](),) if len(refs) == 1 else tuple([ref() for ref in refs])
-        return found if None not in found else self._revived(found)  # type: ignore[return-value]
+        outputs = []
+        for ref in self._outputs:
+            y = ref()
+            if y is None:
+                return self._revived()
+            outputs.append(y)
+        return tuple(outputs)
 
-    def _revived(self, found: tuple[Variable | None, ...]) -> tuple[Variable, ...]:
-        outputs = tuple(output_variable(self, i) if y is None else y for i, y in enumerate(found))
-        self._outputs = tuple(weakref.ref(y) for y in outputs)
+    def _revived(self) -> tuple[Variable, ...]:
+        found = [ref() for ref in self._outputs]
+        outputs = tuple([output_variable(self, i) if y is None else y for i, y in enumerate(found)])
+        self._outputs = tuple([weakref.ref(y) for y in outputs])
         return outputs
 
     @property
@@ -228,7 +233,7 @@ def create(
         effects: Leaves that `forward()` updates, each with the index of the output with the new value.
         call: The call of a backward rule that emits it; it runs where that rule's function does.
         order: Order of differentiation: 0 for what users build.
-        specs: Shape and dtype of each output, where these are known.
+        specs: Shape and dtype of each output, where they are known.
     """
     rank = -1
     for x in inputs:

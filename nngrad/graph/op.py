@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 
 import jax
@@ -39,6 +40,8 @@ Array: TypeAlias = Any
 _MOST_ANSWERS = 1 << 14
 """Of how many questions about shapes an op remembers the answers."""
 
+
+_spec_of_variable = attrgetter("spec")
 
 _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
@@ -102,9 +105,13 @@ class Op(Facts, Generic[P, R]):
         """Shape and dtype of each output: `forward` traced on shapes, once per distinct question."""
         if self.elementwise:
             spec = inputs[0].spec
-            if spec.differentiable and (len(inputs) == 1 or all([x.spec is spec for x in inputs])):
-                return spec.alone
-        given = tuple([x.spec for x in inputs])
+            if spec.differentiable:
+                for x in inputs:
+                    if x.spec is not spec:
+                        break
+                else:
+                    return spec.alone
+        given = tuple(map(_spec_of_variable, inputs))
         specs = self._specs.get((arguments, given))
         if specs is None:
             specs = self.result_specs(given, arguments)

@@ -64,8 +64,9 @@ class BuildOptions:
     """The Context whose device the functions are meant for; None stands for JAX's default device."""
     auto_forward: bool
     """Whether each function is run as it is made."""
-    simplify: bool
-    """Whether emitted graphs are brought to canonical form."""
+    simplify: bool | frozenset[str]
+    """Whether emitted graphs are brought to canonical form; the names of the rewriting rules that are left out, if any
+    are."""
     no_grad: bool
     """Whether gradients stop at what is built."""
     hooks: tuple[Any, ...]

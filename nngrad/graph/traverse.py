@@ -25,22 +25,17 @@ def functions_of(
         outputs: Where to start.
         through: Where given, the walk goes on only through Variables for which it is true.
     """
-    found = list(
-        dict.fromkeys(
-            y.parent for y in outputs if y.parent is not None and (through is None or through(y))
-        )
-    )
-    seen = set(found)
-    stack = found.copy()
+    found = dict.fromkeys([
+        y.parent for y in outputs if y.parent is not None and (through is None or through(y))
+    ])
+    stack = list(found)
     while stack:
         for x in stack.pop().inputs:
             f = x.parent
-            if f is not None and f not in seen and (through is None or through(x)):
-                seen.add(f)
-                found.append(f)
+            if f is not None and f not in found and (through is None or through(x)):
+                found[f] = None
                 stack.append(f)
-    found.sort(key=by_rank)
-    return found
+    return sorted(found, key=by_rank)
 
 
 def needs_gradient(x: Variable) -> bool:

@@ -25,8 +25,17 @@ import nngrad.functions as F
 from backward_registry import Rule
 
 from ..functions.array import zeros_like
-from ..graph import Function, Op, Variable, apply
-from .numbers import WITH_NUMBERS, Number, is_zero, split
+from ..graph import Function, Op, Variable, apply, build_options
+from .numbers import WITH_NUMBERS, as_multiple, is_zero
+from .rules import Number, declared
+
+
+def takes_gradients(op: Op) -> bool:
+    """backward rules of ops that are diagonal, or let a condition through"""
+    return op.diagonal or op.axes is not None
+
+
+MASKS = declared("masks-outermost", takes_gradients, "rule(where(c, g, 0)) = where(c, rule(g), 0)")
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -38,18 +47,18 @@ class Mask:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The same for two masks that are alike."""
+        """Something that is the same for two masks that are alike."""
         return id(unshaped(self.condition)), self.condition.shape, self.holding
 
     def closed_elsewhere(self, g: Variable) -> Variable:
-        """`g` behind this mask."""
+        """Returns `g` behind this mask."""
         zeros = zeros_like(g)
         y: Variable = F.where(self.condition, *((g, zeros) if self.holding else (zeros, g)))
         return y
 
 
 def unshaped(condition: Variable) -> Variable:
-    """What `condition` is a reshaped form of, or itself."""
+    """Returns what `condition` is a reshaped form of, or itself."""
     while condition.parent is not None and condition.parent.op is F.reshape:
         condition = condition.parent.inputs[0]
     return condition
@@ -63,16 +72,19 @@ would have to move up to n of them."""
 def may_be_masked(g: Variable) -> bool:
     """Whether `g` looks as if it were behind a mask, or were the multiple of what is: in canonical form numbers stand
     outside of selections."""
-    return g.parent is not None and (g.parent.op.selects or g.parent.op in WITH_NUMBERS)
+    f = g.parent
+    if f is not None and f.inputs and f.op in WITH_NUMBERS:
+        f = f.inputs[0].parent
+    return f is not None and f.op.selects
 
 
 def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
-    """The masks that `g` is behind, outermost first, and what is behind them."""
+    """Returns the masks that `g` is behind, outermost first, and what is behind them."""
     masks: list[Mask] = []
     factor: Number = 1
     while len(masks) < MOST_MASKS:
-        number, selection = split(g)
-        if selection is None or selection.parent is None or not selection.parent.op.selects:
+        number, selection = as_multiple(g)
+        if selection is None or selection.parent is None or not selection.parent.op.selects or _switched_off():
             break
         condition, yes, no = selection.parent.inputs
         holding = is_zero(no)
@@ -84,15 +96,21 @@ def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
     return masks, g if factor == 1 else F.linear_combination(g, coefficients=(factor,))
 
 
+def _switched_off() -> bool:
+    """Whether masks are to stay where they are. `simplify(False)` moves them: which values are NaN depends on it."""
+    without = build_options().simplify
+    return without.__class__ is frozenset and MASKS in without
+
+
 def behind(masks: Sequence[Mask], g: Variable) -> Variable:
-    """`g` behind `masks`, the last of them innermost; each counts once."""
+    """Returns `g` behind `masks`, the last of them innermost; each counts once."""
     for mask in reversed({mask.key: mask for mask in masks}.values()):
         g = mask.closed_elsewhere(g)
     return g
 
 
 def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:
-    """`op` applied; a mask that the input `index`, in which it is linear, is behind stays outermost."""
+    """Returns `op` applied; a mask that the input `index`, in which it is linear, is behind stays outermost."""
     g = inputs[index]
     if op.several or not may_be_masked(g) or not op.diagonal:
         return apply(op, inputs, arguments)
@@ -101,7 +119,7 @@ def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], in
 
 
 def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
-    """What the rule of `f` makes of the gradients, with masks taken off before and put on again after it."""
+    """Returns what the rule of `f` makes of the gradients, with masks taken off before and put on again after it."""
     gy = gys[0]
     if len(gys) > 1 or not may_be_masked(gy) or not rule.exact:
         return rule.function(f, *gys)
@@ -119,7 +137,7 @@ def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
 
 
 def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
-    """`gx`, which the rule made of `inner`, behind `masks`; masks that the rule itself has put come before them."""
+    """Returns `gx`, which the rule made of `inner`, behind `masks`; those that the rule itself has put come first."""
     if gx is inner:
         return gy
     if not isinstance(gx, Variable):  # no gradient, or what the checks of rules will tell of
@@ -129,8 +147,8 @@ def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
 
 
 def _carried(mask: Mask, f: Function) -> Mask | None:
-    """The mask for the gradient of the input of `f` that does what `mask` does for that of its output; None where
-    there is none, or none that is cheap."""
+    """Returns the mask for the gradient of the input of `f` that does what `mask` does for that of its output; None
+    where there is none, or none that is cheap."""
     condition, axes = mask.condition, f.op.axes
     if len(f.inputs) != 1 or axes is None:
         return None
@@ -142,7 +160,7 @@ def _carried(mask: Mask, f: Function) -> Mask | None:
 
 
 def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable]) -> Variable:
-    """The sum of gradients that have arrived at one Variable; a mask that all of them are behind stays outermost."""
+    """Returns the sum of gradients that have arrived at one Variable; a mask that all are behind stays outermost."""
     if not may_be_masked(gradients[0]):
         return add(gradients)
     taken = [masks_of(g) for g in gradients]
@@ -154,7 +172,7 @@ def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable])
 
 
 def reduced(gx: Variable, shape: tuple[int, ...]) -> Variable:
-    """`gx` summed to `shape`; a mask that is the same wherever it is summed stays outermost."""
+    """Returns `gx` summed to `shape`; a mask that is the same wherever it is summed stays outermost."""
     masks, inner = masks_of(gx)
     outer = [mask for mask in masks if _fits(mask.condition.shape, gx.shape, shape)]
     if not outer:

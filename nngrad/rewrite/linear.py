@@ -1,0 +1,188 @@
+"""Rules for functions that are linear, that move elements, and that choose among them."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import nngrad.functions as F
+
+from ..graph import Op, Variable
+from ..graph.arguments import axes_of
+from . import products, sums  # noqa: F401 - their rules come first in the list
+from .nodes import Nodes
+from .numbers import ZEROS, as_multiple, collectable, constant, is_zero, movable, multiple, number_of, simplest
+from .rules import Arguments, Inputs, Number, rule
+
+MOVES = (F.reshape, F.broadcast, F.transpose)
+
+# ---------------------------------------------------------------- nothing to do
+
+
+@rule("identities", F.identity)
+def _identity(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """identity(x) = x"""
+    return inputs[0]
+
+
+@rule("idle-movements", *MOVES, F.cast, F.sum, F.mean)
+def _idle(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """reshape(x) = x where it has that shape, and so for what moves, casts or sums nothing"""
+    x, spec, wanted = inputs[0], inputs[0].spec, arguments[0]
+    if op is F.transpose:
+        same = _order(wanted, spec.ndim) == tuple(range(spec.ndim))
+    elif op is F.cast:
+        same = wanted == spec.dtype
+    elif op is F.broadcast or op is F.reshape:
+        same = wanted == spec.shape or (-1 in wanted and op.infer(inputs, arguments)[0] is spec)
+    else:
+        same = spec.differentiable and op.infer(inputs, arguments)[0] is spec
+    return x if same else None
+
+
+@rule("equal-branches", F.where)
+def _equal_branches(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """where(c, x, x) = x"""
+    _, x, other = inputs
+    return x if x is other and x.spec.differentiable and op.infer(inputs, arguments)[0] is x.spec else None
+
+
+# ---------------------------------------------------------------- numbers
+
+
+@rule("constants", *MOVES, F.cast, F.sum, F.mean)
+def _constant(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """f(a) is a number where a is a number everywhere, and f moves, casts or sums"""
+    (x,) = inputs
+    number = number_of(x)
+    if number is None:
+        return None
+    (spec,) = op.infer(inputs, arguments)
+    if not (spec.differentiable or op in MOVES) or (op is F.mean and not x.size):
+        return None
+    if op is F.sum:
+        number = number * (x.size // spec.size) if spec.size else 0
+        if number and not collectable(number, spec):
+            return None
+    return constant(nodes, number, spec)
+
+
+def passes_numbers(op: Op) -> bool:
+    """all ops that are linear in an input, but casts: a scale may be what makes values fit the other dtype"""
+    return (op.linear is True or op.linear == "each") and not op.several and op is not F.cast and op is not F.mul_scalar
+
+
+@rule("numbers-out-of-linear", every=passes_numbers)
+def _numbers_out(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """f(a x) = a f(x) where f is linear in x"""
+    number: Number = 1
+    moved = None
+    for i, x in enumerate(inputs):
+        if not x.spec.differentiable or not op.linear_in(i):
+            continue
+        inner, core = as_multiple(x)
+        if inner == 0 and ZEROS not in nodes.off:
+            (spec,) = op.infer(inputs, arguments)
+            return constant(nodes, 0, spec)
+        if inner == 1 or not movable(number * inner, x.spec) or _grows(op, inputs, arguments, x):
+            continue
+        moved = list(inputs) if moved is None else moved
+        moved[i] = constant(nodes, 1, x.spec) if core is None else core
+        number *= inner
+    if moved is None:
+        return None
+    y = nodes.emit(op, tuple(moved), arguments)
+    return multiple(nodes, y, number) if y.spec.differentiable else None
+
+
+def _grows(op: Op, inputs: Inputs, arguments: Arguments, x: Variable) -> bool:
+    """Whether `op` makes a product of matrices that is larger than its factor `x`: the gradient of a weight in a small
+    batch, say. To multiply that by a number takes longer than to multiply `x`."""
+    return op is F.batch_matmul and op.infer(inputs, arguments)[0].size > x.size
+
+
+@rule("numbers-out-of-where", F.where)
+def _numbers_out_of_where(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """where(c, a x, a y) = a where(c, x, y), and so where one of the branches is 0"""
+    condition, x_true, x_false = inputs
+    spec = x_true.spec
+    if x_false.spec is not spec or not spec.differentiable:
+        return None
+    (a, first), (b, second) = as_multiple(x_true), as_multiple(x_false)
+    number = a or b
+    if number == 1 or not (a == b or is_zero(x_true) or is_zero(x_false)) or not movable(number, spec):
+        return None
+    branches = [
+        x if is_zero(x) else constant(nodes, 1, spec) if core is None else core
+        for x, core in ((x_true, first), (x_false, second))
+    ]
+    return multiple(nodes, nodes.emit(op, (condition, *branches), arguments), number)
+
+
+# ---------------------------------------------------------------- movement
+
+
+@rule("composed-movements", *MOVES)
+def _composed(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """reshape(reshape(x)) = reshape(x), and so for repetition and for transposes"""
+    (x,) = inputs
+    f = x.parent
+    if f is None or f.op is not op or not f.order:
+        return None
+    (within,) = f.inputs
+    if op is F.transpose:  # of the other two the last shape is what counts
+        inner = _order(f.arguments[0], x.ndim)
+        arguments = (tuple([inner[i] for i in _order(arguments[0], x.ndim)]),)
+    y: Variable = nodes.emit(op, (within,), arguments)
+    return y
+
+
+def _order(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+    return tuple(range(ndim))[::-1] if axes is None else tuple([a % ndim for a in axes])
+
+
+@rule("transposes-in-products", F.batch_matmul)
+def _transposed(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """x' w = a product that reads x transposed"""
+    flags, given = list(arguments), list(inputs)
+    for i, x in enumerate(inputs):
+        f = x.parent
+        if f is not None and f.op is F.transpose and f.order:
+            axes = _order(f.arguments[0], x.ndim)
+            if axes == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2):
+                given[i], flags[i] = f.inputs[0], not flags[i]
+    if tuple(flags) == arguments:
+        return None
+    y: Variable = nodes.emit(op, tuple(given), tuple(flags))
+    return y
+
+
+# ---------------------------------------------------------------- sums over axes
+
+
+@rule("sums-of-repeated", F.sum, F.mean)
+def _sum_of_broadcast(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """sum(broadcast(x)) = n x, where x is repeated n times along the axes that are summed; so for mean"""
+    (x,) = inputs
+    f = x.parent
+    if f is None or f.op is not F.broadcast or not f.order or not x.spec.differentiable:
+        return None
+    (spec,) = op.infer(inputs, arguments)
+    if not spec.size or (op is F.mean and not x.size):
+        return None
+    (single,), (axis, keepdims), shape = f.inputs, arguments, x.shape
+    axes = axes_of(axis, len(shape))
+    own = (1,) * (len(shape) - single.ndim) + single.shape
+    repeated = [a for a in axes if own[a] != shape[a]]
+    times = math.prod([shape[a] for a in repeated])
+    if not collectable(times, spec):
+        return None
+    y = nodes.emit(F.reshape, (single,), (own,))
+    rest = tuple([a for a in axes if a not in repeated])
+    if rest:
+        y = nodes.emit(F.sum, (y,), (rest, True))
+    y = nodes.emit(F.broadcast, (y,), (tuple([1 if a in axes else n for a, n in enumerate(shape)]),))
+    if not keepdims:
+        y = nodes.emit(F.reshape, (y,), (spec.shape,))
+    number = times if op is F.sum else simplest(Fraction(times * spec.size, x.size))
+    return y if number == 1 else multiple(nodes, y, number)

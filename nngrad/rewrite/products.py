@@ -1,0 +1,219 @@
+"""Products as monomials: like factors merge, and numbers stand outside.
+
+An emitted product is known by its *factors*: a whole power for each distinct Variable, in whatever order. So `x y` and
+`y x` are one function, and `x x` is `x**2`. Numbers stand outside of products, where they meet the numbers of others.
+
+No product is multiplied out:
+
+- It is not distributed over a sum: `(1 - y*y) z` stays a product, since expanding it would lose accuracy.
+- A product that is a factor stays one: `a (b c)` has the factors `a` and `b c`, which others may use. So the product
+  rule gives Leibniz's: derivatives of order n are sums of n products of lower derivatives, and the graph of n orders
+  grows as n^2. Multiplied out, terms would be as many as the partitions of n.
+- A function that the user built is a factor, and is never looked into.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+
+import nngrad.functions as F
+
+from ..graph import Op, Variable
+from ..graph.spec import Spec
+from .nodes import Nodes
+from .numbers import (
+    ONES,
+    WITH_NUMBERS,
+    ZEROS,
+    as_multiple,
+    collectable,
+    constant,
+    multiple,
+    number_of,
+    of_float,
+    to_power,
+)
+from .rules import Arguments, Inputs, Number, declared, rule
+
+Factors = dict[Variable, int]
+"""The power of each factor of a product."""
+
+MOST_POWER = 64
+"""Up to which power factors merge: so far a power is computed by multiplication."""
+
+PRODUCTS = (F.mul2, F.mul_n, F.div2, F.monomial, F.square, F.reciprocal, F.pow_scalar, F.r_div_scalar)
+
+
+@rule("monomials", *PRODUCTS)
+def as_monomial(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """x / y = x y**-1, and all products of powers likewise"""
+    x = inputs[0]
+    spec = x.spec
+    if not spec.differentiable:
+        return None
+    for each in inputs:
+        if each.spec is not spec:
+            return None
+    if op is F.mul2 or op is F.div2:
+        y = inputs[1]
+        power = 1 if op is F.mul2 else -1
+        f, g = x.parent, y.parent
+        plain = (f is None or f.op not in _LOOKED_INTO) and (g is None or g.op not in _LOOKED_INTO)
+        if plain and x is not y:
+            return of_two(nodes, op, inputs, spec)
+        found = product(nodes, ((x, 1), (y, power)), spec)
+    elif op is F.pow_scalar or op is F.r_div_scalar:
+        found = _with_number(nodes, op, x, arguments[0])
+    elif op is F.monomial:
+        found = product(nodes, list(zip(inputs, arguments[0], strict=True)), spec)
+    elif op is F.mul_n:
+        found = product(nodes, [(each, 1) for each in inputs], spec)
+    else:
+        found = product(nodes, ((x, 2 if op is F.square else -1),), spec)
+    return nodes.node(op, inputs, arguments) if found is None else found
+
+
+ORDER = declared("order-of-factors", PRODUCTS, "x y = y x")
+LIKE_FACTORS = declared("like-factors", PRODUCTS, "x**a x**b = x**(a + b)")
+POWERS = declared("powers-of-powers", PRODUCTS, "(x**a)**b = x**(a b)")
+NUMBERS = declared("numbers-of-factors", PRODUCTS, "(a x) (b y) = a b (x y)")
+
+
+_LOOKED_INTO = WITH_NUMBERS | {F.pow_scalar}
+"""The ops of factors that may be numbers, multiples or powers."""
+
+
+def _with_number(nodes: Nodes, op: Op, x: Variable, number: float) -> Variable | None:
+    """`x ** number`, or `number / x`."""
+    spec = x.spec
+    if not math.isfinite(number):
+        return None
+    if op is F.r_div_scalar:
+        inverse = product(nodes, ((x, -1),), spec)
+        return inverse if inverse is None or number == 1 else multiple(nodes, inverse, of_float(number))
+    if number.is_integer():
+        return product(nodes, ((x, int(number)),), spec)
+    base = number_of(x)
+    if base is None or base <= 0 or not collectable(base, spec) or abs(number) > 8:
+        return None
+    power = of_float(float(base) ** number)
+    return constant(nodes, power, spec) if collectable(power, spec) else None
+
+
+def product(nodes: Nodes, operands: Sequence[tuple[Variable, int]], spec: Spec) -> Variable | None:
+    """Returns the product of powers of `operands`, all of one spec; None where they or their numbers do not merge."""
+    off = nodes.off
+    number: Number = 1
+    factors: Factors = {}
+    for x, power in operands:
+        f = x.parent
+        if f is not None and f.order:
+            if f.op in WITH_NUMBERS:
+                inner, core = as_multiple(x)
+                if inner == 0:
+                    if power < 0:
+                        return None
+                    if power and ZEROS not in off:
+                        number = 0
+                        continue
+                elif inner == 1:
+                    if core is None and ONES not in off:
+                        continue
+                elif NUMBERS not in off:
+                    together = inner if power == 1 else to_power(inner, power)
+                    if together is None:
+                        return None
+                    if collectable(together, spec):  # else it is too large to be moved
+                        number *= together
+                        if core is None:
+                            continue
+                        x = core
+                        f = x.parent
+            if f is not None and f.op is F.pow_scalar and f.order and POWERS not in off:
+                x, inside = power_of(x)
+                power *= inside
+        if x in factors:
+            if LIKE_FACTORS in off:
+                return None
+            power += factors[x]
+            if not power:
+                del factors[x]
+                continue
+        if not -MOST_POWER <= power <= MOST_POWER:
+            return None
+        if power:
+            factors[x] = power
+    if number == 0:
+        return constant(nodes, 0, spec)
+    if number != 1 and not collectable(number, spec):
+        return None
+    if not factors:
+        return constant(nodes, number, spec)
+    y = of_factors(nodes, factors, spec)
+    return y if number == 1 else multiple(nodes, y, number)
+
+
+def power_of(x: Variable) -> tuple[Variable, int]:
+    """Returns `x`, what `pow_scalar` gives, as a whole power of a Variable."""
+    f = x.parent
+    assert f is not None
+    (power,) = f.arguments
+    return (f.inputs[0], int(power)) if power.is_integer() and abs(power) <= MOST_POWER else (x, 1)
+
+
+def of_factors(nodes: Nodes, factors: Factors, spec: Spec) -> Variable:
+    """Returns the product of these factors: the one that exists, or a new one, of the simplest op that makes it."""
+    inputs, powers = tuple(factors), tuple(factors.values())
+    found: Variable | None = None
+    if len(powers) == 1:
+        y: Variable = inputs[0] if powers == (1,) else nodes.node(F.pow_scalar, inputs, (float(powers[0]),), spec.alone)
+        return y
+    if powers == (1, 1):
+        return of_two(nodes, F.mul2, inputs, spec)
+    if powers == (1, -1):
+        return of_two(nodes, F.div2, inputs, spec)
+    if powers == (-1, 1):
+        if ORDER not in nodes.off:
+            found = nodes.known(F.div2, inputs[::-1], ())
+        return nodes.node(F.monomial, inputs, (powers,), spec.alone) if found is None else found
+    if nodes.unread_monomials:
+        for known in nodes.unread_monomials:
+            of_inputs = _factors_of(known)
+            if of_inputs is not None:
+                nodes.monomials.setdefault(_key(nodes, of_inputs), known)
+        nodes.unread_monomials.clear()
+    key = _key(nodes, factors)
+    found = nodes.monomials.get(key)
+    if found is None:
+        found = nodes.monomials[key] = nodes.node(F.monomial, inputs, (powers,), spec.alone)
+    return found
+
+
+def of_two(nodes: Nodes, op: Op, inputs: Inputs, spec: Spec) -> Variable:
+    """Returns the product or the quotient of two Variables, which may exist the other way round."""
+    found: Variable | None = None
+    if ORDER not in nodes.off:
+        turned = inputs[::-1]
+        found = nodes.known(op, turned, ()) if op is F.mul2 else nodes.known(F.monomial, turned, ((-1, 1),))
+    return nodes.node(op, inputs, (), spec.alone) if found is None else found
+
+
+def _key(nodes: Nodes, factors: Factors) -> Hashable:
+    return tuple(factors.items()) if ORDER in nodes.off else frozenset(factors.items())
+
+
+def _factors_of(y: Variable) -> Factors | None:
+    """Returns the factors of an emitted product, if it is a monomial of operands of one spec; else None."""
+    f = y.parent
+    if f is None or f.op.powers is None or not y.spec.differentiable:
+        return None
+    powers = f.op.powers(f)
+    if powers in _OF_TWO or not all([x.spec is y.spec for x in f.inputs]):
+        return None
+    factors = dict(zip(f.inputs, powers, strict=True))
+    return factors if len(factors) == len(powers) else None
+
+
+_OF_TWO = ((1, 1), (1, -1), (-1, 1))
+"""The powers of what is emitted as a product or a quotient of two."""

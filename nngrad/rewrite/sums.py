@@ -1,0 +1,307 @@
+"""Sums as linear combinations with exact coefficients: like terms merge.
+
+An emitted sum is known by its *terms*: a coefficient for each distinct Variable, and a constant. So `2 x y + 3 y x` is
+`5 x y`. Numbers that all terms have in common stand outside of the sum, where they meet the numbers of others.
+
+- Sums within sums are merged where terms meet; a sum of which no terms meet refers to its operands, so that a long
+  chain of additions costs what it costs without canonical form.
+- A function that the user built is a term, and is never looked into.
+
+Coefficients are whole numbers and `Fraction`s where their source is exact, as 2 and 0.5 are, so nothing is rounded
+until the graph runs; rounded ones would keep like terms from merging. A number such as 1.01 stays the float it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import nngrad.functions as F
+
+from ..graph import Op, Variable
+from ..graph.spec import Spec
+from .nodes import Nodes
+from .numbers import WITH_NUMBERS, as_multiple, collectable, constant, multiple, of_float, ratio, simplest
+from .rules import Arguments, Inputs, Number, declared, rule
+
+Terms = dict[Variable, Number]
+"""The coefficient of each term of a sum."""
+Operands = Sequence[tuple[Variable, Number]]
+"""What is added up, each with its coefficient."""
+
+MOST_TERMS = 64
+"""From how many distinct terms on a sum is itself a term."""
+_DEEPEST = 16
+"""How far into sums of sums one looks, where they are not in canonical form."""
+
+SUMS = (F.add2, F.add_n, F.sub2, F.add_scalar, F.r_sub_scalar, F.linear_combination)
+_SUMS = frozenset(SUMS)
+
+
+@rule("linear-combinations", *SUMS)
+def as_linear_combination(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """x - y = 1 x + -1 y, and all sums and differences likewise"""
+    spec = inputs[0].spec
+    if not spec.differentiable:
+        return None
+    for each in inputs:
+        if each.spec is not spec:
+            return None
+    summed = _summands(op, inputs, arguments)
+    found = None if summed is None else combination(nodes, *summed, spec)
+    return nodes.node(op, inputs, arguments) if found is None else found
+
+
+LIKE_TERMS = declared("like-terms", SUMS, "a x + b x = (a + b) x")
+CONSTANT_TERMS = declared("constant-terms", SUMS, "(x + a) + b = x + (a + b) for numbers a and b, and x + 0 = x")
+NESTED_SUMS = declared("sums-of-sums", SUMS, "(x + y) - x = y: sums are looked into, where terms meet")
+COMMON_FACTORS = declared("common-factors", SUMS, "a x + a b y = a (x + b y)")
+MULTIPLES = declared("multiples-of-sums", SUMS, "a x + a y = a (x + y), where x + y exists already")
+
+
+def _summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, Number] | None:
+    """Returns the operands of a sum with their coefficients, and a constant; None if a number is not finite."""
+    if op is F.add2:
+        return ((inputs[0], 1), (inputs[1], 1)), 0
+    if op is F.sub2:
+        return ((inputs[0], 1), (inputs[1], -1)), 0
+    if op is F.add_n:
+        return [(x, 1) for x in inputs], 0
+    if op is F.linear_combination:
+        coefficients, added = arguments
+        if not all([math.isfinite(c) for c in (*coefficients, added)]):
+            return None
+        return [(x, simplest(c)) for x, c in zip(inputs, coefficients, strict=True)], simplest(added)
+    (added,) = arguments
+    return (((inputs[0], 1 if op is F.add_scalar else -1),), of_float(added)) if math.isfinite(added) else None
+
+
+def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> tuple[Terms, Number, bool, bool]:
+    """Returns what `operands` and a constant add up to, each operand that is a sum taken apart.
+
+    Returns:
+        The terms; the constant; whether like terms or constants have met, or a term has gone; and whether an operand is
+        itself a sum.
+    """
+    terms: Terms = {}
+    met = looked_into = False
+    for x, coefficient in operands:
+        f = x.parent
+        if f is not None and f.order and f.op in WITH_NUMBERS:
+            number, core = as_multiple(x)
+            if core is not None:
+                coefficient *= number
+                x = core
+                f = x.parent
+            elif CONSTANT_TERMS not in nodes.off:
+                number *= coefficient
+                met |= bool(added and number)
+                added += number
+                continue
+        if not coefficient:
+            met = True
+            continue
+        if f is not None and f.op in _SUMS and f.order:
+            own, number = terms_of(nodes, x, depth)
+            if number:
+                number *= coefficient
+                met |= bool(added)
+                looked_into = True
+                added += number
+            if len(own) != 1 or x not in own:
+                looked_into |= len(own) != 1
+                if coefficient == 1 and terms.keys().isdisjoint(own):
+                    terms.update(own)
+                    continue
+                for each, c in own.items():
+                    c *= coefficient
+                    if each in terms:
+                        met = True
+                        c += terms[each]
+                        if not c:
+                            del terms[each]
+                            continue
+                    terms[each] = c
+                continue
+        if x in terms:
+            met = True
+            coefficient += terms[x]
+            if not coefficient:
+                del terms[x]
+                continue
+        terms[x] = coefficient
+    return terms, added, met, looked_into
+
+
+def terms_of(nodes: Nodes, x: Variable, depth: int = 0) -> tuple[Terms, Number]:
+    """Returns the terms of an emitted sum, and their constant."""
+    known = nodes.terms.get(x)
+    if known is not None:
+        return known
+    f = x.parent
+    assert f is not None
+    result: tuple[Terms, Number] = {x: 1}, 0
+    summed = _summands(f.op, f.inputs, f.arguments) if depth < _DEEPEST and NESTED_SUMS not in nodes.off else None
+    if summed is not None and _of_one_spec(x):
+        terms, added, met, _ = merged(nodes, *summed, depth + 1)
+        if len(terms) <= MOST_TERMS and not (met and LIKE_TERMS in nodes.off):
+            result = terms, added
+    nodes.terms[x] = result
+    return result
+
+
+def _of_one_spec(y: Variable) -> bool:
+    """Whether all operands of the emitted `y` have its shape and dtype."""
+    return y.parent is not None and all([x.spec is y.spec for x in y.parent.inputs])
+
+
+def combination(nodes: Nodes, operands: Operands, added: Number, spec: Spec) -> Variable | None:
+    """Returns the sum of `operands`, all of one spec, each times its coefficient, and of a constant; None where its
+    numbers cannot be collected."""
+    terms, constant_term, met, looked_into = merged(nodes, operands, added)
+    if met and LIKE_TERMS in nodes.off:
+        return None
+    numbers = [*terms.values(), constant_term] if constant_term else list(terms.values())
+    units = _UNITS.issuperset(numbers)
+    if not units:
+        for number in numbers:
+            if not collectable(number, spec):
+                return None
+    if not terms:
+        return constant(nodes, constant_term, spec)
+    first, coefficient = next(iter(terms.items()))
+    if len(numbers) == 1:
+        return first if coefficient == 1 else multiple(nodes, first, coefficient)
+    if nodes.unread_sums:
+        _read(nodes)
+    known = multiple_of_known(nodes, terms, constant_term, spec)
+    if known is not None:
+        y, factor = known
+        return y if factor == 1 else multiple(nodes, y, factor)
+    content: Number = 1
+    if COMMON_FACTORS not in nodes.off:
+        content = 1 if units else _content(numbers, spec)
+        if not constant_term and coefficient < 0:
+            content = -content
+    written = terms, constant_term
+    if looked_into and not met:  # then the sum refers to its operands
+        written = _shallow(operands, added)
+        if len(written[0]) == 1 and not written[1]:
+            ((x, coefficient),) = written[0].items()
+            return x if coefficient == 1 else multiple(nodes, x, coefficient)
+    if content == 1:
+        y = _sum(nodes, *written, spec)
+    else:
+        y = _sum(nodes, *_divided(*written, content), spec)
+        terms, constant_term = _divided(terms, constant_term, content)
+    if len(terms) <= MOST_TERMS and NESTED_SUMS not in nodes.off:
+        nodes.terms[y] = terms, constant_term
+    else:
+        nodes.terms[y] = {y: 1}, 0
+    nodes.sums.setdefault(frozenset(terms), []).append((y, terms, constant_term))
+    return y if content == 1 else multiple(nodes, y, content)
+
+
+_UNITS = frozenset({1, -1})
+
+
+def multiple_of_known(nodes: Nodes, terms: Terms, added: Number, spec: Spec) -> tuple[Variable, Number] | None:
+    """Returns an emitted sum of which the one with `terms` and a constant is a multiple, and the factor; else None."""
+    for y, own, number in nodes.sums.get(frozenset(terms), ()):
+        if terms == own and added == number:
+            return y, 1
+        if MULTIPLES in nodes.off:
+            continue
+        x, coefficient = next(iter(terms.items()))
+        factor = ratio(coefficient, own[x])
+        if factor.__class__ is float and abs(factor) != 1:
+            continue  # what floats are multiples of depends on rounding
+        if added and factor < 0:
+            continue  # where 1 - x is 0, -(x - 1) is -0, and 1 / sqrt of it -inf
+        same = added == factor * number and all([c == factor * own[x] for x, c in terms.items()])
+        if same and collectable(factor, spec):
+            return y, factor
+    return None
+
+
+def _read(nodes: Nodes) -> None:
+    """Let what was emitted earlier be found as the sum that it is."""
+    unread, nodes.unread_sums = nodes.unread_sums, []
+    for y in unread:
+        f = y.parent
+        assert f is not None
+        if f.op in _SUMS and y.spec.differentiable and as_multiple(y)[1] is y and _of_one_spec(y):
+            terms, added = terms_of(nodes, y)
+            if terms and y not in terms and multiple_of_known(nodes, terms, added, y.spec) is None:
+                nodes.sums.setdefault(frozenset(terms), []).append((y, terms, added))
+
+
+def _divided(terms: Terms, added: Number, content: Number) -> tuple[Terms, Number]:
+    if content == -1:
+        return {x: -c for x, c in terms.items()}, -added
+    return {x: ratio(c, content) for x, c in terms.items()}, ratio(added, content)
+
+
+def _shallow(operands: Operands, added: Number) -> tuple[Terms, Number]:
+    """Returns the operands of a sum as its terms, and its constant: that inside of an operand stays there."""
+    terms: Terms = {}
+    for x, coefficient in operands:
+        number, core = as_multiple(x)
+        if core is None:
+            added += number * coefficient
+        else:
+            terms[core] = terms.get(core, 0) + number * coefficient
+    return terms, added
+
+
+def _content(numbers: list[Number], spec: Spec) -> Number:
+    """Returns the largest number of which all of `numbers` are whole multiples, if those are small."""
+    if 1 in numbers or -1 in numbers:
+        return 1  # taking out 1/4 of x + y/4 would make more work
+    fractions = [Fraction(c) for c in numbers if c.__class__ is not float]
+    if len(fractions) < len(numbers):
+        return 1
+    common = math.lcm(*[c.denominator for c in fractions])
+    content = Fraction(math.gcd(*[int(c * common) for c in fractions]), common)
+    largest = max([abs(c) for c in fractions]) / content
+    small = largest <= 2**20 and collectable(largest, spec) and collectable(content, spec)
+    return simplest(content) if small else 1
+
+
+def _sum(nodes: Nodes, terms: Terms, added: Number, spec: Spec) -> Variable:
+    """Returns what adds up `terms` and a constant, by the simplest op that does."""
+    xs = tuple(terms) if len(terms) == 1 else _in_order(terms)
+    coefficients = tuple(map(terms.__getitem__, xs))
+    op: Op = F.linear_combination
+    arguments: tuple[Any, ...] = (coefficients, added)
+    if len(xs) == 1 and float(added) == added:
+        if coefficients == (1,):
+            op, arguments = F.add_scalar, (float(added),)
+        elif coefficients == (-1,):
+            op, arguments = F.r_sub_scalar, (float(added),)
+    elif not added:
+        if coefficients == (-1, 1):
+            xs, coefficients = xs[::-1], (1, -1)
+        if coefficients == (1, -1):
+            op, arguments = F.sub2, ()
+        elif coefficients == (1,) * len(xs):
+            op, arguments = (F.add2 if len(xs) == 2 else F.add_n), ()
+    y: Variable = nodes.node(op, xs, arguments, spec.alone)
+    return y
+
+
+def _in_order(terms: Terms) -> tuple[Variable, ...]:
+    """Returns the terms in the order in which they can be had, so that nothing waits for the last one but the last
+    addition.
+
+    What is repeated along axes comes first: a sum that ends with it XLA takes for a function of one array, and computes
+    anew in each reader, from all that it is made of.
+    """
+    ranked = []
+    for i, x in enumerate(terms):
+        f = x.parent
+        ranked.append((True, -1, i, x) if f is None else (f.op is not F.broadcast, f.rank, i, x))
+    ranked.sort()
+    return tuple([each[-1] for each in ranked])

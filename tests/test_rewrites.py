@@ -1,0 +1,198 @@
+"""The list of rewriting rules: what each does, and that each can be switched off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.graph import Variable, functions_of
+from nngrad.rewrite import RULES
+from nngrad.rewrite.builder import emitting
+
+
+def leaf(*shape: int, need_grad: bool = False) -> Variable:
+    values = np.random.default_rng(len(shape)).uniform(0.5, 1.5, shape)
+    return Variable.from_numpy_array(values, need_grad=need_grad)
+
+
+A, B, C, M, W = leaf(3), leaf(3), leaf(3), leaf(4, 3), leaf(4, 2)
+
+
+def number(value: float) -> Variable:
+    return F.constant(value, (3,), np.float64)
+
+
+def selected() -> Variable:
+    """The gradient of what is selected twice by one condition, with a root between."""
+    inner = F.where(B, A, C)
+    (gx,) = nn.grad(F.where(B, F.sqrt(inner), C), A)
+    return gx
+
+
+SMALLER: dict[str, Callable[[], Any]] = {
+    "equal-functions": lambda: [F.sin(A), F.sin(A)],
+    "ones": lambda: [1.0 * A],
+    "zeros": lambda: [0.0 * F.sin(A)],
+    "nested-numbers": lambda: [2 * (3 * A)],
+    "monomials": lambda: [A / B * F.reciprocal(A)],
+    "order-of-factors": lambda: [A * B, B * A],
+    "like-factors": lambda: [A**2 * A**-1],
+    "powers-of-powers": lambda: [(A**2) ** 3],
+    "numbers-of-factors": lambda: [(2 * A) * (3 * B), A * B],
+    "linear-combinations": lambda: [A - B + B],
+    "like-terms": lambda: [A + 2 * A],
+    "constant-terms": lambda: [A + number(0)],
+    "sums-of-sums": lambda: [(A + B) - B],
+    "common-factors": lambda: [0.5 * F.sum(2 * A + 4 * B)],
+    "multiples-of-sums": lambda: [(A + 2 * B) * C, (0.5 * A + B) * C],
+    "identities": lambda: [F.identity(A)],
+    "idle-movements": lambda: [F.reshape(A, shape=(3,)), F.transpose(M, axes=(0, 1)), F.sum(A, axis=())],
+    "equal-branches": lambda: [F.where(A, B, B)],
+    "constants": lambda: [F.reshape(number(2), shape=(3, 1))],
+    "numbers-out-of-linear": lambda: [F.flip(2 * A), F.flip(A)],
+    "numbers-out-of-where": lambda: [0.5 * F.where(A, 2 * B, 2 * C)],
+    "composed-movements": lambda: [F.reshape(F.reshape(M, shape=(12,)), shape=(3, 4))],
+    "transposes-in-products": lambda: [F.batch_matmul(F.transpose(M), W)],
+    "sums-of-repeated": lambda: [F.sum(F.broadcast(A, shape=(4, 3)), axis=0)],
+    "masks-outermost": lambda: [selected()],
+}
+"""For each rule what is smaller with it."""
+
+
+def emitted(build: Callable[[], Any], without: list[str]) -> list[Variable]:
+    with nn.simplify(without=without), emitting([], 1):
+        results: list[Variable] = build()
+    return results
+
+
+def test_every_rule_has_a_graph_that_it_makes_smaller() -> None:
+    assert list(SMALLER) == list(RULES)
+
+
+@pytest.mark.parametrize("name", SMALLER)
+def test_a_rule_makes_a_graph_smaller(name: str) -> None:
+    on, off = emitted(SMALLER[name], []), emitted(SMALLER[name], [name])
+    assert len(functions_of(on)) < len(functions_of(off))
+    for x, y in zip(on, off, strict=True):
+        np.testing.assert_allclose(x.d, y.d, rtol=1e-14)
+
+
+# ---------------------------------------------------------------- gradients
+
+
+def network() -> tuple[Variable, Variable]:
+    """Products, quotients, powers, sums over axes, transposes, selections and a normalisation."""
+    x, w = leaf(2, 3), leaf(3, 3)
+    h = F.tanh(F.affine(x, w) * 0.5) / (1 + x * x)
+    scores = F.softmax(2 * F.batch_matmul(h, F.transpose(h)))
+    centred = h - F.mean(h, axis=1, keepdims=True)
+    normal = centred / (F.mean(centred**2, axis=1, keepdims=True) + 0.1) ** 0.5
+    kept = F.where(F.greater_scalar(x, 0.9), 3 * normal, 3 * F.sqrt(x))
+    return x, F.sum(F.batch_matmul(scores, kept)) + F.sum(F.relu(h - 0.2) ** 3)
+
+
+def orders(without: list[str]) -> tuple[list[np.ndarray], int]:
+    """Values of orders 0 to 3, and how many functions they take."""
+    x, y = network()
+    with nn.simplify(without=without):
+        levels = [y]
+        for _ in range(3):
+            levels += nn.grad([levels[-1]], [x])
+    nn.forward_all(levels)
+    return [level.d for level in levels], len(functions_of(levels))
+
+
+@pytest.fixture(scope="module")
+def reference() -> tuple[list[np.ndarray], int]:
+    return orders([])
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_gradients_without_a_rule_are_the_same(name: str, reference: tuple[list[np.ndarray], int]) -> None:
+    for order, (got, expected) in enumerate(zip(orders([name])[0], reference[0], strict=True)):
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-10 * scale, err_msg=f"order {order}")
+
+
+def test_gradients_without_any_rule_are_the_same(reference: tuple[list[np.ndarray], int]) -> None:
+    values, count = orders(list(RULES))
+    assert count > reference[1]
+    for got, expected in zip(values, reference[0], strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
+
+
+# ---------------------------------------------------------------- the switch
+
+
+def test_rules_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    nn.show_rewrites()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == list(RULES)
+    assert any(line.split() == ["equal-branches", "where(c,", "x,", "x)", "=", "x", "where"] for line in lines)
+    assert all(rule.formula and rule.ops for rule in RULES.values())
+
+
+def test_rules_are_documented() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "algebra.md").read_text()
+    assert [name for name in RULES if f"`{name}`" not in text] == []
+
+
+def test_rules_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ValueError, match="no rule named 'like-term'; did you mean 'like-terms'"):
+        nn.simplify(without=["like-term"])
+    with pytest.raises(ValueError, match=r"no rule named 'everything'; nn\.show_rewrites"):
+        nn.simplify(without=["ones", "everything"])
+    with pytest.raises(TypeError, match=r"write \['ones'\]"):
+        nn.simplify(without="ones")
+
+
+def test_the_innermost_switch_counts() -> None:
+    def counts() -> int:
+        with emitting([], 1):
+            return len(functions_of([F.identity(1.0 * A)]))
+
+    with nn.simplify(without=["ones"]):
+        assert counts() == 1
+        with nn.simplify(without=["identities"]):
+            assert counts() == 1
+        with nn.simplify(False):
+            assert counts() == 2
+        with nn.simplify():
+            assert counts() == 0
+        assert nn.simplify(without=["ones", "identities"])(counts)() == 2
+    assert counts() == 0
+
+
+def test_executables_tell_the_switches_apart() -> None:
+    x = leaf(3, need_grad=True)
+
+    def compiled() -> int:
+        before = nn.executables.info().misses
+        y = F.sum(F.tanh(x))
+        y.forward()
+        y.backward()
+        return nn.executables.info().misses - before
+
+    assert compiled() > 0
+    assert compiled() == 0
+    with nn.simplify(without=["like-factors"]):
+        assert compiled() > 0
+        assert compiled() == 0
+    with nn.simplify(without=["order-of-factors"]):
+        compiled()
+    assert compiled() == 0
+
+
+def test_ops_of_the_users_own_are_rewritten_by_what_they_are() -> None:
+    @nn.graph.op(linear=True)
+    def reversed_twice(x, /):  # type: ignore[no-untyped-def]
+        """`x`."""
+        return x[::-1][::-1]
+
+    assert len(functions_of(emitted(lambda: [0.5 * reversed_twice(2 * A)], []))) == 1
