@@ -49,10 +49,8 @@ class Request(NamedTuple):
     final: bool = False
     """Whether the gradients are for their values alone, and none will be taken of them."""
     program_of: Callable[[list[Variable]], Program] | None = None
-    """The program that is going to run with the gradients, for recomputation; None for one that gives outputs and
-    gradients."""
-    runs: bool = True
-    """Whether it is likely to run just so."""
+    """Recomputation is planned for this program of the gradients; None: for one that gives outputs and gradients."""
+    runs: bool = True  # just so
 
 
 def requested(
@@ -131,9 +129,7 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
     """Returns whether each output is to be persistent; an empty list where nothing is said of them."""
     persistent = list(map(bool, given))
     if persistent and len(persistent) != len(outputs):
-        raise ValueError(
-            f"persistent_outputs: {len(persistent)} given for {len(outputs)} outputs; give one each or none"
-        )
+        raise ValueError(f"persistent_outputs: {len(persistent)} given for {len(outputs)} outputs; give one each or none")
     return persistent
 
 
@@ -153,9 +149,7 @@ def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
     elif not isinstance(grad_outputs, list | tuple):
         grad_outputs = [grad_outputs]
     if len(grad_outputs) != len(outputs):
-        raise ValueError(
-            f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
-        )
+        raise ValueError(f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each")
     return list(grad_outputs)
 
 
@@ -183,9 +177,7 @@ def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable
     if not isinstance(grad_inputs, list | tuple):
         grad_inputs = [grad_inputs]
     if len(grad_inputs) != len(inputs):
-        raise ValueError(
-            f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing"
-        )
+        raise ValueError(f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing")
     for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True)):
         if gx is not None and not x.spec.differentiable:
             raise TypeError(f"grad_inputs[{i}]: its input is {x.dtype.name}, which has no gradient; give None")
