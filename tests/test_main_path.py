@@ -35,8 +35,9 @@ def files_entered(run: Callable[[], Any]) -> list[str]:
 def test_a_first_gradient_passes_through_few_files() -> None:
     x = nn.Variable((7, 11), need_grad=True)  # a shape that is new, so that nothing is known of it
     y = F.tanh(x)
-    files = files_entered(lambda: nn.grad([y], [x]))
-    assert files[:3] == ["nngrad/graph/spelling.py", "nngrad/autodiff/grad.py", "nngrad/autodiff/request.py"]
+    wrapper, *files = files_entered(lambda: nn.grad([y], [x]))
+    assert wrapper == "nngrad/graph/spelling.py"  # which has something to say of a misspelt keyword alone
+    assert files[:2] == ["nngrad/autodiff/grad.py", "nngrad/autodiff/request.py"]
     assert "backward_registry/activation.py" in files
     assert len(files) <= 14, "a gradient passes through\n" + "\n".join(files)
 

@@ -129,7 +129,9 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
     """Returns whether each output is to be persistent; an empty list where nothing is said of them."""
     persistent = list(map(bool, given))
     if persistent and len(persistent) != len(outputs):
-        raise ValueError(f"persistent_outputs: {len(persistent)} given for {len(outputs)} outputs; give one each or none")
+        raise ValueError(
+            f"persistent_outputs: {len(persistent)} given for {len(outputs)} outputs; give one each or none"
+        )
     return persistent
 
 
@@ -149,7 +151,9 @@ def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
     elif not isinstance(grad_outputs, list | tuple):
         grad_outputs = [grad_outputs]
     if len(grad_outputs) != len(outputs):
-        raise ValueError(f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each")
+        raise ValueError(
+            f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
+        )
     return list(grad_outputs)
 
 
@@ -177,7 +181,9 @@ def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable
     if not isinstance(grad_inputs, list | tuple):
         grad_inputs = [grad_inputs]
     if len(grad_inputs) != len(inputs):
-        raise ValueError(f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing")
+        raise ValueError(
+            f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing"
+        )
     for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True)):
         if gx is not None and not x.spec.differentiable:
             raise TypeError(f"grad_inputs[{i}]: its input is {x.dtype.name}, which has no gradient; give None")
@@ -209,11 +215,8 @@ def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
 
 
 def held_scale(loss_scale: Any, dtype: DType) -> Any:
-    """Returns `loss_scale` as an array of shape () in `dtype`, which must hold it.
-
-    An array of JAX is not looked into, which would wait for the device: it is a solver's dynamic scale, and the solver
-    finds out by itself when that is too large.
-    """
+    """Returns `loss_scale` as an array of shape () in `dtype`, which must hold it. An array of JAX, a solver's dynamic
+    scale, is not looked into, which would wait for the device: the solver finds out when it is too large."""
     if isinstance(loss_scale, jax.Array) and loss_scale.shape == () and jnp.issubdtype(loss_scale.dtype, jnp.floating):
         with wide_types(dtype.itemsize == 8):
             return loss_scale.astype(dtype)
@@ -283,7 +286,6 @@ class Task(NamedTuple):
     outputs: Sequence[Variable]
     inputs: Sequence[Variable]
     seeds: Seeds
-    """The gradient at each output; None for ones."""
     stops: Sequence[Variable]
     """Variables that count as constants, besides those with `need_grad` set to False."""
     functions: list[Function]
