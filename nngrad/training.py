@@ -88,7 +88,7 @@ class TrainStep:
         with switched(auto_forward=False, no_grad=False):
             gradients = Grad()([loss], [x for x, _ in targets], [seed]) if targets else []
             gradients = rematerialised(
-                [loss], gradients, recompute, program_of=lambda found: linearized(found).program, runs=False
+                [loss], gradients, recompute, lambda found: linearized(found).program, runs=False
             )
         linear = linearized(gradients)
         check_read(linear.program, inputs, len(targets))

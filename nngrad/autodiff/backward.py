@@ -344,7 +344,7 @@ def _gradient_graph(
     given = [seed for seed in seeds if seed is not None]
     emitted = rematerialised(
         outputs, [*gradients, *[gy for _, gy in pairs]], recompute,
-        program_of=lambda found: _program(outputs, plan, found, given)[0],
+        lambda found: _program(outputs, plan, found, given)[0],
     )
     gradients, kept = emitted[: len(wanted)], emitted[len(wanted) :]
     retained = {numbers[id(y)]: gy for (y, _), gy in zip(pairs, kept, strict=True)}

@@ -8,6 +8,9 @@ from typing import Any
 
 import nngrad.functions as F
 
+from ..execution.forward import device_of
+from ..execution.lower import linearize
+from ..execution.program import Program
 from ..graph import Variable, build_options, contained, create, engine, functions_of, leaves_of, switched
 from ..graph.function import next_serial
 from ..remat import rematerialised
@@ -125,7 +128,14 @@ def grad(
         walk = Grad(aggregate=total, ends=ends, retained=retained if retain_grad else None)
     with switched(auto_forward=False):
         gradients = bound_gradients(starts, owners, seeds, walk)
-        emitted = rematerialised(starts, [*gradients, *[gx for _, gx in retained]], recompute, seeds, inputs)
+
+        def program_of(found: list[Variable]) -> Program:
+            results = distinct(found[: len(inputs)], since, bind_grad_output)
+            return linearize([*outputs, *results], device=device_of(outputs)).program
+
+        emitted = rematerialised(
+            starts, [*gradients, *[gx for _, gx in retained]], recompute, program_of, seeds, inputs
+        )
         gradients, kept_ones = emitted[: len(gradients)], emitted[len(gradients) :]
         retained = [(x, gx) for (x, _), gx in zip(retained, kept_ones, strict=True)]
         gradients = distinct(gradients, since, bind_grad_output)

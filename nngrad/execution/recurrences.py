@@ -97,11 +97,14 @@ class _Recurrences:
 
     def _is_computed_once(self, n: int) -> bool:
         """Whether XLA computes a call once: by itself, or as a reader is now to wait for something heavy made of it."""
-        call, readers = self._calls[n], self._readers[n]
-        if not is_sum(call.op) or len(readers) < 2:
+        call = self._calls[n]
+        if not is_sum(call.op) or len(self._readers[n]) < 2:
             return False
+        computing = [m for m in self._readers[n] if self._calls[m].op.fuses]
+        if not computing:
+            return True
         (value,) = call.outs
-        last = readers[-1]
+        last = computing[-1]
         token: int | None = None
         near: set[int] = {value}
         far: set[int] = set()
