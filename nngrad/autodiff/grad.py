@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
+from ..execution.forward import device_of
+from ..execution.lower import linearize
+from ..execution.program import Program
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
 from ..graph.family import together
 from ..graph.function import next_serial
@@ -153,6 +156,7 @@ def emitted(request: Request) -> Emitted:
     """Returns the gradients: route, walk, and recomputation where a policy says so. To be called where what is switched
     is `contained`."""
     pause_collector()
+    since = next_serial()
     if build_options().auto_forward:
         switch(auto_forward=False)
     task, owners = located(request)
@@ -172,12 +176,23 @@ def emitted(request: Request) -> Emitted:
     if is_recomputed(request, task):
         inputs = None if request.final else request.inputs
         every = [*gradients, *[gx for _, gx in pairs]]
+        program_of = request.program_of or program_of_results(request, since)
         every = rematerialised(
-            task.outputs, every, request.recompute, task.seeds, inputs, request.program_of, request.runs
+            task.outputs, every, request.recompute, program_of, task.seeds, inputs, request.runs
         )
         gradients, rest = every[: len(gradients)], every[len(gradients) :]
         pairs = [(x, gx) for (x, _), gx in zip(pairs, rest, strict=True)]
     return Emitted(gradients, pairs, lost, task, routed.route, unknown)
+
+
+def program_of_results(request: Request, since: int) -> Callable[[list[Variable]], Program]:
+    """Returns what makes of gradients the program that gives them, as they are handed out, and the outputs."""
+
+    def program_of(found: list[Variable]) -> Program:
+        handed_out = distinct(found[: len(request.inputs)], since)
+        return linearize([*request.outputs, *handed_out], device=device_of(request.outputs)).program
+
+    return program_of
 
 
 def located(request: Request) -> tuple[Task, list[list[Variable]]]:

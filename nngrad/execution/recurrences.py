@@ -25,6 +25,9 @@ from .program import Call, Program, calls_of, renumbered, without_passes
 MOST_SOURCES = 8
 """What one loop reads more arrays for than this is to be computed once."""
 
+_MANY = 4 * MOST_SOURCES
+"""Only where some loop would read more than this, it is worth it: a barrier takes memory of its own."""
+
 _FAR = 512
 """How many calls after a sum are searched for something heavy."""
 
@@ -70,7 +73,9 @@ class _Recurrences:
 
     def with_barriers(self) -> Program | None:
         """The program with barriers; None where it needs none."""
-        self._choose()
+        if self._most_read(self._is_computed_once) <= _MANY:
+            return None
+        self._most_read(self._is_made_once)
         if not self._waiting:
             return None
         self._divide_sums()
@@ -84,24 +89,42 @@ class _Recurrences:
 
     # ---------------------------------------------------------------- which sums
 
-    def _choose(self) -> None:
+    def _most_read(self, is_computed_once: Callable[[int], bool]) -> int:
+        """How many arrays a loop reads at most, if such calls are computed once."""
+        most = 0
         sources: dict[int, frozenset[int]] = {}
         """What a loop that computes a value reads."""
         for n, call in enumerate(self._calls):
             if not (call.op.fuses or call.op.view):
                 continue
             read = frozenset().union(*[sources.get(i) or frozenset([i]) for i in call.ins])
-            if len(read) > MOST_SOURCES and (self._is_computed_once(n) or len(read) > 8 * MOST_SOURCES):
+            if len(read) > MOST_SOURCES and (is_computed_once(n) or len(read) > 8 * MOST_SOURCES):
                 read = frozenset(call.outs)  # by itself; or it cannot be helped, and is followed no further
+            most = max(most, len(read))
             sources.update(dict.fromkeys(call.outs, read))
+        return most
 
     def _is_computed_once(self, n: int) -> bool:
+        """Whether XLA computes a call once by itself."""
+        return self._looked_at(n)[0]
+
+    def _is_made_once(self, n: int) -> bool:
         """Whether XLA computes a call once: by itself, or as a reader is now to wait for something heavy made of it."""
-        call, readers = self._calls[n], self._readers[n]
-        if not is_sum(call.op) or len(readers) < 2:
-            return False
+        once, reader, token = self._looked_at(n)
+        if token is not None:
+            self._waiting.setdefault(reader, []).append((self._calls[n].outs[0], token))
+        return once or token is not None
+
+    def _looked_at(self, n: int) -> tuple[bool, int, int | None]:
+        """Whether a call is computed once; else its last reader that would compute it, and what that can wait for."""
+        call = self._calls[n]
+        if not is_sum(call.op) or len(self._readers[n]) < 2:
+            return False, n, None
+        computing = [m for m in self._readers[n] if self._calls[m].op.fuses]
+        if not computing:
+            return True, n, None
         (value,) = call.outs
-        last = readers[-1]
+        last = computing[-1]
         token: int | None = None
         near: set[int] = {value}
         far: set[int] = set()
@@ -109,16 +132,13 @@ class _Recurrences:
             g = self._calls[m]
             through = not far.isdisjoint(g.ins)
             if through and any([i == value and _combines_at_once(g, k) for k, i in enumerate(g.ins)]):
-                return True
+                return True, last, None
             if not through and near.isdisjoint(g.ins):
                 continue
             (far if through or g.op.heavy else near).update(g.outs)
             if g.op.heavy and token is None and m != last and self._specs[g.outs[0]].size:
                 token = g.outs[0]
-        if token is None:
-            return False
-        self._waiting.setdefault(last, []).append((value, token))
-        return True
+        return False, last, token
 
     # ---------------------------------------------------------------- sums over the steps
 

@@ -13,8 +13,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from ..execution.forward import device_of
-from ..execution.lower import linearize
 from ..execution.program import Program
 from ..execution.trials import Trial, trial_of
 from ..graph import Function, Variable, contained, functions_of, leaves_of, switch
@@ -30,18 +28,18 @@ _MOST_FINALISTS = 3
 _CLOSE = 1.2
 """Candidates whose predicted peaks differ by less are compared by the compiler."""
 
-_CLOSE_TO_PLAIN = 2.5
-"""So is the plain graph, which is less alike."""
+_CLOSE_TO_PLAIN = 5
+"""So is the plain graph, which is less alike: of convolutions, whose operands are copied, the structure shows half."""
 
 
 @contained
 def rematerialised(
     outputs: Sequence[Variable],
     gradients: list[Variable],
-    recompute: Any = None,
+    recompute: Any,
+    program_of: ProgramOf,
     seeds: Sequence[Any] = (),
     inputs: Sequence[Variable] | None = None,
-    program_of: ProgramOf | None = None,
     runs: bool = True,
 ) -> list[Variable]:
     """The gradients by a graph that computes some forward values again where they are needed, to save memory.
@@ -50,11 +48,10 @@ def rematerialised(
         outputs: What was differentiated.
         gradients: Its gradients, as emitted.
         recompute: The policy; see `nn.grad`.
+        program_of: The program that is going to run with such gradients.
         seeds: Gradients at the outputs that were given.
         inputs: With respect to what; None for all leaves that need a gradient. If there are others, a further gradient
             is likely, and the plan is one along which that can be cut as well.
-        program_of: The program that is going to run with such gradients; by default one that gives outputs and
-            gradients.
         runs: Whether it is likely to run just so, and its executable is worth keeping.
 
     Returns:
@@ -66,11 +63,6 @@ def rematerialised(
     policy = policy_of(recompute) or policy_of_marks(functions_of(roots))
     if policy is None:
         return gradients
-
-    def of_all(found: list[Variable]) -> Program:
-        return linearize([*outputs, *found], device=device_of(outputs)).program
-
-    program_of = program_of or of_all
     if recompute is False:
         return sources_of(roots, gradients, program_of)[0].plain.gradients
     own = None if inputs is None else {id(x) for x in inputs}
@@ -124,14 +116,19 @@ class Search:
             candidates: Among what.
             all_anew: Whether a segment's gradient is to read nothing but what was computed again for it.
         """
-        ranked = _ranked(candidates)
+        ranked = _ranked(candidates)[:_MOST_FINALISTS]
         if not ranked or self.plain.peak * _CLOSE < ranked[0].peak:
             return self.plain
-        finalists = [c for c in ranked[:_MOST_FINALISTS] if c.peak <= _CLOSE * ranked[0].peak]
-        if not (all_anew and self.further):
-            finalists = list(map(self.spared, finalists))
-        if self.plain.peak <= _CLOSE_TO_PLAIN * ranked[0].peak:
-            finalists.append(self.plain)
+        close = [c for c in ranked if c.peak <= _CLOSE * ranked[0].peak]
+        alike = all_anew and self.further
+        best = self._decided(close, alike)
+        return self._decided(ranked, alike) if best is self.plain and len(close) < len(ranked) else best
+
+    def _decided(self, candidates: list[Candidate], all_anew: bool) -> Candidate:
+        """The one of some candidates and the plain graph that takes least by the compiler's account."""
+        finalists = candidates if all_anew else list(map(self.spared, candidates))
+        if self.plain.peak <= _CLOSE_TO_PLAIN * candidates[0].peak:
+            finalists = [*finalists, self.plain]
         finalists = _ranked(finalists)
         if len(finalists) > 1:
             allotted = {c.program: trial.nbytes for c in finalists if (trial := self._trial_of(c)).nbytes is not None}
