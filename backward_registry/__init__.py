@@ -216,7 +216,7 @@ def missing(op: Op, path: str) -> MissingRule:
     inputs = "xs" if op.variadic else ", ".join(op.input_names)
     unpack = f"{inputs} = f.inputs" if op.variadic else f"({inputs},) = f.inputs"
     home = op.module.replace("nngrad.functions.", "backward_registry.").replace(".", "/") + ".py"
-    gys = "*gys" if op.several else "gy"
+    gys = "*gys" if op.multiple_results else "gy"
     return MissingRule(
         f"{op.name} has no backward rule; the gradient came to it along {path}.\n"
         f"Write one in {home}:\n\n"

@@ -117,7 +117,7 @@ class TrainStep:
                 self._live.append(x)
         opaque = linear.program.opaque or solver.opaque
         self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
-        self._update = InPlaceUpdate(self._run, solver, self._updated, linear.program.wide, device, opaque)
+        self._update = InPlaceUpdate(self._run, solver, self._updated, linear.program.needs_x64, device, opaque)
 
     def _targets(self, loss: Variable, owners: dict[int, int]) -> list[tuple[Variable, int]]:
         """The leaves through which the loss depends on parameters, each with the number of its parameter.
@@ -304,7 +304,7 @@ def plain(value: Any, spec: Spec, name: str) -> Any:
         return value.raw()
     try:
         # Numbers and lists have 64 bits at first, which an input of so many shall get.
-        return host_array(np.asarray(value) if spec.wide and not hasattr(value, "dtype") else value, None)
+        return host_array(np.asarray(value) if spec.needs_x64 and not hasattr(value, "dtype") else value, None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: expected an array of {spec}, got {type(value).__name__} ({error})") from None
 

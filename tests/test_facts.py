@@ -95,7 +95,7 @@ def test_no_diagonal_op_is_forgotten() -> None:
     for name in F.names():
         each = getattr(F, name)
         cases = [case_of(sample) for sample in OF_OPS if sample.name == name]
-        if not isinstance(each, Op) or each.diagonal or each.several or each.reads or not each.input_names:
+        if not isinstance(each, Op) or each.diagonal or each.multiple_results or each.reads or not each.input_names:
             continue
         shown = False
         for case in cases:
@@ -103,7 +103,7 @@ def test_no_diagonal_op_is_forgotten() -> None:
             y = f.specs[0]
             if not y.differentiable or y.size < 2 or any([x.shape != y.shape for x in f.inputs]):
                 break
-            copy = Op(each.forward, diagonal=True, several=each.several)
+            copy = Op(each.forward, diagonal=True, multiple_results=each.multiple_results)
             try:
                 shown = check_diagonal(case._replace(op=copy)) or shown
             except AssertionError:

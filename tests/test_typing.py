@@ -36,7 +36,7 @@ def shifted(x: Array, /, by: float = 1.0) -> jax.Array:
     return y
 
 
-@op(several=True)
+@op(multiple_results=True)
 def halves(x: Array, /) -> tuple[jax.Array, jax.Array]:
     return x / 2, x / 2
 

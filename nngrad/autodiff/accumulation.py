@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from ..graph import NdArray
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from ..graph.value import put_together
 
 
@@ -42,7 +42,7 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
         added = {cell: tuple(terms) for cell, terms in parts.items() if len(terms) > 1}
         while added:
             cells = list(added)[:_MOST_SUMS]
-            with wide_types(any([cell.spec.wide for cell in cells])):
+            with x64_if(any([cell.spec.needs_x64 for cell in cells])):
                 sums = _sums(tuple([added.pop(cell) for cell in cells]))
             parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
         put_together(list(parts), [total for (total,) in parts.values()])

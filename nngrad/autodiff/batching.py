@@ -42,7 +42,7 @@ def _mapped(f: Function, operands: Sequence[Operand]) -> Any:
     if not any([each.lead for each in operands]):
         return apply(f.op, inputs, f.arguments)
     leading = tuple([bool(each.lead) for each in operands])
-    return apply(mapped_several if f.op.several else mapped, inputs, (f.op, f.arguments, leading))
+    return apply(mapped_several if f.op.multiple_results else mapped, inputs, (f.op, f.arguments, leading))
 
 
 # ---------------------------------------------------------------- diagonal ops

@@ -109,7 +109,7 @@ class Pushforward:
             parts = []
             for i in live:
                 t = applied(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments, i)
-                parts.append(t if op.several else (t,))
+                parts.append(t if op.multiple_results else (t,))
             return summed(parts)
         fixed = None if op.diagonal or op.offset or not rule.exact else op.fixed(len(ts))
         if fixed is not None and not set(fixed) & set(live):
@@ -118,7 +118,7 @@ class Pushforward:
                 for i, (x, t) in enumerate(zip(f.inputs, ts, strict=True))
             ])
             t = apply(op, both, f.arguments)
-            return t if op.several else (t,)
+            return t if op.multiple_results else (t,)
         if op.diagonal:
             return self.along(f, ts, live, outputs)
         return self.transposed(builder, f, ts, outputs)

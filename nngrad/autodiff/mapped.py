@@ -31,7 +31,7 @@ def mapped(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[
     return _mapping(of, arguments, batched)(*x)
 
 
-@op(several=True)
+@op(multiple_results=True)
 def mapped_several(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
     """The same for an op that has several outputs."""
     return _mapping(of, arguments, batched)(*x)

@@ -16,7 +16,7 @@ import nngrad.functions as F
 from ..execution.program import Program
 from ..graph import Function, NdArray, Variable, among, as_variable, functions_of
 from ..graph.place import warn_user
-from ..graph.spec import DType, wide_types
+from ..graph.spec import DType, x64_if
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 
@@ -218,7 +218,7 @@ def held_scale(loss_scale: Any, dtype: DType) -> Any:
     """Returns `loss_scale` as an array of shape () in `dtype`, which must hold it. An array of JAX, a solver's dynamic
     scale, is not looked into, which would wait for the device: the solver finds out when it is too large."""
     if isinstance(loss_scale, jax.Array) and loss_scale.shape == () and jnp.issubdtype(loss_scale.dtype, jnp.floating):
-        with wide_types(dtype.itemsize == 8):
+        with x64_if(dtype.itemsize == 8):
             return loss_scale.astype(dtype)
     if isinstance(loss_scale, np.ndarray) and loss_scale.shape == ():
         loss_scale = loss_scale[()]
@@ -273,7 +273,7 @@ def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -
         seed = given.data.raw()  # type: ignore[union-attr]
     if loss_scale is None:
         return seed
-    with wide_types(output.spec.wide):
+    with x64_if(output.spec.needs_x64):
         return seed * held_scale(loss_scale, output.dtype)
 
 

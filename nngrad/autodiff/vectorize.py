@@ -182,7 +182,7 @@ class _Walk:
         if folds(f, moved):
             return folded_sum(f, self._operands(f, moved, self.each, 1))
         totals = tuple([self._total(y) for y in f.outputs])
-        return totals if f.op.several else totals[0]
+        return totals if f.op.multiple_results else totals[0]
 
     def _total(self, x: Variable) -> Variable:
         """The sum of `x`; added up here where nothing was that propagates it."""
@@ -199,7 +199,7 @@ class _Walk:
 
     def _keep(self, f: Function, values: dict[Variable, Variable], results: Any) -> None:
         """Enter what became of the outputs of `f`; where gradients stopped they still do."""
-        for y, value in zip(f.outputs, results if f.op.several else (results,), strict=True):
+        for y, value in zip(f.outputs, results if f.op.multiple_results else (results,), strict=True):
             if y not in self._given:
                 values[y] = F.unlink(value) if y._need_grad is False else value
 
@@ -222,7 +222,7 @@ def _mapped_rule(f: Function, *gys: Variable) -> list[Variable | None]:
     of, arguments, batched = f.arguments
     inputs = [_leaf_like(x, lead) for x, lead in zip(f.inputs, batched, strict=True)]
     single = create(of, tuple(inputs), arguments)
-    outputs = list(single) if of.several else [single]
+    outputs = list(single) if of.multiple_results else [single]
     seeds = [_leaf_like(gy, True) for gy in gys]
     wanted = [i for i, x in enumerate(inputs) if x.spec.differentiable]
     with switched(builder=None):

@@ -138,7 +138,7 @@ def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     return as_variables(inputs, [f"inputs[{i}]" for i in range(len(inputs))], name)
 
 
-def op_of(cls: type[CustomFunction], forward: Callable[..., Any], several: bool, name: str = "") -> Op:
+def op_of(cls: type[CustomFunction], forward: Callable[..., Any], multiple_results: bool, name: str = "") -> Op:
     """The op that stands for a class in graphs; its one static argument is the instance."""
 
     def run(*x: Any, instance: Static) -> Any:
@@ -148,7 +148,7 @@ def op_of(cls: type[CustomFunction], forward: Callable[..., Any], several: bool,
     run.__doc__ = cls.__doc__
     run.__module__ = cls.__module__
     run.__annotations__ = {"instance": Static}
-    made = Op(run, type_name=run.__name__, several=several, cost=unknown)
+    made = Op(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown)
     made.tables = {}
     return made
 

@@ -11,7 +11,7 @@ import jax
 from backward_registry import Rule, registry
 
 from ..graph import Function, Variable, apply
-from ..graph.spec import Spec, wide_types
+from ..graph.spec import Spec, x64_if
 from .base import (
     Arrays,
     CustomFunction,
@@ -75,7 +75,7 @@ class FunctionNode(CustomFunction):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._op = op_of(cls, _forward, several=True)
+        cls._op = op_of(cls, _forward, multiple_results=True)
         if cls.backward is FunctionNode.backward and cls.backward_accumulate is FunctionNode.backward_accumulate:
             register_forward_only(cls._op, f"{cls.__name__} has no `def backward(self, indexes, grad_outputs)`")
         else:
@@ -244,7 +244,7 @@ def _retained(instance: FunctionNode, specs: tuple[Spec, ...]) -> Retained:
     if instance.numpy:
         shapes_by_running(watched, [s.abstract() for s in specs])
     else:
-        with wide_types(any([s.wide for s in specs])):
+        with x64_if(any([s.needs_x64 for s in specs])):
             jax.eval_shape(watched, *[s.abstract() for s in specs])
     return found[0]
 

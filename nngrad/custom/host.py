@@ -85,30 +85,30 @@ def _fitted(result: Any, spec: jax.ShapeDtypeStruct, i: int, name: str) -> np.nd
 # would lose half of their bits on the way there and back. So they travel as pairs of 32-bit words.
 
 
-def _is_wide(dtype: Any) -> bool:
+def _needs_x64(dtype: Any) -> bool:
     return bool(np.dtype(dtype).itemsize == 8)
 
 
 def _transport(spec: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct((*spec.shape, 2), np.uint32) if _is_wide(spec.dtype) else spec
+    return jax.ShapeDtypeStruct((*spec.shape, 2), np.uint32) if _needs_x64(spec.dtype) else spec
 
 
 def _sent(array: Any) -> Any:
-    return lax.bitcast_convert_type(array, np.uint32) if _is_wide(array.dtype) else array
+    return lax.bitcast_convert_type(array, np.uint32) if _needs_x64(array.dtype) else array
 
 
 def _received(array: Any, spec: jax.ShapeDtypeStruct) -> Any:
-    return lax.bitcast_convert_type(array, spec.dtype) if _is_wide(spec.dtype) else array
+    return lax.bitcast_convert_type(array, spec.dtype) if _needs_x64(spec.dtype) else array
 
 
 def _unpacked(array: np.ndarray[Any, Any], spec: jax.ShapeDtypeStruct) -> np.ndarray[Any, Any]:
-    if not _is_wide(spec.dtype):
+    if not _needs_x64(spec.dtype):
         return array
     values: np.ndarray[Any, Any] = np.ascontiguousarray(array).reshape(-1).view(spec.dtype)
     return values.reshape(spec.shape)
 
 
 def _packed(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    if not _is_wide(array.dtype):
+    if not _needs_x64(array.dtype):
         return array
     return np.ascontiguousarray(array).reshape(-1).view(np.uint32).reshape(*array.shape, 2)

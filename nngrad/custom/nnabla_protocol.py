@@ -17,7 +17,7 @@ import numpy as np
 
 from ..execution.lower import Program, linearize, lower
 from ..graph import Function, Spec, Variable, apply, contained, spec_of, switch
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from .base import attributes_set, kept_with_the_class
 from .host import on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
@@ -49,7 +49,7 @@ def prepared(instance: PythonFunction, inputs: Specs) -> Prepared:
     """A copy of `instance` on which `setup_impl` was called."""
     twin = instance._copy()
     floating = [s.dtype for s in inputs if s.differentiable]
-    with wide_types(any([s.wide for s in inputs])):
+    with x64_if(any([s.needs_x64 for s in inputs])):
         dtype = np.dtype(jnp.result_type(*floating)) if floating else np.dtype(np.float32)
     outputs = [Argument(spec_of((), dtype), f"outputs[{o}]") for o in range(twin.min_outputs())]
     twin.setup_impl([Argument(s, f"inputs[{i}]") for i, s in enumerate(inputs)], outputs)
@@ -230,7 +230,7 @@ def replayed(recording: Recording, inputs: Sequence[Variable]) -> list[Variable]
     values: list[Variable] = []
     for op, arguments, ins in recording.program.steps:
         out = apply(op, tuple([leaves[i] if i >= 0 else values[~i] for i in ins]), arguments)
-        values.extend(out if op.several else (out,))
+        values.extend(out if op.multiple_results else (out,))
     return [leaves[i] if i >= 0 else values[~i] for i in recording.program.outputs]
 
 

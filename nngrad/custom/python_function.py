@@ -64,7 +64,7 @@ class PythonFunction(CustomFunction):
                 raise TypeError(f"{cls.__name__}: write forward and backward, or forward_impl and backward_impl")
             cls._enter_nnablas_protocol()
             return
-        cls._op = op_of(cls, cls._run, several=cls.outputs > 1)
+        cls._op = op_of(cls, cls._run, multiple_results=cls.outputs > 1)
         if cls.backward is not PythonFunction.backward:
             registry.add(cls._op, Rule(_rule, "user", cls.exact, cls.__module__))
         else:
@@ -72,7 +72,7 @@ class PythonFunction(CustomFunction):
 
     @classmethod
     def _enter_nnablas_protocol(cls) -> None:
-        cls._op = op_of(cls, nnabla_protocol.forward, several=True)
+        cls._op = op_of(cls, nnabla_protocol.forward, multiple_results=True)
         if cls.backward_impl is PythonFunction.backward_impl:
             register_forward_only(
                 cls._op, f"{cls.__name__} has no `def backward_impl(self, inputs, outputs, propagate_down, accum)`"
@@ -80,7 +80,8 @@ class PythonFunction(CustomFunction):
             return
         rule = Rule(nnabla_protocol.all_gradients, "user", cls.exact, cls.__module__, nnabla_protocol.gradients)
         registry.add(cls._op, rule)
-        cls._gradient_op = op_of(cls, nnabla_protocol.host_gradient, several=True, name=f"{cls.__name__}Gradient")
+        name = f"{cls.__name__}Gradient"
+        cls._gradient_op = op_of(cls, nnabla_protocol.host_gradient, multiple_results=True, name=name)
         register_forward_only(
             cls._gradient_op,
             f"{cls.__name__}.backward_impl computes with values (.d, .g, NumPy): write it with F and operators on "

@@ -13,7 +13,7 @@ import jax
 
 from ..graph import Op
 from ..graph.process import check_process
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from .free_numbers import as_array, can_take_numbers, taking_numbers, without_numbers
 from .host_calls import finished
 from .lower import in_pieces, whole
@@ -160,14 +160,14 @@ def bytes_of(*counts: int) -> int:
     return sum([_BYTES + count * _BYTES_OF_A_FUNCTION for count in counts])
 
 
-def on_device(device: jax.Device | None, wide: bool, function: Callable[..., Any]) -> Callable[..., Any]:
+def on_device(device: jax.Device | None, needs_x64: bool, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` in the settings that its values need, and in a process where JAX can compute."""
 
     def run(*arrays: Any) -> Any:
         check_process()
-        if device is None and not wide:
+        if device is None and not needs_x64:
             return function(*arrays)
-        with wide_types(wide):
+        with x64_if(needs_x64):
             if device is None:
                 return function(*arrays)
             with jax.default_device(device):
@@ -220,13 +220,13 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
         if program.opaque or not can_take_numbers(general):
             return None
         function: Callable[..., Any] = jax.jit(taking_numbers(general))
-        if program.device is not None or program.wide:
-            function = on_device(program.device, program.wide, function)
+        if program.device is not None or program.needs_x64:
+            function = on_device(program.device, program.needs_x64, function)
         executable = table.keep(general, function, bytes_of(len(program.steps)))
     else:
         table.not_missed()
     bound: Callable[..., tuple[Any, ...]] = _with_numbers.part(ops).get(
-        program, lambda: functools.partial(executable, as_array(numbers, program.wide))
+        program, lambda: functools.partial(executable, as_array(numbers, program.needs_x64))
     )
     return bound
 
@@ -244,9 +244,9 @@ def _part_for(program: Program) -> BoundedCache:
 def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., tuple[Any, ...]]:
     """Keep a function of arrays that compiles itself, of so many functions in each executable."""
     function = finished(function, program.opaque)
-    if program.device is not None or program.wide:
+    if program.device is not None or program.needs_x64:
         # By itself where it can be, without another call: that the process can compute, `arrays_of` sees.
-        function = on_device(program.device, program.wide, function)
+        function = on_device(program.device, program.needs_x64, function)
     kept: Callable[..., tuple[Any, ...]] = _part_for(program).keep(program, function, bytes_of(*counts))
     return kept
 

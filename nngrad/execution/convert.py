@@ -12,7 +12,7 @@ import numpy as np
 from ..graph import NdArray, Variable
 from ..graph.conversion import array_of, converted
 from ..graph.leaf import arrays_of
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from ..graph.value import put_together
 from .compiled import executable_of
 from .forward import device_of
@@ -46,7 +46,7 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
     others = linear.leaves[len(given) :]
     keys = [x for x in others if x._source is not None]
     frozen = {id(x): x.cell.raw() for x in others if x._source is None}
-    wide = linear.program.wide
+    needs_x64 = linear.program.needs_x64
     run = lower(linear.program)
     single = isinstance(outputs, Variable)
 
@@ -55,7 +55,7 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
         if keys and key is None:
             raise ValueError("key: the graph has random functions; pass key=jax.random.key(...)")
         # Under jit, vmap or grad it is JAX's own setting that says whether there are 64-bit types.
-        with wide_types(wide and not any(isinstance(a, jax.core.Tracer) for a in checked)):
+        with x64_if(needs_x64 and not any(isinstance(a, jax.core.Tracer) for a in checked)):
             return compute(checked, key)
 
     def compute(arrays: Sequence[Any], key: Any) -> Any:

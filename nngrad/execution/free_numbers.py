@@ -93,7 +93,7 @@ def taking_numbers(general: Program) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
-def as_array(numbers: Numbers, wide: bool) -> np.ndarray[Any, Any]:
+def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any]:
     """Numbers as an executable takes them."""
     with np.errstate(over="ignore"):  # infinite, as they are where they are a part of the program
-        return np.array(numbers, np.float64 if wide else np.float32)
+        return np.array(numbers, np.float64 if needs_x64 else np.float32)

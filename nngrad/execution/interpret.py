@@ -10,7 +10,7 @@ import jax
 
 from ..graph import Function, Op, Variable, build_options, engine, functions_of
 from ..graph.leaf import arrays_of
-from ..graph.spec import is_wide
+from ..graph.spec import arguments_need_x64
 from ..graph.value import put_together
 from .compiled import BoundedCache, bytes_of, on_device
 from .host_calls import finished, has_opaque
@@ -29,25 +29,26 @@ compile, whatever its shape, and adding them one after the other takes milliseco
 
 
 def executable_of_op(
-    op: Op, arguments: tuple[Any, ...], device: jax.Device | None, wide: bool, compiled: bool = True
+    op: Op, arguments: tuple[Any, ...], device: jax.Device | None, needs_x64: bool, compiled: bool = True
 ) -> Callable[..., Any]:
     """The executable of one op."""
 
     def make() -> Callable[..., Any]:
         forward = op.bind(arguments)
-        return on_device(device, wide, finished(jax.jit(forward), has_opaque(arguments)) if compiled else forward)
+        return on_device(device, needs_x64, finished(jax.jit(forward), has_opaque(arguments)) if compiled else forward)
 
     table = single_ops.part((op,))
-    result: Callable[..., Any] = table.get((op, arguments, device, wide, compiled), make, bytes_of(1))
+    result: Callable[..., Any] = table.get((op, arguments, device, needs_x64, compiled), make, bytes_of(1))
     return result
 
 
 def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     """The outputs of `f` for given input arrays."""
-    wide = any([s.wide for s in f.specs]) or any([x.spec.wide for x in f.inputs]) or is_wide(f.arguments)
+    given = [*f.specs, *[x.spec for x in f.inputs]]
+    needs_x64 = any([s.needs_x64 for s in given]) or arguments_need_x64(f.arguments)
     device = None if f.context is None else f.context.device
-    out = executable_of_op(f.op, f.arguments, device, wide, len(arrays) <= MOST_INPUTS)(*arrays)
-    return tuple(out) if f.op.several else (out,)
+    out = executable_of_op(f.op, f.arguments, device, needs_x64, len(arrays) <= MOST_INPUTS)(*arrays)
+    return tuple(out) if f.op.multiple_results else (out,)
 
 
 def wait_for(arrays: Arrays) -> None:

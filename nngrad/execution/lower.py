@@ -146,7 +146,7 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
             elif op.selects and ins[0] in truths:
                 inputs[0] = truths[ins[0]]()
             out = op.bind(arguments)(*inputs)
-            if op.several:
+            if op.multiple_results:
                 values.extend(out)
             else:
                 values.append(out)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import Op, Spec
-from ..graph.spec import is_wide
+from ..graph.spec import arguments_need_x64
 from .host_calls import has_opaque
 
 Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
@@ -30,9 +30,10 @@ class Program(NamedTuple):
     """Where it runs; None leaves it to JAX."""
 
     @property
-    def wide(self) -> bool:
+    def needs_x64(self) -> bool:
         """Whether 64-bit values occur in it, by way of a leaf or of an argument."""
-        return any([s.wide for s in self.leaves]) or any([is_wide(arguments) for _, arguments, _ in self.steps])
+        leaves = any([s.needs_x64 for s in self.leaves])
+        return leaves or any([arguments_need_x64(arguments) for _, arguments, _ in self.steps])
 
     def unread(self, leaves: Sequence[int]) -> list[int]:
         """Those of the leaves of these numbers on which no result depends."""

@@ -9,7 +9,7 @@ import jax
 from jax.sharding import SingleDeviceSharding
 
 from ..graph.process import Process
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from .compiled import BoundedCache, keep_executable
 from .lower import whole
 from .pieces import is_long
@@ -59,7 +59,7 @@ def _allotted(jitted: Any, program: Program) -> int | None:
     sharding = None if program.device is None else SingleDeviceSharding(program.device)
     given = [s.abstract(sharding) for s in program.leaves]
     try:
-        with wide_types(program.wide), jax.default_device(program.device) if program.device else nullcontext():
+        with x64_if(program.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
             analysis = jitted.lower(*given).compile().memory_analysis()
     except (jax.errors.JaxRuntimeError, NotImplementedError):
         return None  # what it cannot compile, and whether it can say, is found out again where that matters

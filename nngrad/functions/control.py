@@ -41,7 +41,7 @@ def unlink(x: Array, /) -> jax.Array:
     return y
 
 
-@op(several=True, passes=True)
+@op(multiple_results=True, passes=True)
 def update(*x: Array) -> tuple[jax.Array, ...]:
     """All of `x` unchanged, each an output.
 

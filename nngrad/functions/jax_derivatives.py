@@ -26,7 +26,7 @@ from ..graph import Array, Op, Spec, Variable, spec_of
 from ..graph.arguments import Static
 from ..graph.facts import unknown
 from ..graph.jaxpr import primitives_in
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from .jaxpr_structure import Held, structure_of
 
 Arrays = Sequence[Any]
@@ -184,7 +184,7 @@ class Sized(Op):
 
 def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:
     """Make a `Sized` op of a function on arrays."""
-    return lambda forward: Sized(forward, type_name=type_name, several=True, cost=unknown)
+    return lambda forward: Sized(forward, type_name=type_name, multiple_results=True, cost=unknown)
 
 
 @sized("JaxFunction")
@@ -357,7 +357,7 @@ def has_derivative(fun: ArrayFunction, order: int) -> bool:
 def _refusal(function: Callable[..., Any], inputs: tuple[Spec, ...]) -> str | None:
     """Why JAX cannot do it; None if it can."""
     try:
-        with wide_types(any([s.wide for s in inputs])):
+        with x64_if(any([s.needs_x64 for s in inputs])):
             closed = jax.make_jaxpr(lambda *x: function(*x))(*[s.abstract() for s in inputs])
     except (TypeError, ValueError, NotImplementedError) as error:
         return str(error).split("\n")[0]

@@ -17,7 +17,7 @@ from ..graph import NdArray, Spec, Variable, apply, as_variable
 from ..graph.arguments import key_of
 from ..graph.leaf import common_floating
 from ..graph.ndarray import host_array
-from ..graph.spec import DType, dtype_of, is_differentiable, wide_types
+from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
 from .jax_derivatives import TracedFunction, custom_jax_derivative, jax_derivative
 
@@ -66,15 +66,15 @@ class JaxFunction:
         """`fun` on Variables, arrays and numbers, in pytrees; it returns a pytree of Variables."""
         leaves, tree = jax.tree.flatten((self._marked(args), self._marked_names(kwargs)))
         floating = common_floating(leaves)
-        wide = any([_is_wide(leaf, floating) for leaf in leaves])
+        needs_x64 = any([_needs_x64(leaf, floating) for leaf in leaves])
         described: list[Fixed | Given] = []
         inputs: list[Variable] = []
         for i, leaf in enumerate(leaves):
-            description, x = self._described(leaf, i, wide, floating)
+            description, x = self._described(leaf, i, needs_x64, floating)
             described.append(description)
             if x is not None:
                 inputs.append(x)
-        trace = self._trace(tree, tuple(described), wide)
+        trace = self._trace(tree, tuple(described), needs_x64)
         op = custom_jax_derivative if trace.function.custom else jax_derivative
         outputs = apply(op, (*trace.constants, *inputs), (trace.function, 0))
         return jax.tree.unflatten(trace.results, outputs)
@@ -87,12 +87,12 @@ class JaxFunction:
         return {k: _fixed(v, k) if k in self._static_argnames else v for k, v in kwargs.items()}
 
     def _described(
-        self, leaf: Any, i: int, wide: bool, floating: DType | None
+        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None
     ) -> tuple[Fixed | Given, Variable | None]:
         if isinstance(leaf, Variable):
             return Given(leaf.spec, False, leaf.spec.differentiable), leaf
         if isinstance(leaf, bool | int | float):
-            x = leaf_of(NdArray.of_host_array(_number(leaf, wide)))
+            x = leaf_of(NdArray.of_host_array(_number(leaf, needs_x64)))
             return Given(x.spec, True, False), x
         if isinstance(leaf, _Marked):
             return leaf.fixed, None
@@ -101,16 +101,16 @@ class JaxFunction:
         x = as_variable(leaf, f"leaf {i} of the arguments", f"jax_function({self.name})", floating)
         return Given(x.spec, False, False), x
 
-    def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], wide: bool) -> Trace:
+    def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
         key = tree, described
         trace = self._traces.get(key)
         if trace is None:
             if len(self._traces) >= _MOST_TRACES:
                 self._traces.clear()
-            trace = self._traces[key] = self._traced(tree, described, wide)
+            trace = self._traces[key] = self._traced(tree, described, needs_x64)
         return trace
 
-    def _traced(self, tree: Any, described: tuple[Fixed | Given, ...], wide: bool) -> Trace:
+    def _traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
         def flat(*arrays: Any) -> Any:
             given = iter(arrays)
             leaves = [d.value if isinstance(d, Fixed) else next(given) for d in described]
@@ -119,7 +119,7 @@ class JaxFunction:
 
         arrays = [d for d in described if isinstance(d, Given)]
         try:
-            with wide_types(wide):
+            with x64_if(needs_x64):
                 abstract = [jax.ShapeDtypeStruct(d.spec.shape, d.spec.dtype, weak_type=d.weak) for d in arrays]
                 closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*abstract)
         except Exception as error:
@@ -224,12 +224,12 @@ def _name_of(fun: Any) -> str:
     return str(getattr(fun, "__name__", type(fun).__name__))
 
 
-def _number(value: bool | int | float, wide: bool) -> np.ndarray[Any, Any]:
+def _number(value: bool | int | float, needs_x64: bool) -> np.ndarray[Any, Any]:
     """A Python number as JAX would take it."""
-    return np.asarray(value) if wide else np.asarray(host_array(value, None))
+    return np.asarray(value) if needs_x64 else np.asarray(host_array(value, None))
 
 
-def _is_wide(leaf: Any, floating: DType | None) -> bool:
+def _needs_x64(leaf: Any, floating: DType | None) -> bool:
     """Whether a leaf of the arguments takes 64 bits: a Variable, or an array that does not become `floating`."""
     dtype = getattr(leaf, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.itemsize < 8:

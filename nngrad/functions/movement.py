@@ -179,7 +179,7 @@ def stack(*x: Array, axis: int = 0) -> jax.Array:
     return lax.concatenate([lax.expand_dims(a, (axis,)) for a in alike(*x)], axis)
 
 
-@op(several=True, linear=True, axes=reduces("axis", one=True))
+@op(multiple_results=True, linear=True, axes=reduces("axis", one=True))
 def split(x: Array, /, axis: int = 0) -> tuple[jax.Array, ...]:
     """The slices of `x` along an axis, without that axis.
 

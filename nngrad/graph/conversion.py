@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .spec import SUPPORTED, DType, dtype_of, wide_types
+from .spec import SUPPORTED, DType, dtype_of, x64_if
 
 
 def array_of(value: object, name: str) -> Any:
@@ -74,7 +74,7 @@ def converted(array: Any, dtype: DType, name: str) -> Any:
         return array
     if dtype.kind in "iu" and array.size:
         _check_whole_numbers(np.asarray(array), dtype, name)
-    with wide_types(dtype.itemsize == 8):
+    with x64_if(dtype.itemsize == 8):
         return array.astype(dtype)
 
 

@@ -32,7 +32,7 @@ class Facts:
     so that nothing need be traced to know it. A fact about shapes: it says nothing of what an element depends on."""
     broadcasts: bool = False
     """Inputs broadcast against each other; `Grad` sums their gradients back."""
-    several: bool = False
+    multiple_results: bool = False
     """`forward` returns a tuple of outputs."""
     truth: Callable[..., Any] | None = None
     """For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same as bools; a compiled

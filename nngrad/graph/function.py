@@ -257,7 +257,7 @@ def create(
         # Most functions have one input, or are known; the others are asked.
         specs = spec.alone if spec and len(inputs) == 1 and spec.differentiable else op.infer(inputs, arguments)
     f.specs = specs
-    if op.several:
+    if op.multiple_results:
         outputs = tuple([output_variable(f, i) for i in range(len(specs))])
         f._outputs = tuple([weakref.ref(y) for y in outputs])
         result: Any = outputs

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .spec import wide_types
+from .spec import x64_if
 from .value import HELD_ONCE, Value
 
 
@@ -126,5 +126,5 @@ def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def copied(array: Any) -> jax.Array:
     """A copy, as a JAX array with memory of its own."""
-    with wide_types(array.dtype.itemsize == 8):
+    with x64_if(array.dtype.itemsize == 8):
         return jax.numpy.array(array, copy=True)

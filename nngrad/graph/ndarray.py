@@ -12,7 +12,7 @@ import numpy as np
 from .conversion import array_of, converted, narrowed
 from .options import build_options
 from .process import check_process
-from .spec import FLOAT32, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, wide_types
+from .spec import FLOAT32, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
 from .value import Deferred, Value, Zeros, writing
 
 _MOST_BYTES = 2**63 - 1
@@ -173,7 +173,7 @@ class NdArray:
     def cast(self, dtype: object) -> NdArray:
         """A new cell with the value in another dtype, as NumPy's `astype` casts it: fractions are cut off."""
         cell = NdArray(self.shape, dtype)
-        with wide_types(cell._spec.wide):
+        with x64_if(cell._spec.needs_x64):
             cell.put(self.raw().astype(cell.dtype))
         return cell
 
@@ -273,6 +273,6 @@ def _settled(value: Any) -> Any:
     if value.nbytes > _SMALL:
         check_process()
         # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
-        with wide_types(value.dtype.itemsize == 8):
+        with x64_if(value.dtype.itemsize == 8):
             return jnp.asarray(value)
     return value

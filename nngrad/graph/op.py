@@ -14,7 +14,7 @@ from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_
 from .facts import Facts
 from .function import apply
 from .leaf import as_variables
-from .spec import Spec, is_wide, spec_of, wide_types
+from .spec import Spec, arguments_need_x64, spec_of, x64_if
 from .spelling import no_such_argument
 from .variable import Variable
 from .widening import Widened, warn_where_widened
@@ -83,7 +83,7 @@ class Op(Facts, Generic[P, R]):
         self.rules = {}
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
         signature = inspect.signature(forward, eval_str=True)
-        self.__signature__ = _of_caller(signature, tuple[Variable, ...] if self.several else Variable)
+        self.__signature__ = _of_caller(signature, tuple[Variable, ...] if self.multiple_results else Variable)
         schema = Schema(self.name, signature)
         self.variadic = schema.variadic
         self._has_floats = schema.has_floats
@@ -128,20 +128,21 @@ class Op(Facts, Generic[P, R]):
             if len(self._specs) >= _MOST_ANSWERS:
                 self._specs.clear()
             specs = self._trace(given, arguments)
-            if any([s.dtype == np.float64 for s in specs]) and any([s.differentiable and not s.wide for s in given]):
+            narrower = any([s.differentiable and not s.needs_x64 for s in given])
+            if narrower and any([s.dtype == np.float64 for s in specs]):
                 specs = Widened(specs)
             self._specs[arguments, given] = specs
         return specs
 
     def _trace(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         try:
-            with wide_types(any(s.wide for s in inputs) or is_wide(arguments)):
+            with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
                 out = jax.eval_shape(self.bind(arguments), *[s.abstract() for s in inputs])
         except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             cause = None if self.module.startswith("nngrad.") else error  # a forward of the user's has lines to show
             raise kind(f"{self._shown(inputs, arguments)}: {error}") from cause
-        specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.several else (out,))])
+        specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.multiple_results else (out,))])
         for spec in specs:
             if spec.nbytes > _MOST_BYTES:
                 raise ValueError(f"{self._shown(inputs, arguments)}: a result of {spec} is too large for any memory")

@@ -22,11 +22,11 @@ SUPPORTED = _DIFFERENTIABLE | {np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8"
 class Spec:
     """Shape and dtype. Two equal ones are the same object, so they compare and hash by identity."""
 
-    __slots__ = ("alone", "differentiable", "dtype", "shape", "wide")
+    __slots__ = ("alone", "differentiable", "dtype", "needs_x64", "shape")
 
     shape: Shape
     dtype: DType
-    wide: bool
+    needs_x64: bool
     """Whether the dtype takes 64 bits, which JAX handles only where x64 is switched on."""
     differentiable: bool
     """Whether the dtype is a floating one; gradients stop at all others."""
@@ -38,7 +38,7 @@ class Spec:
         self.alone = (self,)
         self.shape = shape
         self.dtype = dtype
-        self.wide = dtype.itemsize == 8
+        self.needs_x64 = dtype.itemsize == 8
         self.differentiable = is_differentiable(dtype)
 
     @property
@@ -103,15 +103,16 @@ def is_differentiable(dtype: DType) -> bool:
     return dtype in _DIFFERENTIABLE
 
 
-def wide_types(wide: bool) -> Any:
-    """A context in which JAX keeps 64-bit types as they are, where `wide`; else JAX's own setting."""
-    return jax.enable_x64(True) if wide else _UNCHANGED
+def x64_if(needs_x64: bool) -> Any:
+    """A context in which JAX keeps 64-bit types as they are, where `needs_x64`; else JAX's own setting."""
+    return jax.enable_x64(True) if needs_x64 else _UNCHANGED
 
 
-def is_wide(arguments: tuple[Any, ...]) -> bool:
+def arguments_need_x64(arguments: tuple[Any, ...]) -> bool:
     """Whether a 64-bit dtype is among the arguments of an op."""
     return any([
-        a.itemsize == 8 if isinstance(a, np.dtype) else isinstance(a, tuple) and is_wide(a) for a in arguments
+        a.itemsize == 8 if isinstance(a, np.dtype) else isinstance(a, tuple) and arguments_need_x64(a)
+        for a in arguments
     ])
 
 

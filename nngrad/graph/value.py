@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .process import check_process
-from .spec import Spec, wide_types
+from .spec import Spec, x64_if
 
 if TYPE_CHECKING:
     from .ndarray import NdArray
@@ -73,7 +73,7 @@ class Value:
         array = self.raw()
         if isinstance(array, np.ndarray):
             check_process()
-            with wide_types(array.dtype.itemsize == 8):
+            with x64_if(array.dtype.itemsize == 8):
                 array = jnp.asarray(array)
             with _lending:
                 if not self.lent:

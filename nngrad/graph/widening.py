@@ -27,8 +27,8 @@ def warn_where_widened(op: Op, inputs: tuple[Variable, ...]) -> None:
     if build_options().builder is not None:
         return
     floating = [(n, x) for n, x in zip(op.names_of(len(inputs)), inputs, strict=True) if x.spec.differentiable]
-    promoted = [(n, x) for n, x in floating if not x.spec.wide and x.need_grad]
-    data = [(n, x) for n, x in floating if x.spec.wide and not x.need_grad] if promoted else []
+    promoted = [(n, x) for n, x in floating if not x.spec.needs_x64 and x.need_grad]
+    data = [(n, x) for n, x in floating if x.spec.needs_x64 and not x.need_grad] if promoted else []
     if data:
         (name, x), (other, narrow) = data[0], promoted[0]
         called = f" ({narrow.name!r})" if narrow.name else ""

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..execution.compiled import BoundedCache
 from ..graph import Function
-from ..graph.spec import is_wide, wide_types
+from ..graph.spec import arguments_need_x64, x64_if
 
 
 class Cost(NamedTuple):
@@ -51,7 +51,7 @@ def cost_of(f: Function) -> Cost:
 
 def _traced_cost(f: Function) -> Cost:
     given = [x.spec for x in f.inputs]
-    with wide_types(any(s.wide for s in given) or is_wide(f.arguments)):
+    with x64_if(any(s.needs_x64 for s in given) or arguments_need_x64(f.arguments)):
         traced = jax.make_jaxpr(f.op.bind(f.arguments))(*[s.abstract() for s in given])
     return _cost_of_jaxpr(traced.jaxpr)
 

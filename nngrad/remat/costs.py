@@ -10,7 +10,7 @@ import jax
 
 from ..graph import Function, Op, Spec, Variable
 from ..graph.jaxpr import primitives_in
-from ..graph.spec import is_wide, spec_of, wide_types
+from ..graph.spec import arguments_need_x64, spec_of, x64_if
 
 _COSTLY = frozenset({
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "div", "erf", "exp", "expm1", "log",
@@ -48,6 +48,6 @@ def is_costly(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec]) -> boo
 @functools.lru_cache(maxsize=1 << 12)
 def _primitives(op: Op, arguments: tuple[Any, ...], inputs: tuple[Spec, ...]) -> frozenset[str]:
     """The steps that JAX hands to the compiler for an op."""
-    with wide_types(is_wide(arguments) or any([spec.wide for spec in inputs])):
+    with x64_if(arguments_need_x64(arguments) or any([spec.needs_x64 for spec in inputs])):
         jaxpr = jax.make_jaxpr(op.bind(arguments))(*[spec.abstract() for spec in inputs]).jaxpr
     return frozenset(primitives_in(jaxpr))

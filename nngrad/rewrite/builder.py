@@ -29,7 +29,7 @@ class PlainBuilder:
         """Returns `op` applied to `inputs`."""
         y = create(op, inputs, arguments, (), self.call, self.order, specs)
         if self.created is not None:
-            self.created.append(y[0].parent if op.several else y.parent)
+            self.created.append(y[0].parent if op.multiple_results else y.parent)
         return y
 
 

@@ -69,7 +69,8 @@ def _constant(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Var
 
 def passes_numbers(op: Op) -> bool:
     """all ops that are linear in an input, but casts: a scale may be what makes values fit the other dtype"""
-    return (op.linear is True or op.linear == "each") and not op.several and op is not F.cast and op is not F.mul_scalar
+    is_linear = (op.linear is True or op.linear == "each") and not op.multiple_results
+    return is_linear and op is not F.cast and op is not F.mul_scalar
 
 
 @rule("numbers-out-of-linear", every=passes_numbers)

@@ -112,7 +112,7 @@ def behind(masks: Sequence[Mask], g: Variable) -> Variable:
 def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:
     """Returns `op` applied; a mask that the input `index`, in which it is linear, is behind stays outermost."""
     g = inputs[index]
-    if op.several or not may_be_masked(g) or not op.diagonal:
+    if op.multiple_results or not may_be_masked(g) or not op.diagonal:
         return apply(op, inputs, arguments)
     masks, g = masks_of(g)
     return behind(masks, apply(op, (*inputs[:index], g, *inputs[index + 1 :]), arguments))

@@ -64,7 +64,7 @@ class Nodes:
                 continue
             key = f.op, f.arguments, f.inputs
             found = table.get(key)
-            if f.op.several:
+            if f.op.multiple_results:
                 outputs = f.outputs
                 if any([y._need_grad is False for y in outputs]):
                     if found is not None and found[0] is outputs[0]:
@@ -112,7 +112,7 @@ class Nodes:
         if y is None:
             y = self._table[key] = create(op, inputs, arguments, (), self.call, self.order, specs)
             if self.created is not None:
-                self.created.append(y[0].parent if op.several else y.parent)
+                self.created.append(y[0].parent if op.multiple_results else y.parent)
         return y
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from ..graph.value import put_together
 from .gradients import Arrays, clipped, decayed, multiplied, not_finite
 from .rates import as_number, as_rate
@@ -20,7 +20,7 @@ class GradientMethods:
     """The methods of a `Solver` that change or check the gradients that `backward()` has left."""
 
     _variables: tuple[Variable, ...]
-    _wide: bool
+    _needs_x64: bool
     updating: threading.RLock
     loss_scale: Any
 
@@ -69,7 +69,7 @@ class GradientMethods:
         with self.updating:
             cells = [p.grad for p in self._variables]
             params, grads = arrays_in([p.cell for p in self._variables]), arrays_in(cells)
-            with wide_types(self._wide):
+            with x64_if(self._needs_x64):
                 changed = function(tuple(params), tuple(grads), value, self.loss_scale)
             for cell in cells:
                 cell.variable = None  # which has another value
@@ -89,6 +89,6 @@ class GradientMethods:
 
     def _found(self) -> tuple[bool, bool]:
         check_process()
-        with wide_types(self._wide):
+        with x64_if(self._needs_x64):
             inf, nan = not_finite(tuple(arrays_in([p.grad for p in self._variables])))
         return bool(inf), bool(nan)

@@ -12,7 +12,7 @@ from ..execution.host_calls import finished
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied, donated, raw_together
 from ..graph.process import check_process
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from ..graph.value import Value, exchange, replace, values_of
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class InPlaceUpdate:
         function: `function(parameters, state, arguments)` on arrays, to be compiled; returns `Results`.
         solver: Whose parameters and state these are.
         updated: Other leaves that it updates.
-        wide: Whether there are 64-bit values in it besides the parameters.
+        needs_x64: Whether there are 64-bit values in it besides the parameters.
         device: Where it runs; None leaves it to JAX.
         opaque: Whether code of the user's is in it.
         taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
@@ -49,6 +49,7 @@ class InPlaceUpdate:
         "_device",
         "_executable",
         "_function",
+        "_needs_x64",
         "_opaque",
         "_owner",
         "_solver",
@@ -56,7 +57,6 @@ class InPlaceUpdate:
         "_taken",
         "_updated",
         "_values",
-        "_wide",
     )
 
     def __init__(
@@ -64,7 +64,7 @@ class InPlaceUpdate:
         function: Callable[..., Results],
         solver: Solver,
         updated: list[Variable],
-        wide: bool = False,
+        needs_x64: bool = False,
         device: jax.Device | None = None,
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
@@ -75,7 +75,7 @@ class InPlaceUpdate:
         self._compile()
         self._solver = solver
         self._updated = updated
-        self._wide = wide
+        self._needs_x64 = needs_x64
         self._device = device
         self._owner: InPlace | None = None
         self._values: list[InPlaceValue] = []
@@ -95,9 +95,9 @@ class InPlaceUpdate:
             arguments: Arrays, in pytrees.
         """
         check_process()
-        if self._device is None and not self._wide and not self._solver._wide:
+        if self._device is None and not self._needs_x64 and not self._solver._needs_x64:
             return self._run(kind, arguments)
-        with wide_types(self._wide or self._solver._wide):
+        with x64_if(self._needs_x64 or self._solver._needs_x64):
             if self._device is None:
                 return self._run(kind, arguments)
             with jax.default_device(self._device):

@@ -16,7 +16,7 @@ import optax
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
-from ..graph.spec import wide_types
+from ..graph.spec import x64_if
 from ..graph.spelling import spelling_checked
 from ..graph.value import Value, Zeros, hold_together
 from ..storage import read_arrays, write_arrays
@@ -58,7 +58,7 @@ class Solver(GradientMethods):
         self._variables: tuple[Variable, ...] = ()
         self._state: Value | None = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
         self._structure: Any = None
-        self._wide = False
+        self._needs_x64 = False
         self._scaling: LossScale | None = None
         self._initial_lr = as_rate(lr, self.rate_name)
         self._set_rate(self._initial_lr)
@@ -153,7 +153,7 @@ class Solver(GradientMethods):
             old = solver.get_states() if solver._state is not None and kept else {}
             solver._params = params
             solver._variables = tuple(params.values())
-            solver._wide = any(p.spec.wide for p in solver._variables)
+            solver._needs_x64 = any(p.spec.needs_x64 for p in solver._variables)
             solver._set_rate(solver._lr)  # its dtype follows the parameters'
             solver._start_from(old, kept)
 
@@ -238,7 +238,7 @@ class Solver(GradientMethods):
     def _flat_state(self) -> Arrays:
         if self._state is None:
             check_process()
-            with self.updating, wide_types(self._wide):
+            with self.updating, x64_if(self._needs_x64):
                 init = jax.jit(self._init())
                 self.state = init(tuple(arrays_in([p.cell for p in self._variables])))
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
@@ -257,8 +257,8 @@ class Solver(GradientMethods):
     def _set_rate(self, lr: float) -> None:
         # As an array of JAX it is neither compiled in nor converted at each step.
         self._lr = lr
-        with wide_types(self._wide):
-            self._rate = jax.device_put(np.array(lr, np.float64 if self._wide else np.float32))
+        with x64_if(self._needs_x64):
+            self._rate = jax.device_put(np.array(lr, np.float64 if self._needs_x64 else np.float32))
 
     def learning_rate(self) -> float:
         """The learning rate."""
@@ -342,7 +342,7 @@ class Solver(GradientMethods):
         """
         names, leaves = self._named_state()
         given = fitting_states(states, dict(zip(names, leaves, strict=True)), self._scaling)
-        with self.updating, wide_types(self._wide):
+        with self.updating, x64_if(self._needs_x64):
             self._state = Value(tuple([jnp.array(given[name]) for name in names]))
 
     def save_states(self, path: str | Path) -> None:
