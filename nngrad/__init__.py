@@ -13,16 +13,7 @@ from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
 from . import timing as timing
-from .autodiff import (
-    Grad,
-    GradEndFunction,
-    LeastMemory,
-    MemoryBudget,
-    Segments,
-    backward,
-    grad,
-    simplify,
-)
+from .autodiff import Grad, backward, grad
 from .context import (
     Context,
     auto_forward,
@@ -68,8 +59,10 @@ from .parameter import (
 )
 from .parameter_files import load_parameters, save_parameters
 from .random import seed
-from .remat import recompute
+from .remat import LeastMemory, MemoryBudget, Segments, recompute
 from .rewrite import show_rewrites
+from .rewrite.builder import simplify
+from .rewrite.numbers import grad_end as GradEndFunction
 from .solvers import DynamicLossScale
 from .training import train_step
 
