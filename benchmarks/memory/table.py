@@ -43,7 +43,7 @@ def prediction_row(what: str, step: Step) -> Row:
     assert step.predicted is not None
     ratio = max(step.predicted, step.temporaries) / max(1, min(step.predicted, step.temporaries))
     predicted, allotted = megabytes(step.predicted), megabytes(step.temporaries)
-    return Row(f"{what}: prediction", f"predicted {predicted}", f"compiled {allotted}", ratio, 1.1)
+    return Row(f"{what}: prediction", f"predicted {predicted}", f"compiled {allotted}", ratio, None)
 
 
 def comparison(

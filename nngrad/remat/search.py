@@ -31,6 +31,9 @@ _CLOSE = 1.2
 _CLOSE_TO_PLAIN = 5
 """So is the plain graph, which is less alike: of convolutions, whose operands are copied, the structure shows half."""
 
+_WORTH = 0.95
+"""What of the arithmetic of a plan may be left for one with less of it to be taken: another graph is another risk."""
+
 
 @contained
 def rematerialised(
@@ -165,11 +168,11 @@ class Search:
         return tried
 
     def spared(self, candidate: Candidate) -> Candidate:
-        """The same plan with less arithmetic, where that takes no more memory."""
+        """The same plan with less arithmetic, where that is worth it and takes no more memory."""
         if candidate.sparing is None:
             return candidate
         other = candidate.sparing()
-        return other if other.peak <= candidate.peak and other.extra <= candidate.extra else candidate
+        return other if other.peak <= candidate.peak and other.extra <= _WORTH * candidate.extra else candidate
 
     def bytes_of(self, candidate: Candidate) -> int:
         """What it takes by the compiler's account; the predicted peak where there is none."""
