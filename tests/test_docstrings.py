@@ -30,7 +30,7 @@ def test_entries_are_found() -> None:
         ValueError: It is no argument.
     """
     assert described(docstring) == ["x", "axis"]
-    assert described("What it computes.") == []
+    assert described("What it computes, of x: a number.") == []
 
 
 @pytest.mark.parametrize("name", F.names())

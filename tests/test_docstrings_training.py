@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 import nngrad.initializer as initializer
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from tests.test_docstrings import described
 
 
 def public(module: Any) -> dict[str, Any]:
@@ -27,13 +27,6 @@ DOCUMENTED = {
     for room, values in (("PF", LAYERS), ("initializer", INITIALIZERS), ("S", SOLVERS))
     for name, value in values.items()
 }
-
-
-def described(docstring: str) -> list[str]:
-    """The arguments that have an entry under `Args:`, in its order."""
-    _, found, section = inspect.cleandoc(docstring).partition("\nArgs:\n")
-    section = re.split(r"^\S", section, maxsplit=1, flags=re.MULTILINE)[0]
-    return re.findall(r"^    (\w+): \S", section, flags=re.MULTILINE) if found else []
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTED))
@@ -53,18 +46,3 @@ def test_nothing_is_left_out() -> None:
     assert {"affine", "convolution", "batch_normalization", "embed", "prelu"} <= LAYERS.keys()
     assert {"UniformInitializer", "calc_uniform_lim_glorot"} <= INITIALIZERS.keys()
     assert {"Sgd", "Adam", "Solver", "DynamicLossScale"} <= SOLVERS.keys()
-
-
-def test_entries_are_found_by_their_indentation() -> None:
-    docstring = """A sum.
-
-    Args:
-        x: The first: a number,
-            or more: a list of them.
-        y: The other.
-
-    Returns:
-        z: The sum.
-    """
-    assert described(docstring) == ["x", "y"]
-    assert described("A sum of x: a number.") == []
