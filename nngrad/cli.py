@@ -204,7 +204,7 @@ def entries(family: str) -> list[Entry]:
 
 
 def entry_of(function: Op | Composite) -> Entry:
-    """What is known of a function; whether a composite's gradient is exact is for its parts to say."""
+    """Returns what is known of a function; whether a composite's gradient is exact is for its parts to say."""
     if isinstance(function, Composite):
         return Entry(function.name, "", "composite", "", _file_of(function.module))
     rule = registry.find(function)

@@ -28,7 +28,7 @@ class Debug:
         return users_place()
 
     def checker(self) -> Checker:
-        """What looks at the functions of one run."""
+        """Returns what looks at the functions of one run."""
         return Checker(self.inf)
 
 
@@ -76,7 +76,7 @@ class Checker:
                 return f, index
 
     def message(self, f: Function, index: int) -> str:
-        """What is wrong, with which function, and where that was called."""
+        """Returns what is wrong, with which function, and where that was called."""
         finding = self.findings[f]
         which = f"output {index}" if len(f.specs) > 1 else "the result"
         lines = [f"{finding.outputs[index]} in {which} of {f.op.name} (order {f.order}), {f!r}"]
@@ -91,7 +91,7 @@ class Checker:
         return "\n".join(lines)
 
     def wrong(self, array: Any) -> str:
-        """What is not finite in an array; nothing where all is well."""
+        """Returns what is not finite in an array; nothing where all is well."""
         values = np.asarray(array)
         if values.dtype.kind in "biu":
             return ""
@@ -105,7 +105,7 @@ class Checker:
         return f"{what} ({bad.sum()} of {values.size} elements, the first at {first})"
 
     def described(self, array: Any) -> str:
-        """What a function was given."""
+        """Returns what a function was given."""
         values, wrong = np.asarray(array), self.wrong(array)
         if wrong:
             return f"not finite itself: {wrong}"

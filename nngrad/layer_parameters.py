@@ -58,7 +58,7 @@ def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
 def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Callable[..., R]:
-    """What both make of a function; `converts`: a Variable is made of its first argument."""
+    """Returns what both make of a function; `converts`: a Variable is made of its first argument."""
     signature = inspect.signature(body)
     own = [p for p in signature.parameters.values() if p.name != "name"]
     name_of_scope = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
@@ -103,7 +103,7 @@ def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) 
 
 
 def applied(function: Apply, w: Variable | None, name: str) -> Variable | None:
-    """What `apply_w` or `apply_b` makes of a parameter; messages start with `name`."""
+    """Returns what `apply_w` or `apply_b` makes of a parameter; messages start with `name`."""
     if function is None:
         return w
     if not callable(function):

@@ -107,7 +107,7 @@ def _descend(scope: Scope, names: list[str]) -> Scope:
 
 
 def _find(scope: Scope, names: list[str]) -> Any:
-    """What is at `names` below `scope`: a parameter, a scope, or None."""
+    """Returns what is at `names` below `scope`: a parameter, a scope, or None."""
     found: Any = scope
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None

@@ -106,7 +106,7 @@ def _take_over_rights(handle: int, before: os.stat_result) -> None:
 
 @functools.cache
 def _kernel() -> str:
-    """What tells this run of this machine's kernel from all others; '' where the system does not say."""
+    """Returns what tells this run of this machine's kernel from all others; '' where the system does not say."""
     try:
         return Path(_BOOT_ID).read_text().strip().replace("-", "")
     except OSError:

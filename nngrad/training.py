@@ -297,7 +297,7 @@ def check_count(arrays: Arrays, specs: list[Spec]) -> None:
 
 
 def plain(value: Any, spec: Spec, name: str) -> Any:
-    """What is given for an input, as an array that an executable takes."""
+    """Returns what is given for an input, as an array that an executable takes."""
     if isinstance(value, Variable):
         return value.data.raw()
     if isinstance(value, NdArray):

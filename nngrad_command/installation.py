@@ -94,7 +94,7 @@ def parsed(line: str) -> Requirement:
 
 
 def missing(extra: str) -> list[Requirement]:
-    """What an extra names and is not there, or too old."""
+    """Returns what an extra names and is not there, or too old."""
     return [r for r in requirements() if r.extra == extra and not r.satisfied]
 
 

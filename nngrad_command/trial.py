@@ -90,7 +90,7 @@ def _devices() -> list[Any]:
 
 
 def _trouble(device: Any) -> str:
-    """What goes wrong with the second derivative of x^3 on a device; empty if nothing does."""
+    """Returns what goes wrong with the second derivative of x^3 on a device; empty if nothing does."""
     import nngrad as nn
 
     with nn.context_scope(nn.Context(device.platform, device_id=device.id)):

@@ -11,7 +11,7 @@ import numpy as np
 from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executable_of
-from ..execution.forward import Plan, Snapshot, is_watched, plan_of, present, run_one_by_one, take_snapshot
+from ..execution.forward import RunPlan, Snapshot, is_watched, plan_of, present, run_one_by_one, take_snapshot
 from ..execution.interpret import Hook
 from ..execution.lower import linearize
 from ..execution.program import Program
@@ -202,7 +202,7 @@ def _gradient_variables(
     return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
 
 
-def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:
+def _arrays(plan: RunPlan, snapshot: Snapshot) -> tuple[Any, ...]:
     if snapshot.leaf_ids is plan.leaf_ids:
         return snapshot.arrays
     arrays = snapshot.by_leaf()
@@ -210,7 +210,7 @@ def _arrays(plan: Plan, snapshot: Snapshot) -> tuple[Any, ...]:
 
 
 def _compiled(
-    outputs: list[Variable], plan: Plan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
+    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """The gradients, and those that are retained, from one executable that computes the forward as well."""
     seeded = tuple([seed is not None for seed in seeds])
@@ -243,23 +243,23 @@ def _compiled(
     return list(results[count:end]), _cells_of(plan, fused.retained, results[end:])
 
 
-def _cells_of(plan: Plan, numbers: Iterable[int], gradients: Sequence[Any]) -> list[tuple[NdArray, Any]]:
+def _cells_of(plan: RunPlan, numbers: Iterable[int], gradients: Sequence[Any]) -> list[tuple[NdArray, Any]]:
     """The gradients of Variables in the middle, by their numbers, each with its cell."""
     middle = list(_middle(plan).values()) if gradients else []
     return [(middle[i].grad, gy) for i, gy in zip(numbers, gradients, strict=True)]
 
 
-def _middle(plan: Plan) -> dict[tuple[int, int], Variable]:
+def _middle(plan: RunPlan) -> dict[tuple[int, int], Variable]:
     """The Variables in the middle of the graph, by function and output."""
     found = {(i, k): ref() for i, f in enumerate(plan.functions) for k, ref in enumerate(f._outputs)}
     return {place: y for place, y in found.items() if y is not None}
 
 
-def _alive(plan: Plan) -> tuple[tuple[int, int], ...]:
+def _alive(plan: RunPlan) -> tuple[tuple[int, int], ...]:
     return tuple(_middle(plan))
 
 
-def _stops(plan: Plan) -> tuple[tuple[int, int], ...]:
+def _stops(plan: RunPlan) -> tuple[tuple[int, int], ...]:
     """Which outputs of functions gradients stop at, by place in the graph."""
     return tuple([
         (i, k)
@@ -283,7 +283,7 @@ class GradientGraph(NamedTuple):
 
 @contained
 def _gradient_graph(
-    outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
+    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
 ) -> GradientGraph:
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
     switch(auto_forward=False, no_grad=False)
@@ -300,14 +300,14 @@ def _gradient_graph(
     return GradientGraph(found.gradients, given, retained)
 
 
-def _fuse(outputs: list[Variable], plan: Plan, wanted: Wanted, seeded: Sequence[bool], options: Options) -> Fused:
+def _fuse(outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeded: Sequence[bool], options: Options) -> Fused:
     graph = _gradient_graph(outputs, plan, wanted, seeded, options.retain_grad, options.recompute)
     program, others = _program(outputs, plan, [*graph.gradients, *graph.retained.values()], graph.seeds)
     return Fused(executable_of(program), others, list(graph.retained))
 
 
 def _program(
-    outputs: list[Variable], plan: Plan, gradients: Sequence[Variable], seeds: Sequence[Variable]
+    outputs: list[Variable], plan: RunPlan, gradients: Sequence[Variable], seeds: Sequence[Variable]
 ) -> tuple[Program, list[Variable]]:
     """The program of a forward and its gradients, and its leaves besides those of the plan and the seeds."""
     first = [*plan.leaves, *seeds]
@@ -323,7 +323,7 @@ def _program(
 
 
 def _interpreted(
-    outputs: list[Variable], plan: Plan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
+    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """The same, op by op, with the hooks around every function of the gradient graph."""
     graph = _gradient_graph(outputs, plan, wanted, [seed is not None for seed in seeds], options.retain_grad)

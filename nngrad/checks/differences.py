@@ -23,7 +23,7 @@ class Settings(NamedTuple):
 
     @staticmethod
     def of(precision: float, eps: float | None, atol: float | None, rtol: float | None) -> Settings:
-        """What is given, and for the rest what suits the precision of the arithmetic."""
+        """Returns what is given, and for the rest what suits the precision of the arithmetic."""
         fine, medium = precision < 1e-12, precision < 1e-5
         default = (1e-3, 1e-7, 1e-6) if fine else (2e-2, 1e-3, 1e-3) if medium else (0.25, 5e-2, 5e-2)
         chosen = [d if v is None else v for v, d in zip((eps, atol, rtol), default, strict=True)]

@@ -149,7 +149,7 @@ def listed(data: Any) -> list[Any]:
 
 
 def name_of(func: Any) -> str:
-    """What to call a function in a report."""
+    """Returns what to call a function in a report."""
     return str(getattr(func, "__name__", None) or repr(func))
 
 

@@ -130,7 +130,7 @@ def _index(place: int, x: Array) -> str:
 
 
 def _hint(numeric: Array, exact: Array) -> str:
-    """What all elements have in common."""
+    """Returns what all elements have in common."""
     if not np.isfinite(exact).all():
         return "The gradient is not finite."
     large = np.abs(numeric) > 1e-6 * max(1e-30, float(np.max(np.abs(numeric), initial=0.0)))

@@ -64,7 +64,7 @@ class CustomFunction:
         raise NotImplementedError
 
     def _returned(self, result: Any) -> Any:
-        """What `forward` returned, an array or a tuple of arrays; raises if it is something else."""
+        """Returns what `forward` returned, an array or a tuple of arrays; raises if it is something else."""
         several = isinstance(result, tuple | list)
         for i, array in enumerate(result if several else (result,)):
             which = f"{type(self).__name__}.forward: {f'output {i}' if several else 'its result'}"

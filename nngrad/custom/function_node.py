@@ -274,7 +274,7 @@ def _gradients(
 
 
 def _listed(node: FunctionNode, method: str, gxs: Any, indexes: Indexes) -> tuple[Any, ...]:
-    """What `method` returned, for each of `indexes` or, as Chainer allows it, for each input."""
+    """Returns what `method` returned, for each of `indexes` or, as Chainer allows it, for each input."""
     given: tuple[Any, ...] = tuple(gxs) if isinstance(gxs, tuple | list) else (gxs,)
     if len(given) == len(indexes):
         return given

@@ -60,7 +60,7 @@ def prepared(instance: PythonFunction, inputs: Specs) -> Prepared:
 def recorded(
     method: Callable[[], None], read: Sequence[Symbol], write: Sequence[Symbol], name: str
 ) -> Recording | None:
-    """What `method` does with cells; None if it needs values."""
+    """Returns what `method` does with cells; None if it needs values."""
     switch(builder=None, auto_forward=False, no_grad=False)
     try:
         method()
@@ -84,7 +84,7 @@ def recorded(
 
 @kept_with_the_class
 def forward_recording(instance: PythonFunction, inputs: Specs) -> Recording | None:
-    """What `forward_impl` does, as a program of the inputs."""
+    """Returns what `forward_impl` does, as a program of the inputs."""
     twin, outputs = prepared(instance, inputs)
     xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(inputs)]
     ys = [Symbol(s, f"outputs[{o}].data", True) for o, s in enumerate(outputs)]

@@ -74,7 +74,7 @@ class BoundedCache:
         return self
 
     def find(self, key: Hashable) -> Any:
-        """What is kept under `key`, or None."""
+        """Returns what is kept under `key`, or None."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -100,7 +100,7 @@ class BoundedCache:
             return self._entries[key][0]
 
     def get(self, key: Hashable, make: Callable[[], Any], nbytes: int = 0) -> Any:
-        """What is kept under `key`; made by `make`, and taken to be of `nbytes`, when there is nothing."""
+        """Returns what is kept under `key`; made by `make`, and taken to be of `nbytes`, when there is nothing."""
         entry = self.find(key)
         return self.keep(key, make(), nbytes) if entry is None else entry
 

@@ -19,7 +19,7 @@ from .lower import Program, linearize
 from .units import any_watched
 
 
-class Plan:
+class RunPlan:
     """How to run the graph above some outputs: made once for a graph, since graphs do not change.
 
     It is kept on the function at the root and does not refer to that one, so there is no cycle.
@@ -50,7 +50,7 @@ class Snapshot:
 
     __slots__ = ("arrays", "leaf_ids", "results", "run")
 
-    def __init__(self, plan: Plan, arrays: tuple[Any, ...], run: DeferredRun | None = None) -> None:
+    def __init__(self, plan: RunPlan, arrays: tuple[Any, ...], run: DeferredRun | None = None) -> None:
         self.leaf_ids = plan.leaf_ids
         self.arrays = arrays
         self.run = run
@@ -101,14 +101,14 @@ class DeferredRun:
             self.keep([known.get(id(value)) for value in waiting])
 
 
-def plan_of(outputs: Sequence[Variable]) -> Plan:
+def plan_of(outputs: Sequence[Variable]) -> RunPlan:
     """The plan for `outputs`; that of a single function's single output is kept on the function."""
     f = outputs[0].parent
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
-        return Plan(outputs)
-    plan: Plan | None = f.plan
+        return RunPlan(outputs)
+    plan: RunPlan | None = f.plan
     if plan is None:
-        plan = f.plan = Plan(outputs)
+        plan = f.plan = RunPlan(outputs)
     return plan
 
 

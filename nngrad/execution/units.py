@@ -84,7 +84,7 @@ def needed_by(unit: Unit) -> list[Variable]:
 
 
 def _shown(call: RuleCall | None) -> list[Variable]:
-    """What hooks are shown of a call of a backward rule."""
+    """Returns what hooks are shown of a call of a backward rule."""
     f = None if call is None else call.function
     if call is None or f is None:
         return []

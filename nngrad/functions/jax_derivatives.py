@@ -253,7 +253,7 @@ def custom_jax_gradient(
 
 
 def derivative(x: Arrays, fun: ArrayFunction, order: int) -> tuple[Any, ...]:
-    """What `jax_derivative` computes."""
+    """Returns what `jax_derivative` computes."""
     xs, directions = x[: len(fun.inputs)], _blocks(fun, x)
     if order == 0:
         return fun(*xs)
@@ -264,7 +264,7 @@ def derivative(x: Arrays, fun: ArrayFunction, order: int) -> tuple[Any, ...]:
 
 
 def gradient(x: Arrays, fun: ArrayFunction, order: int, slot: int, wrt: Positions, columns: bool) -> tuple[Any, ...]:
-    """What `jax_gradient` computes."""
+    """Returns what `jax_gradient` computes."""
     count = len(inputs_of(fun, order))
     given, ys = list(x[:count]), x[count:]
     first = len(fun.inputs) + (slot - 1) * len(fun.active)

@@ -284,7 +284,7 @@ def min(
 
 
 def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: bool, *arguments: Any) -> Any:
-    """What `values` makes of the arguments; as asked, what `indices` makes of them with it or in its place."""
+    """Returns what `values` makes of the arguments; as asked, what `indices` makes of them with it or in its place."""
     if only_index:
         return indices(*arguments)
     y = values(*arguments)

@@ -11,7 +11,7 @@ from ..graph.arguments import Shape, as_shape
 
 
 def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) -> jax.Array:
-    """What the transpose of `linear`, a linear function of an array of `shape`, makes of `y`.
+    """Returns what the transpose of `linear`, a linear function of an array of `shape`, makes of `y`.
 
     Raises:
         ValueError: `y`, which the message calls `name`, has not the shape of what `linear` gives.

@@ -150,7 +150,7 @@ class Switched(WithBlock):
         put_layers(layers)
 
     def value(self) -> Any:
-        """What an entry puts in force."""
+        """Returns what an entry puts in force."""
         return self._switches
 
 

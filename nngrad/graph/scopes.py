@@ -43,7 +43,7 @@ class WithBlock:
         raise NotImplementedError
 
     def value(self) -> Any:
-        """What an entry puts in force."""
+        """Returns what an entry puts in force."""
         raise NotImplementedError
 
     def __enter__(self) -> Any:
@@ -128,7 +128,7 @@ def without(layers: tuple[Layer, ...], key: object) -> tuple[Layer, ...]:
 
 
 def _steps(run: Callable[..., Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """What `generator` yields, each step of which is taken by `run`."""
+    """Returns what `generator` yields, each step of which is taken by `run`."""
     step: tuple[Any, ...] = (generator.send, None)
     while True:
         try:

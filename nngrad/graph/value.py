@@ -50,7 +50,7 @@ class Value:
         """Let the array be there."""
 
     def _kept(self) -> Any:
-        """What was lent: a copy, as long as somebody else holds it."""
+        """Returns what was lent: a copy, as long as somebody else holds it."""
         with _lending:
             if getrefcount(self.array) > HELD_ONCE:
                 return self.array.copy()

@@ -24,7 +24,7 @@ class MeasuringHook(FunctionHook):
         self._readings = _Readings()
 
     def read(self) -> float:
-        """What the meter says now."""
+        """Returns what the meter says now."""
         raise NotImplementedError
 
     def record(self, function: Function, way: str, before: float, after: float) -> None:

@@ -126,7 +126,7 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
-    """What gradients read of lower orders, and what is computed again in place of that."""
+    """Returns what gradients read of lower orders, and what is computed again in place of that."""
     again = {f.inputs[1]: f.inputs[0] for f in functions if f.op is F.recomputed}
     kept: dict[Variable, str] = {}
     for f in functions:

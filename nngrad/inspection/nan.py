@@ -155,7 +155,7 @@ class _Graph:
         return self._report(kind, min(sources, key=lambda x: x.rank)) if sources else None
 
     def first(self, kind: str) -> NanReport | None:
-        """What made the first of the kind, whether it reaches anything or not."""
+        """Returns what made the first of the kind, whether it reaches anything or not."""
         for x in (*self._leaves, *(y for f in self._functions for y in f.outputs)):
             if self.has(x, kind):
                 return self._report(kind, x)

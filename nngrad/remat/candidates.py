@@ -41,11 +41,11 @@ class Cutting(NamedTuple):
     follow: Callable[[Plan], Candidate]
 
     def __call__(self, nest: Nest, dropped: Callable[[Function], Any] = lambda f: True) -> Candidate:
-        """What comes of computing again, by segments, the functions for which `dropped` is true."""
+        """Returns what comes of computing again, by segments, the functions for which `dropped` is true."""
         return self.follow(self.forward.plan(*nest, frozenset(filter(dropped, self.forward.droppable))))
 
     def partly(self, share: float) -> Candidate:
-        """What comes of computing the first `share` of the forward pass again, and keeping the rest."""
+        """Returns what comes of computing the first `share` of the forward pass again, and keeping the rest."""
         nest = binomial(1, slots_for(1, self.forward.units))
         plan = self.forward.plan(*partly(nest, share), self.forward.droppable)
         rest = plan.tree.end - 1

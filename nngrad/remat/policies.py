@@ -29,7 +29,7 @@ class Policy(ABC):
         return self
 
     def key(self, functions: Sequence[Function]) -> Hashable:
-        """What tells the policy from others, for graphs of one structure whose functions are these."""
+        """Returns what tells the policy from others, for graphs of one structure whose functions are these."""
         del functions
         return self
 
@@ -153,7 +153,7 @@ _NAMED: dict[str, Policy] = {"sqrt": Segments(1), "auto": LeastMemory()}
 
 
 def policy_of(given: Any, name: str = "recompute") -> Policy | None:
-    """What is given for `recompute=` as a policy; None leaves it to marks, and False to nothing.
+    """Returns what is given for `recompute=` as a policy; None leaves it to marks, and False to nothing.
 
     Raises:
         TypeError: It is no policy.
@@ -205,7 +205,7 @@ class _Marking(Switched):
     """Marks what is built within; each entry of it is another block."""
 
     def value(self) -> dict[str, Any]:
-        """What an entry puts in force."""
+        """Returns what an entry puts in force."""
         return {"mark": Block()}
 
 

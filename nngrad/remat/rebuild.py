@@ -157,7 +157,7 @@ class _Rebuilding:
     # ---------------------------------------------------------------- forward values
 
     def _value(self, x: Variable, sweep: Sweep) -> Variable:
-        """What stands for the forward value `x` in `sweep`."""
+        """Returns what stands for the forward value `x` in `sweep`."""
         f = x.parent
         if f is None or f not in self._plan.dropped:
             return x

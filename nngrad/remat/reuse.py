@@ -51,7 +51,7 @@ class _Reading:
         computed again is one now."""
 
     def now(self, x: Variable) -> Variable:
-        """What stands for `x`."""
+        """Returns what stands for `x`."""
         return self.instead[x.parent][x.index] if x.parent in self.instead else x
 
     def is_expression(self, f: Function) -> bool:

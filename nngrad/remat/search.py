@@ -175,7 +175,7 @@ class Search:
         return other if other.peak <= candidate.peak and other.extra <= _WORTH * candidate.extra else candidate
 
     def bytes_of(self, candidate: Candidate) -> int:
-        """What it takes by the compiler's account; the predicted peak where there is none."""
+        """Returns what it takes by the compiler's account; the predicted peak where there is none."""
         nbytes = self._trial_of(candidate).nbytes
         return candidate.peak if nbytes is None else nbytes
 

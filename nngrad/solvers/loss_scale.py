@@ -160,7 +160,7 @@ def scaled_update(
 
 
 def done_if(condition: Any, step: Callable[[], Any], before: Any) -> Any:
-    """What `step` gives if the traced bool `condition` holds, else `before`.
+    """Returns what `step` gives if the traced bool `condition` holds, else `before`.
 
     On the CPU a branch is taken: a choice for each number would double the time of a step. Elsewhere there is such a
     choice, which costs nothing beside the memory's traffic, while a branch makes the host wait for the device.

@@ -220,7 +220,7 @@ class Solver(GradientMethods):
         return scaled_update(move, self._scaling, params, grads, state)
 
     def _init(self) -> Callable[[Arrays], Any]:
-        """What makes the state for arrays of parameters."""
+        """Returns what makes the state for arrays of parameters."""
         init = self.transformation(self._initial_lr).init
         return init if self._scaling is None else scaled_init(init, self._scaling)
 
