@@ -359,11 +359,30 @@ def check_moving(case: Case) -> bool:
     return True
 
 
+def check_numbers(case: Case) -> bool:
+    """The forward gives the same where its numbers are arrays, if its inputs are floating."""
+    op = case.op
+    if not op.numbers or len(case.floating) < len(case.arrays):
+        return False
+    given = op.named(case.arguments)
+    numbers = {name: given.pop(name) for name in op.numbers}
+
+    def forward(numbers: dict[str, Any], *arrays: Any) -> Any:
+        return op.forward(*arrays, **given, **numbers)
+
+    with jax.enable_x64(True):
+        free = jax.jit(forward)(jax.tree.map(np.float64, numbers), *map(jnp.asarray, case.arrays))
+    for a, b in zip(as_tuple(free), case(case.arrays), strict=True):
+        assert a.dtype == b.dtype, f"numbers: {a.dtype}, not {b.dtype}"
+        near(np.asarray(a), b, "numbers")
+    return True
+
+
 checks: dict[str, Callable[[Case], bool]] = {
     "reads": check_reads, "diagonal": check_diagonal, "rows": check_rows, "batching": check_batching,
     "linear": check_linear, "offset": check_offset, "weights": check_weights, "powers": check_powers,
     "fold": check_fold,
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,
     "selects": check_selects, "view": check_view, "reduction": check_reduction, "cost": check_cost,
-    "moving": check_moving,
+    "moving": check_moving, "numbers": check_numbers,
 }  # fmt: skip

@@ -13,8 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import nngrad as nn
-from nngrad.autodiff.walk import sum_of
+from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable
 
@@ -75,8 +74,8 @@ def nngrad_graph(
     levels = [list(as_tuple(f(*leaves)))]
     for rs in directions[:orders]:
         pairs = [(y, r) for y, r in zip(levels[-1], rs, strict=True) if r is not None]
-        seeds = [r.astype(y.dtype) for y, r in pairs]
-        levels.append(nn.grad([y for y, _ in pairs], floating, grad_outputs=seeds, aggregate=sum_of))
+        seeds = [Variable.from_numpy_array(r.astype(y.dtype)) for y, r in pairs]
+        levels.append(Grad()([y for y, _ in pairs], floating, seeds))
     return levels
 
 

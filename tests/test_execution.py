@@ -586,9 +586,9 @@ def test_the_cache_is_bounded(small_cache: Any) -> None:
     small_cache.resize(3)
     x = leaf(1.0)
     for i in range(5):
-        (x * (1.0 + i / 64)).forward()
+        F.reshape(x, shape=(1,) * i).forward()
     assert small_cache.info()[:4] == (0, 5, 3, 3)
-    (x * (1.0 + 4 / 64)).forward()
+    F.reshape(x, shape=(1,) * 4).forward()
     assert small_cache.info().hits == 1
     y = x * 1.0
     assert y.d == 1
@@ -612,10 +612,8 @@ def test_structures_that_differ_do_not_share() -> None:
     i = Variable.from_numpy_array(np.array([1, 2], np.int32))
     assert (i * 2).dtype == np.int32 and (i * 2).d.tolist() == [2, 4]
     nan, inf = x * float("nan"), x * float("inf")
-    misses = nn.executables.info().misses
     assert np.isnan(nan.d).all() and np.isinf(inf.d).all()
     assert np.isnan((x * (float("inf") - float("inf"))).d).all()
-    assert nn.executables.info().misses == misses + 2
     for zero in (0.0, -0.0):
         for y in (x * zero, zero / x):
             assert y.d.tolist() == [0, 0] and (np.signbit(y.d) == np.signbit(zero)).all()

@@ -18,7 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 from backward_registry import backward
 from nngrad.autodiff.forward_mode import Pushforward
-from nngrad.autodiff.walk import sum_of
+from nngrad.autodiff.walk import Grad
 from nngrad.graph import Op, Variable, op
 from nngrad.graph.arguments import Axes, Static
 from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
@@ -65,7 +65,7 @@ SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "
 """Checks that have another name than the fact."""
 
 NO_CHECK = {
-    "several": "a forward that returns no tuple fails at once",
+    "multiple_results": "a forward that returns no tuple fails at once",
 }
 """Facts without a check, each with the reason."""
 
@@ -134,7 +134,6 @@ GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
 NAMES_FAMILIES = {
     "cli.py": "lists functions by family",
     "custom/base.py": "says where a rule is",
-    "functions/__init__.py": "makes F of what is in the families",
     "autodiff/walk.py": "says in an error where a rule is",
     "graph/op.py": "sets it",
 }
@@ -188,10 +187,10 @@ def test_routes(sample: Sample) -> None:
     for _ in range(orders):
         forward.append(Pushforward()(forward[-1], moving, tangents))
     routes = []
-    for options in ({}, {"aggregate": sum_of}):
+    for walk in (nn.grad, lambda ys, x: Grad()(ys, [x], [None] * len(ys))):  # the best route, and in reverse
         level = outputs
         for _ in range(orders):
-            level = [y for x in moving for y in nn.grad(level, x, **options)]
+            level = [y for x in moving for y in walk(level, x)]
         routes.append(level)
     _, *moved, chosen, plain = runner([*forward, *routes], leaves)(arrays)
 
@@ -418,6 +417,11 @@ def cheap_product(a, b, /):
 @wrong("cost", SQUARE, SQUARE, cost=lambda f: 10**9)
 def dear_product(a, b, /):
     return a @ b
+
+
+@wrong("numbers", X, arguments=(1.5,), numbers=("val",))
+def stepped(x, /, val: float = 1.5):
+    return x * (jnp.floor(val) if isinstance(val, jax.Array) else val)
 
 
 @wrong("moving", X, fuses="moving")

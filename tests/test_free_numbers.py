@@ -12,9 +12,6 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Op, op
-from nngrad.graph.arguments import plain
-from tests.samples import Sample, all_samples
 
 COMPILATION = "/jax/core/compile/backend_compile_duration"
 
@@ -38,50 +35,6 @@ def compilations() -> Iterator[list[str]]:
 @pytest.fixture(autouse=True)
 def no_executables() -> None:
     nn.executables.clear()
-
-
-def takes_numbers(function: Op, arrays: list[np.ndarray], arguments: tuple[Any, ...]) -> None:
-    """Check that the forward gives the same where its numbers are arrays."""
-    names = list(function.argument_names)
-    given = dict(zip(names, map(plain, arguments), strict=True))
-    numbers = {name: given.pop(name) for name in function.numbers}
-
-    def forward(numbers: dict[str, Any], *arrays: Any) -> Any:
-        return function.forward(*arrays, **given, **numbers)
-
-    with jax.enable_x64(True):
-        free = jax.jit(forward)(jax.tree.map(np.float64, numbers), *arrays)
-        fixed = function.bind(arguments)(*map(jax.numpy.asarray, arrays))
-    assert free.dtype == fixed.dtype
-    np.testing.assert_allclose(free, fixed, rtol=1e-12)
-
-
-SAMPLES = [s for s in all_samples() if isinstance(getattr(F, s.name), Op) and getattr(F, s.name).numbers]
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.id)
-def test_numbers_that_an_op_declares_may_be_inputs(sample: Sample) -> None:
-    rng = np.random.default_rng(0)
-    arrays = [draw(rng) for draw in sample.inputs]
-    if not all(x.dtype.kind == "f" for x in arrays):
-        return
-    y = getattr(F, sample.name)(*arrays, **sample.arguments)
-    takes_numbers(y.parent.op, arrays, y.parent.arguments)
-
-
-def test_there_are_ops_with_numbers() -> None:
-    assert {s.name for s in SAMPLES} >= {"mul_scalar", "add_scalar", "pow_scalar", "linear_combination", "constant"}
-
-
-@op(elementwise=True, diagonal=True, numbers=("val",))
-def stepped(x: Any, /, val: float = 1.5) -> Any:
-    """Declares that `val` may be an input, and computes something else if it is."""
-    return x * (jax.numpy.floor(val) if isinstance(val, jax.Array) else val)
-
-
-def test_a_wrong_declaration_is_found() -> None:
-    with pytest.raises(AssertionError):
-        takes_numbers(stepped, [np.ones(3)], (1.5,))
 
 
 def values(build: Callable[[float], nn.Variable], numbers: list[float]) -> list[np.ndarray]:
