@@ -26,6 +26,7 @@ import nngrad.functions as F
 from nngrad.autodiff.walk import Grad
 from nngrad.graph import engine, leaves_of
 from nngrad.graph.engine import Engine
+from nngrad.graph.spelling import spelling_checked
 
 from .building import nngrad_chain
 from .timing import Row, medians, row
@@ -63,11 +64,13 @@ class _WithoutLooks(ast.NodeTransformer):
 
 def cut(function: Any) -> Any:
     """`function` without any look at hooks and debug mode."""
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    inner = inspect.unwrap(function)
+    tree = ast.parse(textwrap.dedent(inspect.getsource(inner)))
     tree = ast.fix_missing_locations(_WithoutLooks().visit(tree))
-    names = {**function.__globals__, "BareCall": BareCall}
-    exec(compile(tree, inspect.getfile(function), "exec"), names)
-    return names[function.__name__]
+    names = {**inner.__globals__, "BareCall": BareCall}
+    exec(compile(tree, inspect.getfile(inner), "exec"), names)
+    bare = names[inner.__name__]
+    return bare if inner is function else spelling_checked(bare)
 
 
 forward = importlib.import_module("nngrad.execution.forward")
