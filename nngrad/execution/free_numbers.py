@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from ctypes import c_float
 from typing import Any
 
 import numpy as np
@@ -95,5 +96,7 @@ def taking_numbers(general: Program) -> Callable[..., tuple[Any, ...]]:
 
 def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any]:
     """Numbers as an executable takes them."""
-    with np.errstate(over="ignore"):  # infinite, as they are where they are a part of the program
-        return np.array(numbers, np.float64 if needs_x64 else np.float32)
+    if needs_x64:
+        return np.array(numbers, np.float64)
+    # C casts too large numbers to infinity without NumPy's warning, as where they are a part of the program.
+    return np.array([c_float(number).value for number in numbers], np.float32)
