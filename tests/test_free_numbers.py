@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -122,3 +124,18 @@ def test_special_numbers_are_inputs_too() -> None:
             np.testing.assert_array_equal(value, np.array([1.0, -2.0], np.float32) * np.float32(number))
         assert value.dtype == np.float32
     assert np.signbit(values(build, [-0.0])[0]).tolist() == [True, False]
+
+
+def test_a_table_that_is_cleared_keeps_no_executable_with_numbers() -> None:
+    def build(c: float) -> nn.Variable:
+        return F.cosh(nn.Variable.from_numpy_array(np.arange(3.0))) * c
+
+    values(build, [0.2, 0.3])
+    y = build(0.3)
+    y.forward()
+    executable = weakref.ref(y.parent.plan.executable)
+    del y
+    assert executable() is not None
+    nn.executables.clear()
+    gc.collect()
+    assert executable() is None

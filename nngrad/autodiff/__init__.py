@@ -16,6 +16,6 @@ engine.install(
     run_function=run_function,
     run_functions=run_functions,
     forward=spelling_checked(forward),
-    backward=spelling_checked(backward_from),
+    backward=spelling_checked(backward_from, "backward"),
     operators=operators,
 )

@@ -16,7 +16,6 @@ from ..execution.interpret import Hook
 from ..execution.lower import linearize
 from ..execution.program import Program
 from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
-from ..graph.function import watched
 from ..graph.place import warn_user
 from ..graph.variable import leaf_of
 from ..remat import policy_key
@@ -185,7 +184,7 @@ def _gradients_from(
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     if not wanted:
         return Found([], [])
-    run = _interpreted if options.op_by_op or (watched() and is_watched(outputs)) else _compiled
+    run = _interpreted if options.op_by_op or is_watched(outputs) else _compiled
     gradients, retained = run(outputs, plan, wanted, seeds, snapshot, options)
     return Found([(plan.leaves[i].grad, gx) for i, gx in zip(wanted, gradients, strict=True)], retained)
 

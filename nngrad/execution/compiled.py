@@ -14,7 +14,7 @@ import jax
 from ..graph import Op
 from ..graph.process import check_process
 from ..graph.spec import x64_if
-from .free_numbers import as_array, can_take_numbers, taking_numbers, without_numbers
+from .free_numbers import Numbers, as_array, can_take_numbers, taking_numbers, without_numbers
 from .host_calls import finished
 from .lower import in_pieces, whole
 from .pieces import cut, is_long
@@ -198,8 +198,21 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
 
 _numbers_seen = BoundedCache(512)
 """The numbers with which a structure came first."""
-_with_numbers = BoundedCache(64)
-"""Shared executables with numbers of one program."""
+
+
+class _TakingNumbers:
+    """The executable of all programs that differ in numbers alone, and what it is with the numbers of each."""
+
+    def __init__(self, executable: Callable[..., tuple[Any, ...]]) -> None:
+        self._executable = executable
+        self._bound = BoundedCache(64)
+
+    def of(self, program: Program, numbers: Numbers) -> Callable[..., tuple[Any, ...]]:
+        """The executable of a program."""
+        bound: Callable[..., tuple[Any, ...]] = self._bound.get(
+            program, lambda: functools.partial(self._executable, as_array(numbers, program.needs_x64))
+        )
+        return bound
 
 
 def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, ...]] | None:
@@ -208,27 +221,21 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
     general, numbers = without_numbers(program)
     if not numbers:
         return None
-    ops = [op for op, _, _ in program.steps]
-    seen = _numbers_seen.part(ops)
+    seen = _numbers_seen.part([op for op, _, _ in program.steps])
     first = seen.find(general)
     if first is None:
         seen.keep(general, numbers)
     if first is None or first == numbers:
         return None
-    executable = table.find(general)
-    if executable is None:
-        if program.opaque or not can_take_numbers(general):
-            return None
-        function: Callable[..., Any] = jax.jit(taking_numbers(general))
-        if program.device is not None or program.needs_x64:
-            function = on_device(program.device, program.needs_x64, function)
-        executable = table.keep(general, function, bytes_of(len(program.steps)))
-    else:
+    taking: _TakingNumbers | None = table.find(general)
+    if taking is not None:
         table.not_missed()
-    bound: Callable[..., tuple[Any, ...]] = _with_numbers.part(ops).get(
-        program, lambda: functools.partial(executable, as_array(numbers, program.needs_x64))
-    )
-    return bound
+    elif program.opaque or not can_take_numbers(general):
+        return None
+    else:
+        function = _where_it_runs(general, jax.jit(taking_numbers(general)))
+        taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
+    return taking.of(program, numbers)
 
 
 def keep_executable(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
@@ -243,12 +250,16 @@ def _part_for(program: Program) -> BoundedCache:
 
 def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., tuple[Any, ...]]:
     """Keep a function of arrays that compiles itself, of so many functions in each executable."""
-    function = finished(function, program.opaque)
-    if program.device is not None or program.needs_x64:
-        # By itself where it can be, without another call: that the process can compute, `arrays_of` sees.
-        function = on_device(program.device, program.needs_x64, function)
+    function = _where_it_runs(program, finished(function, program.opaque))
     kept: Callable[..., tuple[Any, ...]] = _part_for(program).keep(program, function, bytes_of(*counts))
     return kept
+
+
+def _where_it_runs(program: Program, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` in the settings of a program."""
+    if program.device is None and not program.needs_x64:
+        return function  # without another call: that the process can compute, `arrays_of` sees
+    return on_device(program.device, program.needs_x64, function)
 
 
 def _in_pieces_where_it_fails(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:

@@ -28,8 +28,9 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
     return None
 
 
-def spelling_checked(function: Callable[P, R]) -> Callable[P, R]:
-    """`function`, with an error for a keyword that it does not have which says what may have been meant."""
+def spelling_checked(function: Callable[P, R], name: str = "") -> Callable[P, R]:
+    """`function`, with an error for a keyword that it does not have which says what may have been meant; `name` is what
+    users call it, if that is not its own."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -43,5 +44,5 @@ def spelling_checked(function: Callable[P, R]) -> Callable[P, R]:
                     raise misspelt from None
             raise
 
-    name = function.__qualname__.removesuffix(".__init__")
+    name = name or function.__qualname__.removesuffix(".__init__")
     return call
