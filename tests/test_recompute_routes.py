@@ -16,6 +16,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from nngrad.execution.trials import temporaries
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
 from tests.rematerialising import BATCH, WIDTH, chain, counted_compilations, products, values_of
@@ -213,3 +214,13 @@ def test_masks_and_statistics_at_order_two_on_every_route() -> None:
         again, plain = results("sqrt", route), results(False, route)
         assert not np.allclose(plain[4], 0), "the running mean was to change"
         agree(again, plain, 1e-4)
+
+
+def test_what_is_retained_does_not_make_another_program_of_the_one_that_was_tried() -> None:
+    nn.executables.clear()
+    loss, _ = chain(9)
+    loss.forward()
+    loss.backward(recompute="sqrt", retain_grad=True)
+    programs = [program for program in nn.executables._entries if program != loss.parent.plan.program]
+    assert programs
+    assert all([temporaries.find(program) is not None for program in programs])

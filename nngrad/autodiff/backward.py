@@ -292,10 +292,12 @@ def _gradient_graph(
     def program_of(gradients: list[Variable]) -> Program:
         return _program(outputs, plan, gradients, given)[0]
 
-    request = Request(outputs, leaves, seeds, retain=retain, recompute=recompute, final=True, program_of=program_of)
-    found = emitted(request)
     numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
-    retained = {numbers[id(y)]: gy for y, gy in found.retained if id(y) in numbers}
+    found = emitted(Request(
+        outputs, leaves, seeds, retain=retain, retained_at=frozenset(numbers), recompute=recompute, final=True,
+        program_of=program_of,
+    ))
+    retained = {numbers[id(y)]: gy for y, gy in found.retained}
     return GradientGraph(found.gradients, given, retained)
 
 

@@ -172,7 +172,8 @@ def emitted(request: Request) -> Emitted:
     if task.inputs is not request.inputs:
         gradients = added_up(gradients, owners)
         unknown = unknown or "an input stands for other leaves that share its data"
-    pairs = retained or []
+    at = request.retained_at
+    pairs = [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
     if is_recomputed(request, task):
         inputs = None if request.final else request.inputs
         every = [*gradients, *[gx for _, gx in pairs]]

@@ -51,6 +51,7 @@ class Request(NamedTuple):
     program_of: Callable[[list[Variable]], Program] | None = None
     """Recomputation is planned for this program of the gradients; None: for one that gives outputs and gradients."""
     runs: bool = True  # just so
+    retained_at: frozenset[int] | None = None  # the ids of those on the way whose gradient is wanted; None: of all
 
 
 def requested(
