@@ -17,7 +17,7 @@ def ints(value: int | Iterable[int], name: str) -> tuple[int, ...]:
 
 def sizes(value: int | Iterable[int], name: str) -> tuple[int, ...]:
     """An int of 1 or more, or several, as a tuple."""
-    result = ints(value, name)
+    result: tuple[int, ...] = (value,) if value.__class__ is int else ints(value, name)
     if result and min(result) < 1:
         raise ValueError(f"{name} must be 1 or more, got {value!r}")
     return result

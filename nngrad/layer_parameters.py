@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -78,7 +79,8 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
                     args = (as_variable(args[0], converted, body.__name__), *args[1:])
             elif converted in kwargs:
                 kwargs[converted] = as_variable(kwargs[converted], converted, body.__name__)
-        result: R = in_scopes((scope_name,) if name is None else (name, scope_name), body, args, kwargs)
+        names = (scope_name,) if name is None else (name, scope_name)
+        result: R = copy_context().run(in_scopes, names, body, args, kwargs)
         return result
 
     call.__signature__ = signature.replace(parameters=[*own, name_of_scope])  # type: ignore[attr-defined]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Variable, contained
+from .graph import Variable
 from .graph.scopes import Layer, WithBlock
 from .storage import RESERVED
 
@@ -224,7 +224,8 @@ def get_parameter_or_create(
     Raises:
         ValueError: The parameter has another shape, or the initializer gave one.
     """
-    param = get_current_parameter_scope().get(name)
+    entered = _entered.get()
+    param = (entered[-1][1] if entered else _root).get(name)
     if param.__class__ is not Variable:
         param = _found_or_made(name, shape, initializer, need_grad, dtype)
     elif shape is not None and param.spec.shape != shape:
@@ -237,15 +238,16 @@ def get_parameter_or_create(
     return param.get_unlinked_variable(need_grad=as_need_grad)
 
 
-@contained
 def in_scopes(
     names: Iterable[str], function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]
 ) -> Any:
     """`function(*args, **kwargs)`, in the scope that one comes to by `names`, one below the other; if it raises, the
-    parameters that were made in it are taken out again."""
-    scope = get_current_parameter_scope()
+    parameters that were made in it are taken out again. Call it in a context of its own, which it changes."""
+    entered = _entered.get()
+    scope = entered[-1][1] if entered else _root
     for name in names:
-        scope = _inner(scope, name)
+        inner = scope.get(name) if name.__class__ is str else None
+        scope = inner if inner.__class__ is OrderedDict else _inner(scope, name)
     _entered.set(((None, scope),))
     if (made := _made.get()) is None:
         _made.set(made := [])

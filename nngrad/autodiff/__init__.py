@@ -4,7 +4,6 @@ from ..execution.forward import evaluate, forward
 from ..execution.interpret import run_function, run_functions
 from ..functions.operators import operators
 from ..graph import engine
-from ..graph.spelling import spelling_checked
 from .backward import backward, backward_from
 from .grad import grad
 from .walk import Grad
@@ -15,7 +14,7 @@ engine.install(
     evaluate=evaluate,
     run_function=run_function,
     run_functions=run_functions,
-    forward=spelling_checked(forward),
-    backward=spelling_checked(backward_from, "backward"),
+    forward=forward,
+    backward=backward_from,
     operators=operators,
 )

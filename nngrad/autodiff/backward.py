@@ -132,7 +132,6 @@ class Options(NamedTuple):
 PLAIN = Options()
 
 
-@contained
 def accumulate_gradients(
     outputs: list[Variable], grads: list[Any], options: Options = PLAIN, own: bool = False
 ) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import nngrad.functions as F
 
 from ..execution.program import Program
-from ..graph import Function, NdArray, Variable, among, as_variable, functions_of
+from ..graph import Function, NdArray, Variable, among, as_variable, contained, functions_of
 from ..graph.place import warn_user
 from ..graph.spec import DType, x64_if
 from ..graph.variable import leaf_of
@@ -269,13 +269,17 @@ def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -
     if gy is None or (isinstance(gy, _NUMBERS) and not isinstance(gy, bool)):
         seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
     else:
-        with emitting([], 1):
-            given = seed_of(output, gy, name)
-        seed = given.data.raw()  # type: ignore[union-attr]
+        seed = _emitted_seed(output, gy, name).data.raw()
     if loss_scale is None:
         return seed
     with x64_if(output.spec.needs_x64):
         return seed * held_scale(loss_scale, output.dtype)
+
+
+@contained
+def _emitted_seed(output: Variable, gy: Any, name: str) -> Variable:
+    with emitting([], 1):
+        return seed_of(output, gy, name)  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------- as a graph, and when it is done

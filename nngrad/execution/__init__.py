@@ -4,6 +4,7 @@ from typing import Unpack
 
 from ..graph import Variable, engine
 from ..graph.engine import ForwardOptions
+from ..graph.spelling import raise_misspelt
 from .compiled import executables
 from .convert import CompiledFunction, compile, to_jax
 
@@ -22,4 +23,8 @@ def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: 
     for i, y in enumerate(variables):
         if not isinstance(y, Variable):
             raise TypeError(f"variables[{i}]: expected a Variable, got {type(y).__name__}")
-    engine.forward(variables, **hooks)
+    try:
+        engine.forward(variables, **hooks)
+    except TypeError:
+        raise_misspelt("forward", hooks, ForwardOptions)
+        raise

@@ -12,11 +12,14 @@ import numpy as np
 from .conversion import array_of, converted, narrowed
 from .options import build_options
 from .process import check_process
-from .spec import FLOAT32, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
+from .spec import FLOAT32, SUPPORTED, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
 from .value import Deferred, Value, Zeros, writing
 
 _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
+
+_KEPT = SUPPORTED - {np.dtype(np.float64)}
+"""Dtypes that a NumPy array keeps in every context."""
 
 _SMALL = 1 << 14
 """Bytes up to which a NumPy array stays one: handing it to an executable is cheaper than a transfer."""
@@ -66,8 +69,10 @@ class NdArray:
     @staticmethod
     def of_host_array(value: Any) -> NdArray:
         """A cell with a copy of a NumPy or JAX array, in its dtype, which must be one that a cell can hold."""
-        cell = NdArray.of_spec(spec_of(value.shape, np.dtype(value.dtype)))
+        cell = NdArray.__new__(NdArray)
+        cell._spec = spec_of(value.shape, np.dtype(value.dtype))
         cell._value = Value(_settled(value))
+        cell.variable = None
         return cell
 
     @property
@@ -226,11 +231,11 @@ def host_array(value: object, dtype: object, name: str = "value", floating: DTyp
     Else Python numbers and lists of them become float32, int32 or bool, and arrays keep their dtype. What fits another
     dtype is said in `fitted_array`. Errors begin with `name`.
     """
+    if value.__class__ is np.ndarray and dtype is None and floating is None and value.dtype in _KEPT:
+        return value  # most are
     array = _given_array(value, name)
     if dtype is not None:
         return converted(array, dtype_of(dtype), name)
-    if value.__class__ is np.ndarray and floating is None and array.dtype != np.float64:
-        return array  # most are
     if floating is None and array.dtype == np.float64 and (context := build_options().context) is not None:
         floating = context.float_dtype
     if floating is not None and is_differentiable(array.dtype):

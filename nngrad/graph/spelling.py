@@ -28,6 +28,13 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
     return None
 
 
+def raise_misspelt(function: str, given: Iterable[str], options: type) -> None:
+    """Raise the error for the first of the keywords `given` that is none of `options`, a TypedDict; none if all are."""
+    misspelt = no_such_argument(function, given, sorted(options.__optional_keys__))  # type: ignore[attr-defined]
+    if misspelt is not None:
+        raise misspelt from None
+
+
 def spelling_checked(function: Callable[P, R], name: str = "") -> Callable[P, R]:
     """`function`, with an error for a keyword that it does not have which says what may have been meant; `name` is what
     users call it, if that is not its own."""

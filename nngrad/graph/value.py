@@ -154,7 +154,7 @@ def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
     if len(cells) == 1:
         cells[0]._value = values[0]
         return
-    before = values_of(cells)
+    before = list(map(_value_of, cells))
     deque(map(setattr, cells, repeat("_value"), values), maxlen=0)
     del before  # only now: letting go of values may run code
 

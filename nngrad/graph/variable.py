@@ -10,6 +10,7 @@ import numpy as np
 from .engine import BackwardOptions, ForwardOptions, engine
 from .ndarray import NdArray, checked_spec
 from .spec import FLOAT32, DType, Shape, Spec
+from .spelling import raise_misspelt
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
@@ -91,7 +92,11 @@ class Variable:
         (`nn.get_extension_context`); Python floats and lists of them become float32. `dtype` may say otherwise.
         """
         x = leaf_of(NdArray.from_numpy_array(data, dtype))
-        return x.apply(need_grad=need_grad) if grad is None else x.apply(need_grad=need_grad, g=grad)
+        if need_grad is not False:
+            x.need_grad = need_grad
+        if grad is not None:
+            x.g = grad
+        return x
 
     # ---------------------------------------------------------------- shape and dtype
 
@@ -255,7 +260,11 @@ class Variable:
             hooks: `function_pre_hook` and `function_post_hook`, called with each Function in rank
                 order before and after it runs; with a hook the graph runs op by op, at once.
         """
-        engine.forward([self], **hooks)
+        try:
+            engine.forward([self], **hooks)
+        except TypeError:
+            raise_misspelt("forward", hooks, ForwardOptions)
+            raise
 
     def backward(self, grad: Any = 1, clear_buffer: bool = False, **options: Unpack[BackwardOptions]) -> None:
         """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
@@ -270,7 +279,11 @@ class Variable:
                 the gradient at this Variable is multiplied by. `function_pre_hook` and `function_post_hook` are
                 those of `forward`, called for the functions of the gradient.
         """
-        engine.backward(self, grad, **options)
+        try:
+            engine.backward(self, grad, **options)
+        except TypeError:
+            raise_misspelt("backward", options, BackwardOptions)
+            raise
 
     # ---------------------------------------------------------------- Python protocols
 

@@ -183,10 +183,10 @@ class Solver(GradientMethods):
 
     def zero_grad(self) -> None:
         """Set the gradients of all parameters to zero."""
-        cells = [p.grad for p in self._variables]
+        cells = [p.grad if p._grad is None else p._grad for p in self._variables]
         for cell in cells:
             cell.variable = None
-        hold_together(cells, [Zeros(p.spec) for p in self._variables])
+        hold_together(cells, [Zeros(cell._spec) for cell in cells])
 
     def update(self) -> None:
         """Move each parameter along its gradient. Parameters and state change at one moment."""
