@@ -128,3 +128,22 @@ def copied(array: Any) -> jax.Array:
     """A copy, as a JAX array with memory of its own."""
     with x64_if(array.dtype.itemsize == 8):
         return jax.numpy.array(array, copy=True)
+
+
+def copied_together(*groups: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
+    """Copies of several groups of arrays, by one program: to compile one for each shape takes many times as long."""
+    with x64_if(any([a.dtype.itemsize == 8 for arrays in groups for a in arrays])):
+        copies: tuple[tuple[Any, ...], ...] = _copies(groups)
+    return copies
+
+
+@jax.jit
+def _copies(groups: tuple[tuple[Any, ...], ...]) -> Any:
+    return jax.tree.map(jax.numpy.copy, groups)
+
+
+def from_host(array: np.ndarray[Any, Any]) -> jax.Array:
+    """A NumPy array as one of JAX with memory of its own."""
+    with x64_if(array.dtype.itemsize == 8):
+        moved: jax.Array = jax.device_put(array, may_alias=False)
+    return moved

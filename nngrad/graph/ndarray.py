@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .conversion import array_of, converted, narrowed
@@ -279,5 +278,5 @@ def _settled(value: Any) -> Any:
         check_process()
         # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
         with x64_if(value.dtype.itemsize == 8):
-            return jnp.asarray(value)
+            return jax.device_put(value)  # `asarray` compiles something for each shape
     return value

@@ -16,7 +16,6 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .process import check_process
@@ -74,7 +73,7 @@ class Value:
         if isinstance(array, np.ndarray):
             check_process()
             with x64_if(array.dtype.itemsize == 8):
-                array = jnp.asarray(array)
+                array = jax.device_put(array)  # `asarray` compiles something for each shape
             with _lending:
                 if not self.lent:
                     self.array = array

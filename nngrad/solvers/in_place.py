@@ -10,7 +10,7 @@ import jax
 
 from ..execution.host_calls import finished
 from ..graph import Variable
-from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied, donated, raw_together
+from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
 from ..graph.process import check_process
 from ..graph.spec import x64_if
 from ..graph.value import Value, exchange, replace, values_of
@@ -117,7 +117,7 @@ class InPlaceUpdate:
             _, _, params, state = held[-1]
             calls = self._calls.get(kind, 0)
             if calls < _COLD:
-                params, state = tuple(map(copied, params)), tuple(map(copied, state))
+                params, state = copied_together(params, state)
                 try:
                     held.append(self._executable(params, state, arguments))
                 except BaseException:
@@ -156,7 +156,7 @@ class InPlaceUpdate:
             before = values_of(cells)
             if any([isinstance(v.array, jax.Array) for v in before]):
                 self._calls.clear()  # it may be of another kind, by where it is
-            arrays = tuple([a if isinstance(a, jax.Array) else copied(a) for a in raw_together(before)])
+            arrays = tuple([a if isinstance(a, jax.Array) else from_host(a) for a in raw_together(before)])
             arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
             state = solver._flat_state()
             owner = InPlace((None, arrays[count:], arrays[:count], state))
