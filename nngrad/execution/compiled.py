@@ -225,8 +225,13 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
 
 def tiers_of(program: Program, function: Callable[..., Any]) -> Tiers:
     """The executables of a program that XLA gets as a whole; `function` is that, as a function of arrays."""
-    jitted, opaque = jax.jit(function), program.opaque
-    return Tiers(jitted, finished(jitted, opaque), len(program.steps) >= LARGE and not opaque, program.device)
+    jitted = jax.jit(function)
+    return Tiers(jitted, finished(jitted, program.opaque), has_tiers(program), program.device)
+
+
+def has_tiers(program: Program) -> bool:
+    """Whether it is worth it to compile a program cheaply first, and code of the user's is not compiled twice."""
+    return len(program.steps) >= LARGE and not program.opaque
 
 
 _numbers_seen = BoundedCache(512)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -92,8 +92,8 @@ class Tiers:
         self._failure: Exception | None = None
 
     def __call__(self, arrays: tuple[Any, ...]) -> Any:
-        """The results for arrays of the leaves, while the best executable is not there."""
-        if any([isinstance(array, jax.core.Tracer) for array in arrays]):
+        """The results for arrays, or pytrees of them, while the best executable is not there."""
+        if any([isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(arrays)]):
             return self._then(*arrays)
         first = self._first
         if first is None:
@@ -111,10 +111,10 @@ class Tiers:
         self._use()
         return first(*arrays)
 
-    def compile_for(self, given: Sequence[Any]) -> Any:
+    def compile_for(self, given: tuple[Any, ...]) -> Any:
         """Compile for arrays, or what they will be like, with one tier or two; returns a `jax.stages.Compiled`."""
         with self._lock:
-            return self._compile(tuple(given))
+            return self._compile(given)
 
     def _compile(self, arrays: tuple[Any, ...]) -> Any:
         """Compile, at the first call. Nothing changes if that fails."""
@@ -208,9 +208,9 @@ _SETTINGS = ("jax_default_device", "jax_default_matmul_precision", "jax_enable_x
 """Those of JAX's that users switch from call to call."""
 
 
-def _placement_of(arrays: Sequence[Any]) -> list[Any]:
+def _placement_of(arrays: tuple[Any, ...]) -> list[Any]:
     """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each."""
-    return [getattr(jax.config, name) for name in _SETTINGS] + [_place_of(array) for array in arrays]
+    return [getattr(jax.config, name) for name in _SETTINGS] + [_place_of(array) for array in jax.tree.leaves(arrays)]
 
 
 def _place_of(array: Any) -> Any:

@@ -58,7 +58,7 @@ def trial_of(program: Program) -> Trial:
 def _allotted(tiers: Tiers, program: Program) -> int | None:
     # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
     sharding = None if program.device is None else SingleDeviceSharding(program.device)
-    given = [s.abstract(sharding) for s in program.leaves]
+    given = tuple([s.abstract(sharding) for s in program.leaves])
     try:
         with x64_if(program.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
             analysis = tiers.compile_for(given).memory_analysis()
