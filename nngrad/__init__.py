@@ -42,7 +42,7 @@ from .derivatives import (
     nth_derivative,
     vjp,
 )
-from .execution import compile, executables, forward_all, to_jax
+from .execution import RecompilationWarning, compile, executables, forward_all, to_jax
 from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
@@ -80,6 +80,7 @@ __all__ = [
     "MissingRule",
     "NdArray",
     "PythonFunction",
+    "RecompilationWarning",
     "Segments",
     "Variable",
     "auto_forward",

@@ -14,6 +14,7 @@ import jax
 from ..graph import Op
 from ..graph.process import check_process
 from ..graph.spec import x64_if
+from . import recompilations
 from .free_numbers import Numbers, as_array, can_take_numbers, taking_numbers, without_numbers
 from .host_calls import finished
 from .lower import in_pieces, whole
@@ -166,6 +167,7 @@ class Executables(BoundedCache):
         """Forget everything."""
         super().clear()
         spent.forget()
+        recompilations.forget()
 
 
 executables = Executables(512, most_bytes=512 << 20)
@@ -226,7 +228,8 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
 def tiers_of(program: Program, function: Callable[..., Any]) -> Tiers:
     """The executables of a program that XLA gets as a whole; `function` is that, as a function of arrays."""
     jitted = jax.jit(function)
-    return Tiers(jitted, finished(jitted, program.opaque), has_tiers(program), program.device)
+    best = finished(jitted, program.opaque)
+    return Tiers(jitted, best, has_tiers(program), program.device, recompilations.watched(program))
 
 
 def has_tiers(program: Program) -> bool:

@@ -53,10 +53,12 @@ class Tiers:
         best: `jitted`, as it is to be called in the end.
         is_large: Whether there is a first tier.
         device: Where it runs; None leaves it to JAX.
+        compiled: Called once with the seconds that the first call had to wait, if that is wanted.
     """
 
     __slots__ = (
         "__weakref__",
+        "_compiled",
         "_device",
         "_failure",
         "_first",
@@ -75,10 +77,16 @@ class Tiers:
     best: Callable[..., Any] | None
     """What runs from now on; None until it is compiled."""
     def __init__(
-        self, jitted: Any, best: Callable[..., Any], is_large: bool = False, device: jax.Device | None = None
+        self,
+        jitted: Any,
+        best: Callable[..., Any],
+        is_large: bool = False,
+        device: jax.Device | None = None,
+        compiled: Callable[[float], None] | None = None,
     ) -> None:
         self.best = None
         self.is_large = is_large
+        self._compiled = compiled
         self._device = device
         self._jitted = jitted
         self._then = best
@@ -101,6 +109,7 @@ class Tiers:
                 if self._first is None and self.best is None:
                     self._compile(arrays)
                 first = self._first
+            self._tell()
             if first is None:
                 return self._then(*arrays)
         if build_options().deterministic:
@@ -137,12 +146,18 @@ class Tiers:
                 compiled = lowered.compile()
         now = time.perf_counter()
         spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, cheaply=int(bool(cheaply)))
+        self._seconds = now - start
         if cheaply:
-            self._placement, self._seconds, self._lowered = _placement_of(arrays), now - start, lowered
-            self._first = compiled
+            self._placement, self._lowered, self._first = _placement_of(arrays), lowered, compiled
         else:
             self.best = self._then
         return compiled
+
+    def _tell(self) -> None:
+        """Say how long it took, once, when nothing is locked: what is told may warn, and warnings may be errors."""
+        compiled, self._compiled = self._compiled, None
+        if compiled is not None:
+            compiled(self._seconds)
 
     def _on_platform(self) -> bool:
         return (jax.default_backend() if self._device is None else self._device.platform) == _PLATFORM
