@@ -18,6 +18,7 @@ from .context import (
     Context,
     auto_forward,
     context_scope,
+    deterministic,
     get_auto_forward,
     get_current_context,
     get_extension_context,
@@ -41,7 +42,7 @@ from .derivatives import (
     nth_derivative,
     vjp,
 )
-from .execution import compile, executables, forward_all, to_jax
+from .execution import RecompilationWarning, compile, executables, forward_all, to_jax
 from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
@@ -79,6 +80,7 @@ __all__ = [
     "MissingRule",
     "NdArray",
     "PythonFunction",
+    "RecompilationWarning",
     "Segments",
     "Variable",
     "auto_forward",
@@ -92,6 +94,7 @@ __all__ = [
     "curl",
     "debug",
     "derivatives",
+    "deterministic",
     "divergence",
     "executables",
     "explain",

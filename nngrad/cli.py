@@ -33,7 +33,9 @@ columns of the table, in milliseconds:
   backward              running loss and gradients as one executable, less
                         the time of forward
   iteration             the whole as a training loop has it: build the graph,
-                        loss.forward(), loss.backward(), wait; no solver"""
+                        loss.forward(), loss.backward(), wait; no solver
+below it, what the first iteration spent its time on, in seconds:
+  build, trace, lower, compile, run"""
 PIPED_WIDTH = 160
 """Columns of a table that is not printed to a terminal."""
 

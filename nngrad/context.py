@@ -163,3 +163,12 @@ def get_auto_forward() -> bool:
 def no_grad(no_grad_: bool = True) -> Switched:
     """No gradient passes through what is made within."""
     return switched(no_grad=bool(no_grad_))
+
+
+def deterministic(deterministic_: bool = True) -> Switched:
+    """What runs within waits for its best executable, so that results are the same to the bit from run to run.
+
+    Otherwise a large program starts with an executable that is compiled cheaply, and another one takes over when it is
+    ready, whose results differ from those of the first by rounding.
+    """
+    return switched(deterministic=bool(deterministic_))

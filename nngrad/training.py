@@ -13,6 +13,7 @@ import optax
 
 from .autodiff.grad import emitted
 from .autodiff.request import Request
+from .execution.compiled import has_tiers
 from .execution.convert import check_read
 from .execution.forward import device_of
 from .execution.lower import Linearized, linearize, lower
@@ -61,6 +62,7 @@ class TrainStep:
         solver: Solver,
         inputs: list[Variable],
         recompute: Any,
+        wait_for_best: bool,
     ) -> None:
         if [(n, id(p)) for n, p in solver.get_parameters().items()] != [(n, id(p)) for n, p in parameters.items()]:
             solver.set_parameters(parameters, retain_state=True)
@@ -117,7 +119,10 @@ class TrainStep:
                 self._live.append(x)
         opaque = linear.program.opaque or solver.opaque
         self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
-        self._update = InPlaceUpdate(self._run, solver, self._updated, linear.program.needs_x64, device, opaque)
+        self._update = InPlaceUpdate(
+            self._run, solver, self._updated, linear.program.needs_x64, device, opaque,
+            is_large=has_tiers(linear.program) and not wait_for_best,
+        )
 
     def _targets(self, loss: Variable, owners: dict[int, int]) -> list[tuple[Variable, int]]:
         """The leaves through which the loss depends on parameters, each with the number of its parameter.
@@ -191,6 +196,7 @@ def train_step(
     optimizer: Solver | optax.GradientTransformation,
     inputs: Variable | Iterable[Variable] = (),
     recompute: Any = None,
+    wait_for_best: bool = False,
 ) -> TrainStep:
     """Forward, gradient and update of the graph of `loss` as one executable, for a training loop.
 
@@ -214,6 +220,8 @@ def train_step(
             optax.clip_by_global_norm(1.0), optax.adam(1e-3)))`.
         inputs: Variables whose values are given at each call, of their shapes.
         recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
+        wait_for_best: Whether the first call waits for the best executable. Else a large step starts with one that is
+            compiled cheaply, and updates copies of parameters and state until the best one is ready.
 
     Raises:
         TypeError: Something is of the wrong kind.
@@ -237,7 +245,7 @@ def train_step(
             raise TypeError(f"inputs[{i}]: expected a Variable, got {type(x).__name__}")
     _check_distinct(named, listed)
     solver = optimizer if isinstance(optimizer, Solver) else Solver.from_optax(optimizer)
-    return TrainStep(loss, named, solver, listed, recompute)
+    return TrainStep(loss, named, solver, listed, recompute, wait_for_best)
 
 
 def _named(parameters: Any) -> dict[str, Variable]:

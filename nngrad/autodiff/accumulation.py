@@ -6,18 +6,65 @@ import functools
 import operator
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import jax
+import numpy as np
 
+from ..execution import background
+from ..execution.compiled import BoundedCache
 from ..graph import NdArray
 from ..graph.spec import x64_if
 from ..graph.value import put_together
 
+Terms = tuple[tuple[Any, ...], ...]
 
-@jax.jit
-def _sums(terms: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+
+def _sums(terms: Terms) -> tuple[Any, ...]:
     return tuple([functools.reduce(operator.add, xs) for xs in terms])
+
+
+class _Sums:
+    """Sums of arrays of certain shapes and dtypes, by an executable.
+
+    On a CPU NumPy adds until that is there, and it is compiled in the background when sums come again: else the second
+    step of a loop that does not set all gradients to zero would wait for it.
+    """
+
+    def __init__(self, terms: Terms) -> None:
+        self._jitted: Any = jax.jit(functools.partial(_sums))
+        self._given = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), terms)
+        self._needs_x64 = any([a.dtype.itemsize == 8 for a in jax.tree.leaves(terms)])
+        self._calls = 0
+        self._is_compiled = False
+
+    def of(self, terms: Terms) -> tuple[Any, ...]:
+        """The sums."""
+        if not self._is_compiled and all([_is_on_host(a) for xs in terms for a in xs]):
+            self._calls += 1
+            if self._calls == 2:
+                background.request(self)
+            with x64_if(self._needs_x64), np.errstate(all="ignore"):
+                return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
+        self._is_compiled = True
+        with x64_if(self._needs_x64):
+            return tuple(self._jitted(terms))
+
+    def work(self) -> None:
+        """Compile, so that it is there at the next call."""
+        with x64_if(self._needs_x64), suppress(Exception):  # what fails, fails where somebody waits for it
+            self._jitted.lower(self._given).compile()
+        self._is_compiled = True
+
+
+def _is_on_host(array: Any) -> bool:
+    if isinstance(array, np.ndarray):
+        return True
+    return not array.committed and all([device.platform == "cpu" for device in array.devices()])
+
+
+_executables = BoundedCache(256)
 
 
 _MOST_SUMS = 256
@@ -42,7 +89,8 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
         added = {cell: tuple(terms) for cell, terms in parts.items() if len(terms) > 1}
         while added:
             cells = list(added)[:_MOST_SUMS]
-            with x64_if(any([cell.spec.needs_x64 for cell in cells])):
-                sums = _sums(tuple([added.pop(cell) for cell in cells]))
+            terms = tuple([added.pop(cell) for cell in cells])
+            key = tuple([(cell.spec, len(xs)) for cell, xs in zip(cells, terms, strict=True)])
+            sums = _executables.get(key, functools.partial(_Sums, terms)).of(terms)
             parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
         put_together(list(parts), [total for (total,) in parts.values()])

@@ -14,11 +14,14 @@ import jax
 from ..graph import Op
 from ..graph.process import check_process
 from ..graph.spec import x64_if
+from . import recompilations
 from .free_numbers import Numbers, as_array, can_take_numbers, taking_numbers, without_numbers
 from .host_calls import finished
 from .lower import in_pieces, whole
 from .pieces import cut, is_long
 from .program import Program
+from .spent import spent
+from .tiers import LARGE, Tiers, tiered
 
 
 class CacheInfo(NamedTuple):
@@ -34,6 +37,14 @@ class CacheInfo(NamedTuple):
     """About how many bytes of the process's memory they take."""
     most_bytes: int
     """About how many bytes they take at most."""
+    seconds: float = 0.0
+    """How long it was waited for compilations, tracing and lowering included."""
+    background_seconds: float = 0.0
+    """How long compilations in the background took."""
+    cheap: int = 0
+    """How many executables were compiled cheaply at first."""
+    best: int = 0
+    """How many of these the best one has taken the place of."""
 
 
 class Counts:
@@ -142,7 +153,24 @@ class BoundedCache:
             self._nbytes -= nbytes
 
 
-executables = BoundedCache(512, most_bytes=512 << 20)
+class Executables(BoundedCache):
+    """Executables by structure, with what compiling them took."""
+
+    def info(self) -> CacheInfo:
+        """Hits, misses, number of entries and bytes, the limits of both, and what was compiled in which tier."""
+        total = spent.total()
+        return super().info()._replace(
+            seconds=total.waited, background_seconds=total.background, cheap=total.cheaply, best=total.best
+        )
+
+    def clear(self) -> None:
+        """Forget everything."""
+        super().clear()
+        spent.forget()
+        recompilations.forget()
+
+
+executables = Executables(512, most_bytes=512 << 20)
 """Executables by structure. `executables.info()`, `.clear()` and `.resize(capacity, most_bytes)` are for users too.
 
 Their bytes are estimated from the number of functions, since XLA does not tell how much an executable takes.
@@ -190,10 +218,23 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     if executable is not None:
         return executable
     if not is_long(program):
-        return keep_executable(program, jax.jit(whole(program)))
+        return keep_executable(program, tiers_of(program, whole(program)))
     pieces = cut(program)
     counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
-    return _keep(program, in_pieces(program, pieces), counts)
+    function = in_pieces(program, pieces)
+    return _keep(program, tiered(Tiers(function, finished(function, program.opaque))), counts)
+
+
+def tiers_of(program: Program, function: Callable[..., Any]) -> Tiers:
+    """The executables of a program that XLA gets as a whole; `function` is that, as a function of arrays."""
+    jitted = jax.jit(function)
+    best = finished(jitted, program.opaque)
+    return Tiers(jitted, best, has_tiers(program), program.device, recompilations.watched(program))
+
+
+def has_tiers(program: Program) -> bool:
+    """Whether it is worth it to compile a program cheaply first, and code of the user's is not compiled twice."""
+    return len(program.steps) >= LARGE and not program.opaque
 
 
 _numbers_seen = BoundedCache(512)
@@ -233,15 +274,16 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
     elif program.opaque or not can_take_numbers(general):
         return None
     else:
-        function = _where_it_runs(general, jax.jit(taking_numbers(general)))
+        function = _where_it_runs(general, tiered(tiers_of(general, taking_numbers(general))))
         taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
     return taking.of(program, numbers)
 
 
-def keep_executable(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
-    """Keep the executable of a program that XLA gets as a whole; `jitted` is that, as a jitted function of arrays."""
+def keep_executable(program: Program, tiers: Tiers) -> Callable[..., tuple[Any, ...]]:
+    """Keep the executable of a program that XLA gets as a whole."""
+    function = tiered(tiers)
     trusted = len(program.steps) <= MOST_TRUSTED
-    return _keep(program, jitted if trusted else _in_pieces_where_it_fails(program, jitted), [len(program.steps)])
+    return _keep(program, function if trusted else _in_pieces_where_it_fails(program, tiers), [len(program.steps)])
 
 
 def _part_for(program: Program) -> BoundedCache:
@@ -250,7 +292,7 @@ def _part_for(program: Program) -> BoundedCache:
 
 def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., tuple[Any, ...]]:
     """Keep a function of arrays that compiles itself, of so many functions in each executable."""
-    function = _where_it_runs(program, finished(function, program.opaque))
+    function = _where_it_runs(program, function)
     kept: Callable[..., tuple[Any, ...]] = _part_for(program).keep(program, function, bytes_of(*counts))
     return kept
 
@@ -262,16 +304,17 @@ def _where_it_runs(program: Program, function: Callable[..., Any]) -> Callable[.
     return on_device(program.device, program.needs_x64, function)
 
 
-def _in_pieces_where_it_fails(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
+def _in_pieces_where_it_fails(program: Program, tiers: Tiers) -> Callable[..., tuple[Any, ...]]:
     """The program as one executable, or in pieces if XLA cannot compile that."""
-    function: Callable[..., tuple[Any, ...]] = jitted
+    in_one = tiered(tiers)
+    function: Callable[..., tuple[Any, ...]] = in_one
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         nonlocal function
         try:
             return function(*arrays)
         except jax.errors.JaxRuntimeError as error:
-            if function is not jitted or _compiles(jitted, arrays):
+            if function is not in_one or tiers.compiles(arrays):
                 raise
             function = in_pieces(program, cut(program))
             try:
@@ -284,12 +327,3 @@ def _in_pieces_where_it_fails(program: Program, jitted: Any) -> Callable[..., tu
                 raise error from None
 
     return run
-
-
-def _compiles(function: Any, arrays: tuple[Any, ...]) -> bool:
-    """Whether it was not the compiler that failed."""
-    try:
-        function.lower(*arrays).compile()
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True

@@ -49,6 +49,7 @@ class BuildOptions:
         "builder",
         "context",
         "debug",
+        "deterministic",
         "hooks",
         "layers",
         "mark",
@@ -75,6 +76,8 @@ class BuildOptions:
     """What debug mode looks for; None where it is off."""
     mark: Any
     """What functions are marked with, so that gradients compute them again and do not keep what they give."""
+    deterministic: bool
+    """Whether all that runs is compiled in one way, so that results are the same from run to run."""
     special: bool
     """Whether auto_forward, no_grad, debug mode or a mark is on; one look instead of four."""
     watched: bool
@@ -83,7 +86,7 @@ class BuildOptions:
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
         self.builder = self.context = self.debug = self.mark = None
-        self.auto_forward = self.no_grad = False
+        self.auto_forward = self.no_grad = self.deterministic = False
         self.simplify = True
         self.hooks = ()
         for _, switches in layers:

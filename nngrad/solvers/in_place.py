@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ..execution.host_calls import finished
+from ..execution.tiers import Tiers, tiered
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
 from ..graph.process import check_process
@@ -42,6 +43,7 @@ class InPlaceUpdate:
         device: Where it runs; None leaves it to JAX.
         opaque: Whether code of the user's is in it.
         taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
+        is_large: Whether an executable that is compiled cheaply may run first. It takes nothing over.
     """
 
     __slots__ = (
@@ -49,12 +51,14 @@ class InPlaceUpdate:
         "_device",
         "_executable",
         "_function",
+        "_is_large",
         "_needs_x64",
         "_opaque",
         "_owner",
         "_solver",
         "_state",
         "_taken",
+        "_tiers",
         "_updated",
         "_values",
     )
@@ -68,15 +72,17 @@ class InPlaceUpdate:
         device: jax.Device | None = None,
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
+        is_large: bool = False,
     ) -> None:
         self._taken = () if opaque else taken
         self._function = function
         self._opaque = opaque
+        self._device = device
+        self._is_large = is_large and not opaque
         self._compile()
         self._solver = solver
         self._updated = updated
         self._needs_x64 = needs_x64
-        self._device = device
         self._owner: InPlace | None = None
         self._values: list[InPlaceValue] = []
         self._state: Value | None = None
@@ -84,7 +90,8 @@ class InPlaceUpdate:
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
         jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
-        self._executable = finished(jitted, self._opaque)
+        self._tiers = Tiers(jitted, finished(jitted, self._opaque), self._is_large, self._device)
+        self._executable = tiered(self._tiers)
         self._calls: dict[Any, int] = {}
 
     def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
@@ -117,17 +124,20 @@ class InPlaceUpdate:
             _, _, params, state = held[-1]
             calls = self._calls.get(kind, 0)
             if calls < _COLD:
+                counts = self._tiers.best is not None or not self._is_large  # the cheap one is another function
                 params, state = copied_together(params, state)
                 try:
                     held.append(self._executable(params, state, arguments))
                 except BaseException:
                     self._compile()  # after such a call JAX would return through Python for ever
                     raise
-                self._calls[kind] = calls + 1
+                if counts:
+                    self._calls[kind] = calls + 1
             else:
                 params = donated(params) if 0 in self._taken else params
                 state = donated(state)
-                held.extend(map(self._executable, (params,), (state,), (arguments,)))
+                executable: Any = self._tiers.best  # a function of C
+                held.extend(map(executable, (params,), (state,), (arguments,)))
             del held[:-1]
             if owner.left:
                 self._take_back(cells)

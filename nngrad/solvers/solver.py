@@ -127,7 +127,8 @@ class Solver(GradientMethods):
                 raise TypeError(f"set_parameters: {name!r} is {p.dtype.name}; only floating dtypes can be trained")
         params = OrderedDict(given) if reset else OrderedDict({**self._params, **given})
         kept = [n for n in self._params if n in params and (retain_state or n not in given)]
-        self._replace(params, kept)
+        if kept != list(params) or any([params[name] is not p for name, p in self._params.items()]):
+            self._replace(params, kept)
 
     def get_parameters(self) -> OrderedDict[str, Variable]:
         """The parameters by name."""

@@ -17,6 +17,7 @@ from ..execution import executables
 from ..execution.compiled import executable_of
 from ..execution.forward import plan_of, take_snapshot
 from ..execution.lower import linearize
+from ..execution.spent import Spent, spent
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_of
 
@@ -41,6 +42,24 @@ class Milliseconds(NamedTuple):
     zero, and wait for loss and gradients. No solver."""
 
 
+class Stages(NamedTuple):
+    """What the first iteration spent its time on, in milliseconds."""
+
+    build: float = 0.0
+    """To build the graphs of loss and gradients, to list them as a program, and all else that Python does."""
+    trace: float = 0.0
+    """For JAX to trace the program of loss and gradients."""
+    lower: float = 0.0
+    """For JAX to lower it."""
+    compile: float = 0.0
+    """For XLA to compile it, to the best executable."""
+    run: float = 0.0
+    """To run that: the shortest time of the iterations that follow."""
+
+
+NOT_KNOWN = Stages()
+
+
 class Timing:
     """What `measure` found.
 
@@ -49,13 +68,22 @@ class Timing:
         first: Milliseconds of the first iteration, which compiles.
         device: Where it ran.
         title: What it was.
+        stages: What of `first` was spent on what.
     """
 
-    __slots__ = ("device", "first", "samples", "title")
+    __slots__ = ("device", "first", "samples", "stages", "title")
 
-    def __init__(self, samples: list[Milliseconds], first: float, device: jax.Device, title: str = "") -> None:
+    def __init__(
+        self,
+        samples: list[Milliseconds],
+        first: float,
+        device: jax.Device,
+        title: str = "",
+        stages: Stages = NOT_KNOWN,
+    ) -> None:
         self.samples = samples
         self.first = first
+        self.stages = stages
         self.device = device
         self.title = title
 
@@ -94,8 +122,9 @@ class Timing:
         count = len(self.samples)
         kind = self.device.device_kind
         where = f"{self.device.platform}:{self.device.id}" + (f" ({kind})" if kind != self.device.platform else "")
+        stages = ", ".join([f"{name} {value / 1e3:.2f}" for name, value in self.stages._asdict().items()])
         return (f"{count} iteration{'s' * (count > 1)} on {where}; the first one before them, which compiles, took "
-                f"{self.first / 1e3:.2f} s")
+                f"{self.first / 1e3:.2f} s" + f": {stages}" * any(self.stages))
 
     def __str__(self) -> str:
         from rich.console import Console
@@ -149,8 +178,9 @@ def measure(
     _check_count(iterations, "iterations", 1)
     _check_count(warm_up, "warm_up", 1)
     target = None if device is None else _device_of(device)
-    with jax.default_device(target) if target is not None else nullcontext(), switched(auto_forward=False):
-        first = _first(build)
+    on_device = jax.default_device(target) if target is not None else nullcontext()
+    with on_device, switched(auto_forward=False, deterministic=True):  # with one tier, of which nothing takes over
+        first, compilation = _first(build)
         for _ in range(warm_up - 1):
             _phases(build)
             _iteration(build)
@@ -159,14 +189,24 @@ def measure(
         if executables.info().misses > compiled:
             warnings.warn("measure: something was compiled after the warm-up, and its time is included; does the "
                           "structure of the graph change from call to call?", RuntimeWarning, stacklevel=2)
-    return Timing(samples, first, target or jax.local_devices()[0], title)
+    return Timing(samples, first, target or jax.local_devices()[0], title, _stages(first, compilation, samples))
 
 
-def _first(build: Callable[[], Variable]) -> float:
-    """Milliseconds of the first iteration; the phases are run as well, so that all is compiled."""
+def _stages(first: float, compilation: Spent, samples: list[Milliseconds]) -> Stages:
+    """The stages of a first iteration of so many milliseconds."""
+    trace, lower, compiling = 1e3 * compilation.trace, 1e3 * compilation.lower, 1e3 * compilation.compile
+    run = min([sample.forward + sample.backward for sample in samples])
+    return Stages(max(first - trace - lower - compiling - run, 0.0), trace, lower, compiling, run)
+
+
+def _first(build: Callable[[], Variable]) -> tuple[float, Spent]:
+    """Milliseconds of the first iteration, and what of it went into its compilation; the phases are run as well, so
+    that all is compiled."""
+    before = spent.total()
     took = _iteration(build)
+    after = spent.total()
     _phases(build)
-    return took
+    return took, Spent(after.trace - before.trace, after.lower - before.lower, after.compile - before.compile)
 
 
 def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:

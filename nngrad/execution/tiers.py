@@ -1,0 +1,241 @@
+"""Executables in two tiers: one that is compiled cheaply runs first, and the best one takes over when it is ready.
+
+XLA's compiler for CPUs takes seconds for a large program. Told to optimise less it takes a third to a sixth of that,
+and what it makes runs two to six times slower. So a large program is compiled cheaply at its first call. When it has
+been in use for as long as that took, the best executable is compiled in the background, from the same lowering, and
+takes over between two calls. A program that is run once is compiled once.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from ..graph import build_options
+from ..graph.place import warn_user
+from . import background
+from .progress import shown
+from .spent import spent
+
+LARGE = 50
+"""Programs of so many functions have two tiers. The best executable of a gradient of 50 functions takes half a second
+to compile, if there are convolutions in it some seconds; the cheap one about a fifth of that."""
+
+_CHEAP: dict[str, str | bool] = {
+    "xla_backend_optimization_level": "0",  # half the time, and less
+    "xla_cpu_use_fusion_emitters": False,  # half of what is left; by itself it makes long recurrences slower to compile
+    "xla_cpu_parallel_codegen_split_count": "2",  # a fifth of what is left, since parts are not compiled over and over
+}
+"""XLA's options for the first tier, the most important one first."""
+
+_PLATFORM = "cpu"
+"""Where there are tiers. On other platforms these options mean something else, or nothing."""
+
+
+@functools.cache
+def cheap_options() -> dict[str, str | bool]:
+    """Those of the options for the first tier that this version of XLA knows."""
+    trivial = jax.jit(lambda x: x).lower(jax.ShapeDtypeStruct((), "float32"))
+
+    def known(options: dict[str, str | bool]) -> bool:
+        try:
+            trivial.compile(compiler_options=options)
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return _CHEAP if known(_CHEAP) else {name: value for name, value in _CHEAP.items() if known({name: value})}
+
+
+class Tiers:
+    """The executables of a program. See `tiered`.
+
+    Args:
+        jitted: The program as a jitted function of arrays, or a function that calls several.
+        best: `jitted`, as it is to be called in the end.
+        is_large: Whether there is a first tier.
+        device: Where it runs; None leaves it to JAX.
+        compiled: Called once with the seconds that the first call had to wait, if that is wanted.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_compiled",
+        "_device",
+        "_failure",
+        "_first",
+        "_is_requested",
+        "_jitted",
+        "_lock",
+        "_lowered",
+        "_placement",
+        "_seconds",
+        "_since",
+        "_then",
+        "best",
+        "is_large",
+    )
+
+    best: Callable[..., Any] | None
+    """What runs from now on; None until it is compiled."""
+    def __init__(
+        self,
+        jitted: Any,
+        best: Callable[..., Any],
+        is_large: bool = False,
+        device: jax.Device | None = None,
+        compiled: Callable[[float], None] | None = None,
+    ) -> None:
+        self.best = None
+        self.is_large = is_large
+        self._compiled = compiled
+        self._device = device
+        self._jitted = jitted
+        self._then = best
+        self._lock = threading.Lock()
+        self._first: Callable[..., Any] | None = None
+        self._lowered: Any = None
+        self._placement: list[Any] = []
+        self._seconds = 0.0
+        self._since: float | None = None
+        self._is_requested = False
+        self._failure: Exception | None = None
+
+    def __call__(self, arrays: tuple[Any, ...]) -> Any:
+        """The results for arrays, or pytrees of them, while the best executable is not there."""
+        if any([isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(arrays)]):
+            return self._then(*arrays)
+        first = self._first
+        if first is None:
+            with self._lock:
+                if self._first is None and self.best is None:
+                    self._compile(arrays)
+                first = self._first
+            self._tell()
+            if first is None:
+                return self._then(*arrays)
+        if build_options().deterministic:
+            self._wait_for_best()
+            return self._then(*arrays)
+        if _placement_of(arrays) != self._placement:
+            return self._then(*arrays)  # for which it was not compiled: JAX does so
+        self._use()
+        return first(*arrays)
+
+    def compile_for(self, given: tuple[Any, ...]) -> Any:
+        """Compile for arrays, or what they will be like, with one tier or two; returns a `jax.stages.Compiled`."""
+        with self._lock:
+            return self._compile(given)
+
+    def _compile(self, arrays: tuple[Any, ...]) -> Any:
+        """Compile, at the first call. Nothing changes if that fails."""
+        if not hasattr(self._jitted, "trace"):  # several, each of which is compiled as it is met
+            self.best = self._then
+            return None
+        compiled, start = None, time.perf_counter()
+        with shown("a graph"):
+            traced = self._jitted.trace(*arrays)
+            at_trace = time.perf_counter()
+            lowered = traced.lower()
+            at_lower = time.perf_counter()
+            cheaply = self.is_large and not build_options().deterministic and self._on_platform() and cheap_options()
+            if cheaply:
+                try:
+                    compiled = lowered.compile(compiler_options=cheaply)
+                except jax.errors.JaxRuntimeError:
+                    cheaply = {}  # it is for the usual way to fail, where that is looked after
+            if not cheaply:
+                compiled = lowered.compile()
+        now = time.perf_counter()
+        spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, cheaply=int(bool(cheaply)))
+        self._seconds = now - start
+        if cheaply:
+            self._placement, self._lowered, self._first = _placement_of(arrays), lowered, compiled
+        else:
+            self.best = self._then
+        return compiled
+
+    def _tell(self) -> None:
+        """Say how long it took, once, when nothing is locked: what is told may warn, and warnings may be errors."""
+        compiled, self._compiled = self._compiled, None
+        if compiled is not None:
+            compiled(self._seconds)
+
+    def _on_platform(self) -> bool:
+        return (jax.default_backend() if self._device is None else self._device.platform) == _PLATFORM
+
+    def _use(self) -> None:
+        """Note a call of the first tier, and ask for the best one where it is time."""
+        if self._is_requested:
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                warn_user(f"nngrad could not compile the best executable of a graph and goes on with a slower one: "
+                          f"{failure}", RuntimeWarning)
+        elif self._since is None:
+            self._since = time.perf_counter()
+        elif time.perf_counter() - self._since >= self._seconds:
+            self._is_requested = True
+            background.request(self)
+
+    def _wait_for_best(self) -> None:
+        start = time.perf_counter()
+        with shown("the best executable of a graph"):
+            self._compile_best()
+        spent.add(compile=time.perf_counter() - start)
+
+    def _compile_best(self) -> None:
+        """Compile the best executable, if that was not done; it takes over then."""
+        with self._lock:
+            if self.best is None:
+                self._lowered.compile()  # which JAX keeps for the jitted function
+                self.best, self._first, self._lowered = self._then, None, None
+                spent.add(best=1)
+
+    def work(self) -> None:
+        """Compile the best executable in the background; an error is told at the next call."""
+        start = time.perf_counter()
+        try:
+            self._compile_best()
+        except Exception as error:
+            self._failure = error
+        spent.add(background=time.perf_counter() - start)
+
+    def compiles(self, arrays: tuple[Any, ...]) -> bool:
+        """Whether it was not the compiler that failed, when a call did."""
+        if self._first is not None:
+            return True
+        try:
+            self._jitted.lower(*arrays).compile()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+
+def tiered(tiers: Tiers) -> Callable[..., Any]:
+    """A function of arrays that runs the best executable there is."""
+
+    def run(*arrays: Any) -> Any:
+        best = tiers.best
+        return tiers(arrays) if best is None else best(*arrays)
+
+    return run
+
+
+_SETTINGS = ("jax_default_device", "jax_default_matmul_precision", "jax_enable_x64")
+"""Those of JAX's that users switch from call to call."""
+
+
+def _placement_of(arrays: tuple[Any, ...]) -> list[Any]:
+    """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each."""
+    return [getattr(jax.config, name) for name in _SETTINGS] + [_place_of(array) for array in jax.tree.leaves(arrays)]
+
+
+def _place_of(array: Any) -> Any:
+    if isinstance(array, jax.Array):
+        return array.weak_type, array.sharding if array.committed else None
+    return False, getattr(array, "sharding", None)

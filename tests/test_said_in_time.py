@@ -1,0 +1,148 @@
+"""What is said of compilations: those that come again and again, and those that take long."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution import progress, recompilations
+from nngrad.execution.recompilations import HANDFUL, RecompilationWarning
+
+V = nn.Variable
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No executables are kept, and compilations are spoken of however short they are."""
+    monkeypatch.setattr(recompilations, "LEAST_SECONDS", 0.0)
+    nn.executables.clear()
+    yield
+    nn.executables.clear()
+
+
+def said(compute: Callable[[int], Any], times: int = HANDFUL + 3) -> list[warnings.WarningMessage]:
+    """The warnings while `compute` is called with 0, 1, 2, ..."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", RecompilationWarning)
+        for i in range(times):
+            compute(i)
+    return caught
+
+
+def row(n: int = 3) -> V:
+    """A row of ones."""
+    return V.from_numpy_array(np.ones(n, "f"))
+
+
+def chain(n: int) -> V:
+    """So many functions one after another."""
+    x = row()
+    for _ in range(n):
+        x = F.sin(x)
+    return x
+
+
+DTYPES = ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f4")
+
+
+@pytest.mark.parametrize(
+    ("what", "build", "how"),
+    [
+        ("a shape", lambda i: F.sum(F.sin(row(i + 1))), r"an array is float32\[6\] now, and was float32\[5\]"),
+        ("a dtype", lambda i: F.reshape(V.from_numpy_array(np.ones(3, DTYPES[i])), (3, 1)), "an array is uint16"),
+        ("a Python constant", lambda i: F.sin(F.pad(row(), (i, 0))), r"pad_width of F.pad is \(5, 0\) now"),
+        ("a function object", lambda i: F.jax_function(lambda a: a * i)(row()), "gets a new one each time"),
+        ("the number of functions", lambda i: chain(i + 1), "there are 6 now, and were 5"),
+    ],
+)
+def test_similar_structures_from_one_line_are_told_once_with_what_differs(
+    what: str, build: Callable[[int], V], how: str
+) -> None:
+    (warning,) = said(lambda i: build(i).d)
+    message = str(warning.message)
+    assert warning.filename == __file__ and warning.category is RecompilationWarning
+    assert message.startswith(f"{HANDFUL + 1} structures that differ in {what} were compiled from this line")
+    assert re.search(how, message) and recompilations._ADVICE[what] in message
+
+
+def test_a_number_is_not_told_since_it_compiles_twice_at_most() -> None:
+    assert not said(lambda i: (F.sin(row()) * (0.1 + i)).d)
+    assert nn.executables.info().size == 2
+
+
+def test_other_computations_are_not_told() -> None:
+    functions = [F.sin, F.cos, F.exp, F.tanh, F.sinh, F.cosh, F.sigmoid, F.softplus]
+    assert not said(lambda i: functions[i](row()).d)
+
+
+def test_a_handful_is_not_told() -> None:
+    assert not said(lambda i: F.sin(row(i + 1)).d, HANDFUL)
+
+
+def test_what_took_no_time_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recompilations, "LEAST_SECONDS", 3600.0)
+    assert not said(lambda i: F.sin(row(i + 1)).d)
+
+
+def test_where_the_warning_is_an_error_the_value_can_be_read_again() -> None:
+    read = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RecompilationWarning)
+        for i in range(HANDFUL + 1):
+            y = F.sum(row(i + 1))
+            try:
+                y.d  # noqa: B018
+            except RecompilationWarning:
+                read.append(i)
+                assert y.d == i + 1
+    assert read == [HANDFUL]
+
+
+# ---------------------------------------------------------------- the line on the terminal
+
+
+class Terminal(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal() if is_terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress.shown("a graph"):
+        deadline = time.monotonic() + 30 * is_terminal
+        while "a graph" not in stream.getvalue() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert ("nngrad compiles a graph" in stream.getvalue()) is is_terminal
+
+
+def test_a_short_one_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with progress.shown("a graph"):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_info_tells_what_compilations_took() -> None:
+    F.sin(row()).d  # noqa: B018
+    info = nn.executables.info()
+    assert info.seconds > 0 == info.background_seconds and (info.cheap, info.best) == (0, 0)
+    nn.executables.clear()
+    assert nn.executables.info().seconds == 0
+
