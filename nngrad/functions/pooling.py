@@ -17,6 +17,7 @@ from jax import lax
 from ..graph import Array, Function, Op, Variable, composite, op
 from ..graph.arguments import Ints, Shape
 from ..graph.axes import rowwise
+from ..graph.layouts import Named, with_flag
 from . import reduction
 from .arithmetic import floating, is_floating
 from .pooling_windows import Axis, need_elements, per_window, pooled_shape, window_sums, windows
@@ -28,10 +29,15 @@ def _pooled_axes(f: Function) -> tuple[int, int]:
     return (len(f.args["kernel"]) + f.args["channel_last"],) * 2
 
 
+def _last(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+    """With the channels last, where there are one axis of batch and one of channels."""
+    return with_flag(shapes, arguments) if len(shapes[0]) == len(arguments["kernel"]) + 2 else None
+
+
 # ---------------------------------------------------------------- maxima
 
 
-@op(axes=rowwise(_pooled_axes))
+@op(axes=rowwise(_pooled_axes), channels_last=_last)
 def max_pooling(
     x: Array,
     /,
@@ -102,7 +108,7 @@ def _indices(x: Any, axes: list[Axis]) -> tuple[Any, ...]:
     return batch, winners, channel
 
 
-@op(linear=True)
+@op(linear=True, channels_last=_last)
 def max_pooling_backward(
     dy: Array,
     x: Array,
@@ -139,7 +145,7 @@ def max_pooling_backward(
     return lax.reshape(zeros.at[_indices(x, axes)].add(_flat(dy, axes), mode="drop"), x.shape)
 
 
-@op(linear=True)
+@op(linear=True, channels_last=_last)
 def max_pooling_select(
     g: Array,
     x: Array,
@@ -178,7 +184,7 @@ def max_pooling_select(
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True, axes=rowwise(_pooled_axes))
+@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
 def sum_pooling(
     x: Array,
     /,
@@ -205,7 +211,7 @@ def sum_pooling(
     return y
 
 
-@op(linear=True, axes=rowwise(_pooled_axes))
+@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
 def average_pooling(
     x: Array,
     /,
@@ -239,7 +245,7 @@ def average_pooling(
     return y
 
 
-@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
+@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def sum_pooling_backward(
     dy: Array,
     /,
@@ -267,7 +273,7 @@ def sum_pooling_backward(
     return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last)
 
 
-@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
+@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def average_pooling_backward(
     dy: Array,
     /,
@@ -319,7 +325,7 @@ def global_average_pooling(x: Array, /) -> Variable:
     return reduction.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-@op(linear=True, axes=rowwise(_pooled_axes))
+@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
 def unpooling(x: Array, /, kernel: Ints, channel_last: bool = False) -> jax.Array:
     """Each element repeated `kernel[i]` times along spatial axis i: spatial sizes are multiplied by `kernel`.
 
