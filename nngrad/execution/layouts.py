@@ -1,8 +1,8 @@
 """Channels last where there are convolutions: the layout that they have on a CPU.
 
-XLA's convolutions on a CPU take and give arrays with their channels last. Around each one whose channels come first, it
-puts transposes: of what the convolution gets, and of what it gives. Each is a loop of its own, to compile and to run. So
-the arrays between convolutions stay as these give them, and what is computed of them is computed so: elementwise
+XLA's convolutions on a CPU take and give arrays with their channels last. Around each one whose channels come first it
+puts transposes: of what the convolution gets, and of what it gives. Each is a loop of its own, to compile and to run.
+So the arrays between convolutions stay as these give them, and what is computed of them is computed so: elementwise
 functions, and others that say how (the fact `channels_last`). They are transposed where something else reads them, and
 at the ends.
 """
@@ -16,7 +16,7 @@ import jax
 from jax import lax
 
 from ..graph import Array, Op, op
-from ..graph.layouts import first_order, last_order
+from ..graph.layouts import first_order, last_order, to_shape
 from .program import Call, Program, calls_of, renumbered, without_passes
 
 
@@ -45,7 +45,8 @@ class _Layouts:
     def __init__(self, program: Program) -> None:
         calls, self._specs = calls_of(program)
         self._given, passed = without_passes(calls)
-        self._program = program._replace(outputs=tuple([passed.get(i, i) for i in program.outputs]))
+        self._program = program
+        self._outputs = [passed.get(i, i) for i in program.outputs]
         self._calls: list[Call] = []
         self._free = min(self._specs, default=0)
         self._maker = {i: call for call in self._given for i in call.outs}
@@ -64,8 +65,10 @@ class _Layouts:
                 self._write_moved(call, arguments)
             else:
                 self._write(call)
-        instead = {i: self._as_first(i) for i in self._program.outputs}
-        return renumbered(self._program, self._calls, instead)
+        if not self._last:
+            return self._program
+        instead = {i: self._as_first(i) for i in self._outputs}
+        return renumbered(self._program._replace(outputs=tuple(self._outputs)), self._calls, instead)
 
     # ---------------------------------------------------------------- which calls
 
@@ -113,10 +116,9 @@ class _Layouts:
         return to_last < to_first or (to_last == to_first and not self._wanted.isdisjoint(call.outs))
 
     def _is_repeated(self, i: int) -> bool:
-        """Whether a value is made of a smaller one by moving its elements, so that a transpose of it costs nothing."""
+        """Whether a value is a constant, or broadcast: XLA makes a transpose of it for nothing."""
         call = self._maker.get(i)
-        size = self._specs[i].size
-        return call is not None and call.op.fuses == "moving" and all([self._specs[k].size < size for k in call.ins])
+        return call is not None and (call.op.channels_last is to_shape or (call.op.fuses == "moving" and not call.ins))
 
     # ---------------------------------------------------------------- the calls anew
 

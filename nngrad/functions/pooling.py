@@ -41,7 +41,7 @@ def _pooled_axes(f: Function) -> tuple[int, int]:
     return (len(f.args["kernel"]) + f.args["channel_last"],) * 2
 
 
-def _last(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+def _last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None:
     """With the channels last, where there are one axis of batch and one of channels."""
     return with_flag(shapes, arguments) if len(shapes[0]) == len(arguments["kernel"]) + 2 else None
 

@@ -32,6 +32,11 @@ def moved(entries: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple([entries[a] for a in last_order(len(entries))])
 
 
+def unchanged(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+    """For an op that is the same whichever order the axes of its inputs are in."""
+    return {}
+
+
 def with_flag(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
     """For an op with an argument `channel_last`, and perhaps one that is the shape of the result."""
     if arguments["channel_last"]:
