@@ -14,12 +14,26 @@ from rich.table import Table
 
 from nngrad_command.installation import version_of
 
-from . import building, classifier, critic, derivatives, first_result, growth, memory, operators, physics, steering
+from . import (
+    building,
+    classifier,
+    conv_nets,
+    critic,
+    derivatives,
+    first_result,
+    growth,
+    memory,
+    operators,
+    physics,
+    steering,
+)
 from .timing import Row
 
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
-    for module in (building, critic, classifier, derivatives, physics, operators, steering, memory, first_result)
+    for module in (
+        building, critic, conv_nets, classifier, derivatives, physics, operators, steering, memory, first_result
+    )
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 

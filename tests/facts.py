@@ -21,6 +21,7 @@ from nngrad.autodiff.vectorize import vectorize
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Function, Op, Variable, apply
 from nngrad.graph.jaxpr import primitives_in
+from nngrad.graph.layouts import first_order, last_order
 
 from .oracle import as_tuple, is_floating
 
@@ -161,6 +162,26 @@ def check_batching(case: Case) -> bool:
                 ]
                 for a, b in zip(got, case(given), strict=True):
                     near(np.asarray(a)[k], b, f"axes, in a batch of inputs {chosen}, axis {thin} thin")
+    return True
+
+
+def check_channels_last(case: Case) -> bool:
+    """The same with the channels last, in the inputs and so in the outputs."""
+    op, ndim = case.op, max([x.ndim for x in case.arrays], default=0)
+    if ndim < 3 or (op.channels_last is None and not op.diagonal):
+        return False
+    turned = [np.transpose(x, last_order(x.ndim)) for x in case.arrays]
+    changed: Any = {}
+    if op.diagonal:
+        turned = [x if x.ndim == 0 else np.transpose(x.reshape((1,) * (ndim - x.ndim) + x.shape), last_order(ndim))
+                  for x in case.arrays]
+    else:
+        assert op.channels_last is not None
+        changed = op.channels_last(tuple([x.shape for x in case.arrays]), op.named(case.arguments))
+        if changed is None:
+            return False
+    for a, b in zip(case(turned, **changed), case(case.arrays), strict=True):
+        near(np.transpose(a, first_order(a.ndim)), b, "channels_last")
     return True
 
 
@@ -380,6 +401,7 @@ def check_numbers(case: Case) -> bool:
 
 checks: dict[str, Callable[[Case], bool]] = {
     "reads": check_reads, "diagonal": check_diagonal, "rows": check_rows, "batching": check_batching,
+    "channels_last": check_channels_last,
     "linear": check_linear, "offset": check_offset, "weights": check_weights, "powers": check_powers,
     "fold": check_fold,
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,

@@ -57,8 +57,8 @@ def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
     assert {name for name, check in checks.items() if any([check(case) for case in cases])} == set(checks)
 
 
-SHOWING = {"add_n", "batch_matmul", "less", "linear_combination", "mean", "mul2", "optimization_barrier", "reshape",
-           "softmax", "sqrt", "sub2", "tanh", "transpose", "where"}
+SHOWING = {"add_n", "batch_matmul", "convolve", "less", "linear_combination", "mean", "mul2", "optimization_barrier",
+           "reshape", "softmax", "sqrt", "sub2", "tanh", "transpose", "where"}
 
 
 SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
@@ -254,6 +254,7 @@ def test_the_shape_of_its_input_makes_no_op_diagonal() -> None:
 
 X, Y = np.linspace(-1.1, 1.7, 6).reshape(2, 3), np.linspace(0.3, 2.0, 6).reshape(2, 3)
 SQUARE = np.linspace(0.3, 2.0, 9).reshape(3, 3)
+IMAGES = np.linspace(0.3, 2.0, 48).reshape(2, 3, 2, 4)
 WRONG: dict[str, tuple[str, Case]] = {}
 
 
@@ -314,6 +315,11 @@ def looks_at_the_first_axis(x, /):
 @wrong("batching", X, arguments=(0,), axes=mixes("axis"))
 def no_heed_of_the_argument(x, /, axis: int):
     return jax.nn.softmax(x, 0)
+
+
+@wrong("channels_last", IMAGES, arguments=((2,), True), channels_last=lambda shapes, arguments: {})
+def sums_another_axis(x, /, axis: Axes, keepdims: bool):
+    return jnp.sum(x, axis, keepdims=keepdims)
 
 
 @wrong("linear", X, linear=True)

@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 import jax
 
+from .layouts import with_channels_last
 from .program import Program
 from .recurrences import with_sums_once
 
 Pass = Callable[[Program], Program]
 
-PASSES: dict[str, tuple[Pass, ...]] = {"cpu": (with_sums_once,)}
+PASSES: dict[str, tuple[Pass, ...]] = {"cpu": (with_channels_last, with_sums_once)}
 """By the name that JAX has for a platform."""
 
 

@@ -12,6 +12,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, apply, op
 from ..graph.axes import AxisMap, Places
 from ..graph.barrier import known_after
+from ..graph.layouts import unchanged
 from . import array
 
 
@@ -58,7 +59,12 @@ def _first(f: Function) -> tuple[Places, ...]:
     return tuple([tuple([a if i == 0 else None for a in range(x.ndim)]) for i, x in enumerate(f.inputs)])
 
 
-@op(reads=1, fuses="in place", axes=AxisMap(places=_first, led=lambda f, size, shape: {}, inputs=(0,)))
+@op(
+    reads=1,
+    fuses="in place",
+    axes=AxisMap(places=_first, led=lambda f, size, shape: {}, inputs=(0,)),
+    channels_last=unchanged,
+)
 def optimization_barrier(*x: Array) -> jax.Array:
     """The first of `x` unchanged, to the bit, computed after all the others.
 

@@ -12,6 +12,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, apply, composite, op
 from ..graph.arguments import Ints, Shape, as_ints, per_axis
 from ..graph.axes import rows
+from ..graph.layouts import with_flag
 from .arithmetic import add2, alike, floating
 from .movement import reshape
 from .transposition import transposed
@@ -77,7 +78,7 @@ def _filter_cost(f: Function) -> int:
     return 2 * f.inputs[0].size * math.prod(f.specs[0].shape[1:])
 
 
-@op(type_name="Convolution", linear="each", axes=rows(), cost=_product_cost)
+@op(type_name="Convolution", linear="each", axes=rows(), channels_last=with_flag, cost=_product_cost)
 def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:
@@ -116,7 +117,7 @@ def convolve(
 # where nested transposition inside XLA's vocabulary would pile one dilation on another, several times slower.
 
 
-@op(type_name="Deconvolution", linear="each", axes=rows("shape"), cost=_data_cost)
+@op(type_name="Deconvolution", linear="each", axes=rows("shape"), channels_last=with_flag, cost=_data_cost)
 def convolve_data_grad(
     y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:
@@ -143,7 +144,7 @@ def convolve_data_grad(
     return transposed(product, shape, y, "y")
 
 
-@op(type_name="ConvolutionFilterGrad", linear="each", cost=_filter_cost)
+@op(type_name="ConvolutionFilterGrad", linear="each", channels_last=with_flag, cost=_filter_cost)
 def convolve_filter_grad(
     y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:

@@ -9,6 +9,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of, axis_of
 from ..graph.axes import inserts, mixes, reduces, rowwise
+from ..graph.layouts import along_axis, to_shape
 from . import axis_maps, reduction
 from .arithmetic import alike
 from .transposition import transposed
@@ -48,7 +49,7 @@ def transpose(x: Array, /, axes: Ints | None = None) -> jax.Array:
     return lax.transpose(x, order)
 
 
-@op(linear=True, axes=axis_maps.REPEATED, fuses="moving")
+@op(linear=True, axes=axis_maps.REPEATED, channels_last=to_shape, fuses="moving")
 def broadcast(x: Array, /, shape: Shape) -> jax.Array:
     """`x` expanded to a shape: axes of size 1 are repeated, and missing leading ones added.
 
@@ -143,7 +144,7 @@ def flip(x: Array, /, axes: Axes | None = None) -> jax.Array:
 # ---------------------------------------------------------------- joining and parting
 
 
-@op(linear="together", axes=mixes("axis"), fuses="moving")
+@op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving")
 def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     """Arrays joined along an axis that they have, in their common dtype.
 

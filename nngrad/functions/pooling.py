@@ -17,9 +17,22 @@ from jax import lax
 from ..graph import Array, Function, Op, Variable, composite, op
 from ..graph.arguments import Ints, Shape
 from ..graph.axes import rowwise
+from ..graph.barrier import computed_once
+from ..graph.layouts import Named, with_flag
 from . import reduction
 from .arithmetic import floating, is_floating
-from .pooling_windows import Axis, need_elements, per_window, pooled_shape, window_sums, windows
+from .pooling_windows import (
+    MOST_SLICES,
+    Axis,
+    at_places,
+    need_elements,
+    over_windows,
+    per_window,
+    places,
+    pooled_shape,
+    to_places,
+    windows,
+)
 from .transposition import transposed
 
 
@@ -28,10 +41,15 @@ def _pooled_axes(f: Function) -> tuple[int, int]:
     return (len(f.args["kernel"]) + f.args["channel_last"],) * 2
 
 
+def _last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None:
+    """With the channels last, where there are one axis of batch and one of channels."""
+    return with_flag(shapes, arguments) if len(shapes[0]) == len(arguments["kernel"]) + 2 else None
+
+
 # ---------------------------------------------------------------- maxima
 
 
-@op(axes=rowwise(_pooled_axes))
+@op(axes=rowwise(_pooled_axes), channels_last=_last)
 def max_pooling(
     x: Array,
     /,
@@ -62,7 +80,7 @@ def max_pooling(
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     need_elements(axes)
     lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min
-    y: jax.Array = lax.reduce_window(x, np.array(lowest, x.dtype), lax.max, *_dimensions(x.ndim, axes))
+    y: jax.Array = over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
     return y
 
 
@@ -74,12 +92,30 @@ def _dimensions(ndim: int, axes: list[Axis]) -> tuple[Any, ...]:
     return tuple(sizes), tuple(steps), tuple(ends)
 
 
+def _first_maxima(x: Any, axes: list[Axis]) -> Any:
+    """For each window at which of its places the first maximum is; as many as it has places where none is, since all
+    that it holds is NaN."""
+    elements = at_places(x, axes, np.array(math.nan, x.dtype))
+    largest = lax.full_like(elements[0], -math.inf)
+    for e in elements:
+        largest = lax.select(lax.gt(e, largest), e, largest)
+    first = lax.full(largest.shape, len(elements), jnp.int32)
+    for n, e in reversed([*enumerate(elements)]):
+        first = lax.select(lax.eq(e, largest), lax.full_like(first, n), first)
+    return first
+
+
+def _are_few(axes: list[Axis]) -> bool:
+    """Whether windows are so small that their places are looked at one by one."""
+    return math.prod([a.kernel for a in axes]) <= MOST_SLICES
+
+
 def _winners(x: Any, axes: list[Axis]) -> Any:
     """For each window the place of its first maximum, counted along the flattened spatial axes."""
     first, last = axes[0].axis, axes[-1].axis + 1
-    places = lax.iota(jnp.int32, math.prod(x.shape[first:last])).reshape(x.shape[first:last])
-    places = lax.broadcast_in_dim(places, x.shape, range(first, last))
-    outside = np.int32(places.size)
+    counted = lax.iota(jnp.int32, math.prod(x.shape[first:last])).reshape(x.shape[first:last])
+    counted = lax.broadcast_in_dim(counted, x.shape, range(first, last))
+    outside = np.int32(counted.size)
 
     def better(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
         earlier = lax.bitwise_and(lax.eq(a[0], b[0]), lax.lt(b[1], a[1]))
@@ -87,7 +123,7 @@ def _winners(x: Any, axes: list[Axis]) -> Any:
         return lax.select(take, b[0], a[0]), lax.select(take, b[1], a[1])
 
     lowest = np.array(-math.inf, x.dtype)
-    return lax.reduce_window((x, places), (lowest, outside), better, *_dimensions(x.ndim, axes))[1]
+    return lax.reduce_window((x, counted), (lowest, outside), better, *_dimensions(x.ndim, axes))[1]
 
 
 def _flat(x: Any, axes: list[Axis]) -> Any:
@@ -102,7 +138,7 @@ def _indices(x: Any, axes: list[Axis]) -> tuple[Any, ...]:
     return batch, winners, channel
 
 
-@op(linear=True)
+@op(linear=True, channels_last=_last)
 def max_pooling_backward(
     dy: Array,
     x: Array,
@@ -135,11 +171,18 @@ def max_pooling_backward(
     expected = pooled_shape(x.shape, axes)
     if dy.shape != expected:
         raise ValueError(f"dy of shape {dy.shape} is not of the shape {expected} that pooling x gives")
+    if _are_few(axes):
+        overlap = any(a.kernel > a.stride for a in axes)
+        first = computed_once(lambda x: _first_maxima(x, axes), x) if overlap else _first_maxima(x, axes)
+        zero = lax.full_like(dy, 0)
+        parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(places(axes)))]
+        y: jax.Array = to_places(parts, axes)
+        return y
     zeros = _flat(lax.full_like(x, 0, dy.dtype), axes)
     return lax.reshape(zeros.at[_indices(x, axes)].add(_flat(dy, axes), mode="drop"), x.shape)
 
 
-@op(linear=True)
+@op(linear=True, channels_last=_last)
 def max_pooling_select(
     g: Array,
     x: Array,
@@ -171,6 +214,11 @@ def max_pooling_select(
     need_elements(axes)
     if g.shape != x.shape:
         raise ValueError(f"g of shape {g.shape} is not of x's shape {x.shape}")
+    if _are_few(axes):
+        first, y = _first_maxima(x, axes), lax.full(pooled_shape(x.shape, axes), 0, g.dtype)
+        for n, e in enumerate(at_places(g, axes, np.zeros((), g.dtype))):
+            y = lax.select(lax.eq(first, lax.full_like(first, n)), e, y)
+        return y
     taken = _flat(g, axes).at[_indices(x, axes)].get(mode="fill", fill_value=0)
     return lax.reshape(taken, pooled_shape(x.shape, axes))
 
@@ -178,7 +226,7 @@ def max_pooling_select(
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True, axes=rowwise(_pooled_axes))
+@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
 def sum_pooling(
     x: Array,
     /,
@@ -201,11 +249,12 @@ def sum_pooling(
     Raises:
         ValueError: The windows do not fit x.
     """
-    y: jax.Array = window_sums(x, windows(x.shape, kernel, stride, ignore_border, pad, channel_last))
+    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
+    y: jax.Array = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
     return y
 
 
-@op(linear=True, axes=rowwise(_pooled_axes))
+@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
 def average_pooling(
     x: Array,
     /,
@@ -235,11 +284,12 @@ def average_pooling(
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     if not including_pad:
         need_elements(axes)
-    y: jax.Array = per_window(window_sums(x, axes), axes, [a.pad if including_pad else 0 for a in axes])
+    sums = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
+    y: jax.Array = per_window(sums, axes, [a.pad if including_pad else 0 for a in axes])
     return y
 
 
-@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
+@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def sum_pooling_backward(
     dy: Array,
     /,
@@ -267,7 +317,7 @@ def sum_pooling_backward(
     return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last)
 
 
-@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"))
+@op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def average_pooling_backward(
     dy: Array,
     /,
@@ -319,7 +369,7 @@ def global_average_pooling(x: Array, /) -> Variable:
     return reduction.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
-@op(linear=True, axes=rowwise(_pooled_axes))
+@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
 def unpooling(x: Array, /, kernel: Ints, channel_last: bool = False) -> jax.Array:
     """Each element repeated `kernel[i]` times along spatial axis i: spatial sizes are multiplied by `kernel`.
 

@@ -1,8 +1,10 @@
-"""The windows that pooling moves along the last axes of an array, and sums over them."""
+"""The windows that pooling moves along the last axes of an array: what is in them, and where it goes back to."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -90,19 +92,80 @@ def pooled_shape(shape: tuple[int, ...], axes: list[Axis]) -> tuple[int, ...]:
     return tuple(counts.get(i, n) for i, n in enumerate(shape))
 
 
-def window_sums(x: Any, axes: list[Axis]) -> Any:
-    """The sum over each window: axis by axis, since a sum over a box is a sum of sums."""
-    zero = np.zeros((), x.dtype)
+def over_windows(x: Any, axes: list[Axis], combine: Callable[[Any, Any], Any], neutral: Any) -> Any:
+    """What `combine`, a sum or a maximum, makes of each window: axis by axis, since it is one of those of its rows."""
     for a in axes:
-        padded = lax.pad(x, zero, [(*a.ends, 0) if i == a.axis else (0, 0, 0) for i in range(x.ndim)])
-        if a.kernel > 32:  # so many slices would take long to compile
+        padded = _padded(x, [a], neutral)
+        if a.kernel > MOST_SLICES:  # so many slices would take long to compile
             sizes, steps = ([n if i == a.axis else 1 for i in range(x.ndim)] for n in (a.kernel, a.stride))
-            x = lax.reduce_window(padded, zero, lax.add, sizes, steps, "VALID")
+            x = lax.reduce_window(padded, neutral, combine, sizes, steps, "VALID")
         else:
             span = (a.number - 1) * a.stride + 1
             slices = [lax.slice_in_dim(padded, k, k + span, a.stride, a.axis) for k in range(a.kernel)]
-            x = functools.reduce(lax.add, slices)
+            x = functools.reduce(combine, slices)
     return x
+
+
+MOST_SLICES = 32
+"""Into so many slices arrays are cut, each with the elements at one place of all windows, and combined by functions
+that the compiler fuses: several times faster than its own loops over windows, on a CPU."""
+
+
+def _padded(x: Any, axes: list[Axis], fill: Any) -> Any:
+    ends = {a.axis: a.ends for a in axes}
+    return lax.pad(x, fill, [(*ends.get(i, (0, 0)), 0) for i in range(x.ndim)])
+
+
+def places(axes: list[Axis]) -> list[tuple[int, ...]]:
+    """The places in a window, in row-major order."""
+    return list(itertools.product(*[range(a.kernel) for a in axes]))
+
+
+def at_places(x: Any, axes: list[Axis], fill: Any) -> list[Any]:
+    """For each place in a window the elements that are there, one for each window; `fill` in the padding."""
+    padded = _padded(x, axes, fill)
+    slices = []
+    for place in places(axes):
+        low, high, step = [0] * x.ndim, [*padded.shape], [1] * x.ndim
+        for a, k in zip(axes, place, strict=True):
+            low[a.axis], high[a.axis], step[a.axis] = k, k + (a.number - 1) * a.stride + 1, a.stride
+        slices.append(lax.slice(padded, low, high, step))
+    return slices
+
+
+def to_places(parts: list[Any], axes: list[Axis]) -> Any:
+    """The transpose of `at_places`, with zeros in the padding: what arrays with one element for each window, one array
+    for each place in it, come to where they are put there.
+
+    Elements whose coordinates leave the same remainders by the strides are added up as one array, for each of these;
+    and then the arrays are interleaved.
+    """
+    zero = np.zeros((), parts[0].dtype)
+    lengths = {a.axis: a.number + (a.kernel - 1) // a.stride for a in axes}
+    empty = lax.full([lengths.get(i, n) for i, n in enumerate(parts[0].shape)], 0, parts[0].dtype)
+    phases = dict.fromkeys(itertools.product(*[range(a.stride) for a in axes]), empty)
+    for place, part in zip(places(axes), parts, strict=True):
+        ends = {a.axis: k // a.stride for a, k in zip(axes, place, strict=True)}
+        widths = [(ends.get(i, 0), empty.shape[i] - n - ends.get(i, 0), 0) for i, n in enumerate(part.shape)]
+        phase = tuple([k % a.stride for a, k in zip(axes, place, strict=True)])
+        moved = lax.pad(part, zero, widths)
+        phases[phase] = moved if phases[phase] is empty else lax.add(phases[phase], moved)
+    for a in reversed(axes):
+        rows: dict[tuple[int, ...], list[Any]] = {}
+        for phase, part in phases.items():
+            rows.setdefault(phase[:-1], []).append(lax.expand_dims(part, (a.axis + 1,)))
+        phases = {phase: _merged(lax.concatenate(row, a.axis + 1), a.axis) for phase, row in rows.items()}
+    (y,) = phases.values()
+    before = {a.axis: a for a in axes}
+    return lax.pad(y, zero, [
+        (-before[i].pad, before[i].pad + before[i].size - n, 0) if i in before else (0, 0, 0)
+        for i, n in enumerate(y.shape)
+    ])
+
+
+def _merged(x: Any, axis: int) -> Any:
+    """`x` with an axis and the one behind it made one."""
+    return lax.reshape(x, (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :]))
 
 
 def per_window(y: Any, axes: list[Axis], margins: list[int]) -> Any:

@@ -13,6 +13,7 @@ from jax import lax
 from ..graph import Array, Op, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import reduces
+from ..graph.layouts import over_axes
 from .arithmetic import floating, is_floating, widened
 
 
@@ -78,7 +79,7 @@ def spread(y: jax.Array, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True, axes=reduces("axis"), reduction="add")
+@op(linear=True, axes=reduces("axis"), channels_last=over_axes, reduction="add")
 def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Sum over axes.
 
@@ -94,7 +95,7 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     return kept(total(x, axes), axes, keepdims)
 
 
-@op(linear=True, axes=reduces("axis"), reduction="add")
+@op(linear=True, axes=reduces("axis"), channels_last=over_axes, reduction="add")
 def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Arithmetic mean over axes.
 
@@ -175,7 +176,7 @@ def _variance(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 # ---------------------------------------------------------------- extrema
 
 
-@op(type_name="Max", axes=reduces("axis"), reduction="max")
+@op(type_name="Max", axes=reduces("axis"), channels_last=over_axes, reduction="max")
 def amax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
 
@@ -192,7 +193,7 @@ def amax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     return kept(lax.reduce_max(x, axes), axes, keepdims)
 
 
-@op(type_name="Min", axes=reduces("axis"), reduction="min")
+@op(type_name="Min", axes=reduces("axis"), channels_last=over_axes, reduction="min")
 def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,25 @@ def known_after(value: jax.Array, *tokens: jax.Array) -> jax.Array:
         return lax.bitwise_or(value, lax.broadcast(lax.convert_element_type(nothing, jnp.bool_), value.shape))
     # x - 0 is x for -0 too, which x + 0 is not.
     return lax.sub(value, lax.broadcast(lax.convert_element_type(nothing, value.dtype), value.shape))
+
+
+def computed_once(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+    """`function(x)`, in memory of its own before anything is made of it.
+
+    XLA on a CPU fuses what is elementwise into what reads it, and computes it anew for each place where that looks. It
+    does not fuse a branch with what comes after it; the other one is never taken, which XLA does not see.
+    """
+    if not x.size:
+        return function(x)
+
+    def behind_a_branch(x: jax.Array) -> jax.Array:
+        result = jax.eval_shape(function, x)
+        taken = lax.lt(_count(x), jnp.uint32(128))
+        y: jax.Array = lax.cond(taken, function, lambda x: lax.full(result.shape, 0, result.dtype), x)
+        return y
+
+    y: jax.Array = lax.platform_dependent(x, cpu=behind_a_branch, default=function)
+    return y
 
 
 def _count(token: jax.Array) -> jax.Array:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from .axes import AxisMap
     from .function import Function
+    from .layouts import Moved
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
@@ -77,6 +78,10 @@ class Facts:
     axes: AxisMap | None = None
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
     depend on every element of the inputs."""
+
+    channels_last: Moved | None = None
+    """For an op that is not diagonal: the arguments with which it gives its output with the channels last where it gets
+    its inputs so (`nngrad.graph.layouts`)."""
 
     # ---------------------------------------------------------------- cost
 

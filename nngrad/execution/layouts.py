@@ -1,0 +1,170 @@
+"""Channels last where there are convolutions: the layout that they have on a CPU.
+
+XLA's convolutions on a CPU take and give arrays with their channels last. Around each one whose channels come first it
+puts transposes: of what the convolution gets, and of what it gives. Each is a loop of its own, to compile and to run.
+So the arrays between convolutions stay as these give them, and what is computed of them is computed so: elementwise
+functions, and others that say how (the fact `channels_last`). They are transposed where something else reads them, and
+at the ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+from jax import lax
+
+from ..graph import Array, Op, op
+from ..graph.layouts import first_order, last_order, to_shape
+from .program import Call, Program, calls_of, renumbered, without_passes
+
+
+@op(linear=True, fuses="moving")
+def channels_last(x: Array, /, ndim: int) -> jax.Array:
+    """`x` with its channels last, after axes of size 1 have been put before it to make it one of `ndim` axes."""
+    return lax.transpose(lax.reshape(x, (*(1,) * (ndim - x.ndim), *x.shape)), last_order(ndim))
+
+
+@op(linear=True, fuses="moving")
+def channels_first(x: Array, /) -> jax.Array:
+    """What has its channels last, with these as axis 1."""
+    return lax.transpose(x, first_order(x.ndim))
+
+
+def with_channels_last(program: Program) -> Program:
+    """The same program with convolutions of arrays whose channels are last; itself where it has no others."""
+    if not any([op.heavy and op.channels_last is not None for op, _, _ in program.steps]):
+        return program
+    return _Layouts(program).rewritten()
+
+
+class _Layouts:
+    """Writes the calls of a program anew, and knows of each value in which layouts it is there."""
+
+    def __init__(self, program: Program) -> None:
+        calls, self._specs = calls_of(program)
+        self._given, passed = without_passes(calls)
+        self._program = program
+        self._outputs = [passed.get(i, i) for i in program.outputs]
+        self._calls: list[Call] = []
+        self._free = min(self._specs, default=0)
+        self._maker = {i: call for call in self._given for i in call.outs}
+        self._arguments = {call.outs: self._arguments_of(call) for call in self._given}
+        self._wanted = self._wanted_last()
+        self._first = {i: i for i in range(len(program.leaves))}
+        """The number of a value as the program has it."""
+        self._last: dict[tuple[int, int], int] = {}
+        """Its number with the channels last, as one of so many axes."""
+
+    def rewritten(self) -> Program:
+        """The program in its new layouts."""
+        for call in self._given:
+            arguments = self._arguments[call.outs]
+            if arguments is not None and self._moves(call):
+                self._write_moved(call, arguments)
+            else:
+                self._write(call)
+        if not self._last:
+            return self._program
+        instead = {i: self._as_first(i) for i in self._outputs}
+        return renumbered(self._program._replace(outputs=tuple(self._outputs)), self._calls, instead)
+
+    # ---------------------------------------------------------------- which calls
+
+    def _arguments_of(self, call: Call) -> tuple[Any, ...] | None:
+        """The arguments with which a call does the same to arrays with their channels last; None where none do."""
+        op, arguments = call.op, call.arguments
+        if op.diagonal:
+            return arguments
+        if op.channels_last is None:
+            return None
+        shapes = tuple([self._specs[i].shape for i in call.ins])
+        changed = op.channels_last(shapes, op.named(arguments))
+        if changed is None:
+            return None
+        return tuple([changed.get(n, a) for n, a in zip(op.argument_names, arguments, strict=True)])
+
+    def _is_convolution(self, call: Call) -> bool:
+        return call.op.heavy and self._arguments[call.outs] is not None
+
+    def _wanted_last(self) -> set[int]:
+        """The values of which convolutions are computed with nothing between that would have to transpose them."""
+        wanted: set[int] = set()
+        for call in reversed(self._given):
+            through = self._arguments[call.outs] is not None and not wanted.isdisjoint(call.outs)
+            if through or self._is_convolution(call):
+                wanted.update(call.ins)
+        return wanted
+
+    def _moves(self, call: Call) -> bool:
+        """Whether a call that can be is computed with the channels last."""
+        (first, *_), ndim = call.ins or (0,), self._specs[call.outs[0]].ndim
+        if self._is_convolution(call):
+            return True
+        if not call.op.diagonal:
+            return (first, self._specs[first].ndim) in self._last
+        if ndim < 3:
+            return False
+        # What would have to be transposed either way, in elements.
+        to_last = to_first = 0
+        for i in call.ins[: call.op.reads]:
+            spec = self._specs[i]
+            if spec.ndim == ndim and not self._is_repeated(i):
+                to_last += spec.size * ((i, ndim) not in self._last)
+                to_first += spec.size * (i not in self._first)
+        return to_last < to_first or (to_last == to_first and not self._wanted.isdisjoint(call.outs))
+
+    def _is_repeated(self, i: int) -> bool:
+        """Whether a value is a constant, or broadcast: XLA makes a transpose of it for nothing."""
+        call = self._maker.get(i)
+        return call is not None and (call.op.channels_last is to_shape or (call.op.fuses == "moving" and not call.ins))
+
+    # ---------------------------------------------------------------- the calls anew
+
+    def _write(self, call: Call) -> None:
+        self._calls.append(call._replace(ins=tuple([self._as_first(i) for i in call.ins])))
+        self._first.update({i: i for i in call.outs})
+
+    def _write_moved(self, call: Call, arguments: tuple[Any, ...]) -> None:
+        op, ins = call.op, call.ins
+        axes = [self._specs[i].ndim for i in (call.outs[:1] * len(ins) if op.diagonal else ins)]
+        read = len(ins) if op.reads is None else op.reads
+        taken = [self._as_last(i, n) for i, n in zip(ins[:read], axes, strict=False)]
+        taken += [self._as_it_is(i) for i in ins[read:]]
+        self._apply(op, arguments, taken, call.outs)
+
+    def _apply(self, op: Op, arguments: tuple[Any, ...], ins: Iterable[int], outs: tuple[int, ...]) -> None:
+        """Append a call that gives values of the program with their channels last."""
+        numbers = []
+        for i in outs:
+            self._free -= 1
+            numbers.append(self._free)
+            ndim = self._specs[i].ndim
+            if ndim > 2:
+                self._last[i, ndim] = self._free
+            else:
+                self._first[i] = self._free
+        self._calls.append(Call(op, arguments, tuple(ins), tuple(numbers)))
+
+    def _converted(self, op: Op, arguments: tuple[Any, ...], number: int) -> int:
+        self._free -= 1
+        self._calls.append(Call(op, arguments, (number,), (self._free,)))
+        return self._free
+
+    def _as_it_is(self, i: int) -> int:
+        """The number of a value in whichever layout it is there."""
+        return self._first[i] if i in self._first else self._last[i, self._specs[i].ndim]
+
+    def _as_first(self, i: int) -> int:
+        if i not in self._first:
+            self._first[i] = self._converted(channels_first, (), self._last[i, self._specs[i].ndim])
+        return self._first[i]
+
+    def _as_last(self, i: int, ndim: int) -> int:
+        """The number of a value with its channels last, as it broadcasts with arrays of `ndim` axes."""
+        if ndim < 3 or self._specs[i].ndim == 0:
+            return self._as_first(i)
+        if (i, ndim) not in self._last:
+            self._last[i, ndim] = self._converted(channels_last, (ndim,), self._as_first(i))
+        return self._last[i, ndim]
