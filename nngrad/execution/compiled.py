@@ -14,11 +14,13 @@ import jax
 from ..graph import Op
 from ..graph.process import check_process
 from ..graph.spec import x64_if
-from .free_numbers import Numbers, as_array, can_take_numbers, taking_numbers, without_numbers
+from .disk_cache import disk_cache
+from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, taking_numbers, without_numbers
 from .host_calls import finished
 from .lower import in_pieces, whole
 from .pieces import cut, is_long
 from .program import Program
+from .remembered import remembered
 
 
 class CacheInfo(NamedTuple):
@@ -34,6 +36,8 @@ class CacheInfo(NamedTuple):
     """About how many bytes of the process's memory they take."""
     most_bytes: int
     """About how many bytes they take at most."""
+    disk_hits: int = 0
+    """How many were read from disk instead of being compiled."""
 
 
 class Counts:
@@ -142,7 +146,22 @@ class BoundedCache:
             self._nbytes -= nbytes
 
 
-executables = BoundedCache(512, most_bytes=512 << 20)
+class Executables(BoundedCache):
+    """Executables by structure, and the disk that they are remembered on."""
+
+    disk = disk_cache
+
+    def info(self) -> CacheInfo:
+        """Hits, misses, number of entries and bytes, the limits of both, and what came from disk."""
+        return super().info()._replace(disk_hits=self.disk.hits)
+
+    def clear(self) -> None:
+        """Forget everything, but for what is on disk."""
+        super().clear()
+        self.disk.hits = self.disk.misses = 0
+
+
+executables = Executables(512, most_bytes=512 << 20)
 """Executables by structure. `executables.info()`, `.clear()` and `.resize(capacity, most_bytes)` are for users too.
 
 Their bytes are estimated from the number of functions, since XLA does not tell how much an executable takes.
@@ -233,15 +252,18 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
     elif program.opaque or not can_take_numbers(general):
         return None
     else:
-        function = _where_it_runs(general, jax.jit(taking_numbers(general)))
+        function = remembered(general, jax.jit(taking_numbers(general)), (spec_of_numbers(numbers, general.needs_x64),))
+        function = _where_it_runs(general, function)
         taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
     return taking.of(program, numbers)
 
 
 def keep_executable(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
     """Keep the executable of a program that XLA gets as a whole; `jitted` is that, as a jitted function of arrays."""
-    trusted = len(program.steps) <= MOST_TRUSTED
-    return _keep(program, jitted if trusted else _in_pieces_where_it_fails(program, jitted), [len(program.steps)])
+    function = remembered(program, jitted)
+    if len(program.steps) > MOST_TRUSTED:
+        function = _in_pieces_where_it_fails(program, function, jitted)
+    return _keep(program, function, [len(program.steps)])
 
 
 def _part_for(program: Program) -> BoundedCache:
@@ -262,16 +284,16 @@ def _where_it_runs(program: Program, function: Callable[..., Any]) -> Callable[.
     return on_device(program.device, program.needs_x64, function)
 
 
-def _in_pieces_where_it_fails(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
-    """The program as one executable, or in pieces if XLA cannot compile that."""
-    function: Callable[..., tuple[Any, ...]] = jitted
+def _in_pieces_where_it_fails(program: Program, at_once: Any, jitted: Any) -> Callable[..., tuple[Any, ...]]:
+    """The program as one executable, `at_once`, or in pieces if XLA cannot compile `jitted`, which that is made of."""
+    function: Callable[..., tuple[Any, ...]] = at_once
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         nonlocal function
         try:
             return function(*arrays)
         except jax.errors.JaxRuntimeError as error:
-            if function is not jitted or _compiles(jitted, arrays):
+            if function is not at_once or _compiles(jitted, arrays):
                 raise
             function = in_pieces(program, cut(program))
             try:
