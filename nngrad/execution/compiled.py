@@ -15,6 +15,7 @@ from ..graph import Op
 from ..graph.process import check_process
 from ..graph.spec import x64_if
 from .disk_cache import disk_cache
+from .fingerprint import structure_of
 from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, taking_numbers, without_numbers
 from .host_calls import finished
 from .lower import in_pieces, whole
@@ -252,7 +253,8 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
     elif program.opaque or not can_take_numbers(general):
         return None
     else:
-        function = remembered(general, jax.jit(taking_numbers(general)), (spec_of_numbers(numbers, general.needs_x64),))
+        of_numbers = spec_of_numbers(numbers, general.needs_x64)
+        function = remembered(structure_of(general), jax.jit(taking_numbers(general)), (of_numbers, *general.leaves))
         function = _where_it_runs(general, function)
         taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
     return taking.of(program, numbers)
@@ -260,7 +262,7 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
 
 def keep_executable(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
     """Keep the executable of a program that XLA gets as a whole; `jitted` is that, as a jitted function of arrays."""
-    function = remembered(program, jitted)
+    function = remembered(structure_of(program), jitted, program.leaves)
     if len(program.steps) > MOST_TRUSTED:
         function = _in_pieces_where_it_fails(program, function, jitted)
     return _keep(program, function, [len(program.steps)])

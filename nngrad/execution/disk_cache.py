@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,9 +120,11 @@ class DiskCache:
         folder = self._folder
         return DiskInfo(folder.path, self.is_on, trouble, self.hits, self.misses, size, nbytes, folder.most_bytes)
 
-    def load(self, key: bytes, arguments: Any, device: jax.Device, committed: bool) -> jax.stages.Compiled | None:
-        """The executable that was kept under `key`, to be called with arrays in the tree `arguments`; None where there
-        is none that can be trusted and read. See `serialized.from_bytes`."""
+    def load(
+        self, key: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
+    ) -> jax.stages.Compiled | None:
+        """The executable that was kept under `key`; None where there is none that can be trusted and read. The other
+        arguments are those of `serialized.from_bytes`."""
         if not self.is_on:
             return None
         try:
@@ -130,7 +133,7 @@ class DiskCache:
             self._reads = self._writes = False
             self._say(error)
             return None
-        compiled = None if content is None else serialized.from_bytes(content, arguments, device, committed)
+        compiled = None if content is None else serialized.from_bytes(content, arguments, device, committed, lower)
         if compiled is None:
             self.misses += 1
         else:

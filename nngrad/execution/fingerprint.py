@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jaxlib
 import numpy as np
+from jaxlib import version as jaxlib_version
 
 from nngrad_command import __version__
 
@@ -50,11 +50,23 @@ def digest_of(*parts: bytes) -> bytes:
 def structure_of(program: Program) -> bytes | None:
     """The digest of a program, without the device that it runs on; None for one with code of the user's in it."""
     try:
-        steps = [f"{_op(op)}{_tuple(map(_written, arguments))}{ins}" for op, arguments, ins in program.steps]
+        steps = [f"{_applied(op, arguments)}{ins}" for op, arguments, ins in program.steps]
     except Unknown:
         return None
     leaves = [_spec(spec) for spec in program.leaves]
-    return digest_of("\n".join([*leaves, *steps, str(program.outputs)]).encode())
+    return digest_of(b"program", "\n".join([*leaves, *steps, str(program.outputs)]).encode())
+
+
+def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
+    """The digest of an op with its static arguments; None for one with code of the user's in it."""
+    try:
+        return digest_of(b"op", _applied(op, arguments).encode())
+    except Unknown:
+        return None
+
+
+def _applied(op: Op, arguments: tuple[Any, ...]) -> str:
+    return _op(op) + _tuple(map(_written, arguments))
 
 
 def _spec(spec: Spec) -> str:
@@ -123,7 +135,7 @@ def surroundings(device: jax.Device, options: tuple[tuple[str, Any], ...] = ()) 
 def _constant() -> bytes | None:
     """What does not change while a process lives; nngrad's own sources are a part of it, since somebody may be working
     on them. The rules of `backward_registry` are not: what they emit is in the program."""
-    versions = [__version__, jax.__version__, jaxlib.__version__, np.__version__]
+    versions = [__version__, jax.__version__, jaxlib_version.__version__, np.__version__]
     told = [os.environ.get(name, "") for name in _VARIABLES] + [text for text in sys.argv if text.startswith("--xla")]
     try:
         sources = [(path.relative_to(_LIBRARY), path.read_bytes()) for path in sorted(_LIBRARY.rglob("*.py"))]

@@ -1,4 +1,4 @@
-"""Programs whose executables come from disk where another process has left them there, and are left there else."""
+"""Functions whose executables come from disk where some process has left them there, and are left there else."""
 
 from __future__ import annotations
 
@@ -11,115 +11,179 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..graph import Spec
+from ..graph.jaxpr import primitives_in
 from .disk_cache import disk_cache
-from .fingerprint import digest_of, structure_of, surroundings
-from .program import Program
+from .fingerprint import digest_of, surroundings
 from .serialized import PLATFORMS, dispatched, trace_context
 
 Options = tuple[tuple[str, Any], ...]
 """What the compiler is told, by name."""
 
 
-def remembered(program: Program, jitted: Any, first: tuple[Spec, ...] = ()) -> Callable[..., Any]:
-    """`jitted` as a function that is not compiled where the disk has its executable, and is as fast.
+_SETTINGS: Any = jax.config
 
-    With a structure that is known for certain in every process it is neither traced nor lowered. Programs with code of
-    the user's have none; `jitted` itself is returned for them, and where there is no disk to look on.
+
+def remembered(structure: bytes | None, jitted: Any, specs: tuple[Spec, ...] | None = None) -> Callable[..., Any]:
+    """`jitted` as a function that is neither traced nor compiled where the disk has its executable, and is as fast.
 
     Args:
-        program: What is computed.
-        jitted: A jitted function of arrays that computes it.
-        first: Specs of the arrays that it takes before those of the program's leaves.
+        structure: A digest of what it computes, the same in every process; None if that is not known, and `jitted` is
+            returned as it is.
+        jitted: A jitted function of arrays, none of which it takes over.
+        specs: Of the arrays; None for a function that takes whatever comes.
     """
-    structure = structure_of(program) if disk_cache.is_on else None
-    if structure is None:
+    if structure is None or not disk_cache.is_on:
         return jitted  # type: ignore[no-any-return]
-    return dispatched(_Choice(structure, (*first, *program.leaves), jitted), jitted)
+    return dispatched(_ByStructure(jitted, structure, specs), jitted)
+
+
+def remembered_by_text(jitted: Any) -> Callable[..., Any]:
+    """`jitted` as a function that is not compiled where the disk has its executable, and is as fast.
+
+    It is traced and lowered in every process: what it computes is known by what the compiler gets. So it may be any
+    function, of any pytrees, that returns tuples of arrays. One that calls functions on the host is not remembered.
+    """
+    return dispatched(_ByText(jitted), jitted) if disk_cache.is_on else jitted
 
 
 class _Choice:
-    """Which executable runs a program: one for each place where its arrays lie, and for settings of JAX."""
+    """Which executable runs a function: one for arguments of each kind, for the place where they lie, and for the
+    settings of JAX that are in force."""
 
-    __slots__ = ("_jitted", "_known", "_lock", "_specs", "_structure")
-
-    def __init__(self, structure: bytes, specs: tuple[Spec, ...], jitted: Any) -> None:
-        self._structure = structure
-        self._specs = specs
+    def __init__(self, jitted: Any) -> None:
         self._jitted = jitted
-        self._known: dict[Any, jax.stages.Compiled] = {}
+        self._known: dict[Any, jax.stages.Compiled | None] = {}
         self._lock = threading.RLock()  # a signal's handler may compute the same
 
-    def __call__(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled | None:
-        device, committed = _place_of(arrays, self._specs)
-        if device is None or device.platform not in PLATFORMS or _is_looked_into():
+    def __call__(self, arguments: tuple[Any, ...]) -> jax.stages.Compiled | None:
+        leaves, tree = jax.tree.flatten(arguments)
+        place = _place_of(leaves)
+        if place is None or not self._takes(arguments) or _is_looked_into():
             return None
-        kind = trace_context(), device, committed
+        kind = trace_context(), place, tree, tuple(map(jax.typeof, leaves))
         with self._lock:
-            compiled = self._known.get(kind)
-            if compiled is None:
-                sharding = SingleDeviceSharding(device) if committed else None
-                given = tuple([spec.abstract(sharding) for spec in self._specs])
-                compiled = self._known[kind] = compiled_for(self._structure, self._jitted, given, device, committed)
-            return compiled
+            if kind not in self._known:
+                self._known[kind] = self._compiled(arguments, *place)
+            return self._known[kind]
+
+    def _takes(self, arguments: tuple[Any, ...]) -> bool:
+        return True
+
+    def _compiled(self, arguments: tuple[Any, ...], device: jax.Device, committed: bool) -> jax.stages.Compiled | None:
+        raise NotImplementedError
+
+
+class _ByStructure(_Choice):
+    def __init__(self, jitted: Any, structure: bytes, specs: tuple[Spec, ...] | None) -> None:
+        super().__init__(jitted)
+        self._structure = structure
+        self._specs = specs
+
+    def _takes(self, arguments: tuple[Any, ...]) -> bool:
+        if not all([isinstance(a, jax.Array | np.ndarray | np.generic) for a in arguments]):
+            return False
+        specs = self._specs
+        return specs is None or (
+            len(arguments) == len(specs)
+            and all([a.shape == s.shape and a.dtype == s.dtype for a, s in zip(arguments, specs, strict=True)])
+        )
+
+    def _compiled(self, arguments: tuple[Any, ...], device: jax.Device, committed: bool) -> jax.stages.Compiled:
+        return compiled_for_shapes(self._structure, self._jitted, arguments, device, committed)
+
+
+class _ByText(_Choice):
+    def _compiled(self, arguments: tuple[Any, ...], device: jax.Device, committed: bool) -> jax.stages.Compiled | None:
+        traced = self._jitted.trace(*arguments)
+        if traced.jaxpr.effects or any(["callback" in name for name in primitives_in(traced.jaxpr.jaxpr)]):
+            return None
+        lowered = traced.lower()
+        # The text does not say how arrays are nested, nor which of those that come and go are weak in their dtype.
+        described = lowered.as_text(), str(lowered.in_tree), str(lowered.out_tree), str(lowered.out_info)
+        structure = digest_of(b"text", *[text.encode() for text in described])
+        return compiled_for(structure, lambda: lowered, arguments, device, committed)
+
+
+def compiled_for_shapes(
+    structure: bytes | None, jitted: Any, shaped: Sequence[Any], device: jax.Device | None, committed: bool
+) -> jax.stages.Compiled:
+    """The executable of a jitted function, read from disk or compiled.
+
+    Args:
+        structure: The digest of what it computes; None if that is not known.
+        jitted: The function.
+        shaped: Arrays that it is called with, or their specs.
+        device: Where it runs; None leaves it to JAX.
+        committed: Whether its results are bound to the device.
+    """
+    device = device or _default_device()
+    sharding = SingleDeviceSharding(device) if committed else None
+    given = tuple([jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in shaped])
+    if structure is None or not disk_cache.is_on or device.platform not in PLATFORMS:
+        compiled: jax.stages.Compiled = jitted.lower(*given).compile()
+        return compiled
+    structure = digest_of(structure, str([(a.shape, a.dtype.name) for a in given]).encode())
+    return compiled_for(structure, lambda: jitted.lower(*given), given, device, committed)
 
 
 def compiled_for(
     structure: bytes,
-    jitted: Any,
-    given: tuple[Any, ...],
+    lower: Callable[[], jax.stages.Lowered],
+    arguments: tuple[Any, ...],
     device: jax.Device,
     committed: bool,
     options: Options = (),
 ) -> jax.stages.Compiled:
-    """A jitted function compiled, or what the disk has of it; what is compiled is kept there.
+    """An executable, read from disk or compiled; what is compiled is kept there.
 
     Args:
         structure: The digest of what it computes.
-        jitted: The function.
-        given: What it is called with, in shapes and dtypes.
+        lower: Lowers it.
+        arguments: What it is called with, or what stands for that.
         device: Where it runs.
         committed: Whether its results are bound to the device.
         options: What the compiler is told besides.
     """
     around = None if _is_within_a_context() else surroundings(device, options)
     key = None if around is None else digest_of(structure, around)
-    compiled = None if key is None else disk_cache.load(key, jax.tree.structure(given), device, committed)
-    if compiled is None:
-        compiled = jitted.lower(*given).compile(dict(options) or None)
-        if key is not None:
-            disk_cache.keep(key, compiled)
+    found = None if key is None else disk_cache.load(key, jax.tree.structure(arguments), device, committed, lower)
+    if found is not None:
+        return found
+    compiled = lower().compile(dict(options) or None)
+    if key is not None:
+        disk_cache.keep(key, compiled)
     return compiled
 
 
-def _place_of(arrays: tuple[Any, ...], specs: Sequence[Spec]) -> tuple[jax.Device | None, bool]:
-    """The device that a call with such arrays runs on, and whether its results are bound to that; None for arrays that
-    a jitted function would have to be compiled anew for."""
+def _place_of(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
+    """The device that a call with such arguments runs on, and whether its results are bound to that; None where JAX
+    shall decide."""
     device, committed = _default_device(), False
-    if len(arrays) != len(specs):
-        return None, False
     free = set()
-    for array, spec in zip(arrays, specs, strict=True):
-        on_host = array.__class__ is np.ndarray or isinstance(array, np.generic)
-        if not on_host and (isinstance(array, jax.core.Tracer) or not isinstance(array, jax.Array)):
-            return None, False
-        if array.shape != spec.shape or array.dtype != spec.dtype:
-            return None, False
-        if on_host:
+    for leaf in leaves:
+        if isinstance(leaf, jax.core.Tracer):
+            return None
+        if not isinstance(leaf, jax.Array):
+            if leaf.__class__ not in _ON_HOST and not isinstance(leaf, np.generic):
+                return None
             continue
-        found = array.devices()
+        found = leaf.devices()
         if len(found) != 1:
-            return None, False
-        if not array.committed:
+            return None
+        if not leaf.committed:
             free |= found
-        elif committed and device not in found:
-            return None, False
-        else:
+        elif not committed:
             (device,), committed = found, True
-    return (device, committed) if free <= {device} else (None, False)
+        elif device not in found:
+            return None
+    return (device, committed) if free <= {device} and device.platform in PLATFORMS else None
+
+
+_ON_HOST = (np.ndarray, float, int, bool)
 
 
 def _default_device() -> jax.Device:
-    given = jax.config.jax_default_device
+    given = _SETTINGS.jax_default_device
     if given is None or isinstance(given, str):
         return jax.devices(given)[0]
     device: jax.Device = given
@@ -128,7 +192,7 @@ def _default_device() -> jax.Device:
 
 def _is_looked_into() -> bool:
     """Whether JAX looks at every result, and says where a NaN comes from by running a function once more."""
-    return bool(jax.config.jax_debug_nans or jax.config.jax_debug_infs)
+    return bool(_SETTINGS.jax_debug_nans or _SETTINGS.jax_debug_infs)
 
 
 def _is_within_a_context() -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,17 +21,12 @@ from jax.sharding import SingleDeviceSharding
 try:
     from jax._src import config, core, stages, tree_util
     from jax._src.interpreters import pxla
-    from jax._src.lib import xla_client
-
-    try:
-        from jax._src.lib import _jax as extension
-    except ImportError:  # JAX 0.8
-        extension = xla_client._xla
+    from jax._src.lib import xla_client  # type: ignore[attr-defined]
 
     trace_context: Callable[[], tuple[Any, ...]] = config.trace_context
     """All settings and contexts on which depends what a function is compiled to, in this thread."""
-    _make_call = extension.pjit
-    _PLAIN_FACTS = {
+    _make_call = xla_client._xla.pjit  # type: ignore[attr-defined]
+    _PLAIN_FACTS: dict[str, Any] = {
         "name": "nngrad", "unordered_effects": [], "ordered_effects": [], "keepalive": [], "host_callbacks": [],
         "mut": None, "auto_spmd_lowering": False, "all_args_info": None, "pgle_profiler": None,
     }  # fmt: skip
@@ -40,13 +36,16 @@ try:
         "xla_executable", "device_list", "backend", "input_avals", "input_shardings", "output_avals",
         "output_shardings", "committed", "kept_var_idx", "xla_in_layouts", "dispatch_in_layouts", "xla_out_layouts",
     }  # fmt: skip
-    IS_SUPPORTED = _RESTORED <= _FACTS and _FACTS - _RESTORED <= _PLAIN_FACTS.keys()
+    IS_SUPPORTED = _RESTORED <= _FACTS <= _RESTORED | _PLAIN_FACTS.keys()
     """Whether this version of JAX is known well enough."""
 except (ImportError, AttributeError, TypeError):
     IS_SUPPORTED = False
 
 PLATFORMS = frozenset({"cpu", "gpu"})
 """Where executables can be made bytes of."""
+
+_CALL = re.compile(r'custom_call_target="([^"]*)"')
+"""How XLA writes that it calls something by name. What begins with two underscores is its own."""
 
 
 def to_bytes(compiled: Any) -> bytes | None:
@@ -59,11 +58,17 @@ def to_bytes(compiled: Any) -> bytes | None:
         return None
     if any([layout is not None for layout in facts.dispatch_in_layouts]):
         return None
-    results = _form(compiled.out_tree)
     inputs = jax.tree.leaves(compiled.args_info)
-    if results is None or not all([isinstance(each.dtype, np.dtype) for each in (*inputs, *facts.output_avals)]):
+    if not all([isinstance(each.dtype, np.dtype) for each in (*inputs, *facts.output_avals)]):
         return None
-    xla = facts.xla_executable
+    try:
+        results = _form(compiled.out_tree)
+    except _OtherTree:
+        return None
+    xla, text = facts.xla_executable, compiled.as_text()
+    calls = [name for name in _CALL.findall(text or "") if not name.startswith("__")]
+    if text is None or any(["callback" in name for name in calls]):
+        return None
     try:
         code = xla.serialize() if hasattr(xla, "serialize") else xla.client.serialize_executable(xla)
     except (jax.errors.JaxRuntimeError, NotImplementedError):
@@ -73,12 +78,15 @@ def to_bytes(compiled: Any) -> bytes | None:
         "kept": sorted(facts.kept_var_idx),
         "outputs": [[each.shape, each.dtype.name, bool(each.weak_type)] for each in facts.output_avals],
         "results": results,
+        "calls": calls,
     }
     header = json.dumps(described).encode()
     return len(header).to_bytes(4, "little") + header + zlib.compress(code, 1)
 
 
-def from_bytes(content: bytes, arguments: Any, device: jax.Device, committed: bool) -> jax.stages.Compiled | None:
+def from_bytes(
+    content: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
+) -> jax.stages.Compiled | None:
     """What `to_bytes` was given, for calls with arrays in the tree `arguments`; None where XLA cannot read it.
 
     Args:
@@ -86,9 +94,13 @@ def from_bytes(content: bytes, arguments: Any, device: jax.Device, committed: bo
         arguments: The tree of a tuple.
         device: Where it runs, which is where it was made for.
         committed: Whether its results are bound to the device.
+        lower: Lowers what it computes, in which JAX makes its libraries ready. An executable that calls them before
+            ends the process.
     """
     size = int.from_bytes(content[:4], "little")
     described = json.loads(content[4 : 4 + size])
+    if described["calls"]:
+        lower()
     client = device.client
     devices = xla_client.DeviceList((device,))
     try:
@@ -122,25 +134,26 @@ def _aval(shape: Sequence[int], dtype: str, weak: bool = False) -> Any:
     return core.ShapedArray(tuple(shape), np.dtype(dtype), weak_type=weak)
 
 
+class _OtherTree(Exception):
+    """A pytree holds something else than tuples."""
+
+
 def _form(structure: Any) -> Any:
-    """The nesting of a pytree of tuples alone, with lists for tuples and 0 for arrays; None for another."""
+    """The nesting of a pytree of tuples and None, with lists for tuples and 0 for arrays."""
 
     def form(tree: Any) -> Any:
         if tree.__class__ is tuple:
             return [form(each) for each in tree]
-        if tree != 0:
-            raise TypeError
-        return 0
+        if tree is not None and tree != 0:
+            raise _OtherTree
+        return tree
 
-    try:
-        return form(jax.tree.unflatten(structure, [0] * structure.num_leaves))
-    except TypeError:
-        return None
+    return form(jax.tree.unflatten(structure, [0] * structure.num_leaves))
 
 
 def _structure(form: Any) -> Any:
     def built(tree: Any) -> Any:
-        return tuple(map(built, tree)) if isinstance(tree, list) else 0
+        return tuple(map(built, tree)) if isinstance(tree, list) else tree
 
     return jax.tree.structure(built(form))
 
@@ -163,7 +176,7 @@ def dispatched(choose: Choice, jitted: Any) -> Callable[..., Any]:
         compiled = choose(arguments)
         if compiled is None:
             return jitted(*arguments), None, False
-        executable = compiled._executable
+        executable: Any = compiled._executable
         given, _ = tree_util.dispatch_registry.flatten(arguments, None)
         results = jax.tree.unflatten(compiled.out_tree, executable.call(*given))
         arrays, tree = tree_util.dispatch_registry.flatten(results, None)

@@ -6,14 +6,15 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
-from jax.sharding import SingleDeviceSharding
 
 from ..graph.process import Process
 from ..graph.spec import x64_if
 from .compiled import BoundedCache, keep_executable
+from .fingerprint import structure_of
 from .lower import whole
 from .pieces import is_long
 from .program import Program
+from .remembered import compiled_for_shapes
 
 temporaries = BoundedCache(4096, most_bytes=64 << 20)
 """Bytes of temporaries by program, where a compiler has told them: a loop that builds its graph anew at every step asks
@@ -55,12 +56,12 @@ def trial_of(program: Program) -> Trial:
 
 
 def _allotted(jitted: Any, program: Program) -> int | None:
-    # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
-    sharding = None if program.device is None else SingleDeviceSharding(program.device)
-    given = [s.abstract(sharding) for s in program.leaves]
+    device = program.device
     try:
-        with x64_if(program.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
-            analysis = jitted.lower(*given).compile().memory_analysis()
+        with x64_if(program.needs_x64), jax.default_device(device) if device else nullcontext():
+            # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
+            compiled = compiled_for_shapes(structure_of(program), jitted, program.leaves, device, device is not None)
+            analysis = compiled.memory_analysis()
     except (jax.errors.JaxRuntimeError, NotImplementedError):
         return None  # what it cannot compile, and whether it can say, is found out again where that matters
     return None if analysis is None else int(analysis.temp_size_in_bytes)
