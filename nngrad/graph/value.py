@@ -74,7 +74,8 @@ class Value:
         if isinstance(array, np.ndarray):
             check_process()
             with x64_if(array.dtype.itemsize == 8):
-                array = jnp.asarray(array)
+                # Of a copy, whose memory it may share; jax.numpy would compile one for each shape.
+                array = jax.device_put(np.array(array))
             with _lending:
                 if not self.lent:
                     self.array = array
