@@ -61,6 +61,7 @@ class DiskCache:
         self._trouble = ""
         self._begin()
         self.hits = self.misses = 0
+        """What `info` tells; set to 0 by `executables.clear()`."""
 
     def _begin(self) -> None:
         """Take it that all is well, until something shows that it is not."""
@@ -78,14 +79,22 @@ class DiskCache:
         """Whether executables are looked for on disk."""
         return self._is_on and self._reads
 
-    def switch(self, on: bool) -> None:
+    def switch(self, on: bool, folder: str | os.PathLike[str] | None = None) -> None:
         """Switch it on or off in this process: for all threads, and for what is not compiled yet.
 
+        Args:
+            on: Whether executables on disk are used.
+            folder: Where they are from now on; made when the first is kept. It must be the user's own and closed to
+                others, or else is not used. None leaves it where it is.
+
         Raises:
-            TypeError: What is given is not a bool.
+            TypeError: What is given is of another kind.
         """
         if not isinstance(on, bool):
             raise TypeError(f"on: expected True or False, got {on!r}")
+        if folder is not None:
+            self._folder = Folder(Path(folder).expanduser().absolute(), self._folder.most_bytes)
+            self._is_named = True
         self._is_on = on
         self._begin()
 
@@ -158,7 +167,7 @@ class DiskCache:
         told = self._trouble
         self._trouble = f"{self._folder.path}: {error.strerror or error}"
         if self._is_named and not told:
-            warn_user(f"{VARIABLE}: executables are not kept on disk: {self._trouble}")
+            warn_user(f"executables are not kept on disk: {self._trouble}")
 
 
 disk_cache = DiskCache()

@@ -187,7 +187,8 @@ def dispatched(choose: Choice, jitted: Any) -> Callable[..., Any]:
         )  # fmt: skip
         return results, fast, False
 
-    call: Callable[..., Any] = _make_call(
+    call: Any = _make_call(
         "nngrad", jitted, on_miss, [], [], pxla.JitGlobalCppCacheKeys(), tree_util.dispatch_registry, pxla.cc_shard_arg
     )
-    return call
+    call._fun = jitted  # which JAX calls to find out where a NaN comes from, if it is to look for them
+    return call  # type: ignore[no-any-return]

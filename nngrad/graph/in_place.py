@@ -127,7 +127,8 @@ def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 def copied(array: Any) -> jax.Array:
     """A copy, as a JAX array with memory of its own."""
     with x64_if(array.dtype.itemsize == 8):
-        # Of an array on the host JAX may make one that shares its memory. jax.numpy would compile a copy for each shape.
+        # Of an array on the host JAX may make one that shares its memory. By jax.numpy a copy is compiled for each
+        # shape.
         held = array if isinstance(array, jax.Array) else jax.device_put(np.array(array))
         copy: jax.Array = jax.device_put(held, may_alias=False)
         return copy

@@ -16,7 +16,6 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .process import check_process
