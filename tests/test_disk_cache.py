@@ -20,6 +20,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad import cli
 from nngrad.execution import disk as disk_module
 from nngrad.execution import serialized
 from nngrad.execution.compiled import executable_of
@@ -274,13 +275,13 @@ def test_links_and_pipes_are_not_read(folder: Path, tmp_path: Path) -> None:
 def test_somebody_elses_files_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slope()
     mine = os.geteuid()
-    with monkeypatch.context() as patched, pytest.warns(UserWarning, match="folder of your own"):
+    with monkeypatch.context() as patched, pytest.warns(UserWarning, match="a folder of your own"):
         patched.setattr(os, "geteuid", lambda: mine + 1)
         np.testing.assert_allclose(again(), expected(), rtol=1e-6)
         assert DISK.hits == 0
         assert not DISK.is_on
-        assert "folder of your own" in DISK.info().trouble
-        with pytest.raises(PermissionError, match="folder of your own"):
+        assert "a folder of your own" in DISK.info().trouble
+        with pytest.raises(PermissionError, match="a folder of your own"):
             DISK.clear()
     DISK.switch(True)
     again()
@@ -619,6 +620,41 @@ def test_executables_run_where_the_arrays_are(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert lines_of(tmp_path / "none", DEVICES, NNGRAD_DISK_CACHE="off", **flags)[:-1] == results[0][:-1]
     assert int(results[1][-1]) >= 2
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_shows_and_removes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slope()
+    assert cli.main(["cache"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"executables on disk: {folder}\n    1 with 0.0")
+    assert shown.endswith("; in use\n")
+    assert cli.main(["cache", "clear"]) == 0
+    assert capsys.readouterr().out == f"1 executables removed from {folder}\n"
+    assert entries(folder) == []
+    folder.chmod(0o755)
+    assert cli.main(["cache", "clear"]) == 1
+    assert "closed to others" in capsys.readouterr().err
+    DISK.switch(False)
+    assert cli.main(["cache"]) == 0
+    assert "not in use" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [("executables", "an executable is found again (1 hit)"), ("off", "not in use: NNGRAD_DISK_CACHE says so"),
+     ("file/executables", "new ones are not kept")],
+)
+def test_the_doctor_tries_it(tmp_path: Path, told: str, said: str) -> None:
+    (tmp_path / "file").write_text("")
+    value = told if told == "off" else str(tmp_path / told)
+    done = subprocess.run([sys.executable, "-m", "nngrad_command", "doctor"], capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(ROOT), "NNGRAD_DISK_CACHE": value}, timeout=300)
+    assert said in done.stdout
+    if told == "executables":
+        assert f"executables on disk: {tmp_path / told}\n" in done.stdout
 
 
 def test_the_module_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ Files are written beside their place and renamed, so that many processes can sha
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -172,7 +173,7 @@ class Folder:
             return
         try:
             if not _is_private(os.fstat(folder), stat.S_ISDIR):
-                raise PermissionError(f"{self.path} must be a folder of your own that is closed to others (mode 700)")
+                raise PermissionError(errno.EACCES, "it must be a folder of your own, closed to others (mode 700)")
             yield folder
         finally:
             os.close(folder)
@@ -181,7 +182,7 @@ class Folder:
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0 and path.parent.stat().st_uid != 0:
-        raise PermissionError(f"{path} would be the administrator's, in a folder of somebody else's")
+        raise PermissionError(errno.EACCES, "it would be the administrator's, in a folder of somebody else's")
     with suppress(FileExistsError):  # another process may have been faster
         path.mkdir(0o700)
 

@@ -121,13 +121,12 @@ class DiskCache:
     def info(self) -> DiskInfo:
         """Where it is, whether it works, what is there and what came of it in this process."""
         size = nbytes = 0
-        trouble = self._trouble
+        trouble, on, folder = self._trouble, self.is_on, self._folder
         try:
-            size, nbytes = self._folder.usage()
+            size, nbytes = folder.usage()
         except OSError as error:
-            trouble = trouble or str(error)
-        folder = self._folder
-        return DiskInfo(folder.path, self.is_on, trouble, self.hits, self.misses, size, nbytes, folder.most_bytes)
+            trouble, on = trouble or error.strerror or str(error), False
+        return DiskInfo(folder.path, on, trouble, self.hits, self.misses, size, nbytes, folder.most_bytes)
 
     def load(
         self, key: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
@@ -165,9 +164,19 @@ class DiskCache:
     def _say(self, error: OSError) -> None:
         """Remember what is wrong; warn of it where somebody has asked for this folder."""
         told = self._trouble
-        self._trouble = f"{self._folder.path}: {error.strerror or error}"
+        self._trouble = error.strerror or str(error)
         if self._is_named and not told:
-            warn_user(f"executables are not kept on disk: {self._trouble}")
+            warn_user(f"executables are not kept on disk, in {self._folder.path}: {self._trouble}")
+
+
+def described(info: DiskInfo) -> list[str]:
+    """What the `nngrad` command says of it, in lines."""
+    if info.on:
+        used = f"new ones are not kept: {info.trouble}" if info.trouble else "in use"
+    else:
+        used = f"not in use: {info.trouble or f'{VARIABLE} says so'}"
+    room = f"{info.nbytes / 1e6:.2f} MB of {info.most_bytes / 1e6:.0f} MB at most"
+    return [f"executables on disk: {info.folder}", f"    {info.size} with {room}; {used}"]
 
 
 disk_cache = DiskCache()
