@@ -100,8 +100,8 @@ class _ByText(_Choice):
         lowered = traced.lower()
         # The text does not say how arrays are nested, nor which of those that come and go are weak in their dtype.
         described = lowered.as_text(), str(lowered.in_tree), str(lowered.out_tree), str(lowered.out_info)
-        structure = digest_of(b"text", *[text.encode() for text in described])
-        return compiled_for(structure, lambda: lowered, arguments, device, committed)
+        key = _key(digest_of(b"text", *[text.encode() for text in described]), device)
+        return _compiled_for(key, lambda: lowered, arguments, device, committed)
 
 
 def compiled_for_shapes(
@@ -119,37 +119,41 @@ def compiled_for_shapes(
     device = device or _default_device()
     sharding = SingleDeviceSharding(device) if committed else None
     given = tuple([jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in shaped])
-    if structure is None or not disk_cache.is_on or device.platform not in PLATFORMS:
+    if structure is None:
         compiled: jax.stages.Compiled = jitted.lower(*given).compile()
         return compiled
-    structure = digest_of(structure, str([(a.shape, a.dtype.name) for a in given]).encode())
-    return compiled_for(structure, lambda: jitted.lower(*given), given, device, committed)
+    key = key_for_shapes(structure, shaped, device)
+    return _compiled_for(key, lambda: jitted.lower(*given), given, device, committed)
 
 
-def compiled_for(
-    structure: bytes,
+def key_for_shapes(
+    structure: bytes, shaped: Sequence[Any], device: jax.Device | None, options: Options = ()
+) -> bytes | None:
+    """Under what the disk has the executable of a function of arrays; None where that is not known. The arguments are
+    those of `compiled_for_shapes`; `options` is what the compiler is told besides, by name."""
+    return _key(digest_of(structure, str([(a.shape, a.dtype.name) for a in shaped]).encode()), device, options)
+
+
+def _key(structure: bytes, device: jax.Device | None, options: Options = ()) -> bytes | None:
+    device = device or _default_device()
+    if not disk_cache.is_on or device.platform not in PLATFORMS or _is_within_a_context():
+        return None
+    around = surroundings(device, options)
+    return None if around is None else digest_of(structure, around)
+
+
+def _compiled_for(
+    key: bytes | None,
     lower: Callable[[], jax.stages.Lowered],
     arguments: tuple[Any, ...],
     device: jax.Device,
     committed: bool,
-    options: Options = (),
 ) -> jax.stages.Compiled:
-    """An executable, read from disk or compiled; what is compiled is kept there.
-
-    Args:
-        structure: The digest of what it computes.
-        lower: Lowers it.
-        arguments: What it is called with, or what stands for that.
-        device: Where it runs.
-        committed: Whether its results are bound to the device.
-        options: What the compiler is told besides.
-    """
-    around = None if _is_within_a_context() else surroundings(device, options)
-    key = None if around is None else digest_of(structure, around)
+    """What the disk has under `key`; else it is compiled, and kept there."""
     found = None if key is None else disk_cache.load(key, jax.tree.structure(arguments), device, committed, lower)
     if found is not None:
         return found
-    compiled = lower().compile(dict(options) or None)
+    compiled = lower().compile()
     if key is not None:
         disk_cache.keep(key, compiled)
     return compiled
