@@ -1,4 +1,4 @@
-"""The `nngrad` command: demo, ops, time, doctor."""
+"""The `nngrad` command: demo, ops, time, cache, doctor."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from nngrad_command import __version__, doctor
 from nngrad_command.installation import install_command, missing
 from nngrad_command.outcome import cause_of, complain, described, exit_code
 
+from .execution import executables
+from .execution.disk_cache import described as described_disk
 from .graph import Composite, Op
 from .timing import NETWORKS, loss_of, measure
 
@@ -100,6 +102,15 @@ def parser() -> argparse.ArgumentParser:
     time.add_argument("--device", choices=("cpu", "gpu", "tpu"),
                       help="where to run (default: a GPU where JAX sees one)")
     time.set_defaults(run=run_time)
+
+    cache = commands.add_parser(
+        "cache", help="show the executables that are kept on disk, or remove them",
+        description="Show where executables are kept from run to run, whether they are used, how many there are and "
+        "how much room they take; or remove them all.",
+    )
+    cache.add_argument("action", nargs="?", choices=("show", "clear"), default="show",
+                       help="what to do (default: show)")
+    cache.set_defaults(run=run_cache)
 
     examine = commands.add_parser(
         "doctor", help="show versions and devices, and what is missing or broken", description=doctor.DESCRIPTION
@@ -258,6 +269,24 @@ def run_time(given: argparse.Namespace) -> int:
     console = _console()
     console.print(timing.table())
     console.print(timing.caption(), highlight=False)
+    return 0
+
+
+# ---------------------------------------------------------------- cache
+
+
+def run_cache(given: argparse.Namespace) -> int:
+    """`nngrad cache`."""
+    disk = executables.disk
+    if given.action == "clear":
+        try:
+            count = disk.clear()
+        except OSError as error:
+            return _failed("cache clear", f"{disk.info().folder}: {error.strerror or error}")
+        print(f"{count} executables removed from {disk.info().folder}")
+        return 0
+    for line in described_disk(disk.info()):
+        print(line)
     return 0
 
 

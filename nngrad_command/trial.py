@@ -75,6 +75,8 @@ def _try_devices(report: TextIO) -> None:
 
     x64 = "on" if jnp.zeros((), int).dtype == "int64" else "off (nngrad switches it on for graphs with 64-bit values)"
     _say(report, "note", f"x64 of JAX: {x64}")
+    for line in _disk():
+        _say(report, "note", line)
 
 
 def _devices() -> list[Any]:
@@ -99,3 +101,25 @@ def _trouble(device: Any) -> str:
         (ddx,) = nn.grad([dx], [x])
         value = float(ddx.d)
     return "" if abs(value - 12.0) < 1e-3 else f"the second derivative of x^3 at 2 came out as {value}, not 12"
+
+
+def _disk() -> list[str]:
+    """What is to be said of the executables on disk, and whether one is found again when it is wanted again."""
+    import nngrad as nn
+    from nngrad.execution.disk_cache import described as described_disk
+
+    disk = nn.executables.disk
+    try:
+        for _ in range(2):
+            nn.executables.clear()
+            x = nn.Variable.from_numpy_array([1.0, 2.0, 3.0], need_grad=True)
+            (gx,) = nn.grad([x**3], [x])
+            value = list(gx.d)
+        hits = disk.info().hits if value == [3.0, 12.0, 27.0] else 0
+    except Exception as error:
+        return [*described_disk(disk.info()), f"    an executable cannot be found again: {described(error)}"]
+    lines = described_disk(disk.info())
+    if not disk.info().on:
+        return lines
+    again = f"is found again ({hits} hit)" if hits else "is not found again"
+    return [*lines, f"    an executable {again}"]

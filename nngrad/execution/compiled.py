@@ -11,13 +11,16 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import Op
+from ..graph import Op, Spec
 from ..graph.process import check_process
 from ..graph.spec import x64_if
 from . import recompilations
-from .free_numbers import Numbers, as_array, can_take_numbers, taking_numbers, without_numbers
+from .disk_cache import disk_cache
+from .fingerprint import structure_of
+from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, taking_numbers, without_numbers
 from .host_calls import finished
 from .lower import in_pieces, whole
+from .on_disk import on_disk_by_structure
 from .pieces import cut, is_long
 from .program import Program
 from .spent import spent
@@ -45,6 +48,8 @@ class CacheInfo(NamedTuple):
     """How many executables were compiled cheaply at first."""
     best: int = 0
     """How many of these the best one has taken the place of."""
+    disk_hits: int = 0
+    """How many were read from disk instead of being compiled."""
 
 
 class Counts:
@@ -154,20 +159,25 @@ class BoundedCache:
 
 
 class Executables(BoundedCache):
-    """Executables by structure, with what compiling them took."""
+    """Executables by structure, with what compiling them took, and the disk that they are remembered on."""
+
+    disk = disk_cache
 
     def info(self) -> CacheInfo:
-        """Hits, misses, number of entries and bytes, the limits of both, and what was compiled in which tier."""
+        """Hits, misses, number of entries and bytes, the limits of both, what was compiled in which tier, and what came
+        from disk."""
         total = spent.total()
         return super().info()._replace(
-            seconds=total.waited, background_seconds=total.background, cheap=total.cheaply, best=total.best
+            seconds=total.waited, background_seconds=total.background, cheap=total.cheaply, best=total.best,
+            disk_hits=self.disk.hits,
         )
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget everything, but for what is on disk."""
         super().clear()
         spent.forget()
         recompilations.forget()
+        self.disk.hits = self.disk.misses = 0
 
 
 executables = Executables(512, most_bytes=512 << 20)
@@ -225,11 +235,18 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     return _keep(program, tiered(Tiers(function, finished(function, program.opaque))), counts)
 
 
-def tiers_of(program: Program, function: Callable[..., Any]) -> Tiers:
-    """The executables of a program that XLA gets as a whole; `function` is that, as a function of arrays."""
+def tiers_of(program: Program, function: Callable[..., Any], specs: tuple[Spec, ...] | None = None) -> Tiers:
+    """The executables of a program that XLA gets as a whole.
+
+    Args:
+        program: The program.
+        function: The same, as a function of arrays.
+        specs: Of the arrays; those of its leaves by default.
+    """
     jitted = jax.jit(function)
-    best = finished(jitted, program.opaque)
-    return Tiers(jitted, best, has_tiers(program), program.device, recompilations.watched(program))
+    on_disk = on_disk_by_structure(structure_of(program), jitted, program.leaves if specs is None else specs)
+    best = finished(jitted, program.opaque) if on_disk is None else on_disk.call
+    return Tiers(jitted, best, has_tiers(program), program.device, recompilations.watched(program), on_disk)
 
 
 def has_tiers(program: Program) -> bool:
@@ -274,7 +291,8 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
     elif program.opaque or not can_take_numbers(general):
         return None
     else:
-        function = _where_it_runs(general, tiered(tiers_of(general, taking_numbers(general))))
+        specs = (spec_of_numbers(numbers, general.needs_x64), *general.leaves)
+        function = _where_it_runs(general, tiered(tiers_of(general, taking_numbers(general), specs)))
         taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
     return taking.of(program, numbers)
 

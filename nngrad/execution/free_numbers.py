@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ..graph import Spec
+from ..graph.spec import spec_of
 from .lower import in_one
 from .passes import prepared
 from .program import Program, calls_of
@@ -100,3 +102,8 @@ def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any]:
         return np.array(numbers, np.float64)
     # C casts too large numbers to infinity without NumPy's warning, as where they are a part of the program.
     return np.array([c_float(number).value for number in numbers], np.float32)
+
+
+def spec_of_numbers(numbers: Numbers, needs_x64: bool) -> Spec:
+    """Shape and dtype of that array."""
+    return spec_of((len(numbers),), np.dtype(np.float64 if needs_x64 else np.float32))

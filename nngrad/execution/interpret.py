@@ -13,7 +13,9 @@ from ..graph.leaf import arrays_of
 from ..graph.spec import arguments_need_x64
 from ..graph.value import put_together
 from .compiled import BoundedCache, bytes_of, on_device
+from .fingerprint import structure_of_op
 from .host_calls import finished, has_opaque
+from .on_disk import on_disk_by_structure
 from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
@@ -35,7 +37,12 @@ def executable_of_op(
 
     def make() -> Callable[..., Any]:
         forward = op.bind(arguments)
-        return on_device(device, needs_x64, finished(jax.jit(forward), has_opaque(arguments)) if compiled else forward)
+        if not compiled:
+            return on_device(device, needs_x64, forward)
+        opaque = has_opaque(arguments)
+        jitted = jax.jit(forward)
+        on_disk = None if opaque else on_disk_by_structure(structure_of_op(op, arguments), jitted)
+        return on_device(device, needs_x64, finished(jitted, opaque) if on_disk is None else on_disk.call)
 
     table = single_ops.part((op,))
     result: Callable[..., Any] = table.get((op, arguments, device, needs_x64, compiled), make, bytes_of(1))

@@ -19,6 +19,7 @@ import jax
 from ..graph import build_options
 from ..graph.place import warn_user
 from . import background
+from .on_disk import Entry, OnDisk
 from .progress import shown
 from .spent import spent
 
@@ -60,19 +61,23 @@ class Tiers:
         best: `jitted`, as it is to be called in the end.
         is_large: Whether there is a first tier.
         device: Where it runs; None leaves it to JAX.
-        compiled: Called once with the seconds that the first call had to wait, if that is wanted.
+        compiled: Called once with the seconds that the first call had to wait for the compiler, if that is wanted.
+        on_disk: What is remembered on disk of it; None for nothing.
     """
 
     __slots__ = (
         "__weakref__",
         "_compiled",
         "_device",
+        "_entry",
         "_failure",
         "_first",
         "_is_requested",
         "_jitted",
+        "_kind",
         "_lock",
         "_lowered",
+        "_on_disk",
         "_placement",
         "_seconds",
         "_since",
@@ -90,12 +95,16 @@ class Tiers:
         is_large: bool = False,
         device: jax.Device | None = None,
         compiled: Callable[[float], None] | None = None,
+        on_disk: OnDisk | None = None,
     ) -> None:
         self.best = None
         self.is_large = is_large
         self._compiled = compiled
         self._device = device
         self._jitted = jitted
+        self._on_disk = on_disk
+        self._entry: Entry | None = None
+        self._kind: Any = None
         self._then = best
         self._lock = threading.Lock()
         self._first: Callable[..., Any] | None = None
@@ -120,11 +129,12 @@ class Tiers:
             if first is None:
                 return self._then(*arrays)
         if build_options().deterministic:
+            self._prepare(arrays)
             self._wait_for_best()
             return self._then(*arrays)
         if _placement_of(arrays) != self._placement:
             return self._then(*arrays)  # for which it was not compiled: JAX does so
-        self._use()
+        self._use(arrays)
         return first(*arrays)
 
     def compile_for(self, given: tuple[Any, ...]) -> Any:
@@ -137,28 +147,76 @@ class Tiers:
         if not hasattr(self._jitted, "trace"):  # several, each of which is compiled as it is met
             self.best = self._then
             return None
-        compiled, start = None, time.perf_counter()
+        compiled, start = self._found(arrays), time.perf_counter()
+        if compiled is not None:
+            self.best, self._compiled = self._then, None
+            return compiled
+        options = self._cheap_options()
+        cheap_entry = None if self._entry is None or not options else self._entry_for(arrays, options)
+        if cheap_entry is not None:
+            compiled = cheap_entry.load(lambda: self._lower(arrays))
+            if compiled is not None:
+                self._begin_cheaply(arrays, compiled)
+                self._compiled = None
+                return compiled
         with shown("a graph"):
-            traced = self._jitted.trace(*arrays)
+            traced = self._trace(arrays)
             at_trace = time.perf_counter()
             lowered = traced.lower()
             at_lower = time.perf_counter()
-            cheaply = self.is_large and not build_options().deterministic and self._on_platform() and cheap_options()
-            if cheaply:
+            if options:
                 try:
-                    compiled = lowered.compile(compiler_options=cheaply)
+                    compiled = lowered.compile(compiler_options=options)
                 except jax.errors.JaxRuntimeError:
-                    cheaply = {}  # it is for the usual way to fail, where that is looked after
-            if not cheaply:
+                    options = {}  # it is for the usual way to fail, where that is looked after
+            if not options:
                 compiled = lowered.compile()
         now = time.perf_counter()
-        spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, cheaply=int(bool(cheaply)))
+        spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, cheaply=int(bool(options)))
         self._seconds = now - start
-        if cheaply:
-            self._placement, self._lowered, self._first = _placement_of(arrays), lowered, compiled
+        if options:
+            self._begin_cheaply(arrays, compiled)
+            self._lowered = lowered
+            if cheap_entry is not None:
+                cheap_entry.keep(compiled)
         else:
-            self.best = self._then
+            self._keep_best(compiled)
         return compiled
+
+    def _found(self, arrays: tuple[Any, ...]) -> Any:
+        """The best executable, if the disk has it."""
+        on_disk = self._on_disk
+        if on_disk is None:
+            return None
+        self._kind, self._entry = on_disk.kind_of(arrays), on_disk.entry(arrays)
+        compiled = None if self._entry is None else self._entry.load(lambda: self._lower(arrays))
+        if compiled is not None:
+            on_disk.know(self._kind, compiled)
+        return compiled
+
+    def _entry_for(self, arrays: tuple[Any, ...], options: dict[str, str | bool]) -> Entry | None:
+        return None if self._on_disk is None else self._on_disk.entry(arrays, tuple(sorted(options.items())))
+
+    def _cheap_options(self) -> dict[str, str | bool]:
+        if self.is_large and not build_options().deterministic and self._on_platform():
+            return cheap_options()
+        return {}
+
+    def _begin_cheaply(self, arrays: tuple[Any, ...], compiled: Any) -> None:
+        self._placement, self._first = _placement_of(arrays), compiled
+
+    def _keep_best(self, compiled: Any) -> None:
+        """Let the best executable take over, and be remembered."""
+        if self._entry is not None and self._on_disk is not None:
+            self._on_disk.know(self._kind, compiled)
+            self._entry.keep(compiled)
+        self.best = self._then
+
+    def _trace(self, arrays: tuple[Any, ...]) -> Any:
+        return self._jitted.trace(*arrays) if self._on_disk is None else self._on_disk.traced(arrays)
+
+    def _lower(self, arrays: tuple[Any, ...]) -> Any:
+        return self._trace(arrays).lower()
 
     def _tell(self) -> None:
         """Say how long it took, once, when nothing is locked: what is told may warn, and warnings may be errors."""
@@ -169,7 +227,7 @@ class Tiers:
     def _on_platform(self) -> bool:
         return (jax.default_backend() if self._device is None else self._device.platform) == _PLATFORM
 
-    def _use(self) -> None:
+    def _use(self, arrays: tuple[Any, ...]) -> None:
         """Note a call of the first tier, and ask for the best one where it is time."""
         if self._is_requested:
             if self._failure is not None:
@@ -180,7 +238,14 @@ class Tiers:
             self._since = time.perf_counter()
         elif time.perf_counter() - self._since >= self._seconds:
             self._is_requested = True
+            self._prepare(arrays)
             background.request(self)
+
+    def _prepare(self, arrays: tuple[Any, ...]) -> None:
+        """Let there be what the best executable is compiled from; in the caller's thread, whose settings count."""
+        with self._lock:
+            if self._lowered is None and self.best is None:
+                self._lowered = self._lower(arrays)
 
     def _wait_for_best(self) -> None:
         start = time.perf_counter()
@@ -192,8 +257,8 @@ class Tiers:
         """Compile the best executable, if that was not done; it takes over then."""
         with self._lock:
             if self.best is None:
-                self._lowered.compile()  # which JAX keeps for the jitted function
-                self.best, self._first, self._lowered = self._then, None, None
+                self._keep_best(self._lowered.compile())  # which JAX keeps for the jitted function
+                self._first, self._lowered = None, None
                 spent.add(best=1)
 
     def work(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ..execution.host_calls import finished
+from ..execution.on_disk import on_disk_by_text
 from ..execution.tiers import Tiers, tiered
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
@@ -90,7 +91,9 @@ class InPlaceUpdate:
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
         jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
-        self._tiers = Tiers(jitted, finished(jitted, self._opaque), self._is_large, self._device)
+        on_disk = None if self._opaque else on_disk_by_text(jitted)
+        best = finished(jitted, self._opaque) if on_disk is None else on_disk.call
+        self._tiers = Tiers(jitted, best, self._is_large, self._device, on_disk=on_disk)
         self._executable = tiered(self._tiers)
         self._calls: dict[Any, int] = {}
 

@@ -1,0 +1,194 @@
+"""Executables of XLA as bytes, and back; and calls of them that are as fast as those of a jitted function.
+
+JAX has all that is needed, but not in public: `jax.experimental.serialize_executable` does the same by pickle, whose
+contents can run anything when they are read. All that is taken from inside of JAX is taken here. Where a version of JAX
+has it in another form, `IS_SUPPORTED` is False or there are no bytes, and executables are compiled in every process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+try:
+    from jax._src import config, core, stages, tree_util
+    from jax._src.interpreters import pxla
+    from jax._src.lib import xla_client  # type: ignore[attr-defined]
+
+    trace_context: Callable[[], tuple[Any, ...]] = config.trace_context
+    """All settings and contexts on which depends what a function is compiled to, in this thread."""
+    _make_call = xla_client._xla.pjit  # type: ignore[attr-defined]
+    _PLAIN_FACTS: dict[str, Any] = {
+        "name": "nngrad", "unordered_effects": [], "ordered_effects": [], "keepalive": [], "host_callbacks": [],
+        "mut": None, "auto_spmd_lowering": False, "all_args_info": None, "pgle_profiler": None,
+    }  # fmt: skip
+    """What holds of an executable of a pure function for one device."""
+    _FACTS = {f.name for f in dataclasses.fields(pxla.UnloadedMeshExecutable)}
+    _RESTORED = {
+        "xla_executable", "device_list", "backend", "input_avals", "input_shardings", "output_avals",
+        "output_shardings", "committed", "kept_var_idx", "xla_in_layouts", "dispatch_in_layouts", "xla_out_layouts",
+    }  # fmt: skip
+    IS_SUPPORTED = _RESTORED <= _FACTS <= _RESTORED | _PLAIN_FACTS.keys()
+    """Whether this version of JAX is known well enough."""
+except (ImportError, AttributeError, TypeError):
+    IS_SUPPORTED = False
+
+PLATFORMS = frozenset({"cpu", "gpu"})
+"""Where executables can be made bytes of."""
+
+_CALL = re.compile(r'custom_call_target="([^"]*)"')
+"""How XLA writes that it calls something by name. What begins with two underscores is its own."""
+
+
+def to_bytes(compiled: Any) -> bytes | None:
+    """A `jax.stages.Compiled` as bytes; None where it is not of a pure function for one device that returns tuples of
+    arrays, or the backend has no bytes of it."""
+    facts = getattr(compiled._executable, "_unloaded_executable", None)
+    if facts is None or compiled._params.const_args or len(facts.device_list) != 1 or facts.host_callbacks:
+        return None
+    if any([getattr(facts, name, None) for name in ("unordered_effects", "ordered_effects", "keepalive", "mut")]):
+        return None
+    if any([layout is not None for layout in facts.dispatch_in_layouts]):
+        return None
+    inputs = jax.tree.leaves(compiled.args_info)
+    if not all([isinstance(each.dtype, np.dtype) for each in (*inputs, *facts.output_avals)]):
+        return None
+    try:
+        results = _form(compiled.out_tree)
+    except _OtherTree:
+        return None
+    xla, text = facts.xla_executable, compiled.as_text()
+    calls = [name for name in _CALL.findall(text or "") if not name.startswith("__")]
+    if text is None or any(["callback" in name for name in calls]):
+        return None
+    try:
+        code = xla.serialize() if hasattr(xla, "serialize") else xla.client.serialize_executable(xla)
+    except (jax.errors.JaxRuntimeError, NotImplementedError):
+        return None
+    described = {
+        "inputs": [[each.shape, each.dtype.name, each.donated] for each in inputs],
+        "kept": sorted(facts.kept_var_idx),
+        "outputs": [[each.shape, each.dtype.name, bool(each.weak_type)] for each in facts.output_avals],
+        "results": results,
+        "calls": calls,
+    }
+    header = json.dumps(described).encode()
+    return len(header).to_bytes(4, "little") + header + zlib.compress(code, 1)
+
+
+def from_bytes(
+    content: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
+) -> jax.stages.Compiled | None:
+    """What `to_bytes` was given, for calls with arrays in the tree `arguments`; None where XLA cannot read it.
+
+    Args:
+        content: From a place that can be trusted: it is code.
+        arguments: The tree of a tuple.
+        device: Where it runs, which is where it was made for.
+        committed: Whether its results are bound to the device.
+        lower: Lowers what it computes, in which JAX makes its libraries ready. An executable that calls them before
+            ends the process.
+    """
+    size = int.from_bytes(content[:4], "little")
+    described = json.loads(content[4 : 4 + size])
+    if described["calls"]:
+        lower()
+    client = device.client
+    devices = xla_client.DeviceList((device,))
+    try:
+        xla = client.deserialize_executable(zlib.decompress(content[4 + size :]), executable_devices=devices)
+    except (jax.errors.JaxRuntimeError, NotImplementedError):
+        return None
+    inputs = [(_aval(shape, dtype), donated) for shape, dtype, donated in described["inputs"]]
+    outputs = [_aval(*each) for each in described["outputs"]]
+    kept = described["kept"]
+    sharding = SingleDeviceSharding(device, memory_kind=device.default_memory().kind)
+    facts = _PLAIN_FACTS | {
+        "xla_executable": xla,
+        "device_list": devices,
+        "backend": client,
+        "input_avals": [inputs[i][0] for i in kept],
+        "input_shardings": [sharding] * len(kept),
+        "output_avals": outputs,
+        "output_shardings": [sharding] * len(outputs),
+        "committed": committed,
+        "kept_var_idx": set(kept),
+        "xla_in_layouts": [None] * len(kept),
+        "dispatch_in_layouts": [None] * len(kept),
+        "xla_out_layouts": [None] * len(outputs),
+    }
+    executable = pxla.UnloadedMeshExecutable(**{name: facts[name] for name in _FACTS}).load()
+    infos = jax.tree.unflatten(arguments, [stages.ArgInfo(*each) for each in inputs])
+    return stages.Compiled(executable, [], (infos, {}), _structure(described["results"]))
+
+
+def _aval(shape: Sequence[int], dtype: str, weak: bool = False) -> Any:
+    return core.ShapedArray(tuple(shape), np.dtype(dtype), weak_type=weak)
+
+
+class _OtherTree(Exception):
+    """A pytree holds something else than tuples."""
+
+
+def _form(structure: Any) -> Any:
+    """The nesting of a pytree of tuples and None, with lists for tuples and 0 for arrays."""
+
+    def form(tree: Any) -> Any:
+        if tree.__class__ is tuple:
+            return [form(each) for each in tree]
+        if tree is not None and tree != 0:
+            raise _OtherTree
+        return tree
+
+    return form(jax.tree.unflatten(structure, [0] * structure.num_leaves))
+
+
+def _structure(form: Any) -> Any:
+    def built(tree: Any) -> Any:
+        return tuple(map(built, tree)) if isinstance(tree, list) else tree
+
+    return jax.tree.structure(built(form))
+
+
+Choice = Callable[[tuple[Any, ...]], jax.stages.Compiled | None]
+
+
+def dispatched(choose: Choice, jitted: Any) -> Callable[..., Any]:
+    """A function that runs what `choose` says for its arguments, or `jitted`, which does the same.
+
+    It is asked when arguments come that differ in kind from those before, or when a setting of JAX has changed. All
+    other calls go through C++ alone, as those of a jitted function.
+
+    Args:
+        choose: From the arguments to an executable that can take them; None leaves them to `jitted`.
+        jitted: A jitted function.
+    """
+
+    def on_miss(*arguments: Any) -> Any:
+        compiled = choose(arguments)
+        if compiled is None:
+            return jitted(*arguments), None, False
+        executable: Any = compiled._executable
+        given, _ = tree_util.dispatch_registry.flatten(arguments, None)
+        results = jax.tree.unflatten(compiled.out_tree, executable.call(*given))
+        arrays, tree = tree_util.dispatch_registry.flatten(results, None)
+        fast = pxla.MeshExecutableFastpathData(
+            executable.xla_executable, tree, executable._in_shardings, executable._out_shardings,
+            [array.aval for array in arrays], [array.committed for array in arrays],
+            [i in executable._kept_var_idx for i in range(len(given))], executable._dispatch_in_layouts, [],
+        )  # fmt: skip
+        return results, fast, False
+
+    call: Any = _make_call(
+        "nngrad", jitted, on_miss, [], [], pxla.JitGlobalCppCacheKeys(), tree_util.dispatch_registry, pxla.cc_shard_arg
+    )
+    call._fun = jitted  # which JAX calls to find out where a NaN comes from, if it is to look for them
+    return call  # type: ignore[no-any-return]
