@@ -21,7 +21,7 @@ from .host_calls import finished
 from .lower import in_pieces, whole
 from .pieces import cut, is_long
 from .program import Program
-from .remembered import remembered
+from .remembered import ByStructure
 
 
 class CacheInfo(NamedTuple):
@@ -210,7 +210,7 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     if executable is not None:
         return executable
     if not is_long(program):
-        return keep_executable(program, jax.jit(whole(program)))
+        return keep_executable(program, remembered_program(program))
     pieces = cut(program)
     counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
     return _keep(program, in_pieces(program, pieces), counts)
@@ -254,17 +254,23 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
         return None
     else:
         of_numbers = spec_of_numbers(numbers, general.needs_x64)
-        function = remembered(structure_of(general), jax.jit(taking_numbers(general)), (of_numbers, *general.leaves))
-        function = _where_it_runs(general, function)
+        jitted = jax.jit(taking_numbers(general))
+        remembered = ByStructure(structure_of(general), jitted, (of_numbers, *general.leaves))
+        function = _where_it_runs(general, remembered.function())
         taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
     return taking.of(program, numbers)
 
 
-def keep_executable(program: Program, jitted: Any) -> Callable[..., tuple[Any, ...]]:
-    """Keep the executable of a program that XLA gets as a whole; `jitted` is that, as a jitted function of arrays."""
-    function = remembered(structure_of(program), jitted, program.leaves)
+def remembered_program(program: Program) -> ByStructure:
+    """The executable of a program that XLA gets as a whole, from disk or compiled."""
+    return ByStructure(structure_of(program), jax.jit(whole(program)), program.leaves)
+
+
+def keep_executable(program: Program, remembered: ByStructure) -> Callable[..., tuple[Any, ...]]:
+    """Keep the executable of a program that XLA gets as a whole."""
+    function = remembered.function()
     if len(program.steps) > MOST_TRUSTED:
-        function = _in_pieces_where_it_fails(program, function, jitted)
+        function = _in_pieces_where_it_fails(program, function, remembered.jitted)
     return _keep(program, function, [len(program.steps)])
 
 

@@ -15,7 +15,7 @@ from ..graph.value import put_together
 from .compiled import BoundedCache, bytes_of, on_device
 from .fingerprint import structure_of_op
 from .host_calls import finished, has_opaque
-from .remembered import remembered
+from .remembered import ByStructure
 from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
@@ -41,7 +41,7 @@ def executable_of_op(
             return on_device(device, needs_x64, forward)
         opaque = has_opaque(arguments)
         jitted = jax.jit(forward)
-        function = jitted if opaque else remembered(structure_of_op(op, arguments), jitted)
+        function = jitted if opaque else ByStructure(structure_of_op(op, arguments), jitted).function()
         return on_device(device, needs_x64, finished(function, opaque))
 
     table = single_ops.part((op,))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import SingleDeviceSharding
 
 from ..graph import Spec
 from ..graph.jaxpr import primitives_in
@@ -16,71 +15,107 @@ from .disk_cache import disk_cache
 from .fingerprint import digest_of, surroundings
 from .serialized import PLATFORMS, dispatched, trace_context
 
-Options = tuple[tuple[str, Any], ...]
-"""What the compiler is told, by name."""
-
-
 _SETTINGS: Any = jax.config
 
 
-def remembered(structure: bytes | None, jitted: Any, specs: tuple[Spec, ...] | None = None) -> Callable[..., Any]:
-    """`jitted` as a function that is neither traced nor compiled where the disk has its executable, and is as fast.
+class Wanted:
+    """An executable that was looked for on disk, for arguments of one kind."""
 
-    Args:
-        structure: A digest of what it computes, the same in every process; None if that is not known, and `jitted` is
-            returned as it is.
-        jitted: A jitted function of arrays, none of which it takes over.
-        specs: Of the arrays; None for a function that takes whatever comes.
+    __slots__ = ("_key", "_lower", "compiled")
+
+    compiled: jax.stages.Compiled | None
+    """What was found, or compiled since."""
+
+    def __init__(self, key: bytes | None, lower: Callable[[], Any], arguments: Any, place: Place) -> None:
+        self._key = key
+        self._lower: Callable[[], Any] | None = lower
+        tree = jax.tree.structure(arguments)
+        self.compiled = None if key is None else disk_cache.load(key, tree, *place, lower)
+        if self.compiled is not None:
+            self._lower = None  # it may hold the whole program, as XLA would get it
+
+    def keep(self, compiled: jax.stages.Compiled) -> jax.stages.Compiled:
+        """Let what was compiled be it, and leave it on disk."""
+        self.compiled, self._lower = compiled, None
+        if self._key is not None:
+            disk_cache.keep(self._key, compiled)
+        return compiled
+
+    def get(self) -> jax.stages.Compiled:
+        """The executable, which is compiled if it is not there."""
+        if self.compiled is not None:
+            return self.compiled
+        assert self._lower is not None
+        return self.keep(self._lower().compile())
+
+
+class Remembered:
+    """A jitted function whose executables are looked for on disk, and left there.
+
+    There is one for arguments of each kind, for the place where they lie, and for the settings of JAX in force.
     """
-    if structure is None or not disk_cache.is_on:
-        return jitted  # type: ignore[no-any-return]
-    return dispatched(_ByStructure(jitted, structure, specs), jitted)
-
-
-def remembered_by_text(jitted: Any) -> Callable[..., Any]:
-    """`jitted` as a function that is not compiled where the disk has its executable, and is as fast.
-
-    It is traced and lowered in every process: what it computes is known by what the compiler gets. So it may be any
-    function, of any pytrees, that returns tuples of arrays. One that calls functions on the host is not remembered.
-    """
-    return dispatched(_ByText(jitted), jitted) if disk_cache.is_on else jitted
-
-
-class _Choice:
-    """Which executable runs a function: one for arguments of each kind, for the place where they lie, and for the
-    settings of JAX that are in force."""
 
     def __init__(self, jitted: Any) -> None:
-        self._jitted = jitted
-        self._known: dict[Any, jax.stages.Compiled | None] = {}
+        self.jitted = jitted
+        self._known: dict[Any, Wanted | None] = {}
         self._lock = threading.RLock()  # a signal's handler may compute the same
 
-    def __call__(self, arguments: tuple[Any, ...]) -> jax.stages.Compiled | None:
+    def function(self) -> Callable[..., Any]:
+        """The function for calls: as fast as the jitted one, which serves where nothing can be found on disk."""
+        return dispatched(self._compiled, self.jitted) if self._is_on() else self.jitted
+
+    def look_for(self, arguments: tuple[Any, ...]) -> Wanted | None:
+        """The executable for arguments, or for what they will be like; None where JAX has to compile its own way."""
         leaves, tree = jax.tree.flatten(arguments)
-        place = _place_of(leaves)
+        place = _place_of(leaves) if self._is_on() else None
         if place is None or not self._takes(arguments) or _is_looked_into():
             return None
-        kind = trace_context(), place, tree, tuple(map(jax.typeof, leaves))
+        kind = trace_context(), place, tree, tuple(map(_kind_of, leaves))
         with self._lock:
             if kind not in self._known:
-                self._known[kind] = self._compiled(arguments, *place)
+                self._known[kind] = self._wanted(arguments, place)
             return self._known[kind]
 
-    def _takes(self, arguments: tuple[Any, ...]) -> bool:
-        return True
+    def compiled(self, arguments: tuple[Any, ...]) -> jax.stages.Compiled:
+        """The executable for arguments, or for what they will be like, read from disk or compiled."""
+        found: jax.stages.Compiled = self._compiled(arguments) or self.jitted.lower(*arguments).compile()
+        return found
 
-    def _compiled(self, arguments: tuple[Any, ...], device: jax.Device, committed: bool) -> jax.stages.Compiled | None:
+    def _compiled(self, arguments: tuple[Any, ...]) -> jax.stages.Compiled | None:
+        with self._lock:
+            wanted = self.look_for(arguments)
+            return None if wanted is None else wanted.get()
+
+    def _is_on(self) -> bool:
+        return disk_cache.is_on
+
+    def _takes(self, arguments: tuple[Any, ...]) -> bool:
+        raise NotImplementedError
+
+    def _wanted(self, arguments: tuple[Any, ...], place: Place) -> Wanted | None:
         raise NotImplementedError
 
 
-class _ByStructure(_Choice):
-    def __init__(self, jitted: Any, structure: bytes, specs: tuple[Spec, ...] | None) -> None:
+class ByStructure(Remembered):
+    """A function of arrays that is neither traced nor compiled where its executable is found.
+
+    Args:
+        structure: A digest of what it computes, the same in every process; None if that is not known, and nothing is
+            looked for.
+        jitted: The jitted function, which takes over none of its arguments.
+        specs: Of the arrays; None for a function that takes whatever comes.
+    """
+
+    def __init__(self, structure: bytes | None, jitted: Any, specs: tuple[Spec, ...] | None = None) -> None:
         super().__init__(jitted)
         self._structure = structure
         self._specs = specs
 
+    def _is_on(self) -> bool:
+        return self._structure is not None and disk_cache.is_on
+
     def _takes(self, arguments: tuple[Any, ...]) -> bool:
-        if not all([isinstance(a, jax.Array | np.ndarray | np.generic) for a in arguments]):
+        if not all([isinstance(a, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct) for a in arguments]):
             return False
         specs = self._specs
         return specs is None or (
@@ -88,99 +123,81 @@ class _ByStructure(_Choice):
             and all([a.shape == s.shape and a.dtype == s.dtype for a, s in zip(arguments, specs, strict=True)])
         )
 
-    def _compiled(self, arguments: tuple[Any, ...], device: jax.Device, committed: bool) -> jax.stages.Compiled:
-        return compiled_for_shapes(self._structure, self._jitted, arguments, device, committed)
+    def _wanted(self, arguments: tuple[Any, ...], place: Place) -> Wanted:
+        assert self._structure is not None
+        device, committed = place
+        # What came as an array must not be held.
+        sharding = jax.sharding.SingleDeviceSharding(device) if committed else None
+        given = tuple([jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in arguments])
+        described = str([(a.shape, a.dtype.name) for a in given]).encode()
+        key = _key(digest_of(self._structure, described), device)
+        jitted = self.jitted
+        return Wanted(key, lambda: jitted.lower(*given), given, place)
 
 
-class _ByText(_Choice):
-    def _compiled(self, arguments: tuple[Any, ...], device: jax.Device, committed: bool) -> jax.stages.Compiled | None:
-        traced = self._jitted.trace(*arguments)
+class ByText(Remembered):
+    """A function that is not compiled where its executable is found.
+
+    It is traced and lowered in every process: what it computes is known by what the compiler gets. So it may be any
+    function, of any pytrees, that returns tuples of arrays. For one that calls functions on the host nothing is looked
+    for.
+    """
+
+    def _takes(self, arguments: tuple[Any, ...]) -> bool:
+        return True
+
+    def _wanted(self, arguments: tuple[Any, ...], place: Place) -> Wanted | None:
+        traced = self.jitted.trace(*arguments)
         if traced.jaxpr.effects or any(["callback" in name for name in primitives_in(traced.jaxpr.jaxpr)]):
             return None
         lowered = traced.lower()
         # The text does not say how arrays are nested, nor which of those that come and go are weak in their dtype.
         described = lowered.as_text(), str(lowered.in_tree), str(lowered.out_tree), str(lowered.out_info)
-        key = _key(digest_of(b"text", *[text.encode() for text in described]), device)
-        return _compiled_for(key, lambda: lowered, arguments, device, committed)
+        key = _key(digest_of(b"text", *[text.encode() for text in described]), place[0])
+        return Wanted(key, lambda: lowered, arguments, place)
 
 
-def compiled_for_shapes(
-    structure: bytes | None, jitted: Any, shaped: Sequence[Any], device: jax.Device | None, committed: bool
-) -> jax.stages.Compiled:
-    """The executable of a jitted function, read from disk or compiled.
-
-    Args:
-        structure: The digest of what it computes; None if that is not known.
-        jitted: The function.
-        shaped: Arrays that it is called with, or their specs.
-        device: Where it runs; None leaves it to JAX.
-        committed: Whether its results are bound to the device.
-    """
-    device = device or _default_device()
-    sharding = SingleDeviceSharding(device) if committed else None
-    given = tuple([jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in shaped])
-    if structure is None:
-        compiled: jax.stages.Compiled = jitted.lower(*given).compile()
-        return compiled
-    key = key_for_shapes(structure, shaped, device)
-    return _compiled_for(key, lambda: jitted.lower(*given), given, device, committed)
-
-
-def key_for_shapes(
-    structure: bytes, shaped: Sequence[Any], device: jax.Device | None, options: Options = ()
-) -> bytes | None:
-    """Under what the disk has the executable of a function of arrays; None where that is not known. The arguments are
-    those of `compiled_for_shapes`; `options` is what the compiler is told besides, by name."""
-    return _key(digest_of(structure, str([(a.shape, a.dtype.name) for a in shaped]).encode()), device, options)
-
-
-def _key(structure: bytes, device: jax.Device | None, options: Options = ()) -> bytes | None:
-    device = device or _default_device()
-    if not disk_cache.is_on or device.platform not in PLATFORMS or _is_within_a_context():
-        return None
-    around = surroundings(device, options)
+def _key(structure: bytes, device: jax.Device) -> bytes | None:
+    around = None if _is_within_a_context() else surroundings(device)
     return None if around is None else digest_of(structure, around)
 
 
-def _compiled_for(
-    key: bytes | None,
-    lower: Callable[[], jax.stages.Lowered],
-    arguments: tuple[Any, ...],
-    device: jax.Device,
-    committed: bool,
-) -> jax.stages.Compiled:
-    """What the disk has under `key`; else it is compiled, and kept there."""
-    found = None if key is None else disk_cache.load(key, jax.tree.structure(arguments), device, committed, lower)
-    if found is not None:
-        return found
-    compiled = lower().compile()
-    if key is not None:
-        disk_cache.keep(key, compiled)
-    return compiled
+Place = tuple[jax.Device, bool]
+"""The device that a call runs on, and whether its results are bound to that."""
 
 
-def _place_of(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
-    """The device that a call with such arguments runs on, and whether its results are bound to that; None where JAX
-    shall decide."""
+def _place_of(leaves: list[Any]) -> Place | None:
+    """Where a call with such arguments runs; None where JAX shall decide."""
     device, committed = _default_device(), False
     free = set()
     for leaf in leaves:
         if isinstance(leaf, jax.core.Tracer):
             return None
-        if not isinstance(leaf, jax.Array):
-            if leaf.__class__ not in _ON_HOST and not isinstance(leaf, np.generic):
-                return None
+        if isinstance(leaf, jax.ShapeDtypeStruct):
+            if leaf.sharding is None:
+                continue
+            found, is_bound = leaf.sharding.device_set, True
+        elif isinstance(leaf, jax.Array):
+            found, is_bound = leaf.devices(), leaf.committed
+        elif leaf.__class__ in _ON_HOST or isinstance(leaf, np.generic):
             continue
-        found = leaf.devices()
+        else:
+            return None
         if len(found) != 1:
             return None
-        if not leaf.committed:
+        if not is_bound:
             free |= found
         elif not committed:
             (device,), committed = found, True
         elif device not in found:
             return None
     return (device, committed) if free <= {device} and device.platform in PLATFORMS else None
+
+
+def _kind_of(leaf: Any) -> Any:
+    if hasattr(leaf, "shape"):
+        return leaf.shape, leaf.dtype, bool(getattr(leaf, "weak_type", False))
+    return leaf.__class__
 
 
 _ON_HOST = (np.ndarray, float, int, bool)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
+from jax.sharding import SingleDeviceSharding
 
 from ..graph.process import Process
 from ..graph.spec import x64_if
-from .compiled import BoundedCache, keep_executable
-from .fingerprint import structure_of
-from .lower import whole
+from .compiled import BoundedCache, keep_executable, remembered_program
 from .pieces import is_long
 from .program import Program
-from .remembered import compiled_for_shapes
+from .remembered import ByStructure
 
 temporaries = BoundedCache(4096, most_bytes=64 << 20)
 """Bytes of temporaries by program, where a compiler has told them: a loop that builds its graph anew at every step asks
@@ -31,13 +30,13 @@ class Trial(NamedTuple):
     nbytes: int | None
     """Bytes of temporaries by the compiler's own account; None where it gives none, or does not get the program as a
     whole."""
-    jitted: Any
-    """The program as a jitted function that need not be compiled again; None where it was not compiled now."""
+    remembered: ByStructure | None
+    """The executable, which need not be compiled again; None where it was not compiled now."""
 
     def keep(self) -> None:
         """Let the executable be that of the program, from now on."""
-        if self.jitted is not None:
-            keep_executable(self.program, self.jitted)
+        if self.remembered is not None:
+            keep_executable(self.program, self.remembered)
 
 
 def trial_of(program: Program) -> Trial:
@@ -48,20 +47,20 @@ def trial_of(program: Program) -> Trial:
     known = table.find(program)
     if known is not None:
         return Trial(program, known, None)
-    jitted = jax.jit(whole(program))
-    nbytes = _allotted(jitted, program)
+    remembered = remembered_program(program)
+    nbytes = _allotted(remembered, program)
     if nbytes is None:
         return Trial(program, None, None)
-    return Trial(program, table.keep(program, nbytes, _BYTES_OF_A_STEP * len(program.steps)), jitted)
+    return Trial(program, table.keep(program, nbytes, _BYTES_OF_A_STEP * len(program.steps)), remembered)
 
 
-def _allotted(jitted: Any, program: Program) -> int | None:
-    device = program.device
+def _allotted(remembered: ByStructure, program: Program) -> int | None:
+    # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
+    sharding = None if program.device is None else SingleDeviceSharding(program.device)
+    given = tuple([s.abstract(sharding) for s in program.leaves])
     try:
-        with x64_if(program.needs_x64), jax.default_device(device) if device else nullcontext():
-            # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
-            compiled = compiled_for_shapes(structure_of(program), jitted, program.leaves, device, device is not None)
-            analysis = compiled.memory_analysis()
+        with x64_if(program.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
+            analysis = remembered.compiled(given).memory_analysis()
     except (jax.errors.JaxRuntimeError, NotImplementedError):
         return None  # what it cannot compile, and whether it can say, is found out again where that matters
     return None if analysis is None else int(analysis.temp_size_in_bytes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ..execution.host_calls import finished
-from ..execution.remembered import remembered_by_text
+from ..execution.remembered import ByText
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied, donated, raw_together
 from ..graph.process import check_process
@@ -85,7 +85,7 @@ class InPlaceUpdate:
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
         jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
-        self._executable = finished(jitted, True) if self._opaque else remembered_by_text(jitted)
+        self._executable = finished(jitted, True) if self._opaque else ByText(jitted).function()
         self._calls: dict[Any, int] = {}
 
     def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
