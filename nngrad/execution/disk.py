@@ -60,10 +60,6 @@ class Folder:
         self._left = 0
         """How many files may be written until all are counted again."""
 
-    def has(self, key: bytes) -> bool:
-        """Whether there is a file for `key`."""
-        return os.path.lexists(self.path / key.hex())
-
     def read(self, key: bytes) -> bytes | None:
         """The content that was written under `key`, a digest; None where there is none that can be trusted.
 

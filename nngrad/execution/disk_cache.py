@@ -128,10 +128,6 @@ class DiskCache:
             trouble, on = trouble or error.strerror or str(error), False
         return DiskInfo(folder.path, on, trouble, self.hits, self.misses, size, nbytes, folder.most_bytes)
 
-    def has(self, key: bytes) -> bool:
-        """Whether something is kept under `key`, which may turn out not to be what it should be."""
-        return self.is_on and self._folder.has(key)
-
     def load(
         self, key: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
     ) -> jax.stages.Compiled | None:
