@@ -44,10 +44,12 @@ class InPlaceUpdate:
         opaque: Whether code of the user's is in it.
         taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
         is_large: Whether an executable that is compiled cheaply may run first. It takes nothing over.
+        compiled: Called with the seconds that a compilation took, if that is wanted.
     """
 
     __slots__ = (
         "_calls",
+        "_compiled",
         "_device",
         "_executable",
         "_function",
@@ -73,12 +75,14 @@ class InPlaceUpdate:
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
         is_large: bool = False,
+        compiled: Callable[[float], None] | None = None,
     ) -> None:
         self._taken = () if opaque else taken
         self._function = function
         self._opaque = opaque
         self._device = device
         self._is_large = is_large and not opaque
+        self._compiled = compiled
         self._compile()
         self._solver = solver
         self._updated = updated
@@ -90,7 +94,7 @@ class InPlaceUpdate:
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
         jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
-        self._tiers = Tiers(jitted, finished(jitted, self._opaque), self._is_large, self._device)
+        self._tiers = Tiers(jitted, finished(jitted, self._opaque), self._is_large, self._device, self._compiled)
         self._executable = tiered(self._tiers)
         self._calls: dict[Any, int] = {}
 
