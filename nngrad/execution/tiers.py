@@ -83,6 +83,7 @@ class Tiers:
 
     best: Callable[..., Any] | None
     """What runs from now on; None until it is compiled."""
+
     def __init__(
         self,
         jitted: Any,
