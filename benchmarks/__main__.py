@@ -12,6 +12,7 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
+import nngrad as nn
 from nngrad_command.installation import version_of
 
 from . import (
@@ -38,6 +39,7 @@ BENCHMARKS = {
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
 
+@nn.deterministic()  # what is measured is the best executable
 def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)

@@ -17,6 +17,7 @@ from .execution.compiled import has_tiers
 from .execution.convert import check_read
 from .execution.forward import device_of
 from .execution.lower import Linearized, linearize, lower
+from .execution.recompilations import watched
 from .graph import NdArray, Spec, Variable, contained, leaves_of, switched
 from .graph.leaf import arrays_of
 from .graph.ndarray import host_array
@@ -121,7 +122,7 @@ class TrainStep:
         self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
         self._update = InPlaceUpdate(
             self._run, solver, self._updated, linear.program.needs_x64, device, opaque,
-            is_large=has_tiers(linear.program) and not wait_for_best,
+            is_large=has_tiers(linear.program) and not wait_for_best, compiled=watched(linear.program),
         )
 
     def _targets(self, loss: Variable, owners: dict[int, int]) -> list[tuple[Variable, int]]:

@@ -227,6 +227,38 @@ def test_an_error_in_the_background_is_told_once_and_the_first_tier_goes_on(monk
     assert not told(0.2)
 
 
+def test_the_second_step_of_a_loop_compiles_nothing(compiled: list[float]) -> None:
+    w = V.from_numpy_array(np.full((8, 8), 0.1, "f"), need_grad=True)
+    solver = S.Momentum(1e-3)
+
+    @nn.deterministic()
+    def step() -> np.ndarray[Any, Any]:
+        loss = F.sum(F.tanh(F.affine(V.from_numpy_array(POINTS), w)) ** 2)
+        solver.set_parameters({"w": w}, reset=False, retain_state=True)
+        loss.forward()
+        loss.backward()
+        solver.update()
+        return w.g.copy()
+
+    step()
+    count = len(compiled)
+    step()
+    assert len(compiled) == count
+
+
+def test_gradients_add_up_alike_before_and_after_the_sum_is_compiled() -> None:
+    w = V.from_numpy_array(np.full((8, 9), 0.1, "f"), need_grad=True)
+    loss = F.sum(F.exp(w))
+    expected = np.exp(w.d) * np.arange(1, 7).reshape(6, 1, 1)
+    for n in range(6):
+        loss.forward()
+        loss.backward()
+        if n == 3:
+            background.wait()
+        np.testing.assert_allclose(w.g, expected[n], rtol=1e-6)
+    assert isinstance(w.grad.array, jax.Array)
+
+
 class Busy:
     """Keeps the background busy until it is released."""
 

@@ -10,7 +10,7 @@ import weakref
 from collections import deque
 from typing import Protocol
 
-from .progress import shown
+from .progress import PATIENCE
 
 
 class Worker(Protocol):
@@ -81,8 +81,9 @@ def _leave() -> None:
         _queue.is_closed = True
         _queue.waiting.clear()
     try:
-        with shown("in the background, which cannot be stopped; Ctrl-C leaves at once"):
-            wait()
+        if not wait(PATIENCE) and sys.stderr is not None and sys.stderr.isatty():
+            print("nngrad compiles in the background, which cannot be stopped; Ctrl-C leaves at once", file=sys.stderr)
+        wait()
     except KeyboardInterrupt:
         sys.stdout.flush()
         sys.stderr.flush()

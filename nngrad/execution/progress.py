@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 PATIENCE = 2.0
@@ -22,7 +22,8 @@ def shown(what: str) -> Iterator[None]:
     line = _Line(what)
     timer = threading.Timer(PATIENCE, line.start)
     timer.daemon = True
-    timer.start()
+    with suppress(RuntimeError):  # where the interpreter ends, and there are no more threads
+        timer.start()
     try:
         yield
     finally:
@@ -42,16 +43,18 @@ class _Line:
     def start(self) -> None:
         """Show it."""
         from rich.console import Console
+        from rich.errors import LiveError
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        with self._lock:
+        columns = SpinnerColumn(), TextColumn("nngrad compiles {task.description}"), TimeElapsedColumn()
+        with self._lock, suppress(LiveError):  # the program draws something of its own
             if self._is_over:
                 return
-            columns = SpinnerColumn(), TextColumn("nngrad compiles {task.description}"), TimeElapsedColumn()
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
-            task = self._progress.add_task(self._what, total=None)
-            self._progress.tasks[task].start_time -= PATIENCE
-            self._progress.start()
+            progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            task = progress.add_task(self._what, total=None)
+            progress.tasks[task].start_time = progress.get_time() - PATIENCE
+            progress.start()
+            self._progress = progress
 
     def stop(self) -> None:
         """Take it away."""

@@ -88,6 +88,7 @@ class Tiers:
 
     best: Callable[..., Any] | None
     """What runs from now on; None until it is compiled."""
+
     def __init__(
         self,
         jitted: Any,
@@ -106,7 +107,7 @@ class Tiers:
         self._entry: Entry | None = None
         self._kind: Any = None
         self._then = best
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may come back to it
         self._first: Callable[..., Any] | None = None
         self._lowered: Any = None
         self._placement: list[Any] = []
@@ -279,6 +280,12 @@ class Tiers:
         except jax.errors.JaxRuntimeError:
             return False
         return True
+
+
+def run_once(function: Callable[..., Any], *arrays: Any) -> Any:
+    """The results of a function that is run once, so that it is not worth much to compile it."""
+    options = cheap_options() if jax.default_backend() == _PLATFORM else None
+    return jax.jit(function).lower(*arrays).compile(compiler_options=options or None)(*arrays)
 
 
 def tiered(tiers: Tiers) -> Callable[..., Any]:

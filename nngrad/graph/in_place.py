@@ -127,6 +127,9 @@ def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 def copied(array: Any) -> jax.Array:
     """A copy, as a JAX array with memory of its own."""
     with x64_if(array.dtype.itemsize == 8):
+        if isinstance(array, np.ndarray) or all([device.platform == "cpu" for device in array.devices()]):
+            copy: jax.Array = jax.device_put(array, may_alias=False)  # which compiles nothing
+            return copy
         return jax.numpy.array(array, copy=True)
 
 

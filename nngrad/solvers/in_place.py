@@ -45,10 +45,12 @@ class InPlaceUpdate:
         opaque: Whether code of the user's is in it.
         taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
         is_large: Whether an executable that is compiled cheaply may run first. It takes nothing over.
+        compiled: Called with the seconds that a compilation took, if that is wanted.
     """
 
     __slots__ = (
         "_calls",
+        "_compiled",
         "_device",
         "_executable",
         "_function",
@@ -74,12 +76,14 @@ class InPlaceUpdate:
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
         is_large: bool = False,
+        compiled: Callable[[float], None] | None = None,
     ) -> None:
         self._taken = () if opaque else taken
         self._function = function
         self._opaque = opaque
         self._device = device
         self._is_large = is_large and not opaque
+        self._compiled = compiled
         self._compile()
         self._solver = solver
         self._updated = updated
@@ -93,7 +97,7 @@ class InPlaceUpdate:
         jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
         on_disk = None if self._opaque else on_disk_by_text(jitted)
         best = finished(jitted, self._opaque) if on_disk is None else on_disk.call
-        self._tiers = Tiers(jitted, best, self._is_large, self._device, on_disk=on_disk)
+        self._tiers = Tiers(jitted, best, self._is_large, self._device, self._compiled, on_disk)
         self._executable = tiered(self._tiers)
         self._calls: dict[Any, int] = {}
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ..execution.tiers import run_once
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
@@ -240,8 +241,7 @@ class Solver(GradientMethods):
         if self._state is None:
             check_process()
             with self.updating, x64_if(self._needs_x64):
-                init = jax.jit(self._init())
-                self.state = init(tuple(arrays_in([p.cell for p in self._variables])))
+                self.state = run_once(self._init(), tuple(arrays_in([p.cell for p in self._variables])))
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
