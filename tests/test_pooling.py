@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -107,3 +108,51 @@ def test_wrong_arguments_of_the_others() -> None:
         F.max_pooling_backward(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2))
     with pytest.raises(ValueError, match="g of"):
         F.max_pooling_select(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2))
+
+
+@pytest.mark.parametrize("channel_last", [False, True])
+@pytest.mark.parametrize("kernel, stride, pad, ignore_border", [
+    ((2, 2), (2, 2), (0, 0), True), ((3, 2), (1, 2), (1, 0), True), ((2, 3), (3, 2), (0, 1), False),
+    ((1, 2), (2, 1), (0, 0), True), ((3,), (2,), (0,), False), ((2, 2, 2), (1, 2, 2), (0, 1, 0), True),
+])
+def test_few_places_and_many_agree(
+    kernel: Any, stride: Any, pad: Any, ignore_border: bool, channel_last: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows whose places are looked at one by one, and those that XLA goes through, with ties, infinities and NaN."""
+    rng = np.random.default_rng(0)
+    sizes = {1: (7,), 2: (7, 6), 3: (4, 5, 4)}[len(kernel)]
+    x = rng.choice(np.array([-np.inf, -1, 0, 1, np.inf, np.nan], np.float32), (2, *sizes, 3) if channel_last else
+                   (2, 3, *sizes))
+    arguments = {"kernel": kernel, "stride": stride, "pad": pad, "ignore_border": ignore_border,
+                 "channel_last": channel_last}
+    y = F.max_pooling.forward(x, **arguments)
+    g, dy = (rng.integers(-5, 5, shape).astype("f") for shape in (x.shape, y.shape))
+
+    def results() -> list[np.ndarray]:
+        with np.errstate(invalid="ignore"):
+            return [np.asarray(r) for r in (
+                F.max_pooling.forward(x, **arguments), F.max_pooling_backward.forward(dy, x, **arguments),
+                F.max_pooling_select.forward(g, x, **arguments),
+            )]  # fmt: skip
+
+    few = results()
+    monkeypatch.setattr("nngrad.functions.pooling.MOST_SLICES", 0)
+    monkeypatch.setattr("nngrad.functions.pooling_windows.MOST_SLICES", 0)
+    for a, b in zip(few, results(), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_overlapping_windows_are_searched_once() -> None:
+    """Behind a branch on CPUs: XLA would search them anew for each element that they hold."""
+    x, dy = np.zeros((1, 8, 8), np.float32), np.zeros((1, 6, 6), np.float32)
+
+    def compiled(kernel: tuple[int, int], stride: tuple[int, int], dy: np.ndarray) -> str:
+        def backward(dy: Any, x: Any) -> Any:
+            return F.max_pooling_backward.forward(dy, x, kernel=kernel, stride=stride)
+
+        with jax.default_device(jax.devices("cpu")[0]):
+            return jax.jit(backward).lower(dy, x).compile().as_text()
+
+    assert " conditional(" in compiled((3, 3), (1, 1), dy)
+    apart = compiled((2, 2), (2, 2), dy[:, :4, :4])
+    assert " conditional(" not in apart and " scatter(" not in apart
