@@ -303,10 +303,15 @@ class Task(NamedTuple):
 
 
 def task_of(
-    outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds, stops: Sequence[Variable] = ()
+    outputs: Sequence[Variable],
+    inputs: Sequence[Variable],
+    seeds: Seeds,
+    stops: Sequence[Variable] = (),
+    functions: list[Function] | None = None,
 ) -> Task:
-    """Returns the task, with what lies between outputs and inputs."""
-    functions = functions_of(outputs)
+    """Returns the task, with what lies between outputs and inputs; `functions` are those above the outputs, if they are
+    known."""
+    functions = functions_of(outputs) if functions is None else functions
     path, active = among(functions, inputs, ends=[id(x) for x in stops])
     return Task(outputs, inputs, seeds, stops, functions, path, active)
 
@@ -325,11 +330,23 @@ class Derivation:
 
     __slots__ = ("inputs", "outputs", "results", "seeds", "stops")
 
-    def __init__(self, task: Task, results: Sequence[Variable]) -> None:
-        self.outputs, self.inputs, self.seeds = task.outputs, task.inputs, task.seeds
-        _, active = among(task.functions, task.inputs) if task.stops else ([], set())
-        self.stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
+    def __init__(
+        self,
+        outputs: Sequence[Variable],
+        inputs: Sequence[Variable],
+        seeds: Seeds,
+        stops: Sequence[Variable],
+        results: Sequence[Variable],
+    ) -> None:
+        self.outputs, self.inputs, self.seeds, self.stops = outputs, inputs, seeds, stops
         self.results = [weakref.ref(gx) for gx in results]
+
+    def remember(self, route: Route, order: int) -> None:
+        """Let the results know what they are the gradients of."""
+        for x, ref in zip(self.inputs, self.results, strict=True):
+            gx = ref()
+            if gx is not None:
+                gx._derived = Remembered(self, x, route, order)
 
     def gradient(self, x: Variable) -> Variable | None:
         """The gradient with respect to `x`, while it lives."""
@@ -363,9 +380,9 @@ def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]
         for gx in results:
             gx._derived = remembered
     else:
-        derivation = Derivation(task, results)
-        for x, gx in zip(task.inputs, results, strict=True):
-            gx._derived = Remembered(derivation, x, route, order)
+        _, active = among(task.functions, task.inputs) if task.stops else ([], set())
+        stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
+        Derivation(task.outputs, task.inputs, task.seeds, stops, results).remember(route, order)
 
 
 def remembered_of(g: Variable) -> Remembered | None:

@@ -1,0 +1,296 @@
+"""Graphs that are built again: what is made from a recording is what would have been emitted."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad import hooks
+from nngrad.autodiff import replay
+from nngrad.autodiff.request import remembered_of
+from nngrad.graph import Function, Variable, functions_of
+from tests.samples import Sample, all_samples
+from tests.test_properties import SETTINGS, Recipe, follow, recipes
+
+Built = tuple[list[Variable], list[Variable]]
+"""Leaves and gradients."""
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of the test's own, so that nothing is known from other tests."""
+    monkeypatch.setattr(replay, "_recordings", type(replay._recordings)(64))
+    monkeypatch.setattr(replay, "_seen", type(replay._seen)(256))
+
+
+def replays() -> int:
+    """How many requests were answered from recordings."""
+    return replay._recordings.info().hits
+
+
+def described(leaves: Sequence[Variable], results: Sequence[Variable]) -> list[Any]:
+    """All that there is to a graph, in terms that do not depend on which one it is."""
+    functions = functions_of(results)
+    numbers: dict[Any, int] = {f: i for i, f in enumerate(functions)}
+    by_serial = {f: i for i, f in enumerate(sorted(functions, key=lambda f: f.serial))}
+    places = {id(x): i for i, x in enumerate(leaves)}
+
+    def of(x: Variable | None) -> Any:
+        if x is None:
+            return None
+        return (places.get(id(x), "a leaf"), x.spec) if x.parent is None else (numbers.get(x.parent), x.index)
+
+    def of_function(f: Function) -> Any:
+        call = f.call if f.origin in numbers else None
+        emitted_by = None if call is None else (numbers[call.function], call.context, list(map(of, call.grad_outputs)))
+        outputs = [(y.name, y.persistent, y._need_grad, of_result(y)) for y in f.outputs]
+        effects = [(of(x), i) for x, i in f.effects]
+        plain = f.op.name, repr(f.arguments), f.specs, f.rank, f.order, f.context, by_serial[f], f.mark
+        return *plain, list(map(of, f.inputs)), effects, emitted_by, outputs
+
+    def of_result(y: Variable) -> Any:
+        known = remembered_of(y)
+        if known is None or known.derivation is None:
+            return known
+        d = known.derivation
+        parts = d.outputs, d.inputs, d.seeds, d.stops, [ref() for ref in d.results]
+        return of(known.input), known.route, known.order, [list(map(of, each)) for each in parts]
+
+    family = [y._family is not None and y._family is results[0]._family for y in results]
+    return [*map(of_function, functions), *map(of, results), *family]
+
+
+def check_replay(build: Callable[[], Built], requests: int, values: bool = True) -> list[Variable]:
+    """Build a graph three times; the third time all of its `requests` are to be replayed. Returns the last results."""
+    first, second = build(), build()
+    assert replays() == 0
+    third = build()
+    assert replays() == requests
+    expected = described(*first)
+    assert described(*second) == expected
+    assert described(*third) == expected
+    for y, z in zip(first[1], third[1], strict=True) if values else ():
+        np.testing.assert_array_equal(y.d, z.d)
+    return third[1]
+
+
+def leaf(*shape: int, seed: int = 0, dtype: Any = "f") -> Variable:
+    array = np.random.default_rng(seed).uniform(0.5, 1, shape).astype(dtype)
+    return Variable.from_numpy_array(array, need_grad=True)
+
+
+# ---------------------------------------------------------------- the same graph
+
+DIFFERENTIABLE = [s for s in all_samples() if s.orders and not s.surrogate]
+
+
+@pytest.mark.parametrize("sample", DIFFERENTIABLE, ids=lambda s: s.id)
+def test_every_op_is_replayed_as_it_is_emitted(sample: Sample) -> None:
+    rng = np.random.default_rng(7)
+    arrays = [draw(rng) for draw in sample.inputs]
+    orders = min(sample.orders, 3)
+
+    def build() -> Built:
+        leaves = [Variable.from_numpy_array(a) for a in arrays]
+        inputs = [x for x in leaves if x.spec.differentiable]
+        out = getattr(F, sample.name)(*leaves, **sample.arguments)
+        outputs = [y for y in (out if isinstance(out, tuple | list) else [out]) if y.spec.differentiable]
+        total = F.add_n(*[F.sum(F.tanh(y * y) + y) for y in outputs])
+        results: list[Variable] = []
+        for _ in range(orders):
+            gradients = nn.grad(total, inputs)
+            results += gradients
+            total = F.add_n(*[F.sum(F.sin(g) * g) for g in gradients])
+        return leaves, results
+
+    check_replay(build, 0 if sample.name in USERS_CODE else orders, values=False)
+
+
+USERS_CODE = {"jax_function"}
+"""Functions that run what the user gives them: what is emitted for them may depend on more than the structure."""
+
+
+# ---------------------------------------------------------------- what decides
+
+
+def requests() -> dict[str, Callable[[], Built]]:
+    """Requests of all kinds, by what they are about."""
+
+    def build(ask: Callable[[Variable, Variable, Variable, Variable], list[Variable]]) -> Callable[[], Built]:
+        def built() -> Built:
+            x, w = leaf(4, 3), leaf(3, 5, seed=1)
+            h = F.tanh(x @ w)
+            return [x, w], ask(x, w, h, F.sum(F.sin(h) * h))
+
+        return built
+
+    def seeded(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+        return nn.grad([h, y], [x, h], grad_outputs=[2.0, F.sum(w)], grad_inputs=[None, h * h], loss_scale=4.0)
+
+    def kept(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+        found = nn.grad(y, [x, w], retain_grad=True)
+        return [*found, *[each.grad_var for each in (h, y) if each.grad_var is not None]]
+
+    def at_its_input(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+        nn.grad(y, x, set_grad=True)
+        return [] if x.grad_var is None else [x.grad_var]
+
+    def twice(**options: Any) -> Callable[[Variable, Variable, Variable, Variable], list[Variable]]:
+        def ask(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+            (gx,) = nn.grad(y, x, **options)
+            return [gx, *nn.grad(F.sum(gx * gx) + y, [x, w])]
+
+        return ask
+
+    def stopped(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+        (gx,) = nn.grad(y, x, stop_gradients=h)
+        return [gx, *nn.grad(F.sum(gx) + y, [x, h], stop_gradients=h)]
+
+    def unlinked(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+        return nn.grad(y, [w.get_unlinked_variable(), x, leaf(2, seed=5)])
+
+    def some_gone(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+        g = nn.grad(y, [x, w])[0]
+        return nn.grad(F.sum(g**3), x)
+
+    def shared(x: Variable, w: Variable, h: Variable, y: Variable) -> list[Variable]:
+        return nn.grad(y * F.sum(F.cos(h)) + F.sum(h), [x, x, h])
+
+    return {
+        "plain": build(twice()),
+        "seeds": build(seeded),
+        "kept": build(kept),
+        "set_grad": build(at_its_input),
+        "bound": build(lambda x, w, h, y: nn.grad(y, [x, w], bind_grad_output=True)),
+        "no double backprop": build(twice(enable_double_backprop=False)),
+        "stops": build(stopped),
+        "unlinked": build(unlinked),
+        "a result that is gone": build(some_gone),
+        "shared": build(shared),
+        "in the middle": build(lambda x, w, h, y: nn.grad(y, [h, x])),
+        "unreachable": build(lambda x, w, h, y: [g for g in nn.grad(y, [x, leaf(2)], unreachable="none") if g is not None]),
+    }
+
+
+@pytest.mark.parametrize("name", requests())
+def test_requests_of_every_kind(name: str) -> None:
+    build = requests()[name]
+    calls = 2 if name in ("plain", "no double backprop", "stops", "a result that is gone") else 1
+    results = check_replay(build, calls)
+    if name == "plain":
+        assert "symmetric" not in str(nn.explain(results[:1]))
+        assert str(nn.explain(results)) == str(nn.explain(build()[1]))
+
+
+def test_structures_that_differ_get_graphs_of_their_own() -> None:
+    builds = list(requests().values())
+    expected = [described(*build()) for build in builds]
+    for _ in range(3):
+        assert [described(*build()) for build in builds] == expected
+    assert len({repr(each) for each in expected}) == len(expected)
+
+
+@pytest.mark.parametrize("change", ["need_grad", "context", "simplify", "without", "order", "dtype", "number"])
+def test_what_a_gradient_depends_on_is_part_of_the_structure(change: str) -> None:
+    def build(changed: bool) -> Built:
+        x, w = leaf(3, 3), leaf(3, 3, seed=1, dtype="d" if changed and change == "dtype" else "f")
+        h = F.tanh(x * x * x) @ (F.tanh(w) if change != "order" or not changed else nn.grad(F.sum(F.sin(w)), w)[0])
+        y = F.sum(F.exp(h) * (3.0 if changed and change == "number" else 2.0))
+        if changed and change == "need_grad":
+            h.need_grad = False
+        if changed and change == "context":
+            with nn.context_scope(nn.Context("cpu")):
+                return [x, w], nn.grad(y, [x, w])
+        if changed and change in ("simplify", "without"):
+            with nn.simplify(False) if change == "simplify" else nn.simplify(without=["monomials"]):
+                return [x, w], nn.grad(y, [x, w])
+        return [x, w], nn.grad(y, [x, w])
+
+    plain, changed = described(*build(False)), described(*build(True))
+    assert plain != changed
+    for _ in range(3):
+        assert described(*build(False)) == plain
+        assert described(*build(True)) == changed
+
+
+@SETTINGS
+@given(recipe=recipes(), after=st.sampled_from(["", "sum", "product"]))
+def test_random_graphs(recipe: Recipe, after: str) -> None:
+    if any(name == "two outputs" for name, _ in recipe.steps):
+        return
+
+    def build() -> Built:
+        leaves = [leaf(*shape, seed=i) for i, shape in enumerate(recipe.shapes)]
+        outputs = follow(recipe, leaves, ours=True)
+        gradients = nn.grad(outputs, leaves)
+        total = F.add_n(*[F.sum(g * g) if after == "product" else F.sum(g) for g in gradients])
+        if after:
+            total = total + F.sum(outputs[0])
+        return leaves, [*gradients, *nn.grad(F.sum(F.tanh(total)), leaves)]
+
+    expected = described(*build())
+    for _ in range(2):
+        assert described(*build()) == expected
+
+
+# ---------------------------------------------------------------- what is emitted each time
+
+
+class Doubled(nn.PythonFunction):
+    """2 x, by code of the user's."""
+
+    def forward(self, x: Any) -> Any:
+        return x * 2
+
+    def backward(self, f: nn.Function, gy: Variable) -> Any:
+        return gy * 2
+
+
+def wave(x: Variable, between: Callable[[Variable], Variable] = F.tanh, **options: Any) -> list[Variable]:
+    return nn.grad(F.sum(F.sin(between(F.exp(x))) * x), x, **options)
+
+
+def summed(gradients: list[Variable]) -> Variable:
+    total: Variable = F.add_n(*gradients)
+    return total
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda x: wave(x, Doubled()), id="a function of the user's"),
+        pytest.param(lambda x: wave(x, lambda z: F.jax_function(z, fun=lambda a: a * a)), id="jax_function"),
+        pytest.param(lambda x: wave(x, aggregate=summed), id="aggregate"),
+        pytest.param(lambda x: wave(x, recompute="sqrt"), id="recompute"),
+    ],
+)
+def test_code_of_the_users_and_recomputation_are_met_each_time(ask: Callable[[Variable], list[Variable]]) -> None:
+    for _ in range(4):
+        ask(leaf(3))
+    assert replays() == 0
+    assert replay._recordings.info().size == 0
+
+
+def test_what_watches_and_what_is_marked_is_emitted_each_time() -> None:
+    for _ in range(3):
+        wave(leaf(3))
+    assert replays() == 1
+    with nn.hook(hooks.MeanDurationHook()) if hasattr(nn, "hook") else hooks.TimeProfiler():
+        wave(leaf(3))
+    with nn.debug():
+        wave(leaf(3))
+    with nn.no_grad():
+        assert wave(leaf(3))[0].need_grad is False
+    with nn.recompute():
+        wave(leaf(3))
+    assert replays() == 1
