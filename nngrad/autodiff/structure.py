@@ -1,8 +1,8 @@
 """The structure of a request: all that decides what is emitted for it, without the graph.
 
 Requests of one structure get gradients that are the same graph, each on top of its own. The structure is the program of
-what the request is about, and what routes and rules look at besides: orders, stops, effects, devices, which leaves share
-their data, and what results of `grad` are the gradients of.
+what the request is about, and what routes and rules look at besides: orders, stops, effects, devices, which leaves
+share their data, and what results of `grad` are the gradients of.
 """
 
 from __future__ import annotations
