@@ -18,6 +18,7 @@ import nngrad.functions as F
 from nngrad import hooks
 from nngrad.autodiff import replay
 from nngrad.autodiff.request import remembered_of
+from nngrad.execution.compiled import BoundedCache
 from nngrad.graph import Function, Variable, functions_of
 from tests.samples import Sample, all_samples
 from tests.test_properties import SETTINGS, Recipe, follow, recipes
@@ -29,8 +30,8 @@ Built = tuple[list[Variable], list[Variable]]
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables of the test's own, so that nothing is known from other tests."""
-    monkeypatch.setattr(replay, "_recordings", type(replay._recordings)(64))
-    monkeypatch.setattr(replay, "_seen", type(replay._seen)(256))
+    for name in ("_recordings", "_seen", "_foreign"):
+        monkeypatch.setattr(replay, name, BoundedCache(256))
 
 
 def replays() -> int:

@@ -14,7 +14,7 @@ from ..execution.compiled import BoundedCache
 from ..graph import Function, build_options
 from ..graph.function import watched
 from ..graph.options import pause_collector
-from .recording import Recording, Results, Writer, is_ours
+from .recording import Recording, Results, Writer
 from .request import Request
 from .structure import Structure
 
@@ -25,8 +25,8 @@ _recordings = BoundedCache(1024, most_bytes=64 << 20)
 _BYTES_OF_A_FUNCTION = 700
 """About what a function takes, in a structure or in a recording."""
 
-_seen = BoundedCache(1 << 14)
-"""The hashes of structures that came before, each with whether something in it may be the user's."""
+_seen, _foreign = BoundedCache(1 << 14), BoundedCache(1 << 14)
+"""The hashes of structures that came before, and of those that cannot be recorded."""
 
 
 def structure_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Structure | None:
@@ -60,11 +60,12 @@ def replayed(structure: Structure) -> Results | None:
 def record(structure: Structure, results: Results, since: int) -> None:
     """Record an answer that was just emitted, from the serial number `since` on, if its structure came before."""
     number = hash(structure.key)
-    foreign = _seen.find(number)
-    if foreign is None:
-        _seen.keep(number, not all(map(is_ours, structure.functions)))
-    elif not foreign:
+    if _seen.find(number) is None:
+        _seen.keep(number, True)
+    elif _foreign.find(number) is None:
         recording = Writer(structure, results, since).recording()
-        if recording is not None:
+        if recording is None:
+            _foreign.keep(number, True)
+        else:
             count = len(structure.functions) + len(recording.blueprints)
             _recordings.keep(structure.key, recording, count * _BYTES_OF_A_FUNCTION)
