@@ -14,12 +14,12 @@ from rich.table import Table
 
 from nngrad_command.installation import version_of
 
-from . import building, classifier, critic, derivatives, growth, memory, operators, physics, steering
+from . import building, classifier, critic, derivatives, growth, memory, operators, physics, rebuilding, steering
 from .timing import Row
 
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
-    for module in (building, critic, classifier, derivatives, physics, operators, steering, memory)
+    for module in (building, critic, classifier, rebuilding, derivatives, physics, operators, steering, memory)
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 

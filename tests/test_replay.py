@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ import nngrad.functions as F
 from nngrad import hooks
 from nngrad.autodiff import replay
 from nngrad.autodiff.request import remembered_of
-from nngrad.execution.compiled import BoundedCache
 from nngrad.graph import Function, Variable, functions_of
 from tests.samples import Sample, all_samples
 from tests.test_properties import SETTINGS, Recipe, follow, recipes
@@ -28,10 +27,12 @@ Built = tuple[list[Variable], list[Variable]]
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of the test's own, so that nothing is known from other tests."""
-    for name in ("_recordings", "_seen", "_foreign"):
-        monkeypatch.setattr(replay, name, BoundedCache(256))
+def nothing_on_record() -> Iterator[None]:
+    """Nothing is known from other tests, nor they from these."""
+    replay.forget()
+    yield
+    replay._recordings.resize(1024, 64 << 20)
+    replay.forget()
 
 
 def replays() -> int:

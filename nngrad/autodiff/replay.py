@@ -69,3 +69,9 @@ def record(structure: Structure, results: Results, since: int) -> None:
         else:
             count = len(structure.functions) + len(recording.blueprints)
             _recordings.keep(structure.key, recording, count * _BYTES_OF_A_FUNCTION)
+
+
+def forget() -> None:
+    """Let nothing be on record, as in a new process."""
+    for table in (_recordings, _seen, _foreign):
+        table.clear()

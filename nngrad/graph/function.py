@@ -295,30 +295,33 @@ def make(
     """Make functions by their blueprints, one after another, and append their outputs to `values`."""
     made: list[Function] = []
     called: list[RuleCall | None] = [None] * len(calls)
+    value, enter = values.__getitem__, values.append
     for op, arguments, inputs, specs, rank, order, context, number in blueprints:
         f = _new_function(Function)
         f.op = op
-        f.inputs = tuple([values[i] for i in inputs])
+        f.inputs = tuple(map(value, inputs))
         f.arguments = arguments
         f.specs = specs
         f.rank = rank
         f.effects = ()
         f.order = order
         f.serial = next_serial()
-        f.mark = f.snapshot = f.plan = f.call = None
+        f.mark = f.snapshot = f.plan = None
         f.context = context
-        if number >= 0:
+        if number < 0:
+            f.call = None
+        else:
             call = called[number]
             if call is None:
                 of, gys = calls[number]
-                arrived = [None if i is None else values[i] for i in gys]
+                arrived = [None if i is None else value(i) for i in gys]
                 call = called[number] = RuleCall(given[of] if of >= 0 else made[~of], arrived)
             f.call = call
         made.append(f)
-        if len(specs) == 1 and not op.multiple_results:
+        if len(specs) == 1:
             y = output_variable(f, 0)
             f._outputs = (weakref.ref(y),)
-            values.append(y)
+            enter(y)
         else:
             outputs = [output_variable(f, i) for i in range(len(specs))]
             f._outputs = tuple([weakref.ref(y) for y in outputs])
