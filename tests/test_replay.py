@@ -75,9 +75,9 @@ def described(leaves: Sequence[Variable], results: Sequence[Variable]) -> list[A
 def check_replay(build: Callable[[], Built], requests: int, values: bool = True) -> list[Variable]:
     """Build a graph three times; the third time all of its `requests` are to be replayed. Returns the last results."""
     first, second = build(), build()
-    assert replays() == 0
+    before = replays()  # none, unless one of them is like another
     third = build()
-    assert replays() == requests
+    assert replays() - before == requests
     expected = described(*first)
     assert described(*second) == expected
     assert described(*third) == expected

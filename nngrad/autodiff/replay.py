@@ -25,13 +25,16 @@ _recordings = BoundedCache(1024, most_bytes=64 << 20)
 _BYTES_OF_A_FUNCTION = 700
 """About what a function takes, in a structure or in a recording."""
 
-_seen, _foreign = BoundedCache(1 << 14), BoundedCache(1 << 14)
-"""The hashes of structures that came before, and of those that cannot be recorded."""
+_seen = BoundedCache(1 << 14)
+"""Hashes of the functions that were differentiated before: a first look, which costs little where nothing comes again."""
+
+_foreign = BoundedCache(1 << 14)
+"""Hashes of the structures that cannot be recorded."""
 
 
 def structure_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Structure | None:
-    """Returns the structure of a request, if that decides what is emitted, as far as it can be told so early; else
-    None.
+    """Returns the structure of a request, if something like it came before, and if that decides what is emitted, as far
+    as it can be told so early; else None.
 
     Args:
         request: What is asked for.
@@ -43,6 +46,10 @@ def structure_of(request: Request, functions: list[Function], since: int, option
     if request.aggregate is not None or request.recompute not in (None, False):
         return None
     if in_force.builder is not None or in_force.no_grad or in_force.mark is not None or watched():
+        return None
+    alike = hash(tuple([(f.op, f.arguments) for f in functions]))
+    if _seen.find(alike) is None:
+        _seen.keep(alike, True)
         return None
     structure = Structure(request, functions, since, options)
     return None if structure.key is None else structure
@@ -58,17 +65,16 @@ def replayed(structure: Structure) -> Results | None:
 
 
 def record(structure: Structure, results: Results, since: int) -> None:
-    """Record an answer that was just emitted, from the serial number `since` on, if its structure came before."""
+    """Record an answer that was just emitted, from the serial number `since` on, if it can be made again."""
     number = hash(structure.key)
-    if _seen.find(number) is None:
-        _seen.keep(number, True)
-    elif _foreign.find(number) is None:
-        recording = Writer(structure, results, since).recording()
-        if recording is None:
-            _foreign.keep(number, True)
-        else:
-            count = len(structure.functions) + len(recording.blueprints)
-            _recordings.keep(structure.key, recording, count * _BYTES_OF_A_FUNCTION)
+    if _foreign.find(number) is not None:
+        return
+    recording = Writer(structure, results, since).recording()
+    if recording is None:
+        _foreign.keep(number, True)
+    else:
+        count = len(structure.functions) + len(recording.blueprints)
+        _recordings.keep(structure.key, recording, count * _BYTES_OF_A_FUNCTION)
 
 
 def forget() -> None:
