@@ -26,7 +26,7 @@ _BYTES_OF_A_FUNCTION = 700
 """About what a function takes, in a structure or in a recording."""
 
 _seen = BoundedCache(1 << 14)
-"""Hashes of the functions that were differentiated before: a first look, which costs little where nothing comes again."""
+"""Hashes of the functions that were differentiated before: a look that costs little where nothing comes again."""
 
 _foreign = BoundedCache(1 << 14)
 """Hashes of the structures that cannot be recorded."""

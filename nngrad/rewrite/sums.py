@@ -83,8 +83,8 @@ def _summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, N
 
 
 def _of_one(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments, spec: Spec) -> Variable | None:
-    """Returns the sum of a number and a Variable that is no sum and no multiple itself, the first with that Variable, so
-    that nothing can merge; else None."""
+    """Returns the sum of a number and a Variable, where nothing can merge: the Variable is no sum and no multiple, and
+    is in no sum with a number yet. Else None."""
     (x,), (added,) = inputs, arguments
     f = x.parent
     key = frozenset(inputs)
