@@ -92,7 +92,7 @@ def run(smoke: bool, torch: bool) -> list[Row]:
         return (rng.normal(size=shape) * shape[0] ** -0.5).astype("f")
 
     n, widths = (16, (2, 8, 8, 8, 1)) if smoke else (2048, (2, 64, 64, 64, 1))
-    width = 8 if smoke else 32
+    width, length = (8, 4) if smoke else (64, 32)
     points = [rng.uniform(0, 1, (n, 1)).astype("f") for _ in range(2)]
     images = [normal(64, 64), normal(64, 64), rng.random((64, 1), "f")]
     weights = [normal(*shape) for shape in [(width, width)] * 4]
@@ -100,7 +100,7 @@ def run(smoke: bool, torch: bool) -> list[Row]:
     cases: list[tuple[str, Loss, list[np.ndarray], list[np.ndarray]]] = [
         ("critic", lambda p, data: critic_loss(nngrad_mlp, p, *data), dense_parameters(rng, 64, 256, 256, 1), images),
         ("MAML", maml_loss, dense_parameters(rng, 1, 40, 40, 1), [normal(10, 1) for _ in range(4)]),
-        ("transformer block with penalty", transformer_loss, weights, [normal(8, 16, width)]),
+        ("transformer block with penalty", transformer_loss, weights, [normal(8, length, width)]),
     ]
     cases += [(each.name, residual_of(each), tanh_parameters(rng, *widths), points) for each in EQUATIONS]
     rows = []

@@ -330,6 +330,31 @@ def test_recordings_are_bounded() -> None:
     assert replay._recordings.info().size == 1
 
 
+def test_long_graphs_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MOST", 9)
+    for _ in range(3):
+        wave(leaf(3))  # five functions, and more in the gradient
+    assert replay._recordings.info().size == 0
+    monkeypatch.setattr(replay, "MOST", 4)
+    for _ in range(3):
+        wave(leaf(4))
+    assert replay._recordings.info().size == 0
+    monkeypatch.setattr(replay, "MOST", 30)
+    for _ in range(3):
+        wave(leaf(5))
+    assert replay._recordings.info().size == 1
+
+
+def test_functions_that_run_as_they_are_made() -> None:
+    with nn.auto_forward():
+        for _ in range(4):
+            x = leaf(3)
+            (gx,) = wave(x)
+            assert gx.is_computed
+            np.testing.assert_allclose(gx.d, wave(leaf(3))[0].d)
+    assert replays() == 6
+
+
 def test_a_number_that_changes_is_emitted_anew_and_not_recorded() -> None:
     for k in range(5):
         x = leaf(3)

@@ -20,16 +20,18 @@ from .structure import Structure
 
 FEWEST = 4
 """The gradient of fewer functions is emitted as quickly as it is looked for."""
+MOST = 50_000
+"""A graph of more functions is not recorded: it would take the place of all others."""
 
 _recordings = BoundedCache(1024, most_bytes=64 << 20)
-_BYTES_OF_A_FUNCTION = 700
-"""About what a function takes, in a structure or in a recording."""
+_BYTES_OF_A_FUNCTION = 400
+"""About what a function takes, in a structure or in a recording: 300 measured, more with long arguments."""
 
 _seen = BoundedCache(1 << 14)
 """Hashes of the functions that were differentiated before: a look that costs little where nothing comes again."""
 
 _foreign = BoundedCache(1 << 14)
-"""Hashes of the structures that cannot be recorded."""
+"""Hashes of the structures that are not recorded."""
 
 
 def structure_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Structure | None:
@@ -43,7 +45,7 @@ def structure_of(request: Request, functions: list[Function], since: int, option
         options: What else decides how it is answered.
     """
     in_force = build_options()
-    if request.aggregate is not None or request.recompute not in (None, False):
+    if len(functions) > MOST or request.aggregate is not None or request.recompute not in (None, False):
         return None
     if in_force.builder is not None or in_force.no_grad or in_force.mark is not None or watched():
         return None
@@ -70,10 +72,10 @@ def record(structure: Structure, results: Results, since: int) -> None:
     if _foreign.find(number) is not None:
         return
     recording = Writer(structure, results, since).recording()
-    if recording is None:
+    count = 0 if recording is None else len(structure.functions) + len(recording.blueprints)
+    if recording is None or count > MOST:
         _foreign.keep(number, True)
     else:
-        count = len(structure.functions) + len(recording.blueprints)
         _recordings.keep(structure.key, recording, count * _BYTES_OF_A_FUNCTION)
 
 
