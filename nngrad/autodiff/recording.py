@@ -180,16 +180,18 @@ class Writer:
         ])
 
     def _enter(self, x: Variable) -> bool:
-        """Give what is read of the graph a number. Returns whether that is possible: a leaf that a rule brings in
-        belongs to one graph alone."""
+        """Give what is read of the graph a number. Returns whether `x` is of the structure or was emitted: a leaf that a
+        rule brings in belongs to one graph alone."""
         f = x.parent
         if f is None:
             if not self._structure.knows(x):
                 return False
             self._read.setdefault((-1, self._structure.number(x)), len(self._read))
-        elif self._places[f] >= 0:
-            self._read.setdefault((self._places[f], x.index), len(self._read))
-        return True
+            return True
+        place = self._places.get(f)
+        if place is not None and place >= 0:
+            self._read.setdefault((place, x.index), len(self._read))
+        return place is not None
 
     def _numbers_of(self, variables: Iterable[Variable | None]) -> tuple[Any, ...]:
         return tuple([None if x is None else self._number(x) for x in variables])
