@@ -41,16 +41,21 @@ EQUATIONS = [
 ]
 
 
-def nngrad_step(equation: Equation, parameters: Parameters, points: list[np.ndarray]) -> Contender:
-    """The step as nngrad has it: derivatives by nested `nn.grad`."""
-    p = [nn.Variable.from_numpy_array(a, need_grad=True) for a in parameters]
-    x, t = (nn.Variable(a.shape) for a in points)
+def nngrad_loss(equation: Equation, p: list[nn.Variable], x: nn.Variable, t: nn.Variable) -> nn.Variable:
+    """The mean square of the residual, with derivatives by nested `nn.grad`."""
     u = nngrad_mlp(p, F.concatenate(x, t, axis=1))
     (u_t,) = nn.grad([u], [t])
     derivatives = [u]
     for _ in range(equation.order):
         derivatives += nn.grad([derivatives[-1]], [x])
-    loss = F.mean(equation.residual(u, u_t, *derivatives[1:]) ** 2)
+    return F.mean(equation.residual(u, u_t, *derivatives[1:]) ** 2)
+
+
+def nngrad_step(equation: Equation, parameters: Parameters, points: list[np.ndarray]) -> Contender:
+    """The step as nngrad has it."""
+    p = [nn.Variable.from_numpy_array(a, need_grad=True) for a in parameters]
+    x, t = (nn.Variable(a.shape) for a in points)
+    loss = nngrad_loss(equation, p, x, t)
     step = nn.train_step(loss, {str(i): w for i, w in enumerate(p)}, S.Adam(alpha=RATE), inputs=(x, t))
     arrays = [jnp.asarray(a) for a in points]
     return lambda: step(*arrays)

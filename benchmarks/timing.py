@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 import nngrad as nn
+from nngrad.autodiff import replay
 
 Contender = Callable[[], Any]
 
@@ -49,9 +50,10 @@ def medians(contenders: dict[str, Contender], rounds: int, calls: int) -> dict[s
 
 
 def forget() -> None:
-    """Drop what has been traced and compiled, and what nngrad's functions know of shapes, as in a new process."""
+    """Drop what has been traced, compiled and recorded, and what is known of shapes, as in a new process."""
     jax.clear_caches()
     nn.executables.clear()
+    replay.forget()
     for op, _ in nn.registry.ops():
         op._specs.clear()
     gc.collect()

@@ -21,7 +21,8 @@ from ..graph.variable import leaf_of
 from ..remat import policy_key
 from .accumulation import accumulate
 from .grad import emitted, grad
-from .request import Request, given_gradient, given_gradients, seed_array
+from .request import Request, given_gradient, given_gradients
+from .seeds import seed_array
 
 Wanted = tuple[int, ...]
 

@@ -17,6 +17,8 @@ from ..graph.options import pause_collector
 from ..remat import rematerialised
 from . import routes
 from .binding import keep_gradient, unreachable_inputs
+from .recording import Results
+from .replay import FEWEST, record, replayed, structure_of
 from .request import Aggregate, Request, Route, Task, checked_persistent, remember, requested, task_of
 from .walk import Retained
 
@@ -93,7 +95,7 @@ def grad(
         recompute,
     )
     persistent = checked_persistent(persistent_outputs, request.outputs)
-    gradients, kept, lost = results(request, since, set_grad, bind_grad_output, enable_double_backprop)
+    gradients, kept, lost = results(request, since, Handling(set_grad, bind_grad_output, enable_double_backprop))
     # All is there; from here on it is handed out.
     for y, value in zip(request.outputs, persistent, strict=False):
         y.persistent = value
@@ -118,21 +120,41 @@ def grad(
     return gradients
 
 
+class Handling(NamedTuple):
+    """What becomes of the gradients that a request is answered with."""
+
+    keep: bool
+    """Whether each is kept at its input."""
+    bind: bool
+    """Whether each gets the cell of its input's gradient."""
+    further: bool
+    """Whether a further gradient may pass them."""
+
+
 @contained
-def results(
-    request: Request, since: int, set_grad: bool, bind: bool, further: bool
-) -> tuple[list[Variable], dict[Variable, Variable], list[int]]:
-    """Returns the gradients, as Variables that were not there before `since`; which are kept at which Variables; and
-    the positions of the inputs that are out of reach."""
-    found = emitted(request)
-    gradients = distinct(found.gradients, since, bind)
-    unknown = found.unknown if further else "enable_double_backprop is False"
+def results(request: Request, since: int, handling: Handling) -> Results:
+    """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
+    functions = functions_of(request.outputs)
+    structure = structure_of(request, functions, since, handling) if len(functions) >= FEWEST else None
+    answer = None if structure is None else replayed(structure)
+    if answer is None:
+        answer = emitted_results(request, since, handling, functions)
+        if structure is not None:
+            record(structure, answer, since)
+    return answer
+
+
+def emitted_results(request: Request, since: int, handling: Handling, functions: list[Function]) -> Results:
+    """Returns the same, emitted; `functions` are those above the outputs."""
+    found = emitted(request, functions)
+    gradients = distinct(found.gradients, since, handling.bind)
+    unknown = found.unknown if handling.further else "enable_double_backprop is False"
     remember(found.task, found.route, unknown, gradients)
-    kept = dict(zip(request.inputs, gradients, strict=True)) if set_grad or request.retain else {}
+    kept = dict(zip(request.inputs, gradients, strict=True)) if handling.keep or request.retain else {}
     if found.retained:
         own = distinct([gx for _, gx in found.retained], since, False, gradients)
         kept = dict(zip([x for x, _ in found.retained], own, strict=True)) | kept
-    return gradients, kept, found.lost
+    return Results(gradients, kept, found.lost)
 
 
 # ---------------------------------------------------------------- from a request to a graph
@@ -152,14 +174,14 @@ class Emitted(NamedTuple):
     """Why the gradients are not known as derivatives of what was asked for; empty if they are."""
 
 
-def emitted(request: Request) -> Emitted:
+def emitted(request: Request, functions: list[Function] | None = None) -> Emitted:
     """Returns the gradients: route, walk, and recomputation where a policy says so. To be called where what is switched
-    is `contained`."""
+    is `contained`; `functions` are those above the outputs, if they are known."""
     pause_collector()
     since = next_serial()
     if build_options().auto_forward:
         switch(auto_forward=False)
-    task, owners = located(request)
+    task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
     if request.initial:  # a gradient that is there already is one that starts at its input
         starts = [(own[0], gx) for own, gx in zip(owners, request.initial, strict=True) if gx is not None]
@@ -196,9 +218,9 @@ def program_of_results(request: Request, since: int) -> Callable[[list[Variable]
     return program_of
 
 
-def located(request: Request) -> tuple[Task, list[list[Variable]]]:
+def located(request: Request, functions: list[Function] | None) -> tuple[Task, list[list[Variable]]]:
     """Returns the task, and what each input stands for; see `own_leaves`."""
-    task = task_of(request.outputs, request.inputs, request.seeds, request.stops)
+    task = task_of(request.outputs, request.inputs, request.seeds, request.stops, functions)
     owners = [[x] for x in request.inputs]
     loose = {id(x) for x in request.inputs if x.parent is None}
     if loose:
@@ -208,7 +230,7 @@ def located(request: Request) -> tuple[Task, list[list[Variable]]]:
         owners = owning(request.inputs, loose, leaves_of(request.outputs))
         inputs = [x for own in owners for x in own]
         if len(inputs) != len(owners) or any([x is not y for x, y in zip(inputs, request.inputs, strict=True)]):
-            task = task_of(request.outputs, inputs, request.seeds, request.stops)
+            task = task_of(request.outputs, inputs, request.seeds, request.stops, task.functions)
     return task, owners
 
 

@@ -7,23 +7,15 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-
-import nngrad.functions as F
-
 from ..execution.program import Program
-from ..graph import Function, NdArray, Variable, among, as_variable, contained, functions_of
+from ..graph import Function, Variable, among, functions_of
 from ..graph.place import warn_user
-from ..graph.spec import DType, x64_if
-from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
+from .seeds import initial_gradients, one_each, scaled_seeds, seeds_of
 
 Aggregate = Callable[[list[Variable]], Variable]
 Seeds = Sequence[Variable | None]
 
-_NUMBERS = int | float | np.integer | np.floating
 _UNREACHABLE = ("zero", "none", "raise")
 
 
@@ -136,104 +128,6 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
     return persistent
 
 
-# ---------------------------------------------------------------- gradients at outputs, and at inputs
-
-
-def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
-    """Returns the gradient at each output, as a Variable or None for ones."""
-    grad_outputs = one_each(outputs, grad_outputs)
-    return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
-
-
-def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
-    """Returns what is given for each of `outputs`."""
-    if grad_outputs is None or isinstance(grad_outputs, _NUMBERS):
-        grad_outputs = [grad_outputs] * len(outputs)
-    elif not isinstance(grad_outputs, list | tuple):
-        grad_outputs = [grad_outputs]
-    if len(grad_outputs) != len(outputs):
-        raise ValueError(
-            f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
-        )
-    return list(grad_outputs)
-
-
-def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable | None:
-    """Returns the gradient `gy` at `y` as a Variable; None for None."""
-    if gy is None:
-        return None
-    if isinstance(gy, bool | str | bytes | dict):
-        raise TypeError(f"{name}: expected None, a number, an array, an NdArray or a Variable, got {gy!r}")
-    if isinstance(gy, _NUMBERS):
-        seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
-        return seed
-    seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name, floating=y.dtype)
-    if seed.shape == () and seed.parent is None and not isinstance(gy, Variable):
-        seed = F.broadcast(seed, shape=y.shape)
-    if seed.shape != y.shape:
-        raise ValueError(f"{name}: shape {seed.shape} is not the shape {y.shape} of its {role}")
-    return seed if seed.dtype == y.dtype else F.cast(seed, dtype=y.dtype)
-
-
-def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable | None]:
-    """Returns what is there already at each input, None for nothing; an empty list if nothing is given."""
-    if grad_inputs is None:
-        return []
-    if not isinstance(grad_inputs, list | tuple):
-        grad_inputs = [grad_inputs]
-    if len(grad_inputs) != len(inputs):
-        raise ValueError(
-            f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing"
-        )
-    for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True)):
-        if gx is not None and not x.spec.differentiable:
-            raise TypeError(f"grad_inputs[{i}]: its input is {x.dtype.name}, which has no gradient; give None")
-    return [
-        seed_of(x, gx, f"grad_inputs[{i}]", "input") for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True))
-    ]
-
-
-def scaled_seeds(outputs: list[Variable], seeds: list[Variable | None], loss_scale: Any) -> list[Variable | None]:
-    """Returns the gradients at the outputs, each multiplied by `loss_scale`.
-
-    A number becomes a leaf: as a number in the graph it would be moved to where it does the gradients no
-    good, and each new one would be a new structure to compile.
-    """
-    if loss_scale is None:
-        return seeds
-    return [_scaled(y, seed, loss_scale) for y, seed in zip(outputs, seeds, strict=True)]
-
-
-def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
-    if isinstance(loss_scale, Variable):
-        if loss_scale.shape != () or not loss_scale.spec.differentiable:
-            raise ValueError(f"loss_scale: expected a number or a floating Variable of shape (), got {loss_scale.spec}")
-        scale = loss_scale if loss_scale.dtype == y.dtype else F.cast(loss_scale, dtype=y.dtype)
-    else:
-        scale = Variable.from_numpy_array(held_scale(loss_scale, y.dtype), dtype=y.dtype)
-    result: Variable = F.broadcast(scale, shape=y.shape) if seed is None else seed * scale
-    return result
-
-
-def held_scale(loss_scale: Any, dtype: DType) -> Any:
-    """Returns `loss_scale` as an array of shape () in `dtype`, which must hold it. An array of JAX, a solver's dynamic
-    scale, is not looked into, which would wait for the device: the solver finds out when it is too large."""
-    if isinstance(loss_scale, jax.Array) and loss_scale.shape == () and jnp.issubdtype(loss_scale.dtype, jnp.floating):
-        with x64_if(dtype.itemsize == 8):
-            return loss_scale.astype(dtype)
-    if isinstance(loss_scale, np.ndarray) and loss_scale.shape == ():
-        loss_scale = loss_scale[()]
-    if isinstance(loss_scale, bool) or not isinstance(loss_scale, _NUMBERS):
-        raise TypeError(f"loss_scale: expected a number, got {loss_scale!r}")
-    if not 0 < loss_scale < float("inf"):
-        raise ValueError(f"loss_scale: must be positive and finite, got {loss_scale!r}")
-    with np.errstate(over="ignore"):
-        scale = np.asarray(loss_scale).astype(dtype)
-    if not 0 < float(scale) < float("inf"):
-        raise ValueError(f"loss_scale: {dtype.name} does not hold {loss_scale:g}; take the loss in float32")
-    return scale
-
-
 # ---------------------------------------------------------------- backward
 
 
@@ -258,28 +152,6 @@ def given_gradient(output: Variable, grad: Any) -> Any:
         return output.grad
     is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
     return None if is_one else grad
-
-
-def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
-    """Returns the gradient at `output` as an array; None for ones."""
-    if not output.spec.differentiable:
-        raise TypeError(f"backward: the Variable is {output.dtype.name}; only floating dtypes can be differentiated")
-    if gy is None and loss_scale is None:
-        return None
-    if gy is None or (isinstance(gy, _NUMBERS) and not isinstance(gy, bool)):
-        seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
-    else:
-        seed = _emitted_seed(output, gy, name).data.raw()
-    if loss_scale is None:
-        return seed
-    with x64_if(output.spec.needs_x64):
-        return seed * held_scale(loss_scale, output.dtype)
-
-
-@contained
-def _emitted_seed(output: Variable, gy: Any, name: str) -> Variable:
-    with emitting([], 1):
-        return seed_of(output, gy, name)  # type: ignore[return-value]
 
 
 # ---------------------------------------------------------------- as a graph, and when it is done
@@ -307,10 +179,15 @@ class Task(NamedTuple):
 
 
 def task_of(
-    outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Seeds, stops: Sequence[Variable] = ()
+    outputs: Sequence[Variable],
+    inputs: Sequence[Variable],
+    seeds: Seeds,
+    stops: Sequence[Variable] = (),
+    functions: list[Function] | None = None,
 ) -> Task:
-    """Returns the task, with what lies between outputs and inputs."""
-    functions = functions_of(outputs)
+    """Returns the task, with what lies between outputs and inputs; `functions` are those above the outputs, if they are
+    known."""
+    functions = functions_of(outputs) if functions is None else functions
     path, active = among(functions, inputs, ends=[id(x) for x in stops])
     return Task(outputs, inputs, seeds, stops, functions, path, active)
 
@@ -329,11 +206,23 @@ class Derivation:
 
     __slots__ = ("inputs", "outputs", "results", "seeds", "stops")
 
-    def __init__(self, task: Task, results: Sequence[Variable]) -> None:
-        self.outputs, self.inputs, self.seeds = task.outputs, task.inputs, task.seeds
-        _, active = among(task.functions, task.inputs) if task.stops else ([], set())
-        self.stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
+    def __init__(
+        self,
+        outputs: Sequence[Variable],
+        inputs: Sequence[Variable],
+        seeds: Seeds,
+        stops: Sequence[Variable],
+        results: Sequence[Variable],
+    ) -> None:
+        self.outputs, self.inputs, self.seeds, self.stops = outputs, inputs, seeds, stops
         self.results = [weakref.ref(gx) for gx in results]
+
+    def remember(self, route: Route, order: int) -> None:
+        """Let the results know what they are the gradients of."""
+        for x, ref in zip(self.inputs, self.results, strict=True):
+            gx = ref()
+            if gx is not None:
+                gx._derived = Remembered(self, x, route, order)
 
     def gradient(self, x: Variable) -> Variable | None:
         """The gradient with respect to `x`, while it lives."""
@@ -367,9 +256,9 @@ def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]
         for gx in results:
             gx._derived = remembered
     else:
-        derivation = Derivation(task, results)
-        for x, gx in zip(task.inputs, results, strict=True):
-            gx._derived = Remembered(derivation, x, route, order)
+        _, active = among(task.functions, task.inputs) if task.stops else ([], set())
+        stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
+        Derivation(task.outputs, task.inputs, task.seeds, stops, results).remember(route, order)
 
 
 def remembered_of(g: Variable) -> Remembered | None:

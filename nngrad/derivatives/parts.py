@@ -10,7 +10,8 @@ import nngrad.functions as F
 from ..autodiff.directions import independent_rows, over_directions
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
 from ..autodiff.grad import distinct, emitted, own_leaves
-from ..autodiff.request import Request, differentiable, seed_of
+from ..autodiff.request import Request, differentiable
+from ..autodiff.seeds import seed_of
 from ..graph import Variable, build_options, contained, engine, functions_of, switch
 from ..graph.arguments import as_int
 from ..graph.family import together

@@ -46,7 +46,7 @@ def linearize(
         effects: Whether it computes the leaves' new values.
         functions: What `outputs` depend on, lowest rank first, where the caller has it already.
     """
-    writer = _Writer(list(first))
+    writer = ProgramWriter(list(first))
     if functions is None:
         cut = frozenset(writer.numbers)
         functions = functions_of(outputs, through=(lambda x: id(x) not in cut) if cut else None)
@@ -59,14 +59,20 @@ def linearize(
     return Linearized(program, writer.leaves, functions, [leaf for leaf, _ in updates.values()])
 
 
-class _Writer:
-    """Writes the steps of a program, and numbers its values."""
+class ProgramWriter:
+    """Writes the steps of a program, and numbers its values.
+
+    Args:
+        leaves: Variables that come first among the leaves.
+    """
 
     def __init__(self, leaves: list[Variable]) -> None:
         self.leaves = leaves
         self.numbers = {id(x): i for i, x in enumerate(leaves)}
+        """The numbers of the leaves, by id."""
         self.steps: list[Step] = []
-        self._first: dict[Function, int] = {}
+        self.first: dict[Function, int] = {}
+        """How many outputs the functions before it have."""
         self._count = 0
 
     def number(self, x: Variable) -> int:
@@ -76,16 +82,23 @@ class _Writer:
             return number
         f = x.parent
         if f is not None:
-            return ~(self._first[f] + x.index)
+            return ~(self.first[f] + x.index)
         number = self.numbers[id(x)] = len(self.leaves)
         self.leaves.append(x)
         return number
 
     def write(self, functions: list[Function]) -> None:
         """Append the steps of functions."""
-        number, steps, first, count = self.number, self.steps, self._first, self._count
+        numbers, steps, first, count = self.numbers, self.steps, self.first, self._count
         for f in functions:
-            steps.append((f.op, f.arguments, tuple([number(x) for x in f.inputs])))
+            ins = []
+            for x in f.inputs:  # as `number` has it, without a call for each
+                i = numbers.get(id(x))
+                if i is None:
+                    p = x.parent
+                    i = self.number(x) if p is None else ~(first[p] + x.index)
+                ins.append(i)
+            steps.append((f.op, f.arguments, tuple(ins)))
             first[f] = count
             count += len(f._outputs)
         self._count = count

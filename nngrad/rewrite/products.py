@@ -62,6 +62,8 @@ def as_monomial(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> V
         plain = (f is None or f.op not in _LOOKED_INTO) and (g is None or g.op not in _LOOKED_INTO)
         if plain and x is not y:
             return of_two(nodes, op, inputs, spec)
+        if plain and op is F.mul2 and LIKE_FACTORS not in nodes.off:
+            return nodes.node(F.pow_scalar, (x,), (2.0,), spec.alone)  # type: ignore[no-any-return]
         found = product(nodes, ((x, 1), (y, power)), spec)
     elif op is F.pow_scalar or op is F.r_div_scalar:
         found = _with_number(nodes, op, x, arguments[0])

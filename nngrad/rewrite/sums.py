@@ -49,6 +49,10 @@ def as_linear_combination(nodes: Nodes, op: Op, inputs: Inputs, arguments: Argum
     for each in inputs:
         if each.spec is not spec:
             return None
+    if not nodes.off and (op is F.add_scalar or op is F.r_sub_scalar):
+        alone = _of_one(nodes, op, inputs, arguments, spec)
+        if alone is not None:
+            return alone
     summed = _summands(op, inputs, arguments)
     found = None if summed is None else combination(nodes, *summed, spec)
     return nodes.node(op, inputs, arguments) if found is None else found
@@ -76,6 +80,25 @@ def _summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, N
         return [(x, simplest(c)) for x, c in zip(inputs, coefficients, strict=True)], simplest(added)
     (added,) = arguments
     return (((inputs[0], 1 if op is F.add_scalar else -1),), of_float(added)) if math.isfinite(added) else None
+
+
+def _of_one(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments, spec: Spec) -> Variable | None:
+    """Returns the sum of a number and a Variable, where nothing can merge: the Variable is no sum and no multiple, and
+    is in no sum with a number yet. Else None."""
+    (x,), (added,) = inputs, arguments
+    f = x.parent
+    key = frozenset(inputs)
+    merging = f is not None and f.order and (f.op in _SUMS or f.op in WITH_NUMBERS)
+    if merging or nodes.unread_sums or key in nodes.sums or not added or not math.isfinite(added):
+        return None
+    number = of_float(added)
+    if not collectable(number, spec):
+        return None
+    y: Variable = nodes.node(op, inputs, arguments, spec.alone)
+    terms: Terms = {x: 1 if op is F.add_scalar else -1}
+    nodes.terms[y] = terms, number
+    nodes.sums[key] = [(y, terms, number)]
+    return y
 
 
 def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> tuple[Terms, Number, bool, bool]:

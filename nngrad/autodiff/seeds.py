@@ -1,0 +1,135 @@
+"""Gradients that are given: at outputs, where a walk back starts, and at inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import nngrad.functions as F
+
+from ..graph import NdArray, Variable, as_variable, contained
+from ..graph.spec import DType, x64_if
+from ..graph.variable import leaf_of
+from ..rewrite.builder import emitting
+
+_NUMBERS = int | float | np.integer | np.floating
+
+
+def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
+    """Returns the gradient at each output, as a Variable or None for ones."""
+    grad_outputs = one_each(outputs, grad_outputs)
+    return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
+
+
+def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
+    """Returns what is given for each of `outputs`."""
+    if grad_outputs is None or isinstance(grad_outputs, _NUMBERS):
+        grad_outputs = [grad_outputs] * len(outputs)
+    elif not isinstance(grad_outputs, list | tuple):
+        grad_outputs = [grad_outputs]
+    if len(grad_outputs) != len(outputs):
+        raise ValueError(
+            f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
+        )
+    return list(grad_outputs)
+
+
+def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable | None:
+    """Returns the gradient `gy` at `y` as a Variable; None for None."""
+    if gy is None:
+        return None
+    if isinstance(gy, bool | str | bytes | dict):
+        raise TypeError(f"{name}: expected None, a number, an array, an NdArray or a Variable, got {gy!r}")
+    if isinstance(gy, _NUMBERS):
+        seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
+        return seed
+    seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name, floating=y.dtype)
+    if seed.shape == () and seed.parent is None and not isinstance(gy, Variable):
+        seed = F.broadcast(seed, shape=y.shape)
+    if seed.shape != y.shape:
+        raise ValueError(f"{name}: shape {seed.shape} is not the shape {y.shape} of its {role}")
+    return seed if seed.dtype == y.dtype else F.cast(seed, dtype=y.dtype)
+
+
+def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable | None]:
+    """Returns what is there already at each input, None for nothing; an empty list if nothing is given."""
+    if grad_inputs is None:
+        return []
+    if not isinstance(grad_inputs, list | tuple):
+        grad_inputs = [grad_inputs]
+    if len(grad_inputs) != len(inputs):
+        raise ValueError(
+            f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing"
+        )
+    for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True)):
+        if gx is not None and not x.spec.differentiable:
+            raise TypeError(f"grad_inputs[{i}]: its input is {x.dtype.name}, which has no gradient; give None")
+    return [
+        seed_of(x, gx, f"grad_inputs[{i}]", "input") for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True))
+    ]
+
+
+def scaled_seeds(outputs: list[Variable], seeds: list[Variable | None], loss_scale: Any) -> list[Variable | None]:
+    """Returns the gradients at the outputs, each multiplied by `loss_scale`.
+
+    A number becomes a leaf: as a number in the graph it would be moved to where it does the gradients no
+    good, and each new one would be a new structure to compile.
+    """
+    if loss_scale is None:
+        return seeds
+    return [_scaled(y, seed, loss_scale) for y, seed in zip(outputs, seeds, strict=True)]
+
+
+def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
+    if isinstance(loss_scale, Variable):
+        if loss_scale.shape != () or not loss_scale.spec.differentiable:
+            raise ValueError(f"loss_scale: expected a number or a floating Variable of shape (), got {loss_scale.spec}")
+        scale = loss_scale if loss_scale.dtype == y.dtype else F.cast(loss_scale, dtype=y.dtype)
+    else:
+        scale = Variable.from_numpy_array(held_scale(loss_scale, y.dtype), dtype=y.dtype)
+    result: Variable = F.broadcast(scale, shape=y.shape) if seed is None else seed * scale
+    return result
+
+
+def held_scale(loss_scale: Any, dtype: DType) -> Any:
+    """Returns `loss_scale` as an array of shape () in `dtype`, which must hold it. An array of JAX, a solver's dynamic
+    scale, is not looked into, which would wait for the device: the solver finds out when it is too large."""
+    if isinstance(loss_scale, jax.Array) and loss_scale.shape == () and jnp.issubdtype(loss_scale.dtype, jnp.floating):
+        with x64_if(dtype.itemsize == 8):
+            return loss_scale.astype(dtype)
+    if isinstance(loss_scale, np.ndarray) and loss_scale.shape == ():
+        loss_scale = loss_scale[()]
+    if isinstance(loss_scale, bool) or not isinstance(loss_scale, _NUMBERS):
+        raise TypeError(f"loss_scale: expected a number, got {loss_scale!r}")
+    if not 0 < loss_scale < float("inf"):
+        raise ValueError(f"loss_scale: must be positive and finite, got {loss_scale!r}")
+    with np.errstate(over="ignore"):
+        scale = np.asarray(loss_scale).astype(dtype)
+    if not 0 < float(scale) < float("inf"):
+        raise ValueError(f"loss_scale: {dtype.name} does not hold {loss_scale:g}; take the loss in float32")
+    return scale
+
+
+def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
+    """Returns the gradient at `output` as an array; None for ones."""
+    if not output.spec.differentiable:
+        raise TypeError(f"backward: the Variable is {output.dtype.name}; only floating dtypes can be differentiated")
+    if gy is None and loss_scale is None:
+        return None
+    if gy is None or (isinstance(gy, _NUMBERS) and not isinstance(gy, bool)):
+        seed: Any = np.full(output.shape, 1 if gy is None else gy, output.dtype)
+    else:
+        seed = _emitted_seed(output, gy, name).data.raw()
+    if loss_scale is None:
+        return seed
+    with x64_if(output.spec.needs_x64):
+        return seed * held_scale(loss_scale, output.dtype)
+
+
+@contained
+def _emitted_seed(output: Variable, gy: Any, name: str) -> Variable:
+    with emitting([], 1):
+        return seed_of(output, gy, name)  # type: ignore[return-value]
