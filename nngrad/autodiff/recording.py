@@ -180,8 +180,8 @@ class Writer:
         ])
 
     def _enter(self, x: Variable) -> bool:
-        """Give what is read of the graph a number. Returns whether `x` is of the structure or was emitted: a leaf that a
-        rule brings in belongs to one graph alone."""
+        """Give what is read of the graph a number. Returns whether `x` is of the structure or was emitted: a leaf
+        that a rule brings in belongs to one graph alone."""
         f = x.parent
         if f is None:
             if not self._structure.knows(x):
