@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Any
 
 import jax
 
@@ -12,7 +12,7 @@ from ..graph import Function, NdArray, Variable, functions_of
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process
-from ..graph.value import Deferred, hold_together, put_together, values_of
+from ..graph.value import Deferred, hold_together, values_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
@@ -27,9 +27,9 @@ class RunPlan:
 
     __slots__ = ("executable", "functions", "fused", "kept", "leaf_ids", "leaves", "program", "updated")
 
-    def __init__(self, outputs: Sequence[Variable]) -> None:
+    def __init__(self, outputs: Sequence[Variable], functions: list[Function] | None = None) -> None:
         roots = {y.parent for y in outputs}
-        functions = functions_of(outputs)
+        functions = functions_of(outputs) if functions is None else functions
         self.functions = [f for f in functions if f not in roots]
         kept = [y for f in self.functions for ref in f._outputs for y in [ref()] if y is not None and y.persistent]
         for f in roots:
@@ -48,18 +48,48 @@ class RunPlan:
 class Snapshot:
     """The arrays of a graph's leaves at one `forward()`, and the run that it put off; None if it was no forward."""
 
-    __slots__ = ("arrays", "leaf_ids", "results", "run")
+    __slots__ = ("arrays", "computed", "leaf_ids", "leaves", "results", "run")
 
     def __init__(self, plan: RunPlan, arrays: tuple[Any, ...], run: DeferredRun | None = None) -> None:
         self.leaf_ids = plan.leaf_ids
+        self.leaves = plan.leaves
         self.arrays = arrays
         self.run = run
+        self.computed: Computed | None = None
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
         """The results of the functions, where they ran one by one."""
 
     def by_leaf(self) -> dict[int, Any]:
         """The arrays by the ids of the leaves."""
         return dict(zip(self.leaf_ids, self.arrays, strict=True))
+
+
+class Computed:
+    """Results of functions that were read, all from the same values of the leaves."""
+
+    __slots__ = ("_results", "_unasked", "arrays")
+
+    def __init__(self) -> None:
+        self._results: weakref.WeakKeyDictionary[Function, dict[int, Any]] = weakref.WeakKeyDictionary()
+        self._unasked = 0
+        self.arrays: dict[int, Any] | None = None
+        """The arrays of the leaves by their ids, once they were looked up."""
+
+    def of(self, f: Function) -> dict[int, Any] | None:
+        """Those results of a function that are known, by their numbers."""
+        return self._results.get(f)
+
+    def keep(self, y: Variable, array: Any) -> None:
+        """Keep a value that was read."""
+        self._results.setdefault(y.parent, {})[y.index] = array  # type: ignore[arg-type]
+
+    def keep_unasked(self, results: Mapping[Function, Sequence[Any]], nbytes: int, most_bytes: int) -> None:
+        """Keep what was computed on the way to a value, which takes so many bytes, unless that is too much with what
+        was kept before."""
+        if self._unasked + nbytes <= most_bytes:
+            self._unasked += nbytes
+            for f, arrays in results.items():
+                self._results.setdefault(f, {}).update(enumerate(arrays))
 
 
 class DeferredRun:
@@ -101,14 +131,19 @@ class DeferredRun:
             self.keep([known.get(id(value)) for value in waiting])
 
 
-def plan_of(outputs: Sequence[Variable]) -> RunPlan:
-    """The plan for `outputs`; that of a single function's single output is kept on the function."""
+def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None) -> RunPlan:
+    """The plan for `outputs`; that of a single function's single output is kept on the function.
+
+    Args:
+        outputs: What to compute.
+        functions: All that they depend on, lowest rank first, where the caller has it already.
+    """
     f = outputs[0].parent
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
-        return RunPlan(outputs)
+        return RunPlan(outputs, functions)
     plan: RunPlan | None = f.plan
     if plan is None:
-        plan = f.plan = RunPlan(outputs)
+        plan = f.plan = RunPlan(outputs, functions)
     return plan
 
 
@@ -172,59 +207,6 @@ def run_one_by_one(
                 y._at = snapshot
 
     return interpret(outputs, leaves, before, after, hooked, keep, known)
-
-
-def evaluate(variable: Variable) -> None:
-    """Compute a Variable that no `forward()` has deferred: from the snapshot of the forward that covered
-    its function, or from the leaves' present values. What belongs to its family is computed with it, unless somebody
-    watches functions run."""
-    family = variable._family
-    wanted = [variable] if family is None or watched() else family.waiting(variable)
-    if len(wanted) > 1:
-        try:
-            evaluate_together(wanted)
-        except Exception:  # of another one, perhaps; or they do not fit in memory at the same time
-            variable._family = None
-        else:
-            return
-    assert variable.parent is not None
-    snapshot: Snapshot | None = variable.parent.snapshot
-    plan = plan_of([variable])
-    arrays = (present([variable]) if snapshot is None else snapshot).by_leaf()
-    if is_watched([variable]):
-        results: Sequence[Any] = interpret([variable], arrays, known=None if snapshot is None else snapshot.results)
-    else:
-        results = plan.executable(*[arrays[i] for i in plan.leaf_ids])
-    variable.cell.put(results[0])
-    variable._at = snapshot
-
-
-class _Together(NamedTuple):
-    """How some Variables are computed together. It refers to nothing that refers to them."""
-
-    variables: tuple[int, ...]
-    """Their ids; they are of one family, so each is the same Variable for as long as the family lives."""
-    leaves: list[Variable]
-    executable: Callable[..., tuple[Any, ...]]
-
-
-def evaluate_together(wanted: list[Variable]) -> None:
-    """Compute Variables of one family, which the same forward has covered, or none, by one executable."""
-    snapshot: Snapshot | None = wanted[0].parent.snapshot  # type: ignore[union-attr]
-    family, ids = wanted[0]._family, tuple(map(id, wanted))
-    assert family is not None
-    run: _Together | None = family.run
-    if run is None or run.variables != ids:
-        linear = linearize(wanted, device=device_of(wanted), effects=False)
-        run = family.run = _Together(ids, linear.leaves, executable_of(linear.program))
-    if snapshot is None:
-        results = run.executable(*arrays_of(run.leaves, draw=False))
-    else:
-        arrays = snapshot.by_leaf()
-        results = run.executable(*[arrays[id(x)] for x in run.leaves])
-    put_together([y.cell for y in wanted], results)
-    for y in wanted:
-        y._at = snapshot
 
 
 def device_of(outputs: Sequence[Variable]) -> jax.Device | None:

@@ -84,6 +84,7 @@ class Function:
         "place",
         "plan",
         "rank",
+        "reading",
         "serial",
         "snapshot",
         "specs",
@@ -111,6 +112,8 @@ class Function:
     """Whether gradients are to compute it again: None, or what says so."""
     snapshot: Any
     """The last forward that covered this function (kept by the execution room)."""
+    reading: Any
+    """What was read last of this function without a forward (kept by the execution room). Left unset until then."""
     plan: Any
     """How to run the graph above this function (kept by the execution room)."""
     place: Any
