@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any
 
 import jax
@@ -48,48 +48,23 @@ class RunPlan:
 class Snapshot:
     """The arrays of a graph's leaves at one `forward()`, and the run that it put off; None if it was no forward."""
 
-    __slots__ = ("arrays", "computed", "leaf_ids", "leaves", "results", "run")
+    __slots__ = ("array_of", "arrays", "leaf_ids", "leaves", "results", "run", "unasked")
 
     def __init__(self, plan: RunPlan, arrays: tuple[Any, ...], run: DeferredRun | None = None) -> None:
         self.leaf_ids = plan.leaf_ids
         self.leaves = plan.leaves
         self.arrays = arrays
         self.run = run
-        self.computed: Computed | None = None
+        self.array_of: dict[int, Any] | None = None
+        """The arrays by the ids of the leaves, once a value in the middle was read."""
+        self.unasked = 0
+        """How many bytes of what was computed on the way to values that were read are kept."""
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
         """The results of the functions, where they ran one by one."""
 
     def by_leaf(self) -> dict[int, Any]:
         """The arrays by the ids of the leaves."""
         return dict(zip(self.leaf_ids, self.arrays, strict=True))
-
-
-class Computed:
-    """Results of functions that were read, all from the same values of the leaves."""
-
-    __slots__ = ("_results", "_unasked", "arrays")
-
-    def __init__(self) -> None:
-        self._results: weakref.WeakKeyDictionary[Function, dict[int, Any]] = weakref.WeakKeyDictionary()
-        self._unasked = 0
-        self.arrays: dict[int, Any] | None = None
-        """The arrays of the leaves by their ids, once they were looked up."""
-
-    def of(self, f: Function) -> dict[int, Any] | None:
-        """Those results of a function that are known, by their numbers."""
-        return self._results.get(f)
-
-    def keep(self, y: Variable, array: Any) -> None:
-        """Keep a value that was read."""
-        self._results.setdefault(y.parent, {})[y.index] = array  # type: ignore[arg-type]
-
-    def keep_unasked(self, results: Mapping[Function, Sequence[Any]], nbytes: int, most_bytes: int) -> None:
-        """Keep what was computed on the way to a value, which takes so many bytes, unless that is too much with what
-        was kept before."""
-        if self._unasked + nbytes <= most_bytes:
-            self._unasked += nbytes
-            for f, arrays in results.items():
-                self._results.setdefault(f, {}).update(enumerate(arrays))
 
 
 class DeferredRun:

@@ -19,7 +19,7 @@ from ..graph.leaf import arrays_of
 from ..graph.traverse import by_rank
 from ..graph.value import Deferred, put_together
 from .compiled import BoundedCache, executable_of
-from .forward import Computed, Snapshot, device_of, is_watched, plan_of, present
+from .forward import Snapshot, device_of, is_watched, plan_of, present
 from .interpret import interpret, results_of
 from .lower import linearize
 
@@ -42,11 +42,11 @@ MOST_BYTES = 64 << 20
 class Reading:
     """What was computed without a `forward()` from the leaves' present values, as long as they stay what they were."""
 
-    __slots__ = ("_leaves", "computed")
+    __slots__ = ("_leaves", "unasked")
 
     def __init__(self) -> None:
         self._leaves: dict[int, tuple[Variable, Callable[[], Any]]] = {}
-        self.computed = Computed()
+        self.unasked = 0
 
     def depend_on(self, leaves: Sequence[Variable], arrays: Sequence[Any]) -> None:
         """Let results depend on leaves besides, which have these arrays now. They are not kept alive: another array
@@ -66,6 +66,10 @@ class Reading:
 
 
 State = Reading | Snapshot
+"""Values of the leaves. A function knows those for which it was covered last by reading, and its results, by their
+numbers, if there are any: `Function.known`."""
+
+Known = tuple[State, dict[int, Any] | None]
 
 
 def _nothing() -> None:
@@ -95,11 +99,18 @@ class _Unknown(NamedTuple):
     leaves: list[Variable]
 
 
-def _unknown_above(variable: Variable, known_of: Callable[[Function], dict[int, Any] | None]) -> _Unknown:
-    """The functions above `variable`, as far as their results are not known."""
-    assert variable.parent is not None
-    found = {variable.parent: None}  # equal structures in one order
-    stack = [variable.parent]
+def _unknown_above(variable: Variable, used: Callable[[State], bool]) -> _Unknown:
+    """The functions above `variable`, as far as their results are not known.
+
+    Args:
+        variable: What is read.
+        used: Says of a state whether its results are. Those of another device than that of `variable` are not.
+    """
+    root = variable.parent
+    assert root is not None
+    device = _device(root)
+    found = {root: None}  # no set, so that equal structures have one order
+    stack = [root]
     known: dict[int, Any] = {}
     given: list[Variable] = []
     leaves: dict[int, Variable] = {}
@@ -108,15 +119,29 @@ def _unknown_above(variable: Variable, known_of: Callable[[Function], dict[int, 
             f = x.parent
             if f is None:
                 leaves[id(x)] = x
-            elif f not in found and id(x) not in known:
-                results = known_of(f)
-                if results is not None and x.index in results:
-                    known[id(x)] = results[x.index]
-                    given.append(x)
-                else:
+            elif f not in found:
+                covered: Known | None = f.known
+                if covered is not None and id(x) not in known and used(covered[0]) and _device(f) is device:
+                    results = covered[1]
+                    if results is not None and x.index in results:
+                        known[id(x)] = results[x.index]
+                        given.append(x)
+                if id(x) not in known:
                     found[f] = None
                     stack.append(f)
     return _Unknown(sorted(found, key=by_rank), known, given, list(leaves.values()))
+
+
+def _keep(state: State, y: Variable, array: Any) -> None:
+    """Keep a value with its function, as long as that is not read in another state."""
+    f = y.parent
+    assert f is not None
+    known: Known | None = f.known
+    results = None if known is None or known[0] is not state else known[1]
+    if results is None:
+        results = {}
+        f.known = state, results
+    results[y.index] = array
 
 
 def evaluate(variable: Variable) -> None:
@@ -147,76 +172,55 @@ def evaluate(variable: Variable) -> None:
 
 def _at(snapshot: Snapshot, variable: Variable) -> Any:
     """The value of a Variable that a forward has covered."""
-    computed = snapshot.computed
-    if computed is None:
-        computed = snapshot.computed = Computed()
+    arrays = snapshot.array_of
+    if arrays is None:
+        arrays = snapshot.array_of = snapshot.by_leaf()
         plan = plan_of([variable])
-        arrays = snapshot.by_leaf()
         array = plan.executable(*[arrays[i] for i in plan.leaf_ids])[0]
     else:
-        if computed.arrays is None:
-            computed.arrays = snapshot.by_leaf()
-        array = _again(variable, computed.arrays, computed)
+        array = _again(variable, snapshot)
         if array is None:
-            unknown = _unknown_above(variable, _on_device(variable, computed.of))
-            array = _run(variable, unknown, computed.arrays, computed)
-    computed.keep(variable, array)
+            array = _run(variable, _unknown_above(variable, lambda state: state is snapshot), arrays, snapshot)
+    _keep(snapshot, variable, array)
     return array
 
 
 def _at_present(variable: Variable) -> Any:
     """The value of a Variable that no forward has covered."""
-    changed: list[State] = []
+    used: dict[State, bool] = {}
+    """Each state that was met, and whether the leaves have not changed since."""
+
+    def is_used(state: State) -> bool:
+        return used.setdefault(state, True)
+
     while True:
-        unknown, used = _with_present(variable, changed)
+        unknown = _unknown_above(variable, is_used)
+        covered = unknown.functions[-1].known
+        if covered is not None:
+            is_used(covered[0])
         taken = arrays_of(unknown.leaves, draw=False)
         # After the arrays were taken: what another thread writes now comes later than all that is used here.
-        late = [state for state in used if not _is_present(state)]
+        late = [state for state, valid in used.items() if valid and not _is_present(state)]
         if not late:
             break
-        changed += late
-    reading = next((state for state in used if isinstance(state, Reading)), None) or Reading()
-    for state in used:
+        used |= dict.fromkeys(late, False)
+    states = [state for state, valid in used.items() if valid]
+    reading = next((state for state in states if isinstance(state, Reading)), None) or Reading()
+    for state in states:
         if state is not reading:
             reading.depend_on(state.leaves, state.arrays)
     reading.depend_on(unknown.leaves, taken)
     arrays = dict(zip(map(id, unknown.leaves), taken, strict=True))
-    if used:
-        array = _run(variable, unknown, arrays, reading.computed)
+    known: Known = reading, None
+    for f in unknown.functions:
+        f.known = known
+    if states:
+        array = _run(variable, unknown, arrays, reading)
     else:
         plan = plan_of([variable], unknown.functions)
         array = plan.executable(*[arrays[i] for i in plan.leaf_ids])[0]
-    for f in unknown.functions:
-        f.reading = reading
-    reading.computed.keep(variable, array)
+    _keep(reading, variable, array)
     return array
-
-
-def _with_present(variable: Variable, changed: Sequence[State]) -> tuple[_Unknown, list[State]]:
-    """What has to run for a value, and the states in which functions above it were computed, `changed` ones left out:
-    what is known is of these."""
-    used: dict[State, None] = {}
-
-    def known_of(f: Function) -> dict[int, Any] | None:
-        for state in (getattr(f, "reading", None), f.snapshot):
-            if state is not None and state.computed is not None and state not in changed:
-                used[state] = None
-                results: dict[int, Any] | None = state.computed.of(f)
-                if results is not None:
-                    return results
-        return None
-
-    assert variable.parent is not None
-    known_of(variable.parent)
-    return _unknown_above(variable, _on_device(variable, known_of)), list(used)
-
-
-def _on_device(
-    variable: Variable, known_of: Callable[[Function], dict[int, Any] | None]
-) -> Callable[[Function], dict[int, Any] | None]:
-    """`known_of`, for results that are where `variable` is to be."""
-    device = device_of([variable])
-    return lambda f: known_of(f) if _device(f) is device else None
 
 
 def _device(f: Function) -> jax.Device | None:
@@ -224,9 +228,11 @@ def _device(f: Function) -> jax.Device | None:
     return device
 
 
-def _run(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], computed: Computed) -> Any:
-    """Compute `variable` from what is known."""
+def _run(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], state: State) -> Any:
+    """Compute `variable` from what is known of `state`, and from these arrays of the leaves."""
     functions = unknown.functions
+    if len(functions) == 1:
+        return _one_by_one(variable, unknown, arrays, state, variable.spec.nbytes)
     device = device_of([variable])
     linear = linearize([variable], first=unknown.given, device=device, effects=False, functions=functions)
     times = _times_met(linear.program)
@@ -237,7 +243,7 @@ def _run(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], computed
         and nbytes <= MOST_BYTES
         and all([_device(f) is device for f in functions])
     ):
-        return _one_by_one(variable, unknown, arrays, computed, nbytes)
+        return _one_by_one(variable, unknown, arrays, state, nbytes)
     _times_met(linear.program, MOST_TIMES)  # now it has an executable
     executable = executable_of(linear.program)
     assert variable.parent is not None
@@ -277,21 +283,29 @@ _routes: weakref.WeakKeyDictionary[Function, _Route] = weakref.WeakKeyDictionary
 """How single outputs were computed last, if by an executable, for graphs that are run again and again."""
 
 
-def _again(variable: Variable, leaves: dict[int, Any], computed: Computed) -> Any:
+def _again(variable: Variable, snapshot: Snapshot) -> Any:
     """The value of a Variable by the route that it had before; None if there is none, or not all is known for it."""
-    assert variable.parent is not None
-    route = _routes.get(variable.parent)
+    f, arrays = variable.parent, snapshot.array_of
+    assert f is not None
+    assert arrays is not None
+    route = _routes.get(f)
     if route is None:
         return None
-    given = [leaves[id(x)] if x.parent is None else (computed.of(x.parent) or {}).get(x.index) for x in route.start]
-    return None if any([array is None for array in given]) else route.executable(*given)[0]
+    given = []
+    for x in route.start:
+        if x.parent is None:
+            given.append(arrays[id(x)])
+            continue
+        known = x.parent.known
+        if known is None or known[0] is not snapshot or known[1] is None or x.index not in known[1]:
+            return None
+        given.append(known[1][x.index])
+    return route.executable(*given)[0]
 
 
-def _one_by_one(
-    variable: Variable, unknown: _Unknown, arrays: dict[int, Any], computed: Computed, nbytes: int
-) -> Any:
+def _one_by_one(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], state: State, nbytes: int) -> Any:
     """Run functions by themselves, and keep what they compute if there is room for it."""
-    values = dict(unknown.known)
+    values = unknown.known
     results: dict[Function, Sequence[Any]] = {}
     for f in unknown.functions:
         given = [
@@ -299,7 +313,10 @@ def _one_by_one(
             for x in f.inputs
         ]
         results[f] = results_of(f, given)
-    computed.keep_unasked(results, nbytes - variable.spec.nbytes, MOST_BYTES)
+    if state.unasked + nbytes <= MOST_BYTES:
+        state.unasked += nbytes - variable.spec.nbytes
+        for f, made in results.items():
+            f.known = state, dict(enumerate(made))
     assert variable.parent is not None
     return results[variable.parent][variable.index]
 
@@ -325,15 +342,11 @@ def _evaluate_together(wanted: list[Variable], snapshot: Snapshot | None) -> Non
         arrays = arrays_of(run.leaves, draw=False)
         reading = Reading()
         reading.depend_on(run.leaves, arrays)
-        computed = reading.computed
-        for y in wanted:
-            y.parent.reading = reading  # type: ignore[union-attr]
     else:
         by_leaf = snapshot.by_leaf()
         arrays = [by_leaf[id(x)] for x in run.leaves]
-        computed = snapshot.computed = snapshot.computed or Computed()
     results = run.executable(*arrays)
     put_together([y.cell for y in wanted], results)
     for y, result in zip(wanted, results, strict=True):
-        computed.keep(y, result)
+        _keep(reading if snapshot is None else snapshot, y, result)
         y._at = snapshot
