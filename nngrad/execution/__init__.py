@@ -5,9 +5,9 @@ from typing import Unpack
 from ..graph import Variable, engine
 from ..graph.engine import ForwardOptions
 from .compiled import executables
-from .convert import CompiledFunction, compile, to_jax
+from .convert import CompiledByShape, CompiledFunction, compile, to_jax
 
-__all__ = ["CompiledFunction", "compile", "executables", "forward_all", "to_jax"]
+__all__ = ["CompiledByShape", "CompiledFunction", "compile", "executables", "forward_all", "to_jax"]
 
 
 def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: Unpack[ForwardOptions]) -> None:
