@@ -44,7 +44,7 @@ class ByShape(Generic[T]):
         self._building = threading.RLock()
 
     def called_with(self, values: Sequence[Any]) -> tuple[T, list[Any]]:
-        """What is made for values like these, and the values as arrays."""
+        """Returns what is made for values like these, and the values as arrays."""
         arrays = [_array(value, f"array {i}") for i, value in enumerate(values)]
         specs = tuple([spec_of(tuple(array.shape), array.dtype) for array in arrays])
         made: T | None = self._made.find(specs)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import numpy as np
 
 from .engine import BackwardOptions, ForwardOptions, engine
 from .ndarray import NdArray, checked_spec
 from .spec import FLOAT32, DType, Shape, Spec
+from .spelling import no_such_argument
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
@@ -72,8 +73,11 @@ class Variable:
     """The snapshot from which the data of an output was computed."""
 
     def __init__(
-        self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32
+        self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32,
+        **misspelt: Never,
     ) -> None:
+        if misspelt:
+            raise no_such_argument("Variable", misspelt, ("shape", "need_grad", "name", "dtype")) or TypeError
         if not isinstance(need_grad, bool | np.bool_ | None):
             hint = f"; give the shape as a tuple: nn.Variable(({shape!r}, {need_grad!r}))" * isinstance(shape, int)
             raise TypeError(f"need_grad: expected True or False, got {need_grad!r}{hint}")
