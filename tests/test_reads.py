@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -246,6 +248,54 @@ def test_reads_keep_neither_graphs_nor_arrays_of_leaves() -> None:
         assert middle() is None
     finally:
         gc.enable()
+
+
+def test_what_was_kept_unasked_goes_with_the_next_forward() -> None:
+    _, steps = chain(30)
+    steps[-1].forward()
+    assert steps[3].d < 1
+    assert steps[20].d < 1
+    kept = weakref.ref(steps[10].parent.known[1][0])  # type: ignore[union-attr]
+    assert kept() is not None
+    steps[-1].forward()
+    assert kept() is None
+
+
+def test_what_threads_read_is_not_older_than_what_was_written() -> None:
+    x = nn.Variable.from_numpy_array(0.0)
+    steps = [x + 1]
+    for _ in range(20):
+        steps.append(steps[-1] + 1)
+    written = [0]
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def read(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(60):
+            k = rng.randrange(20)
+            y = steps[k] * 1.5 + 0.5
+            before = written[0]
+            value = (float(y.d) - 0.5) / 1.5 - (k + 1)
+            if not before <= round(value) <= written[0] + 1:
+                wrong.append(f"{value} of {before} to {written[0]}")
+
+    def write() -> None:
+        while not done.is_set():
+            x.d = written[0] + 1
+            written[0] += 1
+            time.sleep(0.002)
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    writer = threading.Thread(target=write)
+    for thread in (writer, *readers):
+        thread.start()
+    for thread in readers:
+        thread.join()
+    done.set()
+    writer.join()
+    assert written[0] > 3
+    assert not wrong
 
 
 def test_graphs_that_were_read_apart_are_read_together(compilations: Count) -> None:

@@ -129,6 +129,11 @@ def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
     arrays = tuple(arrays_of(plan.leaves))
     cells = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
     snapshot = Snapshot(plan, arrays, DeferredRun(plan.executable, arrays, cells))
+    root = outputs[0].parent
+    before: Snapshot | None = None if root is None else root.snapshot
+    if before is not None and before.unasked:
+        for f in plan.functions:
+            f.known = None
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
