@@ -185,7 +185,7 @@ def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path:
 
 
 def _taking_over(cell: NdArray, source: NdArray) -> list[Change]:
-    """What lets `cell` hold the value that `source` holds."""
+    """Returns what lets `cell` hold the value that `source` holds."""
     if source.spec is not cell.spec:
         raise ValueError(f"a cell of {cell.spec} cannot hold a value of {source.spec}")
     return [(setattr, cell, "_value", source._value), (setattr, cell, "variable", None)]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, overload
 
 import jax
 import jax.numpy as jnp
@@ -13,20 +13,21 @@ import optax
 
 from .autodiff.grad import emitted
 from .autodiff.request import Request
+from .execution.by_shape import ByShape
 from .execution.compiled import has_tiers
 from .execution.convert import check_read
 from .execution.forward import device_of
 from .execution.lower import Linearized, linearize, lower
 from .execution.recompilations import watched
-from .graph import NdArray, Spec, Variable, contained, leaves_of, switched
+from .graph import NdArray, Variable, contained, leaves_of, switched
 from .graph.leaf import arrays_of
-from .graph.ndarray import host_array
 from .graph.place import warn_user
 from .graph.variable import leaf_of
 from .solvers.gradients import Arrays
 from .solvers.in_place import InPlaceUpdate, Results
 from .solvers.loss_scale import DynamicLossScale
 from .solvers.solver import Solver
+from .training_inputs import check_count, fitting, plain
 
 
 class TrainStep:
@@ -190,15 +191,74 @@ class TrainStep:
         return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"
 
 
-@contained
+class TrainStepByShape:
+    """Training steps of the graphs that a function builds, one for each combination of shapes and dtypes in which the
+    inputs come. Made by `train_step`; called as a `TrainStep`. All have one solver, with its parameters and state."""
+
+    __slots__ = ("_graphs", "_named", "_parameters", "_recompute", "_solver", "_wait_for_best")
+
+    def __init__(
+        self, loss: Callable[..., Variable], parameters: Any, solver: Solver, recompute: Any, wait_for_best: bool
+    ) -> None:
+        named = None if callable(parameters) else _named(parameters)
+        self._parameters: Callable[[], Any] = parameters if named is None else lambda: named
+        self._named: dict[str, Variable] | None = None
+        self._solver = solver
+        self._recompute = recompute
+        self._wait_for_best = wait_for_best
+        self._graphs = ByShape(loss, self._step_of)
+
+    def __call__(self, *arrays: Any) -> jax.Array:
+        step, arguments = self._graphs.called_with(arrays)
+        return step(*arguments)
+
+    @contained
+    def _step_of(self, loss: Variable, inputs: list[Variable]) -> TrainStep:
+        named = _named(self._graphs.in_its_scopes(self._parameters))
+        first = self._named = self._named or named
+        if [(name, id(p.cell)) for name, p in named.items()] != [(name, id(p.cell)) for name, p in first.items()]:
+            names = ", ".join(map(repr, sorted(named.keys() ^ first.keys()))) or "new ones by the same names"
+            raise ValueError(f"parameters: the graph for inputs {', '.join([str(x.spec) for x in inputs])} has others "
+                             f"than the first one ({names}), so they would not be trained")
+        return _checked_step(loss, first, self._solver, inputs, self._recompute, self._wait_for_best)
+
+    def __repr__(self) -> str:
+        return f"<training step by shape, {self._solver!r}>"
+
+
+Parameters = Mapping[str, Variable] | Iterable[Variable]
+
+
+@overload
 def train_step(
     loss: Variable,
-    parameters: Mapping[str, Variable] | Iterable[Variable],
+    parameters: Parameters,
+    optimizer: Solver | optax.GradientTransformation,
+    inputs: Variable | Iterable[Variable] = (),
+    recompute: Any = None,
+) -> TrainStep: ...
+
+
+@overload
+def train_step(
+    loss: Callable[..., Variable],
+    parameters: Parameters | Callable[[], Parameters],
+    optimizer: Solver | optax.GradientTransformation,
+    *,
+    recompute: Any = None,
+    wait_for_best: bool = False,
+) -> TrainStepByShape: ...
+
+
+@contained
+def train_step(
+    loss: Variable | Callable[..., Variable],
+    parameters: Parameters | Callable[[], Parameters],
     optimizer: Solver | optax.GradientTransformation,
     inputs: Variable | Iterable[Variable] = (),
     recompute: Any = None,
     wait_for_best: bool = False,
-) -> TrainStep:
+) -> TrainStep | TrainStepByShape:
     """Forward, gradient and update of the graph of `loss` as one executable, for a training loop.
 
     The graph is differentiated once, here. At each call of the result parameters and all other leaves are
@@ -210,16 +270,23 @@ def train_step(
         for images, labels in batches:
             value = step(images, labels)
 
+    The shapes of a graph are fixed. Where they differ, as those of a last, shorter batch do, `loss` is a function that
+    builds the graph. It is called with Variables of the shapes and dtypes that the arrays of a call have, once for each
+    combination of them, in the scopes in which `train_step` was called; parameters and state are the same for all:
+
+        step = nn.train_step(lambda x, t: F.mean(F.squared_error(network(x), t)), nn.get_parameters, S.Adam())
+
     Args:
-        loss: A floating Variable of shape ().
-        parameters: Variables to train, by name or in a list: leaves of floating dtypes.
+        loss: A floating Variable of shape (), or a function of Variables that returns one.
+        parameters: Variables to train, by name or in a list: leaves of floating dtypes. Beside a function that builds
+            it may be a function too, which is called once the first graph has made them: `nn.get_parameters`.
         optimizer: A solver, which gets these parameters and may have a state for them already; or an
             optax transformation. A solver with loss scaling scales the gradients of this step too; the loss that is
             returned is not scaled. Of a solver the step uses the update alone: `weight_decay`,
             `clip_grad_by_norm` and `scale_grad` change gradients that `backward()` has left, and there are
             none here. Chain what is wanted in optax instead, as in `Solver.from_optax(optax.chain(
             optax.clip_by_global_norm(1.0), optax.adam(1e-3)))`.
-        inputs: Variables whose values are given at each call, of their shapes.
+        inputs: Variables whose values are given at each call, of their shapes. A function that builds has none.
         recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
         wait_for_best: Whether the first call waits for the best executable. Else a large step starts with one that is
             compiled cheaply, and updates copies of parameters and state until the best one is ready.
@@ -227,12 +294,24 @@ def train_step(
     Raises:
         TypeError: Something is of the wrong kind.
         ValueError: The loss is not a scalar; a parameter is not a leaf, occurs twice, is an input, or is
-            updated by the graph itself; the loss does not depend on an input; or its dtype does not hold the solver's
-            loss scale.
+            updated by the graph itself; the loss does not depend on an input; its dtype does not hold the solver's
+            loss scale; or a function builds graphs with different parameters.
 
     Warns:
         UserWarning: The loss does not depend on some of the parameters.
     """
+    listed = [inputs] if isinstance(inputs, Variable) else list(inputs)
+    if not isinstance(loss, Variable) and callable(loss):
+        if listed:
+            raise TypeError("inputs: a function that builds the graph is given them at each call; leave them out")
+        return TrainStepByShape(loss, parameters, _solver(optimizer), recompute, wait_for_best)
+    return _checked_step(loss, parameters, optimizer, listed, recompute, wait_for_best)
+
+
+def _checked_step(
+    loss: Any, parameters: Any, optimizer: Any, inputs: list[Variable], recompute: Any, wait_for_best: bool
+) -> TrainStep:
+    """The training step of a graph, whose parts are checked."""
     if not isinstance(loss, Variable):
         raise TypeError(f"loss: expected a Variable, got {type(loss).__name__}")
     if loss.shape != ():
@@ -240,13 +319,15 @@ def train_step(
     if not loss.spec.differentiable:
         raise TypeError(f"loss: is {loss.dtype.name}; only floating dtypes can be differentiated")
     named = _named(parameters)
-    listed = [inputs] if isinstance(inputs, Variable) else list(inputs)
-    for i, x in enumerate(listed):
+    for i, x in enumerate(inputs):
         if not isinstance(x, Variable):
             raise TypeError(f"inputs[{i}]: expected a Variable, got {type(x).__name__}")
-    _check_distinct(named, listed)
-    solver = optimizer if isinstance(optimizer, Solver) else Solver.from_optax(optimizer)
-    return TrainStep(loss, named, solver, listed, recompute, wait_for_best)
+    _check_distinct(named, inputs)
+    return TrainStep(loss, named, _solver(optimizer), inputs, recompute, wait_for_best)
+
+
+def _solver(optimizer: Any) -> Solver:
+    return optimizer if isinstance(optimizer, Solver) else Solver.from_optax(optimizer)
 
 
 def _named(parameters: Any) -> dict[str, Variable]:
@@ -297,38 +378,6 @@ def seed_for(loss: Variable, solver: Solver) -> Variable | None:
     if isinstance(scaling, DynamicLossScale):
         return leaf_of(NdArray.of_spec(loss.spec))
     return Variable.from_numpy_array(scaling, dtype=loss.dtype)
-
-
-def check_count(arrays: Arrays, specs: list[Spec]) -> None:
-    """Raise a TypeError unless there is one array for each input."""
-    if len(arrays) != len(specs):
-        raise TypeError(f"{len(arrays)} arrays given for {len(specs)} inputs")
-
-
-def plain(value: Any, spec: Spec, name: str) -> Any:
-    """Returns what is given for an input, as an array that an executable takes."""
-    if isinstance(value, Variable):
-        return value.data.raw()
-    if isinstance(value, NdArray):
-        return value.raw()
-    try:
-        # Numbers and lists have 64 bits at first, which an input of so many shall get.
-        return host_array(np.asarray(value) if spec.needs_x64 and not hasattr(value, "dtype") else value, None)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{name}: expected an array of {spec}, got {type(value).__name__} ({error})") from None
-
-
-def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
-    """`arrays` in the dtypes of `specs`, checked against their shapes. It runs only while JAX traces."""
-    check_count(arrays, specs)
-    fitted = []
-    for array, spec, name in zip(arrays, specs, names, strict=True):
-        if array.shape != spec.shape:
-            raise ValueError(f"{name}: expected shape {spec.shape}, got {array.shape}")
-        if jnp.issubdtype(array.dtype, jnp.floating) and not spec.differentiable:
-            raise TypeError(f"{name}: expected {spec.dtype.name}, got {array.dtype.name}")
-        fitted.append(array if array.dtype == spec.dtype else array.astype(spec.dtype))
-    return fitted
 
 
 _dtype_of = attrgetter("dtype")

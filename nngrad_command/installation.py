@@ -63,7 +63,7 @@ def version_of(name: str) -> str | None:
 
 
 def requirements() -> list[Requirement]:
-    """What the metadata of the installed nngrad names, in its order, and the jaxlib that the installed JAX needs."""
+    """Returns what the metadata of the installed nngrad names, in its order, and the jaxlib that JAX needs."""
     found = [r for r in _required_by("nngrad") if r.name != "nngrad"]
     if not found:
         return []

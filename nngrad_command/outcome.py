@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 
 def exit_code(run: Callable[[], int]) -> int:
-    """What `run` returns; 130 where it is interrupted, and 1 where its output cannot be written, with a line saying so.
+    """Returns what `run` returns; 130 where it is interrupted, and 1, with a line that says so, where the output cannot
+    be written.
 
     Nothing is said where the reader of the output has gone, as in `nngrad ops | head`. What the encoding of the output
     cannot express is printed as an escape sequence.
@@ -69,7 +70,7 @@ def cause_of(error: BaseException) -> BaseException:
 
 
 def _discard_output() -> None:
-    """What is left in the buffer would fail again when the interpreter flushes it at its end."""
+    """Throw away what is left in the buffer: it would fail again when the interpreter flushes it at its end."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -74,6 +74,8 @@ product = nn.hvp(loss, x, np.ones((4, 3)))
 solver = S.Adam(alpha=1e-3)
 solver.set_parameters(nn.get_parameters())
 step = nn.train_step(loss, nn.get_parameters(), S.Momentum(0.1, momentum=0.9), inputs=[x])
+by_shape = nn.train_step(loss_of, nn.get_parameters, S.Sgd(0.1))
+scores = nn.compile(lambda a: F.tanh(a))(step(x.d, t.d), by_shape(x.d, t.d))
 image = nn.Variable((1, 2, 8, 8))
 h = PF.convolution(image, 4, (3, 3), pad=1, stride=(2, 2), with_bias=False, name="conv")
 h = F.max_pooling(F.convolution(image, h, pad=[1, 1]), kernel=(2, 2))
@@ -110,7 +112,8 @@ WRONG = [
     ("nn.grad([x])", "inputs"),
     ("nn.grad([x], [x], grad_output=x)", "grad_output"),
     ("nn.hvp(x, x, vector=x)", "vector"),
-    ("nn.train_step(x, [x], S.Sgd(), input=x)", "input"),
+    ("nn.train_step(x, [x], S.Sgd(), input=x)", "train_step"),
+    ("nn.compile(F.tanh, [x])", "compile"),
     ("nn.Variable((2, 3), needs_grad=True)", "needs_grad"),
     ("x.backward(retain=True)", "retain"),
     ("x.forward(function_prehook=print)", "function_prehook"),

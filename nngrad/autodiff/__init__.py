@@ -1,7 +1,8 @@
 """A forward graph in, a gradient graph out."""
 
-from ..execution.forward import evaluate, forward
+from ..execution.forward import forward
 from ..execution.interpret import run_function, run_functions
+from ..execution.reading import evaluate
 from ..functions.operators import operators
 from ..graph import engine
 from .backward import backward, backward_from

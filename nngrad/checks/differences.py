@@ -42,7 +42,7 @@ class Comparison(NamedTuple):
     numeric: float
     uncertainty: float
     """How far the differences may be off, by rounding and by the size of the step."""
-    exact: float
+    analytic: float
     size: float
     """The sum of the absolute values of what makes up the slope."""
     step: float
@@ -53,7 +53,7 @@ class Comparison(NamedTuple):
     @property
     def apart(self) -> float:
         """The distance between the two."""
-        return abs(self.numeric - self.exact)
+        return abs(self.numeric - self.analytic)
 
     def allowed(self, settings: Settings) -> float:
         """How large that may be."""
@@ -96,13 +96,13 @@ def _compared(
         quantity = [[_weighted(level[k], weights) for level in side] for side in (ahead, behind)]
         gradient = center[k + 1]
         moved = direction[: problem.moved[k]]
-        exact = _weighted(gradient, moved)
+        analytic = _weighted(gradient, moved)
         size = _magnitude(gradient, moved)
         noise = 4 * settings.precision * _magnitude(center[k], weights) / (step * _STEPS[-1])
         slope = slope_of(_weighted(center[k], weights), quantity[0], quantity[1], step)
         scale = max(float(np.nan_to_num(size)), abs(slope.value), settings.atol)
         kink = None if slope.roughness <= 1e-3 * scale + 4 * noise else slope.kind
-        results.append(Comparison(slope.value, slope.error + noise, exact, size, step, kink, gradient))
+        results.append(Comparison(slope.value, slope.error + noise, analytic, size, step, kink, gradient))
     return results
 
 
@@ -110,7 +110,7 @@ class Change(NamedTuple):
     """How fast a slope changes along a direction, by differences of the quantity and of its gradient."""
 
     numeric: float
-    exact: float
+    analytic: float
     step: float
 
 
@@ -127,8 +127,8 @@ def lagging(problem: Problem, direction: Arrays, k: int, settings: Settings) -> 
     for step in (settings.eps, settings.eps / 10, settings.eps / 100) if fine else (settings.eps,):
         change, noise, size = _change(problem, along, k, step, settings)
         relative = 1e-3 if fine else 5e-2
-        allowed = relative * max(abs(change.numeric), abs(change.exact), 1e-2 * size) + settings.atol + noise
-        if abs(change.numeric - change.exact) <= allowed or not np.isfinite(change.numeric):
+        allowed = relative * max(abs(change.numeric), abs(change.analytic), 1e-2 * size) + settings.atol + noise
+        if abs(change.numeric - change.analytic) <= allowed or not np.isfinite(change.numeric):
             return None
     return change
 
@@ -136,13 +136,13 @@ def lagging(problem: Problem, direction: Arrays, k: int, settings: Settings) -> 
 def _change(problem: Problem, along: Arrays, k: int, step: float, settings: Settings) -> tuple[Change, float, float]:
     weights, moved = problem.weights[k], along[: problem.moved[k]]
     center = problem.at(along, 0.0)
-    numeric, exact = [], []
+    numeric, analytic = [], []
     for t in (step, step / 2):
         ahead, behind = problem.at(along, t), problem.at(along, -t)
         ends = [_weighted(level[k], weights) for level in (ahead, center, behind)]
         numeric.append((ends[0] - 2 * ends[1] + ends[2]) / t**2)
-        exact.append((_weighted(ahead[k + 1], moved) - _weighted(behind[k + 1], moved)) / (2 * t))
-    parts = [(4 * fine - coarse) / 3 for coarse, fine in (numeric, exact)]
+        analytic.append((_weighted(ahead[k + 1], moved) - _weighted(behind[k + 1], moved)) / (2 * t))
+    parts = [(4 * fine - coarse) / 3 for coarse, fine in (numeric, analytic)]
     noise = 16 * settings.precision * _magnitude(center[k], weights) / (step / 2) ** 2
     return Change(parts[0], parts[1], step), noise, _magnitude(center[k + 1], moved)
 

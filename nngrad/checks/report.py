@@ -33,7 +33,8 @@ def kink_report(problem: Problem, order: int, found: Comparison, settings: Setti
                 places.append(f"    {problem.labels[i]}[{_index(place, problem.point[i])}]: {one.kink}")
     return "\n".join([
         f"{problem.name}: there is no gradient of order {order} to compare with, for this point is at {found.kink}.",
-        f"  along a random direction ({where}, steps from {found.step:.1e}), where the gradient says {found.exact:.6g}",
+        f"  along a random direction ({where}, steps from {found.step:.1e}), where the gradient says "
+        f"{found.analytic:.6g}",
         *(["  by element:", *places] if places else []),
         "Choose inputs away from kinks and ties, or a smaller eps if the function changes within the step.",
     ])
@@ -52,14 +53,14 @@ def mismatch_report(
         f"{problem.name}: the gradient of order {order} is wrong at {names}.",
         f"  slope of {below} along a random direction ({where}):",
         f"    by differences  {found.numeric:.10g}   (sure to {found.uncertainty:.1e}, steps from {found.step:.1e})",
-        f"    by gradient     {found.exact:.10g}",
+        f"    by gradient     {found.analytic:.10g}",
         f"    apart by        {found.apart:.3e}   (allowed: {found.allowed(settings):.3e})",
         "",
         *_table(
             ["input", "shape", "differences", "gradient", "apart by", ""],
             [
-                [problem.labels[i], str(problem.point[i].shape), f"{r.numeric:.8g}", f"{r.exact:.8g}", f"{r.apart:.1e}",
-                 "WRONG" if i in wrong else "agrees"]
+                [problem.labels[i], str(problem.point[i].shape), f"{r.numeric:.8g}", f"{r.analytic:.8g}",
+                 f"{r.apart:.1e}", "WRONG" if i in wrong else "agrees"]
                 for i, r in enumerate(rows)
             ],
         ),
@@ -77,7 +78,7 @@ def lagging_report(problem: Problem, order: int, change: Change, where: str) -> 
         f"{problem.name}: the gradient of order {order} is right at this point, but wrong beside it.",
         f"  how fast the slope changes along a random direction ({where}, step {change.step:.1e}):",
         f"    by differences  {change.numeric:.10g}",
-        f"    by gradient     {change.exact:.10g}",
+        f"    by gradient     {change.analytic:.10g}",
         "Was it made of values: is one read in backward, with .d or .data? Use the Variables themselves.",
         *_rules_of_yours(problem),
     ])
@@ -119,9 +120,9 @@ def _elements(problem: Problem, order: int, i: int, settings: Settings) -> list[
     lines = [f"  {problem.labels[i]}: {len(wrong)} of {len(results)} elements{looked} are wrong; the worst are"]
     lines += _table(
         ["element", "differences", "gradient", "apart by"],
-        [[f"[{_index(place, x)}]", f"{c.numeric:.8g}", f"{c.exact:.8g}", f"{c.apart:.1e}"] for place, c in worst],
+        [[f"[{_index(place, x)}]", f"{c.numeric:.8g}", f"{c.analytic:.8g}", f"{c.apart:.1e}"] for place, c in worst],
     )
-    hint = _hint(np.array([c.numeric for _, c in results]), np.array([c.exact for _, c in results]))
+    hint = _hint(np.array([c.numeric for _, c in results]), np.array([c.analytic for _, c in results]))
     return [*lines, f"  {hint}"] if hint else lines
 
 
@@ -129,19 +130,19 @@ def _index(place: int, x: Array) -> str:
     return ", ".join([str(int(n)) for n in np.unravel_index(place, x.shape)])
 
 
-def _hint(numeric: Array, exact: Array) -> str:
+def _hint(numeric: Array, analytic: Array) -> str:
     """Returns what all elements have in common."""
-    if not np.isfinite(exact).all():
+    if not np.isfinite(analytic).all():
         return "The gradient is not finite."
     large = np.abs(numeric) > 1e-6 * max(1e-30, float(np.max(np.abs(numeric), initial=0.0)))
     if not large.any():
         return ""
-    if not exact.any():
+    if not analytic.any():
         return (
             "The gradient is zero throughout: does something cut the graph off (F.unlink, need_grad = False, "
             "a value read with .d in backward), or does a rule return None?"
         )
-    ratios = exact[large] / numeric[large]
+    ratios = analytic[large] / numeric[large]
     ratio = float(np.median(ratios))
     if large.sum() > 1 and np.all(np.abs(ratios - ratio) <= 1e-4 * abs(ratio)):
         return f"The gradient is {ratio:.6g} times the differences in every element."

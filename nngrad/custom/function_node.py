@@ -233,7 +233,8 @@ def _forward(instance: FunctionNode, arrays: Arrays) -> tuple[Any, ...]:
 
 @kept_with_the_class
 def _retained(instance: FunctionNode, specs: tuple[Spec, ...]) -> Retained:
-    """What `forward` retains of inputs of these shapes and dtypes: it is traced, or run on ones, to find that out."""
+    """Returns what `forward` retains of inputs of these shapes and dtypes: it is traced, or run on ones, for
+    that."""
     found: list[Retained] = []
 
     def watched(*arrays: Any) -> Any:

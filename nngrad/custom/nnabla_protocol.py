@@ -172,7 +172,8 @@ class Gradient(NamedTuple):
 
 
 def backward_recording(gradient: Gradient) -> Recording | None:
-    """What `backward_impl` does, as a program of the data of inputs and outputs and the gradients of the outputs."""
+    """Returns what `backward_impl` does, as a program of the data of inputs and outputs and of the gradients of
+    the outputs."""
     return _backward_recording(gradient.instance, gradient)
 
 

@@ -6,10 +6,12 @@ from ..graph import Variable, engine
 from ..graph.engine import ForwardOptions
 from ..graph.spelling import raise_misspelt
 from .compiled import executables
-from .convert import CompiledFunction, compile, to_jax
+from .convert import CompiledByShape, CompiledFunction, compile, to_jax
 from .recompilations import RecompilationWarning
 
-__all__ = ["CompiledFunction", "RecompilationWarning", "compile", "executables", "forward_all", "to_jax"]
+__all__ = [
+    "CompiledByShape", "CompiledFunction", "RecompilationWarning", "compile", "executables", "forward_all", "to_jax",
+]
 
 
 def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: Unpack[ForwardOptions]) -> None:

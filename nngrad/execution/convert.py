@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, MutableMapping, Sequence
+from typing import Any, overload
+from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from ..graph.conversion import array_of, converted
 from ..graph.leaf import arrays_of
 from ..graph.spec import x64_if
 from ..graph.value import put_together
+from .by_shape import ByShape
 from .compiled import executable_of
 from .forward import device_of
 from .lower import linearize, lower
@@ -21,8 +23,11 @@ from .program import Program
 
 Variables = Variable | Sequence[Variable]
 
+SHAPES_ARE_FIXED = "as the graph was built; for any shape, give a function of Variables that builds the graph"
+"""What to do where another shape comes."""
 
-def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
+
+def to_jax(outputs: Variables | Callable[..., Variables], inputs: Variables | None = None) -> Callable[..., Any]:
     """A graph as a plain JAX function: `f(*arrays)`, one array for each of `inputs`.
 
     It is pure, so `jax.jit`, `jax.vmap`, `jax.grad` and shardings apply to it. Leaves that are not among
@@ -34,18 +39,39 @@ def to_jax(outputs: Variables, inputs: Variables) -> Callable[..., Any]:
     hold no fractions and nothing out of their range.
 
     Args:
-        outputs: A Variable, or several; the function returns one array, or a list.
+        outputs: A Variable, or several; the function returns one array, or a list. Or a function that builds these
+            from Variables: it is called for each combination of shapes and dtypes that the arrays have. Leaves are then
+            frozen when they are first met.
         inputs: Variables that become arguments: leaves, or Variables in the middle of the graph. The outputs need not
-            depend on all of them: a gradient may be constant in one.
+            depend on all of them: a gradient may be constant in one. A function that builds has none.
 
     Returns:
         The function. Where random functions are involved it takes a JAX random key as `key=`.
     """
+    frozen: WeakKeyDictionary[NdArray, Any] = WeakKeyDictionary()
+    if not callable(outputs):
+        if inputs is None:
+            raise TypeError("inputs: give the Variables that become arguments")
+        return _frozen_at(outputs, inputs, frozen)
+    _check_no_inputs(inputs)
+    graphs = ByShape(outputs, lambda built, given: _frozen_at(built, given, frozen))
+
+    def function(*arrays: Any, key: Any = None) -> Any:
+        run, arguments = graphs.called_with(arrays)
+        return run(*arguments, key=key)
+
+    return function
+
+
+def _frozen_at(
+    outputs: Variables, inputs: Variables, known: MutableMapping[NdArray, Any]
+) -> Callable[..., Any]:
+    """A graph as a function of arrays, with its other leaves as in `known`; those that are not there are added."""
     listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
     linear = linearize(listed, first=given, effects=False)
     others = linear.leaves[len(given) :]
     keys = [x for x in others if x._source is not None]
-    frozen = {id(x): x.cell.raw() for x in others if x._source is None}
+    frozen = {id(x): known.setdefault(x.cell, x.cell.raw()) for x in others if x._source is None}
     needs_x64 = linear.program.needs_x64
     run = lower(linear.program)
     single = isinstance(outputs, Variable)
@@ -104,19 +130,63 @@ class CompiledFunction:
                         "Call nn.compile in the process where it runs")
 
 
-def compile(outputs: Variables, inputs: Variables = (), wait_for_best: bool = False) -> CompiledFunction:
+class CompiledByShape:
+    """A function that builds graphs, for a hot loop: call it with arrays, of whatever shapes, and get arrays.
+
+    A graph is built and compiled for each combination of shapes and dtypes that the arrays have. Made by `compile`.
+    """
+
+    __slots__ = ("_graphs",)
+
+    def __init__(self, function: Callable[..., Variables], wait_for_best: bool) -> None:
+        self._graphs = ByShape(function, lambda outputs, inputs: CompiledFunction(outputs, inputs, wait_for_best))
+
+    def __call__(self, *arrays: Any) -> Any:
+        run, arguments = self._graphs.called_with(arrays)
+        return run(*arguments)
+
+
+@overload
+def compile(outputs: Variables, inputs: Variables = (), wait_for_best: bool = False) -> CompiledFunction: ...
+
+
+@overload
+def compile(outputs: Callable[..., Variables], *, wait_for_best: bool = False) -> CompiledByShape: ...
+
+
+def compile(
+    outputs: Variables | Callable[..., Variables], inputs: Variables = (), wait_for_best: bool = False
+) -> CompiledFunction | CompiledByShape:
     """A graph as an executable that is called with arrays, without looking at the graph again.
 
+    The shapes of a graph are fixed. A function that builds one is called with Variables of the shapes and dtypes that
+    the arrays of a call have, once for each combination of them, in the scopes in which `compile` was called:
+
+        run = nn.compile(lambda x: PF.affine(x, 10))
+        for images in batches:      # the last one may be shorter
+            scores = run(images)
+
     Args:
-        outputs: A Variable, or several; a call returns one array, or a list.
-        inputs: Variables whose arrays are given at each call; all other leaves are read from their cells.
+        outputs: A Variable, or several; a call returns one array, or a list. Or a function of Variables that returns
+            these.
+        inputs: Variables whose arrays are given at each call; all other leaves are read from their cells. A function
+            that builds has none.
         wait_for_best: Whether the first call waits for the best executable. Else a large one starts with one that is
             compiled cheaply, and the best one takes over when it is ready.
 
     Raises:
+        TypeError: `inputs` are given beside a function.
         ValueError: No output depends on one of `inputs`. A call raises as that of `to_jax` does.
     """
+    if callable(outputs):
+        _check_no_inputs(inputs)
+        return CompiledByShape(outputs, wait_for_best)
     return CompiledFunction(outputs, inputs, wait_for_best)
+
+
+def _check_no_inputs(inputs: object) -> None:
+    if inputs is not None and not (isinstance(inputs, tuple) and not inputs):
+        raise TypeError("inputs: a function that builds the graph is given them at each call; leave them out")
 
 
 def _listed(variables: Any, name: str) -> list[Variable]:
@@ -167,7 +237,8 @@ def _fitted(array: Any, x: Variable, i: int) -> Any:
     elif not isinstance(array, jax.core.Tracer):
         array = array_of(array, name)
     if array.shape != x.spec.shape:
-        raise ValueError(f"{name} has shape {tuple(array.shape)}; input {x.name or i} has {x.spec.shape}")
+        shapes = f"{name} has shape {tuple(array.shape)}; input {x.name or i} has {x.spec.shape}"
+        raise ValueError(f"{shapes}, {SHAPES_ARE_FIXED}")
     if isinstance(array, jax.core.Tracer) and array.dtype != x.dtype:
         if jnp.issubdtype(array.dtype, jnp.floating) and not x.spec.differentiable:
             raise TypeError(f"{name} is {array.dtype.name}; input {x.name or i} is {x.dtype.name}")

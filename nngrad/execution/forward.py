@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -12,7 +12,7 @@ from ..graph import Function, NdArray, Variable, functions_of
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process
-from ..graph.value import Deferred, hold_together, put_together, values_of
+from ..graph.value import Deferred, hold_together, values_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
@@ -27,9 +27,9 @@ class RunPlan:
 
     __slots__ = ("executable", "functions", "fused", "kept", "leaf_ids", "leaves", "program", "updated")
 
-    def __init__(self, outputs: Sequence[Variable]) -> None:
+    def __init__(self, outputs: Sequence[Variable], functions: list[Function] | None = None) -> None:
         roots = {y.parent for y in outputs}
-        functions = functions_of(outputs)
+        functions = functions_of(outputs) if functions is None else functions
         self.functions = [f for f in functions if f not in roots]
         kept = [y for f in self.functions for ref in f._outputs for y in [ref()] if y is not None and y.persistent]
         for f in roots:
@@ -48,12 +48,17 @@ class RunPlan:
 class Snapshot:
     """The arrays of a graph's leaves at one `forward()`, and the run that it put off; None if it was no forward."""
 
-    __slots__ = ("arrays", "leaf_ids", "results", "run")
+    __slots__ = ("array_of", "arrays", "leaf_ids", "leaves", "results", "run", "unasked")
 
     def __init__(self, plan: RunPlan, arrays: tuple[Any, ...], run: DeferredRun | None = None) -> None:
         self.leaf_ids = plan.leaf_ids
+        self.leaves = plan.leaves
         self.arrays = arrays
         self.run = run
+        self.array_of: dict[int, Any] | None = None
+        """The arrays by the ids of the leaves, once a value in the middle was read."""
+        self.unasked = 0
+        """How many bytes of what was computed on the way to values that were read are kept."""
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
         """The results of the functions, where they ran one by one."""
 
@@ -101,14 +106,19 @@ class DeferredRun:
             self.keep([known.get(id(value)) for value in waiting])
 
 
-def plan_of(outputs: Sequence[Variable]) -> RunPlan:
-    """The plan for `outputs`; that of a single function's single output is kept on the function."""
+def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None) -> RunPlan:
+    """The plan for `outputs`; that of a single function's single output is kept on the function.
+
+    Args:
+        outputs: What to compute.
+        functions: All that they depend on, lowest rank first, where the caller has it already.
+    """
     f = outputs[0].parent
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
-        return RunPlan(outputs)
+        return RunPlan(outputs, functions)
     plan: RunPlan | None = f.plan
     if plan is None:
-        plan = f.plan = RunPlan(outputs)
+        plan = f.plan = RunPlan(outputs, functions)
     return plan
 
 
@@ -119,6 +129,11 @@ def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
     arrays = tuple(arrays_of(plan.leaves))
     cells = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
     snapshot = Snapshot(plan, arrays, DeferredRun(plan.executable, arrays, cells))
+    root = outputs[0].parent
+    before: Snapshot | None = None if root is None else root.snapshot
+    if before is not None and before.unasked:
+        for f in plan.functions:
+            f.known = None
     for f in plan.functions:
         f.snapshot = snapshot
     for y in outputs:
@@ -172,59 +187,6 @@ def run_one_by_one(
                 y._at = snapshot
 
     return interpret(outputs, leaves, before, after, hooked, keep, known)
-
-
-def evaluate(variable: Variable) -> None:
-    """Compute a Variable that no `forward()` has deferred: from the snapshot of the forward that covered
-    its function, or from the leaves' present values. What belongs to its family is computed with it, unless somebody
-    watches functions run."""
-    family = variable._family
-    wanted = [variable] if family is None or watched() else family.waiting(variable)
-    if len(wanted) > 1:
-        try:
-            evaluate_together(wanted)
-        except Exception:  # of another one, perhaps; or they do not fit in memory at the same time
-            variable._family = None
-        else:
-            return
-    assert variable.parent is not None
-    snapshot: Snapshot | None = variable.parent.snapshot
-    plan = plan_of([variable])
-    arrays = (present([variable]) if snapshot is None else snapshot).by_leaf()
-    if is_watched([variable]):
-        results: Sequence[Any] = interpret([variable], arrays, known=None if snapshot is None else snapshot.results)
-    else:
-        results = plan.executable(*[arrays[i] for i in plan.leaf_ids])
-    variable.cell.put(results[0])
-    variable._at = snapshot
-
-
-class _Together(NamedTuple):
-    """How some Variables are computed together. It refers to nothing that refers to them."""
-
-    variables: tuple[int, ...]
-    """Their ids; they are of one family, so each is the same Variable for as long as the family lives."""
-    leaves: list[Variable]
-    executable: Callable[..., tuple[Any, ...]]
-
-
-def evaluate_together(wanted: list[Variable]) -> None:
-    """Compute Variables of one family, which the same forward has covered, or none, by one executable."""
-    snapshot: Snapshot | None = wanted[0].parent.snapshot  # type: ignore[union-attr]
-    family, ids = wanted[0]._family, tuple(map(id, wanted))
-    assert family is not None
-    run: _Together | None = family.run
-    if run is None or run.variables != ids:
-        linear = linearize(wanted, device=device_of(wanted), effects=False)
-        run = family.run = _Together(ids, linear.leaves, executable_of(linear.program))
-    if snapshot is None:
-        results = run.executable(*arrays_of(run.leaves, draw=False))
-    else:
-        arrays = snapshot.by_leaf()
-        results = run.executable(*[arrays[id(x)] for x in run.leaves])
-    put_together([y.cell for y in wanted], results)
-    for y in wanted:
-        y._at = snapshot
 
 
 def device_of(outputs: Sequence[Variable]) -> jax.Device | None:

@@ -232,7 +232,7 @@ def _makers(calls: Sequence[Call]) -> dict[int, int]:
 
 
 def _late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
-    """What `outputs` depend on, each call as late as what reads it allows: depth first, the longest way first."""
+    """Returns what `outputs` depend on, each call as late as its readers allow: depth first, the longest way first."""
     maker = _makers(calls)
     depth: list[int] = []
     for call in calls:

@@ -29,7 +29,7 @@ class Held:
 
 
 def structure_of(jaxpr: Jaxpr) -> tuple[Hashable, ...]:
-    """What `jaxpr` computes, as nested tuples without names: primitives, their parameters, and how they are wired.
+    """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring.
 
     It recurses into the functions inside (bodies of loops, branches), which are nested a few levels deep at most.
     """

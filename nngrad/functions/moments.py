@@ -42,7 +42,7 @@ def fitted(p: Variable | None, shape: Sizes, full: Sizes, where: str) -> Variabl
     raise ValueError(f"{where} of shape {p.shape} does not fit an input of shape {full}; give it the shape {shape}")
 
 
-def scaled(
+def standardized(
     x: Variable, deviation: Variable, variance: Variable, eps: float, beta: Variable | None, gamma: Variable | None
 ) -> Variable:
     """`gamma * deviation / sqrt(variance + eps) + beta` in the dtype of `x`."""

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ignored, axes_of
 from . import activation, control, movement, reduction
-from .moments import Sizes, accurate, checked_eps, fitted, kept_shape, moments, scaled, shifted
+from .moments import Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
 
 Normalised: TypeAlias = Variable | Any
 """A Variable, or a tuple of three of them if `output_stat`."""
@@ -75,11 +75,11 @@ def batch_normalization(
     if not batch_stat:
         assert mean is not None and variance is not None  # or it would have been refused
         m, v = (movement.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
-        y = scaled(x, wide - m, v, eps, beta, gamma)
+        y = standardized(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
     reduced = tuple(i for i in range(x.ndim) if i not in kept)
     m, deviation, v = moments(wide, reduced)
-    y = scaled(x, deviation, v, eps, beta, gamma)
+    y = standardized(x, deviation, v, eps, beta, gamma)
     count = math.prod(x.shape[i] for i in reduced)
     unbiased = v * (count / (count - 1)) if count > 1 else v
     updates = _running_updates([(mean, m), (variance, unbiased)], decay_rate)
@@ -334,7 +334,7 @@ def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: float = 1e-12
         raise ValueError(f"{name}: g of shape {g.shape} must have {w.shape[channel]} elements, as w has along dim")
     wide = accurate(w)
     squares = reduction.sum(wide * wide, axis=tuple(i for i in range(w.ndim) if i != channel), keepdims=True)
-    return scaled(w, wide, squares, eps, None, g if g.shape == shape else movement.reshape(g, shape=shape))
+    return standardized(w, wide, squares, eps, None, g if g.shape == shape else movement.reshape(g, shape=shape))
 
 
 def _batch_and_channel(function: str, x: Variable, batch_axis: Axes, channel_axis: int) -> tuple[Sizes, int]:
@@ -359,5 +359,5 @@ def _standardised(
     checked_eps(function, eps)
     beta, gamma = fitted(beta, shape, x.shape, f"{function}: beta"), fitted(gamma, shape, x.shape, f"{function}: gamma")
     mean, deviation, variance = moments(accurate(x), axes)
-    y = scaled(x, deviation, variance, eps, beta, gamma)
+    y = standardized(x, deviation, variance, eps, beta, gamma)
     return (y, mean, variance) if output_stat else y

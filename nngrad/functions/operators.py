@@ -95,7 +95,7 @@ _UFUNCS = {
 
 
 def _from_numpy(self: Variable, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-    """What NumPy calls for `array * variable`, and for its functions, of which Variables take the operators alone."""
+    """Called by NumPy for `array * variable`, and for its functions, of which Variables take the operators alone."""
     if ufunc in _UFUNCS and method == "__call__" and not options:
         left, right = inputs
         name, reflected = _UFUNCS[ufunc]

@@ -22,7 +22,7 @@ from .ndarray import checked_shape
 from .spec import DType, dtype_of
 
 Coercer: TypeAlias = Callable[[Any], Any]
-Exact: TypeAlias = int | float | Fraction
+PythonNumber: TypeAlias = int | float | Fraction
 
 
 class NegativeZero(float):
@@ -52,8 +52,8 @@ def plain(argument: Any) -> Any:
 
 
 def key_of(value: Any) -> Any:
-    """What stands for a hashable value in a key. Values that are equal and are not the same (1, 1.0 and True; 0.0 and
-    -0.0) have different ones, and every NaN the same."""
+    """Returns what stands for a hashable value in a key. Values that are equal and not the same (1, 1.0 and True; 0.0
+    and -0.0) have different ones, and every NaN the same."""
     if isinstance(value, float | np.floating):
         return value.__class__, repr(value)
     return value.__class__, tuple([key_of(v) for v in value]) if isinstance(value, tuple) else value
@@ -77,10 +77,10 @@ Dims: TypeAlias = Annotated[Sequence[int], "dims"]
 DTypeName: TypeAlias = Annotated[DTypeLike, "dtype"]
 """A dtype."""
 
-Number: TypeAlias = Annotated[Exact, "number"]
+Number: TypeAlias = Annotated[PythonNumber, "number"]
 """A number; an int or a `fractions.Fraction` stays exact."""
 
-NumbersEach: TypeAlias = Annotated[Sequence[Exact], "numbers each"]
+NumbersEach: TypeAlias = Annotated[Sequence[PythonNumber], "numbers each"]
 """A tuple of such numbers, one for each input."""
 
 IntsEach: TypeAlias = Annotated[Sequence[int], "ints each"]
@@ -205,7 +205,7 @@ def as_dtype(value: Any) -> DType:
         raise TypeError("a real, integer or bool dtype of up to 64 bits, such as 'float32'") from None
 
 
-def as_numbers(value: Any) -> tuple[Exact, ...]:
+def as_numbers(value: Any) -> tuple[PythonNumber, ...]:
     """A tuple of finite or infinite numbers; ints and Fractions stay exact."""
     if not isinstance(value, tuple | list):
         raise TypeError("a tuple of numbers")
@@ -215,7 +215,7 @@ def as_numbers(value: Any) -> tuple[Exact, ...]:
         raise TypeError("a tuple of numbers") from None
 
 
-def as_number(value: Any) -> Exact:
+def as_number(value: Any) -> PythonNumber:
     """A number; an int or a Fraction stays exact."""
     if value.__class__ is int or isinstance(value, Fraction):
         float(value)
@@ -279,7 +279,7 @@ def is_union(annotation: Any) -> bool:
 
 
 def shown(annotation: Any) -> Any:
-    """What a caller may give for an argument that is annotated with `annotation`: its type, without the kind."""
+    """Returns what a caller may give for an argument with this annotation: its type, without the kind."""
     if is_union(annotation):
         return functools.reduce(operator.or_, [shown(each) for each in get_args(annotation)])
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

@@ -131,7 +131,7 @@ def switch(**switches: Any) -> None:
 
 
 def start_with(**switches: Any) -> None:
-    """What threads start with. Called while nngrad is imported."""
+    """Set what threads start with. Called while nngrad is imported."""
     _start.__init__(((_FROM_NOW_ON, switches),))  # type: ignore[misc]
 
 

@@ -71,7 +71,7 @@ def leaves_of(
 def path_between(
     outputs: Iterable[Variable], inputs: Iterable[Variable], stops: bool = True, ends: Container[int] = ()
 ) -> tuple[list[Function], set[int], list[Function]]:
-    """What a gradient passes on its way from `outputs` to `inputs`.
+    """Returns what a gradient passes on its way from `outputs` to `inputs`.
 
     Args:
         outputs: Where it starts.

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import numpy as np
 
 from .engine import BackwardOptions, ForwardOptions, engine
 from .ndarray import NdArray, checked_spec
+from .operators import Operators
 from .spec import FLOAT32, DType, Shape, Spec
-from .spelling import raise_misspelt
+from .spelling import no_such_argument, raise_misspelt
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from .function import Function
 
 
-class Variable:
+class Variable(Operators):
     """An array in a computation graph: a leaf that holds data, or an output of a Function.
 
     Args:
@@ -73,8 +74,11 @@ class Variable:
     """The snapshot from which the data of an output was computed."""
 
     def __init__(
-        self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32
+        self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32,
+        **misspelt: Never,
     ) -> None:
+        if misspelt:
+            raise no_such_argument("Variable", misspelt, ("shape", "need_grad", "name", "dtype")) or TypeError
         if not isinstance(need_grad, bool | np.bool_ | None):
             hint = f"; give the shape as a tuple: nn.Variable(({shape!r}, {need_grad!r}))" * isinstance(shape, int)
             raise TypeError(f"need_grad: expected True or False, got {need_grad!r}{hint}")
@@ -345,31 +349,6 @@ class Variable:
         known = cell is not None and not cell.is_deferred and not cell.is_zero
         value = f" = {np.array2string(cell.view, threshold=20)}" if known and cell is not None else ""
         return f"<Variable{name} {self.spec} ({kind}){value}>"
-
-    if TYPE_CHECKING:  # defined by nngrad.functions.operators
-
-        def __eq__(self, other: object) -> Variable: ...  # type: ignore[override]
-        def __ne__(self, other: object) -> Variable: ...  # type: ignore[override]
-        def __lt__(self, other: object) -> Variable: ...
-        def __le__(self, other: object) -> Variable: ...
-        def __gt__(self, other: object) -> Variable: ...
-        def __ge__(self, other: object) -> Variable: ...
-        def __add__(self, other: object) -> Variable: ...
-        def __radd__(self, other: object) -> Variable: ...
-        def __sub__(self, other: object) -> Variable: ...
-        def __rsub__(self, other: object) -> Variable: ...
-        def __mul__(self, other: object) -> Variable: ...
-        def __rmul__(self, other: object) -> Variable: ...
-        def __truediv__(self, other: object) -> Variable: ...
-        def __rtruediv__(self, other: object) -> Variable: ...
-        def __pow__(self, other: object) -> Variable: ...
-        def __rpow__(self, other: object) -> Variable: ...
-        def __matmul__(self, other: object) -> Variable: ...
-        def __rmatmul__(self, other: object) -> Variable: ...
-        def __neg__(self) -> Variable: ...
-        def __pos__(self) -> Variable: ...
-        def __abs__(self) -> Variable: ...
-        def __getitem__(self, key: Any) -> Variable: ...
 
 
 _JAX_OPERATORS = ("_operator_", "deferring_binary_op")

@@ -77,7 +77,8 @@ def _cost_of_jaxpr(jaxpr: Any) -> Cost:
 
 
 def _branches(params: dict[str, Any]) -> Sequence[Any]:
-    """What may run. Of ways that differ by platform it is the one for all that are not named: it has no detours."""
+    """Returns what may run. Of ways that differ by platform it is the one for all that are not named, which
+    has no detours."""
     branches: Sequence[Any] = params["branches"]
     return branches[-1:] if params.get("branches_platforms") is not None else branches
 

@@ -22,7 +22,7 @@ Nest = tuple[list[float], Node]
 
 
 def in_order(outputs: Iterable[Variable]) -> list[Function]:
-    """What `outputs` depend on, each function as late as what reads it allows: depth first, the longest way first.
+    """Returns what `outputs` depend on, each function as late as its readers allow: depth first, the longest way first.
 
     A schedule made like this keeps little alive: what is needed only near the end is computed near the end.
     """

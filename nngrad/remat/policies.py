@@ -189,8 +189,8 @@ def policy_of_marks(functions: Iterable[Function]) -> Policy | None:
 
 
 def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
-    """What tells apart the executables that backward() makes of graphs of one structure, where `given` is the policy:
-    the policy, and for None the graph's marks, in the order of `functions`."""
+    """Returns what tells apart the executables that backward() makes of graphs of one structure, where `given` is the
+    policy: the policy, and for None the graph's marks, in the order of `functions`."""
     policy = None if given is None else policy_of(given)
     if policy is not None:
         return policy.key(functions)

@@ -1,0 +1,80 @@
+"""Graphs that a function builds, one for each combination of shapes and dtypes that its inputs come in.
+
+The shapes of a graph are fixed, and what was made of a shape when it was built, such as a factor of 1/8 for eight
+rows, cannot be told from other numbers. So for other shapes a graph is built again, and never bent.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
+
+import jax
+
+from ..graph import NdArray, Spec, Variable, switched
+from ..graph.ndarray import host_array
+from ..graph.spec import spec_of
+from ..graph.variable import leaf_of
+from .compiled import BoundedCache
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+MOST_GRAPHS = 64
+"""For so many combinations of shapes and dtypes graphs are kept."""
+
+
+class ByShape(Generic[T]):
+    """What is made of the graphs that `function` builds.
+
+    It is called in the scopes that are in force where this is made: the same parameters are found for all shapes.
+
+    Args:
+        function: Takes Variables, and returns what is computed of them.
+        make: Takes what `function` returned, and the Variables that it was given.
+    """
+
+    def __init__(self, function: Callable[..., Any], make: Callable[[Any, list[Variable]], T]) -> None:
+        self._function = function
+        self._make = make
+        self._context = copy_context()
+        self._made = BoundedCache(MOST_GRAPHS)
+        self._building = threading.RLock()
+
+    def called_with(self, values: Sequence[Any]) -> tuple[T, list[Any]]:
+        """Returns what is made for values like these, and the values as arrays."""
+        arrays = [_array(value, f"array {i}") for i, value in enumerate(values)]
+        specs = tuple([spec_of(tuple(array.shape), array.dtype) for array in arrays])
+        made: T | None = self._made.find(specs)
+        if made is None:
+            with self._building:  # two graphs of one shape would have parameters made twice
+                made = self._made.get(specs, lambda: self._built(specs))
+        return made, arrays
+
+    def _built(self, specs: Sequence[Spec]) -> T:
+        inputs = [leaf_of(NdArray.of_spec(spec)) for spec in specs]
+        return self._make(self.in_its_scopes(lambda: self._outputs(inputs)), inputs)
+
+    def in_its_scopes(self, run: Callable[[], R]) -> R:
+        """Returns what `run` returns in the scopes that were in force when this was made."""
+        return self._context.copy().run(run)  # a copy, since a context is entered by one thread at a time
+
+    def _outputs(self, inputs: list[Variable]) -> Any:
+        # Parameters that are made here are arrays, also where JAX traces the caller.
+        with switched(auto_forward=False), jax.ensure_compile_time_eval():
+            return self._function(*inputs)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a function that was compiled by shape cannot be pickled or copied: it holds executables of "
+                        "this process. Make it anew in the process where it runs")
+
+
+def _array(value: Any, name: str) -> Any:
+    """An argument as an array: numbers and lists have the dtypes that leaves of them have."""
+    if isinstance(value, jax.core.Tracer):
+        return value
+    if isinstance(value, Variable):
+        return value.data.raw()
+    return value.raw() if isinstance(value, NdArray) else host_array(value, None, name)

@@ -1,0 +1,374 @@
+"""Values that are read one after another: right whatever was written in between, and with little that is compiled."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad.execution import reading
+from nngrad.execution.compiled import BoundedCache
+from nngrad.execution.interpret import single_ops
+from tests.rematerialising import counted_compilations
+
+Count = Callable[[], int]
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Count]:
+    """Counts compilations from a state in which nothing was met before."""
+    monkeypatch.setattr(reading, "_met", BoundedCache(1 << 14))
+    nn.executables.clear()
+    single_ops.clear()
+    with counted_compilations() as count:
+        yield count
+
+
+def chain(length: int, start: Any = 0.5) -> tuple[nn.Variable, list[nn.Variable]]:
+    """A leaf, and the steps of a recurrence."""
+    h = x = nn.Variable.from_numpy_array(start, need_grad=True)
+    steps = []
+    for _ in range(length):
+        h = F.sin(h)
+        steps.append(h)
+    return x, steps
+
+
+def sines(start: Any, length: int) -> list[Any]:
+    values = [np.sin(start)]
+    for _ in range(length - 1):
+        values.append(np.sin(values[-1]))
+    return values
+
+
+ORDERS = {
+    "upwards": lambda steps: list(enumerate(steps)),
+    "downwards": lambda steps: list(enumerate(steps))[::-1],
+    "shuffled": lambda steps: random.Random(0).sample(list(enumerate(steps)), len(steps)),
+}
+
+
+@pytest.mark.parametrize("forward", [False, True])
+@pytest.mark.parametrize("order", ORDERS)
+def test_steps_that_are_read_one_by_one_compile_little(order: str, forward: bool, compilations: Count) -> None:
+    x, steps = chain(300, np.linspace(-1, 1, 4))
+    if forward:
+        steps[-1].forward()
+    wanted = sines(x.d.copy(), 300)
+    x.d.sum()  # a NumPy array of it was lent
+    for i, y in ORDERS[order](steps):
+        np.testing.assert_allclose(y.d, wanted[i], rtol=1e-12)
+    assert compilations() <= 6
+
+
+def layers(count: int = 24) -> list[nn.Variable]:
+    rng = np.random.default_rng(0)
+    h, steps = nn.Variable.from_numpy_array(rng.standard_normal((3, 5))), []
+    for i in range(count):
+        w = nn.Variable.from_numpy_array(rng.standard_normal((h.shape[1], 5 + i % 3)), need_grad=True)
+        h = F.tanh(F.affine(h, w))
+        steps.append(h)
+    return steps
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_loop_that_builds_and_reads_settles(order: str, compilations: Count) -> None:
+    counts = []
+    for _ in range(5):
+        before = compilations()
+        steps = layers()
+        steps[-1].forward()
+        for i, y in ORDERS[order](steps):
+            assert y.d.shape[1] == 5 + i % 3
+        counts.append(compilations() - before)
+    assert counts[0] <= 14, counts
+    assert counts[-1] == 0, counts
+
+
+def test_a_graph_that_is_run_again_and_again_settles(compilations: Count) -> None:
+    x, steps = chain(100, np.linspace(-1, 1, 4))
+    counts = []
+    for i in range(8):
+        x.d = np.full(4, 0.1 * i)
+        steps[-1].forward()
+        before = compilations()
+        for k in (10, 70, 40):
+            np.testing.assert_allclose(steps[k].d, sines(x.d, 100)[k], rtol=1e-12)
+        counts.append(compilations() - before)
+    assert sum(counts[:3]) <= 2, counts
+    assert counts[-1] == 0, counts
+    assert steps[70].parent in reading._routes
+
+
+def test_values_of_all_orders_of_reading_are_equal() -> None:
+    wanted = [y.d for y in layers()]
+    for order in ORDERS.values():
+        for i, y in order(layers()):
+            np.testing.assert_allclose(y.d, wanted[i], rtol=1e-10)
+
+
+def write(x: nn.Variable) -> None:
+    x.d = 2.0
+
+
+def write_in_place(x: nn.Variable) -> None:
+    x.d[...] = 2.0
+
+
+def write_by_another(x: nn.Variable) -> None:
+    x.get_unlinked_variable().d = 2.0
+
+
+def write_zeros_and_fill(x: nn.Variable) -> None:
+    x.data.zero()
+    x.data.fill(2.0)
+
+
+@pytest.mark.parametrize("written", [write, write_in_place, write_by_another, write_zeros_and_fill])
+def test_what_is_written_to_a_leaf_counts_for_what_is_read_later(written: Any) -> None:
+    x = nn.Variable.from_numpy_array([1.0])
+    y = x + 1
+    z = y * 10
+    after = z + 3
+    assert y.d == 2
+    assert z.d == 20
+    written(x)
+    assert after.d == 33
+    assert z.d == 20  # it was read before
+    assert (z * 1.5).d == 45
+
+
+def test_a_view_that_is_held_and_written_to_counts() -> None:
+    x = nn.Variable.from_numpy_array([1.0])
+    view = x.d
+    y = x + 1
+    z, after = y * 10, y * 100
+    assert y.d == 2
+    view[...] = 4.0
+    assert z.d == 50
+    view[...] = 5.0
+    assert after.d == 600
+
+
+def test_what_is_written_after_a_forward_does_not_count() -> None:
+    x = nn.Variable.from_numpy_array([1.0])
+    y = x + 1
+    z = y * 10
+    after = z + 3
+    after.forward()
+    assert y.d == 2
+    x.d = 7.0
+    assert z.d == 20
+    z.d = 5.0  # a value of the user's, which goes with the next forward
+    y.data.data[...] = 6.0
+    assert after.d == 23
+    beside = z - 1
+    assert beside.d == 79  # built later, so of the leaves' present values
+    after.forward()
+    assert (y.d, z.d, after.d) == (8, 80, 83)
+
+
+def test_what_is_built_after_a_forward_uses_its_values_while_the_leaves_stay(compilations: Count) -> None:
+    x, steps = chain(300)
+    steps[-1].forward()
+    assert steps[200].d == pytest.approx(float(sines(0.5, 201)[-1]), rel=1e-5)
+    assert compilations() == 1
+    assert F.sin(steps[200]).d == pytest.approx(float(sines(0.5, 202)[-1]), rel=1e-5)
+    assert compilations() == 2
+    x.d = 0.25
+    assert F.sin(steps[200]).d == pytest.approx(float(sines(0.25, 202)[-1]), rel=1e-5)
+
+
+@pytest.mark.parametrize("forward", [False, True])
+def test_random_functions_are_those_of_what_was_read_before(forward: bool) -> None:
+    x = nn.Variable.from_numpy_array(np.ones(64, np.float32))
+    y = F.dropout(x, 0.5)
+    z = y * 2
+    total = F.sum(z)
+    if forward:
+        total.forward()
+    np.testing.assert_array_equal(z.d, 2 * y.d)
+    assert total.d == z.d.sum()
+
+
+def test_effects_are_applied_once_for_each_forward() -> None:
+    nn.clear_parameters()
+    x = nn.Variable.from_numpy_array(np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32))
+    h = F.tanh(x)
+    y = PF.batch_normalization(h)
+    z = F.relu(y)
+    mean = nn.get_parameters(grad_only=False)["bn/mean"]
+    for i in range(3):
+        z.forward()
+        for v in (h, y, z, h):
+            assert v.d.shape == (8, 3)
+        np.testing.assert_allclose(mean.d[0], np.tanh(x.d).mean(0) * (1 - 0.9 ** (i + 1)), rtol=1e-4)
+    nn.clear_parameters()
+
+
+def test_results_of_one_nn_grad_are_known_to_what_is_built_on_them(compilations: Count) -> None:
+    x, steps = chain(40)
+    gradients = nn.grad(steps[-1], [x, steps[20]])
+    assert gradients[0].d != 0
+    before = compilations()
+    square = gradients[0] * gradients[0]
+    assert square.d == pytest.approx(gradients[0].d ** 2)
+    assert compilations() == before + 1
+
+
+def test_what_takes_too_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "MOST_BYTES", 100)
+    x, steps = chain(30, np.linspace(-1, 1, 8))
+    for i, y in ORDERS["shuffled"](steps):
+        np.testing.assert_allclose(y.d, sines(x.d, 30)[i], rtol=1e-12)
+
+
+def test_reads_keep_neither_graphs_nor_arrays_of_leaves() -> None:
+    x, steps = chain(30)
+    for y in steps:
+        _ = y.d
+    array = weakref.ref(x.data.array)
+    tail, middle = F.sin(steps[-1]), weakref.ref(steps[10].parent)
+    assert tail.d < 1
+    gc.disable()
+    try:
+        x.d = 3.0
+        assert array() is None
+        del y, steps, tail
+        assert middle() is None
+    finally:
+        gc.enable()
+
+
+def test_what_was_kept_unasked_goes_with_the_next_forward() -> None:
+    _, steps = chain(30)
+    steps[-1].forward()
+    assert steps[3].d < 1
+    assert steps[20].d < 1
+    kept = weakref.ref(steps[10].parent.known[1][0])  # type: ignore[union-attr]
+    assert kept() is not None
+    steps[-1].forward()
+    assert kept() is None
+
+
+def test_what_threads_read_is_not_older_than_what_was_written() -> None:
+    x = nn.Variable.from_numpy_array(0.0)
+    steps = [x + 1]
+    for _ in range(20):
+        steps.append(steps[-1] + 1)
+    written = [0]
+    wrong: list[str] = []
+    done = threading.Event()
+
+    def read(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(60):
+            k = rng.randrange(20)
+            y = steps[k] * 1.5 + 0.5
+            before = written[0]
+            value = (float(y.d) - 0.5) / 1.5 - (k + 1)
+            if not before <= round(value) <= written[0] + 1:
+                wrong.append(f"{value} of {before} to {written[0]}")
+
+    def write() -> None:
+        while not done.is_set():
+            x.d = written[0] + 1
+            written[0] += 1
+            time.sleep(0.002)
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(3)]
+    writer = threading.Thread(target=write)
+    for thread in (writer, *readers):
+        thread.start()
+    for thread in readers:
+        thread.join()
+    done.set()
+    writer.join()
+    assert written[0] > 3
+    assert not wrong
+
+
+def test_graphs_that_were_read_apart_are_read_together(compilations: Count) -> None:
+    (a, lefts), (b, rights) = chain(50, 0.1), chain(50, 0.2)
+    assert lefts[-1].d < rights[-1].d
+    before = compilations()
+    total = lefts[-1] + rights[-1]
+    assert total.d == pytest.approx(lefts[-1].d + rights[-1].d)
+    assert compilations() == before + 1
+    b.d = 0.3
+    assert (total * 1).d == pytest.approx(float(sines(0.1, 50)[-1] + sines(0.3, 50)[-1]), rel=1e-5)
+    a.d = 0.4
+    assert F.sin(lefts[-1]).d == pytest.approx(float(sines(0.4, 51)[-1]), rel=1e-5)
+
+
+# ---------------------------------------------------------------- any sequence of reads, writes and forwards
+
+
+class Model:
+    """A value of a graph as NumPy computes it, with what is known of it."""
+
+    def __init__(self, inputs: list[Model], variable: nn.Variable, value: float | None = None) -> None:
+        self.inputs = inputs
+        self.variable = variable
+        self.value = value
+        self.snapshot: dict[int, float] | None = None
+        self.at: dict[int, float] | None = None
+
+    def above(self) -> list[Model]:
+        return [self, *[m for x in self.inputs for m in x.above()]]
+
+    def leaves(self) -> dict[int, float]:
+        return {id(m): m.value for m in self.above() if not m.inputs}  # type: ignore[misc]
+
+    def computed(self, leaves: dict[int, float]) -> float:
+        if not self.inputs:
+            return leaves[id(self)]
+        a, b = [x.computed(leaves) for x in self.inputs]
+        return (a + 2 * b) / 3
+
+    def forward(self) -> None:
+        self.variable.forward()
+        leaves = self.leaves()
+        for m in self.above():
+            m.snapshot = leaves
+        self.at, self.value = leaves, self.computed(leaves)
+
+    def read(self) -> None:
+        if self.value is None or self.at is not self.snapshot:
+            self.at = self.snapshot
+            self.value = self.computed(self.leaves() if self.at is None else self.at)
+        assert self.variable.d == pytest.approx(self.value, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_sequence_of_reads_writes_and_forwards(seed: int) -> None:
+    rng = random.Random(seed)
+    leaves = [Model([], nn.Variable.from_numpy_array(np.float64(i)), float(i)) for i in range(3)]
+    nodes: list[Model] = []
+    for step in range(120):
+        kind = rng.choice(["build", "read", "read", "read", "write", "forward"]) if nodes else "build"
+        if kind == "build" and step < 60:
+            a, b = rng.choices([*leaves, *nodes[-4:]], k=2)
+            if max(len(a.above()), len(b.above())) < 300:
+                nodes.append(Model([a, b], (a.variable + 2 * b.variable) / 3))
+        elif kind == "write" and rng.random() < 0.3:
+            leaf = rng.choice(leaves)
+            leaf.value = float(rng.randrange(1000))
+            if rng.random() < 0.5:
+                leaf.variable.d = leaf.value
+            else:
+                leaf.variable.d[...] = leaf.value
+        elif kind == "forward":
+            rng.choice(nodes).forward()
+        elif kind == "read":
+            rng.choice(nodes).read()
