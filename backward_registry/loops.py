@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import nngrad.functions as F
 from nngrad.functions.array import zeros_like
-from nngrad.functions.loops import Loop, scan_of_body, step_keys
+from nngrad.functions.loops import scan_of_body, step_keys
 from nngrad.graph import Function, NdArray, Variable, apply, create
 from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
 
 from . import Rule, non_differentiable, registry

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -16,59 +16,13 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
 from ..graph.arguments import Static
-from ..graph.body import Body, captured
+from ..graph.body import captured
 from ..graph.leaf import common_floating
+from ..graph.loop import Loop
+from .loop_fusion import fused
 from .stochastic import typed_key
 
 T = TypeVar("T")
-
-
-class Loop(NamedTuple):
-    """The static arguments of `scan_of_body`: a body, and which of its inputs and outputs are what.
-
-    The inputs of the body are those that are the same at each step, the carries, and the slices of what is scanned.
-    Its outputs are the carries for the next step, and what is stacked.
-    """
-
-    body: Body
-    fixed: int
-    """How many inputs are the same at each step."""
-    carries: int
-    """How many are carried from step to step."""
-    length: int
-    """The number of steps."""
-    reverse: bool
-    """Whether the steps go from the last slice to the first."""
-    unroll: int
-    """How many steps XLA gets as one."""
-
-    @property
-    def first_slice(self) -> int:
-        """The first of the inputs that are slices of what is scanned."""
-        return self.fixed + self.carries
-
-    @property
-    def stacked(self) -> tuple[int, ...]:
-        """Of which values of the body, by their numbers, the op gives the stacks, after the carries: what the body
-        returns to be stacked, the carries before each step, and every value in it."""
-        before = range(self.fixed, self.first_slice)
-        return (*self.body.outputs[self.carries :], *before, *[~k for k in range(len(self.body.specs))])
-
-    @property
-    def results(self) -> int:
-        """How many of the outputs are those that the body was written for: final carries, and what it stacks."""
-        return len(self.body.outputs)
-
-    def over_steps(self, f: Function, number: int) -> Variable:
-        """The Variable that has, for each step, the value of this number, or for all of them where it is fixed."""
-        if 0 <= number < self.fixed or number >= self.first_slice:
-            return f.inputs[number]
-        return f.outputs[self.carries + self.stacked.index(number)]
-
-    def stack_spec(self, number: int) -> Spec:
-        """Shape and dtype of a value of the body, stacked."""
-        spec = self.body.spec(number)
-        return spec_of((self.length, *spec.shape), spec.dtype)
 
 
 class ScanOfBody(Op):
@@ -121,7 +75,7 @@ def _scan_of_body(
 
 
 _scan_of_body.__name__ = "scan_of_body"
-scan_of_body = ScanOfBody(_scan_of_body, type_name="Scan", multiple_results=True, cost=_cost)
+scan_of_body = ScanOfBody(_scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused)
 
 
 @op
