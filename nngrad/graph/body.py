@@ -18,7 +18,7 @@ from .op import Op
 from .options import build_options, contained, switch_to
 from .spec import Spec, arguments_need_x64
 from .traverse import functions_of
-from .value import Value
+from .value import Deferred
 from .variable import Variable, leaf_of
 
 P = ParamSpec("P")
@@ -245,16 +245,12 @@ def closed(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Body:
     )  # fmt: skip
 
 
-class _Unknown(Value):
-    """What a placeholder holds: reading it is an error."""
+class _NoValue(NamedTuple):
+    """What is asked for the value of a placeholder: there is none."""
 
-    __slots__ = ("owner",)
+    owner: str
 
-    def __init__(self, owner: str) -> None:
-        super().__init__(None)
-        self.owner = owner
-
-    def complete(self) -> None:
+    def run(self) -> None:
         """Raise a ValueError."""
         raise ValueError(
             f"in the body of {self.owner} there are no values to read: it is run once, to see what it computes. Let it "
@@ -265,7 +261,7 @@ class _Unknown(Value):
 def placeholder(spec: Spec, owner: str) -> Variable:
     """A Variable that stands for the input of a body; it has no value."""
     cell = NdArray.of_spec(spec)
-    cell._value = _Unknown(owner)
+    cell._value = Deferred(_NoValue(owner))
     return leaf_of(cell)
 
 
