@@ -1,18 +1,19 @@
 """Backward rules of loops: the gradient of a loop is a loop, in the other direction, over the gradient of its body.
 
 Both rules here settle first what moves, by going through the body with nothing but dependences until no further carry
-is reached. What the body's gradient needs of the forward loop are stacks that this loop gives, and no more is stacked.
+is reached. What the body's gradient needs of the forward loop are stacks that this loop gives, and no more is stacked. A weight's gradient, a
+sum of products over the steps, is one product of stacks after the loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import nngrad.functions as F
 from nngrad.functions.array import zeros_like
 from nngrad.functions.loops import scan_of_body, step_keys
-from nngrad.graph import Function, NdArray, Variable, apply, create
+from nngrad.graph import Function, NdArray, Op, Variable, apply, create, functions_of
 from nngrad.graph.body import Body, closed, derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
@@ -61,14 +62,40 @@ def is_zeros(x: Variable) -> bool:
     return f is not None and f.op is F.constant and not f.arguments[0]
 
 
+class Factor(NamedTuple):
+    """A factor of a product that is computed after a loop back."""
+
+    kind: str
+    """'residual', 'seed' or 'stack': one of the residuals, one of the seeds, or a stack that the loop back gives."""
+    place: int
+    """Which of them."""
+    changes: bool
+    """Whether it is one for each step."""
+
+
+class Product(NamedTuple):
+    """A sum over steps of products over indices, which is a product over one index more."""
+
+    factors: tuple[Factor, ...]
+    terms: tuple[Numbers, ...]
+    output: Numbers
+
+
 class StepBack(NamedTuple):
     """The step of the loop back: a gradient of a body, with its inputs in the order of a loop's."""
 
     body: Body
     fixed: Numbers
     """Which residuals are the same at each step."""
+    sums: Numbers
+    """Which outputs of the gradient are added up from step to step."""
     stacked: Numbers
-    """Which are slices of what is stacked."""
+    """Which residuals are slices of what is stacked."""
+    arriving: Numbers
+    """Which seeds are."""
+    products: tuple[tuple[int, tuple[Product, ...], tuple[Op, tuple[Any, ...]] | None], ...]
+    """Which outputs of the gradient are not computed in the loop, but as products after it; and what is made of several
+    products."""
 
 
 @derived_once
@@ -82,7 +109,7 @@ def step_back(
         residuals: Their numbers in the body.
         carried: For each carry of the loop back, the first of the seeds, which output of `gradient` is its gradient;
             -1 for none.
-        summed: Which outputs are added up over the steps.
+        summed: Which outputs are wanted as their sum over the steps.
         stacked: Which are stacked.
         fixed: How many of the body's inputs are the same at each step.
     """
@@ -95,18 +122,72 @@ def step_back(
         results[i] if i >= 0 else create(F.constant, (), (0.0, x.shape, x.dtype), order=order)
         for i, x in zip(carried, seeds, strict=False)
     ]
-    sums = [leaf_of(NdArray.of_spec(results[i].spec)) for i in summed]
-    after += [create(F.add2, (x, results[i]), (), order=order) for x, i in zip(sums, summed, strict=True)]
-    same = tuple([r for r, number in enumerate(residuals) if 0 <= number < fixed])
-    slices = tuple([r for r in range(len(residuals)) if r not in same])
-    body = closed(
-        [*after, *[results[i] for i in stacked]],
-        [
-            *[inputs[r] for r in same], *seeds[: len(carried)], *sums,
-            *[inputs[r] for r in slices], *seeds[len(carried) :],
-        ],
-    )  # fmt: skip
-    return StepBack(body, same, slices)
+    same = {r for r, number in enumerate(residuals) if 0 <= number < fixed}
+    known = {id(x): Factor("residual", r, r not in same) for r, x in enumerate(inputs[: len(residuals)])}
+    known |= {id(x): Factor("seed", k, True) for k, x in enumerate(seeds) if k >= len(carried)}
+    stacks = [results[i] for i in stacked]
+    products = []
+    sums = []
+    for i in summed:
+        found = _contractions_of(results[i])
+        if found is None:
+            sums.append(i)
+            continue
+        contractions, together = found
+        for f in contractions:
+            for x in f.inputs:
+                if id(x) not in known:
+                    known[id(x)] = Factor("stack", len(stacks), True)
+                    stacks.append(x)
+        combined = None if together is None else (together.op, together.arguments)
+        products.append((i, tuple([_over_steps(f, known) for f in contractions]), combined))
+    totals = [leaf_of(NdArray.of_spec(results[i].spec)) for i in sums]
+    after += [create(F.add2, (x, results[i]), (), order=order) for x, i in zip(totals, sums, strict=True)]
+    outputs = [*after, *stacks]
+    read = {id(x) for f in functions_of(outputs) for x in f.inputs} | {id(y) for y in outputs}
+    used = [r for r in range(len(residuals)) if id(inputs[r]) in read]
+    at_each = tuple([r for r in used if r not in same])
+    throughout = tuple([r for r in used if r in same])
+    arriving = tuple([k for k in range(len(carried), len(seeds)) if id(seeds[k]) in read])
+    ordered = [
+        *[inputs[r] for r in throughout], *seeds[: len(carried)], *totals,
+        *[inputs[r] for r in at_each], *[seeds[k] for k in arriving],
+    ]  # fmt: skip
+    return StepBack(closed(outputs, ordered), throughout, tuple(sums), at_each, arriving, tuple(products))
+
+
+def _contractions_of(result: Variable) -> tuple[list[Function], Function | None] | None:
+    """The sums of products that a gradient is, or is a sum of, with what adds them; None if it is none."""
+    f = result.parent
+    if f is None:
+        return None
+    if _is_contraction(f):
+        return [f], None
+    added = f.op.linear == "together" and (not f.op.offset or not f.args[f.op.offset])
+    parts = [x.parent for x in f.inputs]
+    if added and all([part is not None and _is_contraction(part) and part.specs[0] is f.specs[0] for part in parts]):
+        return [part for part in parts if part is not None], f
+    return None
+
+
+def _is_contraction(f: Function) -> bool:
+    """Whether it is a product over indices that stand for one size each."""
+    if f.op.axes is None or f.op.axes.indices is None:
+        return False
+    terms, _ = f.op.axes.indices(f)
+    sizes: dict[int, int] = {}
+    pairs = [pair for x, term in zip(f.inputs, terms, strict=True) for pair in zip(term, x.shape, strict=True)]
+    return all([sizes.setdefault(i, n) == n for i, n in pairs])
+
+
+def _over_steps(f: Function, known: Mapping[int, Factor]) -> Product:
+    """The sum of a product over all steps."""
+    assert f.op.axes is not None and f.op.axes.indices is not None
+    terms, output = f.op.axes.indices(f)
+    step = 1 + max([i for term in terms for i in term], default=0)
+    factors = tuple([known[id(x)] for x in f.inputs])
+    with_step = [(step, *term) if x.changes else tuple(term) for x, term in zip(factors, terms, strict=True)]
+    return Product(factors, tuple(with_step), tuple(output))
 
 
 def scan_gradients(
@@ -135,17 +216,24 @@ def scan_gradients(
         tuple([place[i] for i in summed]), tuple([place[i] for i in stacked]), loop.fixed,
     )  # fmt: skip
     residuals = [loop.over_steps(f, number) for number in gradient.residuals]
+    seeds = [*[gys[j] for j in weighing], *[gys[loop.carries + k] for k in stacks]]
+    sums = [gradient.reached[k] for k in step.sums]
     inputs = (
-        *[residuals[r] for r in step.fixed], *[gys[j] for j in weighing], *[zeros_like(f.inputs[i]) for i in summed],
-        *[residuals[r] for r in step.stacked], *[gys[loop.carries + place] for place in stacks],
+        *[residuals[r] for r in step.fixed], *seeds[: len(weighing)], *[zeros_like(f.inputs[i]) for i in sums],
+        *[residuals[r] for r in step.stacked], *[seeds[k] for k in step.arriving],
     )  # fmt: skip
-    carries = len(weighing) + len(summed)
-    back = Loop(step.body, len(step.fixed), carries, loop.length, not loop.reverse, loop.unroll)
+    back = Loop(step.body, len(step.fixed), len(weighing) + len(sums), loop.length, not loop.reverse, loop.unroll)
     gxs: list[Variable | None] = [None] * len(f.inputs)
-    if back.body.outputs:
-        outputs = apply(scan_of_body, inputs, back)
-        for i, gx in zip([*carried, *summed, *stacked], outputs, strict=False):
-            gxs[i] = gx
+    outputs = apply(scan_of_body, inputs, back) if back.body.outputs else ()
+    for i, gx in zip([*carried, *sums, *stacked], outputs, strict=False):
+        gxs[i] = gx
+    found = {"residual": residuals, "seed": seeds, "stack": outputs[back.carries :]}
+    for k, products, combined in step.products:
+        parts = tuple([
+            F.contraction(*[found[x.kind][x.place] for x in each.factors], terms=each.terms, output=each.output)
+            for each in products
+        ])
+        gxs[gradient.reached[k]] = parts[0] if combined is None else apply(combined[0], parts, combined[1])
     return gxs
 
 

@@ -277,6 +277,15 @@ def test_only_what_the_gradient_needs_is_stacked() -> None:
     assert counted([gc], "dynamic-update-slice") == [1]  # tanh, of which the gradient is made
 
 
+def test_the_gradient_of_a_weight_is_one_product_after_the_loop() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    (gw,) = nn.grad(loss_of(x, c, w), w)
+    assert gw.parent is not None and gw.parent.name == "contraction"
+    _, back = loops_run([gw])
+    assert back.carries == 1, "nothing of the shape of w is carried"
+    assert sum([op.heavy for op, _, _ in back.body.steps]) == 1
+
+
 def test_building_does_not_depend_on_the_length() -> None:
     sizes = []
     for length in (5, 500):
