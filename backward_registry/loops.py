@@ -1,8 +1,8 @@
 """Backward rules of loops: the gradient of a loop is a loop, in the other direction, over the gradient of its body.
 
 Both rules here settle first what moves, by going through the body with nothing but dependences until no further carry
-is reached. What the body's gradient needs of the forward loop are stacks that this loop gives, and no more is stacked. A weight's gradient, a
-sum of products over the steps, is one product of stacks after the loop.
+is reached. What the body's gradient needs of the forward loop are stacks that this loop gives, and no more is stacked.
+A weight's gradient, a sum of products over the steps, is one product of stacks after the loop.
 """
 
 from __future__ import annotations

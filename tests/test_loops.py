@@ -441,6 +441,22 @@ def test_backward_training_and_jax() -> None:
     np.testing.assert_allclose(nn.hvp(y, w, W)[0].d, nn.jvp(nn.grad(y, w), w, W)[0].d)
 
 
+def test_derivatives_of_all_kinds_and_recomputation() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    last = F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)[0]
+    with jax.enable_x64(True):
+        def theirs(c: Any) -> Any:
+            return lax.scan(lambda h, x: (jnp.tanh(h @ W + x), None), c, X)[0]
+        expected = jax.jacobian(theirs)(jnp.asarray(C))
+    np.testing.assert_allclose(nn.jacobian(last, c, batched=False).d, expected, atol=1e-12)
+    (gw,) = nn.grad(loss_of(x, c, w), w)
+    (again,) = nn.grad(loss_of(x, c, w), w, recompute="sqrt")
+    np.testing.assert_allclose(again.d, gw.d)
+    with nn.recompute():
+        marked = loss_of(x, c, w)
+    np.testing.assert_allclose(nn.grad(marked, w)[0].d, gw.d)
+
+
 def test_op_by_op_and_at_once() -> None:
     x, c, w = leaf(X), leaf(C), leaf(W)
     y = loss_of(x, c, w)
