@@ -57,6 +57,8 @@ from .array import meshgrid as meshgrid
 from .array import one_hot as one_hot
 from .array import shape as shape
 from .array import trilu as trilu
+from .branches import cond as cond
+from .branches import switch as switch
 from .comparison import equal as equal
 from .comparison import equal_scalar as equal_scalar
 from .comparison import greater as greater
@@ -246,7 +248,7 @@ def names() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, Op | Composite))
 
 
-_WITH_FUNCTIONS = ("fori_loop", "jax_function", "map", "scan")
+_WITH_FUNCTIONS = ("cond", "fori_loop", "jax_function", "map", "scan", "switch")
 """What takes a function, and is none of the ops."""
 
 

@@ -92,9 +92,9 @@ class Body:
             specs += op.result_specs(tuple([inputs[i] if i >= 0 else specs[~i] for i in ins]), arguments)
         self.specs = tuple(specs)
         given = [argument for _, arguments, _ in steps for argument in arguments]
-        within = [body for body in given if isinstance(body, Body)]
+        within = bodies_in(given)
         self.ops = frozenset([op for op, _, _ in steps]).union(*[body.ops for body in within])
-        self.opaque = any([getattr(argument, "opaque", False) for argument in given])
+        self.opaque = any([getattr(each, "opaque", False) for each in (*given, *within)])
         known = any([s.needs_x64 for s in (*inputs, *specs)])
         self.needs_x64 = known or any([arguments_need_x64(arguments) for _, arguments, _ in steps])
         self._key = inputs, steps, orders, outputs, stops
@@ -112,6 +112,17 @@ class Body:
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays of all values, from those of the inputs."""
         return run_steps(self.steps, arrays)
+
+    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Body:
+        """The same with other inputs, perhaps more of them.
+
+        Args:
+            inputs: Shape and dtype of each.
+            places: For each present input, which of those it is.
+        """
+        steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
+        outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
+        return Body(inputs, steps, self.orders, outputs, self.stops)
 
     def values_of(self, inputs: Sequence[Variable]) -> list[Variable]:
         """The Variables of all values, newly made, for Variables of the inputs."""
@@ -192,8 +203,9 @@ class BodyTangent(NamedTuple):
 
 
 def bodies_in(arguments: Iterable[Any]) -> list[Body]:
-    """The bodies among static arguments."""
-    return [argument for argument in arguments if isinstance(argument, Body)]
+    """The bodies among static arguments, and in tuples among them."""
+    found = [each for argument in arguments for each in (argument if isinstance(argument, tuple) else (argument,))]
+    return [body for body in found if isinstance(body, Body)]
 
 
 _MOST_DERIVED = 1024
@@ -277,16 +289,17 @@ class Captured(NamedTuple):
 
 
 @contained
-def captured(function: Callable[[list[Variable]], list[Variable]], inputs: Sequence[Spec], owner: str) -> Captured:
-    """What `function` computes from Variables of these shapes and dtypes.
-
-    It takes in as inputs what was there before, and what depends on none of its own inputs, which is not computed
-    again at each run.
+def captured(
+    function: Callable[[list[Variable]], list[Variable]], inputs: Sequence[Spec], owner: str, often: bool
+) -> Captured:
+    """What `function` computes from Variables of these shapes and dtypes. It takes in as inputs what was there before.
 
     Args:
         function: Lists of Variables in, and out.
         inputs: Shape and dtype of each input.
         owner: The name of the function that has the body, for messages.
+        often: Whether it is run often, so that what depends on none of its own inputs is better computed before; else
+            it may not be run at all.
 
     Raises:
         ValueError: A function in it updates a leaf.
@@ -302,7 +315,7 @@ def captured(function: Callable[[list[Variable]], list[Variable]], inputs: Seque
                 f"{owner}: {f.op.name} in the body updates a Variable, which has no meaning at each step of it. Carry "
                 "the value through the loop and update the Variable after it, or use what does not (batch_stat=False)"
             )
-    within = _within(made, own)
+    within = _within(made, own, often)
     inside = {id(x) for x in own} | {id(x) for x in within.keys} | {id(y) for f in within.functions for y in f.outputs}
     read = [x for f in within.functions for x in f.inputs] + outputs
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
@@ -316,7 +329,7 @@ class _Within(NamedTuple):
     """The leaves that are drawn at each run."""
 
 
-def _within(functions: Iterable[Function], own: Sequence[Variable]) -> _Within:
+def _within(functions: Iterable[Function], own: Sequence[Variable], often: bool) -> _Within:
     """What of `functions`, given lowest rank first, is computed at each run of a body with the inputs `own`."""
     moving: set[int] = {id(x) for x in own}
     constants: set[int] = set()
@@ -328,7 +341,7 @@ def _within(functions: Iterable[Function], own: Sequence[Variable]) -> _Within:
             constants |= {id(y) for y in f.outputs}
         elif any([id(x) in moving or id(x) in keys for x in f.inputs]):
             moving |= {id(y) for y in f.outputs}
-        else:
+        elif often:
             continue
         found.append(f)
     return _Within(found, tuple(keys.values()))
