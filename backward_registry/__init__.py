@@ -268,4 +268,5 @@ from . import (  # noqa: E402,F401
     reduction,
     slicing,
     stochastic,
+    while_loops,
 )

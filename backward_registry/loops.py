@@ -23,12 +23,19 @@ from . import Rule, non_differentiable, registry
 Numbers = tuple[int, ...]
 
 
-def moving_inputs(loop: Loop, start: Iterable[int]) -> Numbers:
-    """The inputs of the body that move at some step if those in `start` do at the first: these, and carries."""
-    body, moving = loop.body, {i for i in start if loop.body.inputs[i].differentiable}
+def moving_inputs(body: Body, fixed: int, carries: int, start: Iterable[int]) -> Numbers:
+    """The inputs of a body that move at some step if those in `start` do at the first: these, and carries.
+
+    Args:
+        body: What is run at each step.
+        fixed: How many of its inputs are the same at each step.
+        carries: How many are carries.
+        start: The inputs that move.
+    """
+    moving = {i for i in start if body.inputs[i].differentiable}
     while True:
         reached = body.reach(moving)
-        carried = {loop.fixed + j for j in range(loop.carries) if body.outputs[j] in reached}
+        carried = {fixed + j for j in range(carries) if body.outputs[j] in reached}
         if carried <= moving:
             return tuple(sorted(moving))
         moving |= carried
@@ -198,7 +205,7 @@ def scan_gradients(
     del take
     loop = Loop(*f.arguments)
     body, slices = loop.body, range(loop.first_slice, len(loop.body.inputs))
-    moving = moving_inputs(loop, indexes)
+    moving = moving_inputs(body, loop.fixed, loop.carries, indexes)
     reached = body.reach(moving)
     arrived = zip(loop.stacked, gys[loop.carries :], strict=True)
     stacks = {place: number for place, (number, gy) in enumerate(arrived) if number in reached and not is_zeros(gy)}
@@ -285,7 +292,7 @@ def scan_tangents(f: Function, ts: Sequence[Variable | None], read: Sequence[boo
     """One loop of (c, dc) with (c', dc', dy) = body and its tangent at (k, c, x) along (dk, dc, dx)"""
     loop = Loop(*f.arguments)
     body = loop.body
-    moving = moving_inputs(loop, [i for i, t in enumerate(ts) if t is not None])
+    moving = moving_inputs(body, loop.fixed, loop.carries, [i for i, t in enumerate(ts) if t is not None])
     reached = body.reach(moving)
     carried = [i for i in moving if loop.fixed <= i < loop.first_slice]
     asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=True) if is_read]

@@ -218,6 +218,7 @@ from .stochastic import rand as rand
 from .stochastic import randint as randint
 from .stochastic import randn as randn
 from .stochastic import uniform as uniform
+from .while_loops import while_loop as while_loop
 
 FAMILIES = (
     "arithmetic",
@@ -248,7 +249,7 @@ def names() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, Op | Composite))
 
 
-_WITH_FUNCTIONS = ("cond", "fori_loop", "jax_function", "map", "scan", "switch")
+_WITH_FUNCTIONS = ("cond", "fori_loop", "jax_function", "map", "scan", "switch", "while_loop")
 """What takes a function, and is none of the ops."""
 
 

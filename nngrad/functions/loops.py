@@ -141,20 +141,12 @@ def scan(
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise TypeError(f"scan: the body must return a pair, the carry and what is stacked, got {_short(pair)}")
-        after, results = jax.tree.flatten(tuple(pair))
-        _check_structure(init, pair[0])
-        names = _names(*pair, of=("carry", "y"))
-        outputs = [
-            as_variable(leaf, f"what the body returns as {name}", "scan", given[i].dtype if i < carries else floating)
-            for i, (leaf, name) in enumerate(zip(after, names, strict=True))
+        results = jax.tree.structure(tuple(pair))
+        stacked = [
+            as_variable(leaf, f"what the body returns as {name}", "scan", floating)
+            for leaf, name in zip(jax.tree.leaves(pair[1]), _names(pair[1], of=("y",)), strict=True)
         ]
-        for name, x, y in zip(names, given[:carries], outputs, strict=False):
-            if x.spec is not y.spec:
-                kind = TypeError if x.shape == y.shape else ValueError
-                raise kind(
-                    f"scan: {name} is {x.spec} when a step begins, and {y.spec} when it ends; it must stay the same"
-                )
-        return outputs
+        return [*checked_carry(carry, pair[0], "scan"), *stacked]
 
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
     found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", often=True)
@@ -211,7 +203,7 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.
     return scan(lambda _, x: (None, function(x)), None, xs)[1]
 
 
-def _names(*trees: Any, of: tuple[str, str] = ("init", "xs")) -> list[str]:
+def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:
     """What the leaves of pytrees are called in messages."""
     return [
         name + jax.tree_util.keystr(path)
@@ -240,11 +232,22 @@ def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: i
     return int(length)
 
 
-def _check_structure(before: Any, after: Any) -> None:
-    """Raise a TypeError unless a carry has kept its structure."""
-    expected, given = jax.tree.structure(before), jax.tree.structure(after)
-    if str(expected) != str(given):
-        raise TypeError(f"scan: the body gets a carry of the structure {expected} and returns one of {given}")
+def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
+    """The Variables of a carry, of which a step of `owner` must have kept the structure, the shapes and the dtypes."""
+    expected, structure = jax.tree.structure(before), jax.tree.structure(after)
+    if str(expected) != str(structure):
+        raise TypeError(f"{owner}: the body gets a carry of the structure {expected} and returns one of {structure}")
+    outputs = []
+    names = _names(before, of=("carry",))
+    for name, x, leaf in zip(names, jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        y = as_variable(leaf, f"what the body returns as {name}", owner, x.dtype)
+        if x.spec is not y.spec:
+            kind = TypeError if x.shape == y.shape else ValueError
+            raise kind(
+                f"{owner}: {name} is {x.spec} when a step begins, and {y.spec} when it ends; it must stay the same"
+            )
+        outputs.append(y)
+    return outputs
 
 
 def _short(value: Any) -> str:
