@@ -535,7 +535,7 @@ def bad(body: Callable[..., Any], init: Any = None, xs: Any = None, **options: A
         (bad(lambda h, x: (h * float(x.d[0]), x)), ValueError, "in the body of scan there are no values to read"),
         (
             bad(lambda h, x: (PF.batch_normalization(h), x)),
-            ValueError, "scan: update in the body updates a Variable.*batch_stat=False",
+            ValueError, r"scan: update in the body \(.*test_loops.py:\d+\) updates a Variable.*batch_stat=False",
         ),
         (lambda: F.fori_loop(0, 2.5, lambda i, h: h, Variable(())), TypeError, "must be ints, got 0 and 2.5"),
     ],
@@ -543,6 +543,15 @@ def bad(body: Callable[..., Any], init: Any = None, xs: Any = None, **options: A
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_errors_say_where_the_body_is_written() -> None:
+    def grows(h: Variable, _: Any) -> Any:
+        return F.stack(h, h), None
+
+    with pytest.raises(ValueError, match="carry is") as caught:
+        F.scan(grows, Variable((2,)), length=3)
+    assert any(f"test_loops.py:{grows.__code__.co_firstlineno}" in note for note in caught.value.__notes__)
 
 
 def test_what_leaves_a_body_otherwise_has_no_value() -> None:

@@ -121,7 +121,7 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
             results.append(structure)
             return [as_variable(y, f"what {name} returns", owner, floating) for y in returned]
 
-        return captured(flat, [x.spec for x in inputs], owner, often=False)
+        return captured(flat, [x.spec for x in inputs], owner, branch, often=False)
 
     found = [run(branch, name) for name, branch in branches]
     _check_alike([name for name, _ in branches], results, [each.body for each in found], owner)

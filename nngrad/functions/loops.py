@@ -149,7 +149,7 @@ def scan(
         return [*checked_carry(carry, pair[0], "scan"), *stacked]
 
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
-    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", often=True)
+    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True)
     keys = [step_keys(key, length=count) for key in found.keys]
     loop = Loop(found.body, len(found.variables), carries, count, bool(reverse), min(unroll, max(count, 1)))
     outputs = apply(scan_of_body, (*found.variables, *inputs, *keys), loop)

@@ -105,9 +105,9 @@ def while_loop(
     if bound is not None:
         return _bounded(goes_on, step, carry, bound)
     specs = [x.spec for x in inputs]
-    condition = captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", often=True)
+    condition = captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", cond_fun, often=True)
     body = captured(
-        lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", often=True
+        lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", body_fun, often=True
     )
     if condition.keys or body.keys:
         raise ValueError("while_loop: it draws at random at each step; give a bound, so that keys can be made for each")

@@ -8,6 +8,7 @@ bodies, so whatever is derived from a body is derived once.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -290,7 +291,11 @@ class Captured(NamedTuple):
 
 @contained
 def captured(
-    function: Callable[[list[Variable]], list[Variable]], inputs: Sequence[Spec], owner: str, often: bool
+    function: Callable[[list[Variable]], list[Variable]],
+    inputs: Sequence[Spec],
+    owner: str,
+    written: Callable[..., Any],
+    often: bool,
 ) -> Captured:
     """What `function` computes from Variables of these shapes and dtypes. It takes in as inputs what was there before.
 
@@ -298,6 +303,7 @@ def captured(
         function: Lists of Variables in, and out.
         inputs: Shape and dtype of each input.
         owner: The name of the function that has the body, for messages.
+        written: What the user has written, for messages.
         often: Whether it is run often, so that what depends on none of its own inputs is better computed before; else
             it may not be run at all.
 
@@ -307,19 +313,29 @@ def captured(
     switch_to(simplify=build_options().simplify)
     since = next_serial()
     own = [placeholder(spec, owner) for spec in inputs]
-    outputs = function(own)
+    try:
+        outputs = function(own)
+    except Exception as error:
+        error.add_note(f"in the body of {owner}{_place_of(written)}")
+        raise
     made = functions_of(outputs, through=lambda x: x.parent is None or x.parent.serial > since)
     for f in made:
         if f.effects:
             raise ValueError(
-                f"{owner}: {f.op.name} in the body updates a Variable, which has no meaning at each step of it. Carry "
-                "the value through the loop and update the Variable after it, or use what does not (batch_stat=False)"
+                f"{owner}: {f.op.name} in the body{_place_of(written)} updates a Variable, which has no meaning there. "
+                "Return the value and update the Variable with it outside, or use what updates none (batch_stat=False)"
             )
     within = _within(made, own, often)
     inside = {id(x) for x in own} | {id(x) for x in within.keys} | {id(y) for f in within.functions for y in f.outputs}
     read = [x for f in within.functions for x in f.inputs] + outputs
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
     return Captured(closed(outputs, [*variables, *own, *within.keys]), tuple(variables), within.keys)
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    """Where a function of the user's is written."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
 class _Within(NamedTuple):
