@@ -34,6 +34,9 @@ class Rule(NamedTuple):
     """For a rule that asks which gradients are wanted: `accumulate(f, gys, indexes, take)` in place of
     `function(f, *gys)`, with the indexes of the inputs that need one. `take(i)` hands over the sum of what has
     arrived at input `i` so far, or None; whoever takes it returns it with the new gradient added."""
+    tangents: Callable[..., Any] | None = None
+    """For an op that has bodies: `tangents(f, ts, read)`, the tangents of the outputs, from those of the inputs, with
+    None for zero. `read` says of each output whether somebody reads it; the others' tangents may be left out."""
 
     def __call__(self, f: Function, *gys: Variable) -> Gradients:
         return self.function(f, *gys)
@@ -246,6 +249,7 @@ from . import (  # noqa: E402,F401
     activation,
     arithmetic,
     array,
+    branches,
     comparison,
     contractions,
     control,
@@ -255,6 +259,7 @@ from . import (  # noqa: E402,F401
     indexing,
     jax_derivatives,
     linear,
+    loops,
     loss,
     movement,
     normalization,
@@ -263,4 +268,5 @@ from . import (  # noqa: E402,F401
     reduction,
     slicing,
     stochastic,
+    while_loops,
 )

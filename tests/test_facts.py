@@ -66,6 +66,7 @@ SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "
 
 NO_CHECK = {
     "multiple_results": "a forward that returns no tuple fails at once",
+    "together": "about loops alone: tests/test_loops.py",
 }
 """Facts without a check, each with the reason."""
 

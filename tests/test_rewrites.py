@@ -35,6 +35,12 @@ def selected() -> Variable:
     return gx
 
 
+def difference_of_carries() -> Variable:
+    """The difference of two carries that start alike and change alike."""
+    (a, b), _ = F.scan(lambda h, _: ((F.sin(h[0]), F.sin(h[1])), None), (A, A), length=2)
+    return a - b
+
+
 SMALLER: dict[str, Callable[[], Any]] = {
     "equal-functions": lambda: [F.sin(A), F.sin(A)],
     "ones": lambda: [1.0 * A],
@@ -60,6 +66,7 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "composed-movements": lambda: [F.reshape(F.reshape(M, shape=(12,)), shape=(3, 4))],
     "transposes-in-products": lambda: [F.batch_matmul(F.transpose(M), W)],
     "sums-of-repeated": lambda: [F.sum(F.broadcast(A, shape=(4, 3)), axis=0)],
+    "equal-carries": lambda: [difference_of_carries()],
     "masks-outermost": lambda: [selected()],
 }
 """For each rule what is smaller with it."""

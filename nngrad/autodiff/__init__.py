@@ -6,6 +6,7 @@ from ..execution.reading import evaluate
 from ..functions.operators import operators
 from ..graph import engine
 from .backward import backward, backward_from
+from .bodies import body_gradient, body_tangent
 from .grad import grad
 from .walk import Grad
 
@@ -17,5 +18,7 @@ engine.install(
     run_functions=run_functions,
     forward=forward,
     backward=backward_from,
+    body_gradient=body_gradient,
+    body_tangent=body_tangent,
     operators=operators,
 )

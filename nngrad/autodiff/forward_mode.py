@@ -1,7 +1,8 @@
 """Pushforward: the walk that carries tangents from the inputs of a graph to its outputs, by backward rules alone.
 
 A rule is linear in the gradients that arrive: it says how to multiply by the transposed Jacobian J' of its function.
-What is wanted here is the product with J itself. There are three ways to have it, tried in this order:
+What is wanted here is the product with J itself. An op that has bodies moves them (`Rule.tangents`). For all others
+there are three ways to have it, tried in this order:
 
 - The op is linear in what moves. Then J t is the op, applied to the tangent.
 - The op is diagonal. Then J = J': the rule itself, with the tangent in place of the gradient.
@@ -89,7 +90,7 @@ class Pushforward:
             live = [i for i, t in enumerate(ts) if t is not None]
             if live:
                 builder.call = outer or RuleCall(f, ())
-                for y, t in zip(f.outputs, self.pushed(builder, f, ts, live, outputs), strict=True):
+                for y, t in zip(f.outputs, self.pushed(builder, f, ts, live, outputs, path), strict=True):
                     passes = id(y) in active and y._need_grad is not False and id(y) not in stopped
                     if t is not None and passes and y.spec.differentiable:
                         add(moved, y, t)
@@ -97,7 +98,13 @@ class Pushforward:
         return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
 
     def pushed(
-        self, builder: Builder, f: Function, ts: Tangents, live: list[int], outputs: Sequence[Variable]
+        self,
+        builder: Builder,
+        f: Function,
+        ts: Tangents,
+        live: list[int],
+        outputs: Sequence[Variable],
+        path: Sequence[Function],
     ) -> Tangents:
         """The tangent of each output of `f`, from those of its inputs, of which the `live` ones move; None for zero."""
         op, rule = f.op, f.op.rules.get(self.reverse.place)
@@ -105,6 +112,10 @@ class Pushforward:
             raise missing(op, described_path(outputs, f))
         if rule.kind == "non-differentiable":
             return [None] * len(f.specs)
+        if rule.tangents is not None:
+            read = {id(y) for y in outputs}.union([id(x) for each in path for x in each.inputs])
+            given: Tangents = rule.tangents(f, ts, [id(y) in read for y in f.outputs])
+            return given
         if rule.exact and all(map(op.linear_in, live)):
             parts = []
             for i in live:

@@ -40,6 +40,7 @@ from backward_registry import registry
 
 from ..functions.array import zeros_like
 from ..graph import Function, Variable, among, functions_of, path_between
+from ..graph.body import bodies_in
 from ..graph.function import any_hooked, function_hooks
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
@@ -59,12 +60,14 @@ def obstacle(path: Sequence[Function]) -> str:
     if function_hooks and any_hooked(path):
         return "a hook watches a function"
     for f in path:
-        rule = registry.find(f.op)
-        if rule is None or not rule.exact:
-            place = f" (called at {f.place})" if hasattr(f, "place") else ""
-            return f"the rule of {f.op.name}{place} is not its derivative"
-        if any([y._need_grad is False for y in f.outputs]):
-            return f"need_grad is False at an output of {f.op.name}"
+        bodies = bodies_in(f.arguments)
+        for op in {f.op}.union(*[body.ops for body in bodies]):
+            rule = registry.find(op)
+            if rule is None or not rule.exact:
+                place = f" (called at {f.place})" if hasattr(f, "place") else ""
+                return f"the rule of {op.name}{place} is not its derivative"
+        if any([y._need_grad is False for y in f.outputs]) or any([body.has_stops for body in bodies]):
+            return f"need_grad is False at an output of {f.op.name}, or in its body"
     return ""
 
 

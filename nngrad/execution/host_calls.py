@@ -12,7 +12,7 @@ from ..graph.jaxpr import primitives_in
 
 def has_opaque(arguments: Iterable[Any]) -> bool:
     """Whether code of the user's is among the static arguments of ops."""
-    return any([getattr(a, "opaque", False) for a in arguments])
+    return any([getattr(a, "opaque", False) or (isinstance(a, tuple) and has_opaque(a)) for a in arguments])
 
 
 def finished(jitted: Any, opaque: bool) -> Callable[..., Any]:

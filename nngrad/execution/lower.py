@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import Function, Variable, functions_of, path_between
+from ..graph.body import Step, run_steps
 from .passes import prepared
 from .pieces import Piece, apart, cut, is_long
 from .program import Program as Program
-from .program import Step
 
 
 class Linearized(NamedTuple):
@@ -149,20 +149,7 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The program as one function, just as it is."""
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        values: list[Any] = []
-        truths: dict[int, Callable[[], Any]] = {}
-        for op, arguments, ins in program.steps:
-            inputs = [arrays[i] if i >= 0 else values[~i] for i in ins]
-            if op.truth is not None:
-                # XLA does not see through a number that is made of a bool and compared with 0.
-                truths[~len(values)] = functools.partial(op.bind(arguments, op.truth), *inputs)
-            elif op.selects and ins[0] in truths:
-                inputs[0] = truths[ins[0]]()
-            out = op.bind(arguments)(*inputs)
-            if op.multiple_results:
-                values.extend(out)
-            else:
-                values.append(out)
+        values = run_steps(program.steps, arrays)
         return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
 
     return run

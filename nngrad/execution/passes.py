@@ -11,18 +11,19 @@ from collections.abc import Callable
 import jax
 
 from .layouts import with_channels_last
+from .loops import with_loops_together
 from .program import Program
 from .recurrences import with_sums_once
 
 Pass = Callable[[Program], Program]
 
 PASSES: dict[str, tuple[Pass, ...]] = {"cpu": (with_channels_last, with_sums_once)}
-"""By the name that JAX has for a platform."""
+"""By the name that JAX has for a platform; they come after those that are for every platform."""
 
 
 def prepared(program: Program) -> Program:
     """The program as the compiler of the platform that it is run on is to get it."""
     platform = jax.default_backend() if program.device is None else program.device.platform
-    for each in PASSES.get(platform, ()):
+    for each in (with_loops_together, *PASSES.get(platform, ())):
         program = each(program)
     return program

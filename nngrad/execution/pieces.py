@@ -14,7 +14,8 @@ import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from ..graph import Spec
-from .program import Call, Program, Step, calls_of
+from ..graph.body import Step
+from .program import Call, Program, calls_of
 
 MOST_FUSED = 2000
 """How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import Op, Spec
+from ..graph.body import Step
 from ..graph.spec import arguments_need_x64
 from .host_calls import has_opaque
-
-Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
 
 
 class Program(NamedTuple):

@@ -57,6 +57,8 @@ from .array import meshgrid as meshgrid
 from .array import one_hot as one_hot
 from .array import shape as shape
 from .array import trilu as trilu
+from .branches import cond as cond
+from .branches import switch as switch
 from .comparison import equal as equal
 from .comparison import equal_scalar as equal_scalar
 from .comparison import greater as greater
@@ -144,6 +146,9 @@ from .linear import embed as embed
 from .linear import embed_filter_grad as embed_filter_grad
 from .linear import half_lower as half_lower
 from .linear import matmul as matmul
+from .loops import fori_loop as fori_loop
+from .loops import map as map  # noqa: A004
+from .loops import scan as scan
 from .loss import absolute_error as absolute_error
 from .loss import binary_cross_entropy as binary_cross_entropy
 from .loss import categorical_cross_entropy as categorical_cross_entropy
@@ -213,6 +218,7 @@ from .stochastic import rand as rand
 from .stochastic import randint as randint
 from .stochastic import randn as randn
 from .stochastic import uniform as uniform
+from .while_loops import while_loop as while_loop
 
 FAMILIES = (
     "arithmetic",
@@ -243,8 +249,12 @@ def names() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, Op | Composite))
 
 
+_WITH_FUNCTIONS = ("cond", "fori_loop", "jax_function", "map", "scan", "switch", "while_loop")
+"""What takes a function, and is none of the ops."""
+
+
 if not TYPE_CHECKING:  # checkers of types say it themselves
 
     def __getattr__(name: str) -> Any:
-        hint = did_you_mean(name, [*names(), "jax_function"]) or "; `nngrad ops` lists those there are"
+        hint = did_you_mean(name, [*names(), *_WITH_FUNCTIONS]) or "; `nngrad ops` lists those there are"
         raise AttributeError(f"nngrad.functions has no function {name!r}{hint}")

@@ -29,7 +29,7 @@ class BackwardOptions(ForwardOptions, total=False):
 class Engine:
     """What runs and differentiates graphs."""
 
-    __slots__ = ("backward", "evaluate", "forward", "run_function", "run_functions")
+    __slots__ = ("backward", "body_gradient", "body_tangent", "evaluate", "forward", "run_function", "run_functions")
 
     evaluate: Callable[[Variable], None]
     """Fills the data cell of a Variable that was never computed."""
@@ -41,6 +41,10 @@ class Engine:
     """`forward(outputs, **options)` takes a snapshot of the leaves and defers the values of `outputs`."""
     backward: Callable[..., None]
     """`backward(output, grad, **options)` adds the gradient of `output` to the leaves that need one."""
+    body_gradient: Callable[..., Any]
+    """What `Body.gradient` asks."""
+    body_tangent: Callable[..., Any]
+    """What `Body.tangent` asks."""
 
     def install(
         self,
@@ -50,6 +54,8 @@ class Engine:
         run_functions: Callable[[list[Function]], None],
         forward: Callable[..., None],
         backward: Callable[..., None],
+        body_gradient: Callable[..., Any],
+        body_tangent: Callable[..., Any],
         operators: dict[str, Callable[..., Any]],
     ) -> None:
         """Put the engine in, and give Variable its `operators`, by the names of Python's special methods."""
@@ -57,6 +63,7 @@ class Engine:
 
         self.evaluate, self.run_function, self.run_functions = evaluate, run_function, run_functions
         self.forward, self.backward = forward, backward
+        self.body_gradient, self.body_tangent = body_gradient, body_tangent
         for name, method in operators.items():
             setattr(Variable, name, method)
 

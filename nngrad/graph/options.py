@@ -130,6 +130,11 @@ def switch(**switches: Any) -> None:
     put_layers((*kept, (_FROM_NOW_ON, switches)))
 
 
+def switch_to(**switches: Any) -> None:
+    """Let nothing be in force but these switches: until the innermost `contained` call ends, if there is one."""
+    put_layers(((_FROM_NOW_ON, switches),))
+
+
 def start_with(**switches: Any) -> None:
     """Set what threads start with. Called while nngrad is imported."""
     _start.__init__(((_FROM_NOW_ON, switches),))  # type: ignore[misc]

@@ -109,9 +109,11 @@ def x64_if(needs_x64: bool) -> Any:
 
 
 def arguments_need_x64(arguments: tuple[Any, ...]) -> bool:
-    """Whether a 64-bit dtype is among the arguments of an op."""
+    """Whether a 64-bit dtype is among the arguments of an op, or occurs in a body among them."""
     return any([
-        a.itemsize == 8 if isinstance(a, np.dtype) else isinstance(a, tuple) and arguments_need_x64(a)
+        a.itemsize == 8 if isinstance(a, np.dtype)
+        else arguments_need_x64(a) if isinstance(a, tuple)
+        else getattr(a, "needs_x64", False)
         for a in arguments
     ])
 

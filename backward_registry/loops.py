@@ -1,0 +1,328 @@
+"""Backward rules of loops: the gradient of a loop is a loop, in the other direction, over the gradient of its body.
+
+Both rules here settle first what moves, by going through the body with nothing but dependences until no further carry
+is reached. What the body's gradient needs of the forward loop are stacks that this loop gives, and no more is stacked.
+A weight's gradient, a sum of products over the steps, is one product of stacks after the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import nngrad.functions as F
+from nngrad.functions.array import zeros_like
+from nngrad.functions.loops import scan_of_body, step_keys
+from nngrad.graph import Function, NdArray, Op, Variable, apply, create, functions_of
+from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.loop import Loop
+from nngrad.graph.variable import leaf_of
+
+from . import Rule, non_differentiable, registry
+
+Numbers = tuple[int, ...]
+
+
+def moving_inputs(body: Body, fixed: int, carries: int, start: Iterable[int]) -> Numbers:
+    """The inputs of a body that move at some step if those in `start` do at the first: these, and carries.
+
+    Args:
+        body: What is run at each step.
+        fixed: How many of its inputs are the same at each step.
+        carries: How many are carries.
+        start: The inputs that move.
+    """
+    moving = {i for i in start if body.inputs[i].differentiable}
+    while True:
+        reached = body.reach(moving)
+        carried = {fixed + j for j in range(carries) if body.outputs[j] in reached}
+        if carried <= moving:
+            return tuple(sorted(moving))
+        moving |= carried
+
+
+def weighing_carries(loop: Loop, moving: Numbers, finals: Iterable[int], stacks: Iterable[int]) -> Numbers:
+    """Those of the moving carries that a gradient reaches, by their position among the carries.
+
+    Args:
+        loop: The loop.
+        moving: The inputs of the body that move.
+        finals: The carries, by position, whose last value a gradient arrives at.
+        stacks: The numbers of the values whose stacks one arrives at.
+    """
+    body = loop.body
+    reach = {i - loop.fixed: body.reach([i]) for i in moving if loop.fixed <= i < loop.first_slice}
+    found = {j for j in reach if j in finals or not reach[j].isdisjoint(stacks)}
+    while True:
+        more = {j for j in reach if j not in found and not reach[j].isdisjoint([body.outputs[i] for i in found])}
+        if not more:
+            return tuple(sorted(found))
+        found |= more
+
+
+# ---------------------------------------------------------------- backward
+
+
+def is_zeros(x: Variable) -> bool:
+    """Whether nothing has arrived: a constant 0."""
+    f = x.parent
+    return f is not None and f.op is F.constant and not f.arguments[0]
+
+
+class Factor(NamedTuple):
+    """A factor of a product that is computed after a loop back."""
+
+    kind: str
+    """'residual', 'seed' or 'stack': one of the residuals, one of the seeds, or a stack that the loop back gives."""
+    place: int
+    """Which of them."""
+    changes: bool
+    """Whether it is one for each step."""
+
+
+class Product(NamedTuple):
+    """A sum over steps of products over indices, which is a product over one index more."""
+
+    factors: tuple[Factor, ...]
+    terms: tuple[Numbers, ...]
+    output: Numbers
+
+
+class StepBack(NamedTuple):
+    """The step of the loop back: a gradient of a body, with its inputs in the order of a loop's."""
+
+    body: Body
+    fixed: Numbers
+    """Which residuals are the same at each step."""
+    sums: Numbers
+    """Which outputs of the gradient are added up from step to step."""
+    stacked: Numbers
+    """Which residuals are slices of what is stacked."""
+    arriving: Numbers
+    """Which seeds are."""
+    products: tuple[tuple[int, tuple[Product, ...], tuple[Op, tuple[Any, ...]] | None], ...]
+    """Which outputs of the gradient are not computed in the loop, but as products after it; and what is made of several
+    products."""
+
+
+@derived_once
+def step_back(
+    gradient: Body, residuals: Numbers, carried: Numbers, summed: Numbers, stacked: Numbers, fixed: int
+) -> StepBack:
+    """Returns the step of the loop back.
+
+    Args:
+        gradient: The gradient of the body, of residuals and seeds.
+        residuals: Their numbers in the body.
+        carried: For each carry of the loop back, the first of the seeds, which output of `gradient` is its gradient;
+            -1 for none.
+        summed: Which outputs are wanted as their sum over the steps.
+        stacked: Which are stacked.
+        fixed: How many of the body's inputs are the same at each step.
+    """
+    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in gradient.inputs]
+    values = gradient.values_of(inputs)
+    results = [inputs[i] if i >= 0 else values[~i] for i in gradient.outputs]
+    order = max(gradient.orders, default=1)
+    seeds = inputs[len(residuals) :]
+    after = [
+        results[i] if i >= 0 else create(F.constant, (), (0.0, x.shape, x.dtype), order=order)
+        for i, x in zip(carried, seeds, strict=False)
+    ]
+    same = {r for r, number in enumerate(residuals) if 0 <= number < fixed}
+    known = {id(x): Factor("residual", r, r not in same) for r, x in enumerate(inputs[: len(residuals)])}
+    known |= {id(x): Factor("seed", k, True) for k, x in enumerate(seeds) if k >= len(carried)}
+    stacks = [results[i] for i in stacked]
+    products = []
+    sums = []
+    for i in summed:
+        found = _contractions_of(results[i])
+        if found is None:
+            sums.append(i)
+            continue
+        contractions, together = found
+        for f in contractions:
+            for x in f.inputs:
+                if id(x) not in known:
+                    known[id(x)] = Factor("stack", len(stacks), True)
+                    stacks.append(x)
+        combined = None if together is None else (together.op, together.arguments)
+        products.append((i, tuple([_over_steps(f, known) for f in contractions]), combined))
+    totals = [leaf_of(NdArray.of_spec(results[i].spec)) for i in sums]
+    after += [create(F.add2, (x, results[i]), (), order=order) for x, i in zip(totals, sums, strict=True)]
+    outputs = [*after, *stacks]
+    read = {id(x) for f in functions_of(outputs) for x in f.inputs} | {id(y) for y in outputs}
+    used = [r for r in range(len(residuals)) if id(inputs[r]) in read]
+    at_each = tuple([r for r in used if r not in same])
+    throughout = tuple([r for r in used if r in same])
+    arriving = tuple([k for k in range(len(carried), len(seeds)) if id(seeds[k]) in read])
+    ordered = [
+        *[inputs[r] for r in throughout], *seeds[: len(carried)], *totals,
+        *[inputs[r] for r in at_each], *[seeds[k] for k in arriving],
+    ]  # fmt: skip
+    return StepBack(closed(outputs, ordered), throughout, tuple(sums), at_each, arriving, tuple(products))
+
+
+def _contractions_of(result: Variable) -> tuple[list[Function], Function | None] | None:
+    """The sums of products that a gradient is, or is a sum of, with what adds them; None if it is none."""
+    f = result.parent
+    if f is None:
+        return None
+    if _is_contraction(f):
+        return [f], None
+    added = f.op.linear == "together" and (not f.op.offset or not f.args[f.op.offset])
+    parts = [x.parent for x in f.inputs]
+    if added and all([part is not None and _is_contraction(part) and part.specs[0] is f.specs[0] for part in parts]):
+        return [part for part in parts if part is not None], f
+    return None
+
+
+def _is_contraction(f: Function) -> bool:
+    """Whether it is a product over indices that stand for one size each."""
+    if f.op.axes is None or f.op.axes.indices is None:
+        return False
+    terms, _ = f.op.axes.indices(f)
+    sizes: dict[int, int] = {}
+    pairs = [pair for x, term in zip(f.inputs, terms, strict=True) for pair in zip(term, x.shape, strict=True)]
+    return all([sizes.setdefault(i, n) == n for i, n in pairs])
+
+
+def _over_steps(f: Function, known: Mapping[int, Factor]) -> Product:
+    """The sum of a product over all steps."""
+    assert f.op.axes is not None and f.op.axes.indices is not None
+    terms, output = f.op.axes.indices(f)
+    step = 1 + max([i for term in terms for i in term], default=0)
+    factors = tuple([known[id(x)] for x in f.inputs])
+    with_step = [(step, *term) if x.changes else tuple(term) for x, term in zip(factors, terms, strict=True)]
+    return Product(factors, tuple(with_step), tuple(output))
+
+
+def scan_gradients(
+    f: Function, gys: Sequence[Variable], indexes: Numbers, take: Callable[[int], Variable | None]
+) -> list[Variable | None]:
+    """With (c', y) = body(k, c, x) at each step, from the last to the first: gk += gk', gc = gc', gx = gx', where
+    (gk', gc', gx') is the gradient of <gc, c'> + <gy, y> in (k, c, x)"""
+    del take
+    loop = Loop(*f.arguments)
+    body, slices = loop.body, range(loop.first_slice, len(loop.body.inputs))
+    moving = moving_inputs(body, loop.fixed, loop.carries, indexes)
+    reached = body.reach(moving)
+    arrived = zip(loop.stacked, gys[loop.carries :], strict=True)
+    stacks = {place: number for place, (number, gy) in enumerate(arrived) if number in reached and not is_zeros(gy)}
+    finals = [j for j in range(loop.carries) if not is_zeros(gys[j])]
+    weighing = weighing_carries(loop, moving, finals, stacks.values())
+    given = (*[body.outputs[j] for j in weighing], *stacks.values())
+    carried = tuple([loop.fixed + j for j in weighing])
+    wanted = [i for i in indexes if i < loop.fixed or i >= loop.first_slice]
+    gradient = body.gradient(given, (*carried, *wanted), tuple(range(loop.fixed)), tuple(slices))
+    place = {i: k for k, i in enumerate(gradient.reached)}
+    summed = [i for i in wanted if i in place and i < loop.fixed]
+    stacked = [i for i in wanted if i in place and i >= loop.first_slice]
+    step = step_back(
+        gradient.body, gradient.residuals, tuple([place.get(i, -1) for i in carried]),
+        tuple([place[i] for i in summed]), tuple([place[i] for i in stacked]), loop.fixed,
+    )  # fmt: skip
+    residuals = [loop.over_steps(f, number) for number in gradient.residuals]
+    seeds = [*[gys[j] for j in weighing], *[gys[loop.carries + k] for k in stacks]]
+    sums = [gradient.reached[k] for k in step.sums]
+    inputs = (
+        *[residuals[r] for r in step.fixed], *seeds[: len(weighing)], *[zeros_like(f.inputs[i]) for i in sums],
+        *[residuals[r] for r in step.stacked], *[seeds[k] for k in step.arriving],
+    )  # fmt: skip
+    back = Loop(step.body, len(step.fixed), len(weighing) + len(sums), loop.length, not loop.reverse, loop.unroll)
+    gxs: list[Variable | None] = [None] * len(f.inputs)
+    outputs = apply(scan_of_body, inputs, back) if back.body.outputs else ()
+    for i, gx in zip([*carried, *sums, *stacked], outputs, strict=False):
+        gxs[i] = gx
+    found = {"residual": residuals, "seed": seeds, "stack": outputs[back.carries :]}
+    for k, products, combined in step.products:
+        parts = tuple([
+            F.contraction(*[found[x.kind][x.place] for x in each.factors], terms=each.terms, output=each.output)
+            for each in products
+        ])
+        gxs[gradient.reached[k]] = parts[0] if combined is None else apply(combined[0], parts, combined[1])
+    return gxs
+
+
+def scan_backward(f: Function, *gys: Variable) -> list[Variable | None]:
+    """The same, of all inputs"""
+    return scan_gradients(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]), lambda i: None)
+
+
+# ---------------------------------------------------------------- forward
+
+
+@derived_once
+def step_along(
+    body: Body, tangent: Body, moving: Numbers, after: Numbers, stacked: Numbers, fixed: int, carries: int
+) -> Body:
+    """Returns the step of the loop that moves: a body with its tangents, in the order of a loop's.
+
+    Args:
+        body: The body.
+        tangent: The same with tangents.
+        moving: The inputs of the body that move.
+        after: For each moving carry, which of the tangents is the one for the next step; -1 for none.
+        stacked: Which of the tangents are stacked.
+        fixed: How many inputs of the body are the same at each step.
+        carries: How many are carries.
+    """
+    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in tangent.inputs]
+    values = tangent.values_of(inputs)
+    results = [inputs[i] if i >= 0 else values[~i] for i in tangent.outputs]
+    order = max(tangent.orders, default=1)
+    own, along = inputs[: len(body.inputs)], dict(zip(moving, inputs[len(body.inputs) :], strict=True))
+    ts = results[len(body.outputs) :]
+    carried = [i for i in moving if fixed <= i < fixed + carries]
+    new = [
+        ts[k] if k >= 0 else create(F.constant, (), (0.0, *_shape_and_dtype(body, i)), order=order)
+        for k, i in zip(after, carried, strict=True)
+    ]
+    parts = (range(fixed), range(fixed, fixed + carries), range(fixed + carries, len(own)))
+    ordered = [x for part in parts for x in (*[own[i] for i in part], *[along[i] for i in part if i in along])]
+    return closed([*results[:carries], *new, *[ts[k] for k in stacked]], ordered)
+
+
+def _shape_and_dtype(body: Body, number: int) -> tuple[object, ...]:
+    spec = body.spec(number)
+    return spec.shape, spec.dtype
+
+
+def scan_tangents(f: Function, ts: Sequence[Variable | None], read: Sequence[bool]) -> list[Variable | None]:
+    """One loop of (c, dc) with (c', dc', dy) = body and its tangent at (k, c, x) along (dk, dc, dx)"""
+    loop = Loop(*f.arguments)
+    body = loop.body
+    moving = moving_inputs(body, loop.fixed, loop.carries, [i for i, t in enumerate(ts) if t is not None])
+    reached = body.reach(moving)
+    carried = [i for i in moving if loop.fixed <= i < loop.first_slice]
+    asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=True) if is_read]
+    known = set(moving) - set(range(loop.fixed))  # a slice has its tangent, and a carry's is stacked as it is
+    asked = [number for number in dict.fromkeys(asked) if number in reached and number not in known]
+    along = tuple(dict.fromkeys([*[body.outputs[i - loop.fixed] for i in carried], *asked]))
+    tangent = body.tangent(moving, along)
+    place = {number: k for k, number in enumerate(tangent.moved)}
+    after = tuple([place.get(body.outputs[i - loop.fixed], -1) for i in carried])
+    stacked = [number for number in asked if number in place]
+    step = step_along(
+        body, tangent.body, moving, after, tuple([place[number] for number in stacked]), loop.fixed, loop.carries
+    )
+
+    def part(start: int, end: int) -> list[Variable]:
+        directions = [(i, ts[i]) for i in moving if start <= i < end]
+        return [*f.inputs[start:end], *[zeros_like(f.inputs[i]) if t is None else t for i, t in directions]]
+
+    fixed = part(0, loop.fixed)
+    inputs = (*fixed, *part(loop.fixed, loop.first_slice), *part(loop.first_slice, len(f.inputs)))
+    both = Loop(step, len(fixed), loop.carries + len(carried), loop.length, loop.reverse, loop.unroll)
+    outputs = apply(scan_of_body, inputs, both)
+    finals = {i - loop.fixed: outputs[loop.carries + k] for k, i in enumerate(carried)}
+    before = outputs[both.results + loop.carries :]
+    moved = dict(zip(stacked, outputs[both.carries :], strict=False)) | dict(zip(carried, before, strict=False))
+    moved |= {i: t for i, t in enumerate(ts) if t is not None and i >= loop.first_slice}
+    return [*[finals.get(j) for j in range(loop.carries)], *[moved.get(number) for number in loop.stacked]]
+
+
+registry.add(
+    scan_of_body, Rule(scan_backward, "rule", True, __name__, accumulate=scan_gradients, tangents=scan_tangents)
+)
+non_differentiable(step_keys)

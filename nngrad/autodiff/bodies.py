@@ -1,0 +1,120 @@
+"""Bodies differentiated: the gradient of a body is a body, and so is a body with its tangents.
+
+Each is derived once for each structure, by the walks that differentiate graphs. What an op with a body does with it,
+its own rule says (`backward_registry/loops.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from backward_registry import registry
+
+from ..graph import NdArray, Spec, Variable, functions_of
+from ..graph.body import Body, BodyGradient, BodyTangent, closed, derived_once
+from ..graph.variable import leaf_of
+from ..rewrite.numbers import is_zero
+from .forward_mode import Pushforward
+from .walk import Grad
+
+Numbers = tuple[int, ...]
+
+
+def _leaves(specs: Iterable[Spec]) -> list[Variable]:
+    return [leaf_of(NdArray.of_spec(spec)) for spec in specs]
+
+
+def body_gradient(
+    body: Body, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers
+) -> BodyGradient:
+    """What `Body.gradient` gives."""
+    return _gradient(body, given, wanted, fixed, held, registry.version)
+
+
+@derived_once
+def _gradient(
+    body: Body, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers, version: int
+) -> BodyGradient:
+    """The gradient of a body by the rules of this version of the registry."""
+    del version
+    inputs = _leaves(body.inputs)
+    values = body.values_of(inputs)
+    at = [inputs[i] if i >= 0 else values[~i] for i in given]
+    seeds = _leaves([body.spec(i) for i in given])
+    gradients = Grad()(at, [inputs[i] for i in wanted], seeds)
+    found = [(i, gx) for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)]
+    results = [gx for _, gx in found]
+    numbers = {id(x): i for i, x in enumerate(inputs)} | {id(y): ~k for k, y in enumerate(values)}
+    kept = _residuals(results, seeds, numbers, {id(inputs[i]) for i in fixed}, {id(inputs[i]) for i in held})
+    return BodyGradient(
+        closed(results, [*kept, *seeds]), tuple([numbers[id(x)] for x in kept]), tuple([i for i, _ in found])
+    )
+
+
+def _residuals(
+    results: Sequence[Variable], seeds: Sequence[Variable], numbers: dict[int, int], fixed: set[int], held: set[int]
+) -> list[Variable]:
+    """The inputs and values of a body that gradients are computed from, beside the seeds.
+
+    A value that takes a product of matrices is kept, if something reads it. One that is light is computed again where
+    it depends on nothing but what is kept or held anyway, and so is what depends on fixed inputs alone.
+
+    Args:
+        results: The gradients.
+        seeds: What they start from.
+        numbers: The numbers of the body's inputs and values, by their ids.
+        fixed: The ids of those inputs that are the same at each run.
+        held: The ids of those that are there in any case.
+    """
+    functions = functions_of(results)
+    arriving = {id(x) for x in seeds}
+    needed: dict[int, Variable] = {}
+    for f in functions:  # what is multiplied by what arrives
+        if any([id(x) in arriving for x in f.inputs]):
+            arriving |= {id(y) for y in f.outputs}
+            needed |= {id(x): x for x in f.inputs if id(x) not in arriving}
+    for f in reversed(functions):  # of what the gradient adds to the body's own values, what it is made of
+        if any([id(y) in needed and id(y) not in numbers for y in f.outputs]):
+            needed |= {id(x): x for x in f.inputs}
+    unchanging = set(fixed)
+    kept = {i: x for i, x in needed.items() if x.parent is None}
+    at_hand = fixed | held | kept.keys()
+    for f in functions:
+        made = {id(y): y for y in f.outputs}
+        if unchanging.issuperset([id(x) for x in f.inputs]):
+            unchanging |= made.keys()
+        if unchanging >= made.keys() or (not f.op.heavy and at_hand.issuperset([id(x) for x in f.inputs])):
+            at_hand |= made.keys()
+        elif arriving.isdisjoint(made):
+            found = {i: y for i, y in made.items() if i in needed and i in numbers}
+            kept |= found
+            at_hand |= found.keys()
+    rest = functions_of(results, through=lambda x: id(x) not in kept)
+    read = {id(x): x for f in rest for x in f.inputs if id(x) in kept or (id(x) in numbers and x.parent is None)}
+    return sorted(read.values(), key=lambda x: _place(numbers[id(x)]))
+
+
+def _place(number: int) -> tuple[bool, int]:
+    """Inputs first, then values in their order."""
+    return number < 0, abs(number)
+
+
+def body_tangent(body: Body, moving: Numbers, along: Numbers) -> BodyTangent:
+    """What `Body.tangent` gives."""
+    return _tangent(body, moving, along, registry.version)
+
+
+@derived_once
+def _tangent(body: Body, moving: Numbers, along: Numbers, version: int) -> BodyTangent:
+    """A body with tangents by the rules of this version of the registry."""
+    del version
+    inputs = _leaves(body.inputs)
+    values = body.values_of(inputs)
+    directions = _leaves([body.inputs[i] for i in moving])
+    ends = [inputs[i] if i >= 0 else values[~i] for i in along]
+    tangents = Pushforward()(ends, [inputs[i] for i in moving], directions)
+    found = [(i, t) for i, t in zip(along, tangents, strict=True) if not is_zero(t)]
+    outputs = [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
+    return BodyTangent(
+        closed([*outputs, *[t for _, t in found]], [*inputs, *directions]), tuple([i for i, _ in found])
+    )

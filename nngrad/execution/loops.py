@@ -1,0 +1,53 @@
+"""Loops that can run together, as one loop: a pass for every platform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..graph.traverse import operands_first
+from .program import Call, Program, calls_of, renumbered
+
+
+def with_loops_together(program: Program) -> Program:
+    """The program with one loop in place of several that have steps in common.
+
+    Loops are asked about together if as many others come before each of them on the longest way to a leaf: then none of
+    them depends on another.
+    """
+    if not any([op.together is not None for op, _, _ in program.steps]):
+        return program
+    calls, _ = calls_of(program)
+    ranks: dict[int, int] = {}
+    sides: dict[tuple[object, int], list[Call]] = {}
+    for call in calls:
+        rank = max([ranks.get(i, 0) for i in call.ins], default=0)
+        if call.op.together is not None:
+            sides.setdefault((call.op, rank), []).append(call)
+            rank += 1
+        ranks.update(dict.fromkeys(call.outs, rank))
+    instead: dict[int, int] = {}
+    made: dict[int, Call] = {}
+    count = sum([len(call.outs) for call in calls])
+    for side in sides.values():
+        op = side[0].op
+        assert op.together is not None
+        for group in op.together([(call.arguments, call.ins) for call in side]):
+            outs = tuple([~(count + k) for k in range(len(op.result_specs((), group.loop)))])
+            count += len(outs)
+            one = Call(op, tuple(group.loop), group.ins, outs)
+            for member, own in zip(group.members, group.outs, strict=True):
+                instead.update(zip(side[member].outs, [outs[k] for k in own], strict=True))
+                made[id(side[member])] = one
+    if not made:
+        return program
+    return renumbered(program, _in_order(calls, made, instead), instead)
+
+
+def _in_order(calls: Sequence[Call], made: dict[int, Call], instead: dict[int, int]) -> list[Call]:
+    """The calls, and those that were made in place of some of them, each after what it reads."""
+    kept = [made.get(id(call), call) for call in calls]
+    found = {
+        id(call): call._replace(ins=tuple([instead.get(i, i) for i in call.ins])) for call in kept
+    }
+    source = {out: call for call in found.values() for out in call.outs}
+    return operands_first(found.values(), lambda call: [source[i] for i in call.ins if i in source])

@@ -1,0 +1,146 @@
+"""Branches as functions of the graph: cond and switch, of which only the branch that is taken runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import lax
+
+from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
+from ..graph.arguments import Static
+from ..graph.body import Body, Captured, captured
+from ..graph.leaf import common_floating
+from . import array, comparison
+
+
+class SwitchOfBodies(Op):
+    """An op that knows the shapes of its outputs from its arguments."""
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+        first: Body = arguments[0][0]
+        return tuple([first.spec(number) for number in first.outputs])
+
+
+def _cost(f: Function) -> int:
+    """About how many operations the longest branch takes."""
+    bodies: tuple[Body, ...] = f.arguments[0]
+    return max([sum([max(1, spec.size) for spec in body.specs]) for body in bodies])
+
+
+def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
+    """One of several bodies, all of the same inputs and outputs.
+
+    Args:
+        x: Which of them, an integer of shape (), and what they are applied to.
+        bodies: A tuple of bodies. What is past its ends is the first or the last of them.
+    """
+    index, *given = x
+
+    def branch(body: Body) -> Callable[..., tuple[Any, ...]]:
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            values = body.run(arrays)
+            return tuple([arrays[i] if i >= 0 else values[~i] for i in body.outputs])
+
+        return run
+
+    return tuple(lax.switch(index, [branch(body) for body in bodies], *given))
+
+
+_switch_of_bodies.__name__ = "switch_of_bodies"
+switch_of_bodies = SwitchOfBodies(_switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost)
+
+
+def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+    """What one of several functions gives: `branches[index](*operands)`.
+
+    As `jax.lax.switch`: the index is a Variable, and only the branch that is taken runs. Gradients of any order reach
+    the operands and what the branches read from outside, and come from the branch that is taken alone.
+
+    Args:
+        index: An integer of shape (); what is past the ends counts as the first or the last.
+        branches: Functions of the operands, which return pytrees of the same structure, shapes and dtypes. Each is run
+            once, on Variables without values.
+        operands: Pytrees of Variables, arrays and numbers.
+
+    Returns:
+        What the branch gives.
+
+    Raises:
+        TypeError: The index is no integer, or the branches return different structures or dtypes.
+        ValueError: There is no branch, the index has axes, the branches return different shapes, or a function in one
+            of them updates a Variable.
+    """
+    which = as_variable(index, "index", "switch")
+    if which.dtype.kind not in "iu":
+        raise TypeError(f"switch: index must be an integer, got {which.spec}; for a condition there is F.cond")
+    if not branches:
+        raise ValueError("switch: give at least one branch")
+    return _switched(which, [(f"branches[{i}]", branch) for i, branch in enumerate(branches)], operands, "switch")
+
+
+def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
+    """What one of two functions gives: `true_fun(*operands)` if `pred` is not 0, else `false_fun(*operands)`.
+
+    As `jax.lax.cond`; all that `switch` says holds here. Where both sides are cheap, `F.where` is faster.
+
+    Args:
+        pred: The condition, a bool or a number of shape ().
+        true_fun: What is computed if it holds.
+        false_fun: What is computed if it does not.
+        operands: What they are applied to.
+
+    Returns:
+        What the function gives.
+
+    Raises:
+        TypeError: The functions return different structures or dtypes.
+        ValueError: `pred` has axes, the functions return different shapes, or a function in one of them updates a
+            Variable.
+    """
+    condition = as_variable(pred, "pred", "cond")
+    which = array.cast(comparison.not_equal_scalar(condition, 0), dtype="int32")
+    return _switched(which, [("false_fun", false_fun), ("true_fun", true_fun)], operands, "cond")
+
+
+def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], operands: Any, owner: str) -> Any:
+    """What one of several branches gives, each with its name for messages."""
+    if which.shape:
+        name = "index" if owner == "switch" else "pred"
+        raise ValueError(f"{owner}: {name} must have no axes, got one of shape {which.shape}; F.where takes arrays")
+    leaves, tree = jax.tree.flatten(operands)
+    floating = common_floating(leaves)
+    inputs = [as_variable(leaf, f"operand {i}", owner, floating) for i, leaf in enumerate(leaves)]
+    results: list[Any] = []
+
+    def run(branch: Callable[..., Any], name: str) -> Captured:
+        def flat(given: list[Variable]) -> list[Variable]:
+            returned, structure = jax.tree.flatten(branch(*jax.tree.unflatten(tree, given)))
+            results.append(structure)
+            return [as_variable(y, f"what {name} returns", owner, floating) for y in returned]
+
+        return captured(flat, [x.spec for x in inputs], owner, branch, often=False)
+
+    found = [run(branch, name) for name, branch in branches]
+    _check_alike([name for name, _ in branches], results, [each.body for each in found], owner)
+    variables = {id(x): x for each in found for x in (*each.variables, *inputs, *each.keys)}
+    place = {i: k for k, i in enumerate(variables)}
+    specs = tuple([x.spec for x in variables.values()])
+    bodies = tuple([
+        each.body.with_inputs(specs, [place[id(x)] for x in (*each.variables, *inputs, *each.keys)]) for each in found
+    ])
+    return jax.tree.unflatten(results[0], apply(switch_of_bodies, (which, *variables.values()), (bodies,)))
+
+
+def _check_alike(names: list[str], results: list[Any], bodies: list[Body], owner: str) -> None:
+    """Raise an error unless all branches return the same structure, shapes and dtypes."""
+    for name, structure, body in zip(names, results, bodies, strict=True):
+        if str(structure) != str(results[0]):
+            raise TypeError(f"{owner}: {names[0]} returns {results[0]}, and {name} returns {structure}")
+        for i, (one, other) in enumerate(zip(bodies[0].outputs, body.outputs, strict=True)):
+            a, b = bodies[0].spec(one), body.spec(other)
+            if a is not b:
+                kind = TypeError if a.shape == b.shape else ValueError
+                raise kind(f"{owner}: {names[0]} returns {a} as result {i}, and {name} returns {b}")

@@ -1,0 +1,152 @@
+"""Loops that run side by side, as one loop that computes once what they have in common.
+
+The derivatives of a loop are loops that carry, beside their own tangents, what those of lower orders carry. Here equal
+carries are found: two are equal if they start with the same array, and each step makes equal ones of equal ones. All
+are taken for equal at first that start so, and told apart as steps show it, until nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..graph.body import Body
+from ..graph.loop import Loop
+
+Numbers = tuple[int, ...]
+
+
+class Application(NamedTuple):
+    """A loop, with the numbers of the values that it is applied to."""
+
+    loop: Loop
+    ins: Numbers
+
+
+class Fused(NamedTuple):
+    """Several loops as one."""
+
+    members: Numbers
+    """Which of the loops that were asked about."""
+    loop: Loop
+    ins: Numbers
+    outs: tuple[Numbers, ...]
+    """For each member, which outputs of the one are its own."""
+
+
+class _Values:
+    """The values of several bodies, each expression once, with inputs by what is known to be equal."""
+
+    def __init__(self, applications: Sequence[Application], classes: Sequence[Sequence[int]]) -> None:
+        self.table: dict[Any, tuple[Any, ...]] = {}
+        """The outputs of each distinct step, by op, static arguments, and what it is applied to."""
+        self.of: list[list[Any]] = []
+        """For each body what its values are, by number: inputs first, then values backwards, as indexing does it."""
+        for application, carried in zip(applications, classes, strict=True):
+            self.of.append(self._added(application, carried))
+
+    def _added(self, application: Application, carried: Sequence[int]) -> list[Any]:
+        loop, ins = application
+        body = loop.body
+        first, end = loop.fixed, loop.first_slice
+        given = [
+            ("carry", carried[i - first]) if first <= i < end else ("slice" if i >= end else "fixed", number)
+            for i, number in enumerate(ins)
+        ]
+        values: list[Any] = []
+        for op, arguments, numbers in body.steps:
+            key = op, arguments, tuple([given[i] if i >= 0 else values[~i] for i in numbers])
+            made = self.table.get(key)
+            if made is None:
+                specs = op.result_specs(tuple([body.spec(i) for i in numbers]), arguments)
+                made = self.table[key] = tuple([("value", len(self.table), k) for k in range(len(specs))])
+            values.extend(made)
+        return [*given, *reversed(values)]
+
+
+def _classes(applications: Sequence[Application]) -> tuple[list[list[int]], _Values]:
+    """For each carry of each loop the number of its class, equal for equal carries; and the values by these."""
+    keys: list[list[Any]] = [
+        [(ins[loop.fixed + j], loop.body.spec(loop.fixed + j)) for j in range(loop.carries)]
+        for loop, ins in applications
+    ]
+    count = 0
+    while True:
+        numbers: dict[Any, int] = {}
+        classes = [[numbers.setdefault(key, len(numbers)) for key in each] for each in keys]
+        values = _Values(applications, classes)
+        if len(numbers) == count:
+            return classes, values
+        count = len(numbers)
+        keys = [
+            [(c, values.of[a][application.loop.body.outputs[j]]) for j, c in enumerate(classes[a])]
+            for a, application in enumerate(applications)
+        ]
+
+
+def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
+    """Those of some loops, none of which depends on another, that are one where that saves work.
+
+    Args:
+        applications: For each the static arguments of the loop, and the numbers of the values it is applied to.
+    """
+    sides: dict[Any, list[int]] = {}
+    loops = [Application(Loop(*arguments), ins) for arguments, ins in applications]
+    for i, (loop, _) in enumerate(loops):
+        sides.setdefault((loop.length, loop.reverse, loop.unroll), []).append(i)
+    return [
+        _as_one(group, [loops[i] for i in group])
+        for members in sides.values()
+        for group in _sharing(members, [loops[i] for i in members])
+    ]
+
+
+def _sharing(members: Sequence[int], applications: Sequence[Application]) -> list[Numbers]:
+    """Those of `members` that have carries in common with others."""
+    if len(members) < 2:
+        return []
+    classes, _ = _classes(applications)
+    group_of: dict[int, list[int]] = {}
+    for member, own in zip(members, classes, strict=True):
+        joined = [member]
+        for group in {id(group_of[c]): group_of[c] for c in own if c in group_of}.values():
+            joined += group
+        group_of |= {c: joined for c, group in group_of.items() if group[0] in joined} | dict.fromkeys(own, joined)
+    return [tuple(sorted(g)) for g in {id(group): group for group in group_of.values()}.values() if len(g) > 1]
+
+
+def _as_one(members: Numbers, applications: Sequence[Application]) -> Fused:
+    """The one loop that computes all of these. It is there to be run: gradients are taken before."""
+    classes, values = _classes(applications)
+    fixed: dict[int, Any] = {}
+    slices: dict[int, Any] = {}
+    starts: dict[int, int] = {}
+    after: dict[int, Any] = {}
+    stacked: dict[Any, None] = {}
+    for (loop, ins), own, known in zip(applications, classes, values.of, strict=True):
+        fixed |= dict(zip(ins[: loop.fixed], loop.body.inputs, strict=False))
+        slices |= dict(zip(ins[loop.first_slice :], loop.body.inputs[loop.first_slice :], strict=True))
+        starts |= dict(zip(own, ins[loop.fixed : loop.first_slice], strict=True))
+        after |= {c: known[loop.body.outputs[j]] for j, c in enumerate(own)}
+        stacked |= dict.fromkeys([known[number] for number in loop.body.outputs[loop.carries :]])
+    specs = {c: loop.body.spec(loop.fixed + j) for (loop, _), own in zip(applications, classes, strict=True)
+             for j, c in enumerate(own)}  # fmt: skip
+    inputs = [("fixed", i) for i in fixed] + [("carry", c) for c in starts] + [("slice", i) for i in slices]
+    numbers: dict[Any, int] = {x: i for i, x in enumerate(inputs)}
+    steps = []
+    for (op, arguments, ins), made in values.table.items():
+        steps.append((op, arguments, tuple([numbers[x] for x in ins])))
+        for value in made:
+            numbers[value] = ~(len(numbers) - len(inputs))
+    body = Body(
+        (*fixed.values(), *[specs[c] for c in starts], *slices.values()), tuple(steps), (0,) * len(steps),
+        tuple([numbers[x] for x in (*after.values(), *stacked)]),
+    )  # fmt: skip
+    first = applications[0].loop
+    one = Loop(body, len(fixed), len(starts), first.length, first.reverse, first.unroll)
+    finals, places = {c: i for i, c in enumerate(starts)}, one.places
+    outs = [
+        (*[finals[c] for c in own], *[places[numbers[known[number]]] for number in loop.stacked])
+        for (loop, _), own, known in zip(applications, classes, values.of, strict=True)
+    ]
+    return Fused(members, one, (*fixed, *starts.values(), *slices), tuple(outs))

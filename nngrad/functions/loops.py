@@ -1,0 +1,257 @@
+"""Loops as functions of the graph: scan, fori_loop and map.
+
+What is run at each step is a body (`graph/body.py`), a static argument of one op. So a loop is one function of the
+graph, however long it is; its gradient is a loop over the gradient of its body.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
+from ..graph.arguments import Static
+from ..graph.body import captured
+from ..graph.leaf import common_floating
+from ..graph.loop import Loop
+from .loop_fusion import fused
+from .stochastic import typed_key
+
+T = TypeVar("T")
+
+
+class ScanOfBody(Op):
+    """An op that knows the shapes of its outputs from its arguments."""
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+        loop = Loop(*arguments)
+        finals = [loop.body.spec(number) for number in loop.body.outputs[: loop.carries]]
+        return (*finals, *[loop.stack_spec(number) for number in loop.stacked])
+
+
+def _cost(f: Function) -> int:
+    """About how many operations all steps take."""
+    loop = Loop(*f.arguments)
+    return loop.length * sum([max(1, spec.size) for spec in loop.body.specs])
+
+
+def _scan_of_body(
+    *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int
+) -> tuple[jax.Array, ...]:
+    """A loop over a body.
+
+    The stacks of what is in the body are there for gradients. Where nobody reads one it is not computed: JAX and XLA
+    leave it out of the loop.
+
+    Args:
+        x: What is the same at each step, the first carries, and what is scanned along its first axis.
+        body: The body.
+        fixed: How many of `x` are the same at each step.
+        carries: How many are carries.
+        length: The number of steps.
+        reverse: Whether the steps go from the last slice to the first.
+        unroll: How many steps XLA gets as one.
+
+    Returns:
+        The last carries, and the stacks that `Loop.stacked` lists.
+    """
+    loop = Loop(body, fixed, carries, length, reverse, unroll)
+    same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
+
+    def step(carry: tuple[Any, ...], slices: tuple[Any, ...]) -> tuple[Any, Any]:
+        given = (*same, *carry, *slices)
+        values = body.run(given)
+        after = [given[i] if i >= 0 else values[~i] for i in body.outputs[:carries]]
+        return tuple(after), tuple([given[i] if i >= 0 else values[~i] for i in loop.stacked])
+
+    last, stacks = lax.scan(step, tuple(first), tuple(scanned), length=length, reverse=reverse, unroll=unroll)
+    return (*last, *stacks)
+
+
+_scan_of_body.__name__ = "scan_of_body"
+scan_of_body = ScanOfBody(_scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused)
+
+
+@op
+def step_keys(key: Array, /, length: int) -> jax.Array:
+    """uint32[length, 2]: keys for the steps of a loop, which follow from `key`.
+
+    Args:
+        key: uint32[2].
+        length: How many.
+    """
+    return jax.random.key_data(jax.random.split(typed_key(key), length))
+
+
+# ---------------------------------------------------------------- as they are called
+
+
+def scan(
+    body: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int = 1,
+) -> tuple[Any, Any]:
+    """A loop that carries values from step to step, and stacks what each step gives.
+
+        last, ys = F.scan(lambda h, x: (F.tanh(h @ w + x),) * 2, h0, xs)
+
+    As `jax.lax.scan`: `body` gets the carry and a slice of `xs`, and returns the carry for the next step and what is to
+    be stacked. It is run once, on Variables without values; what it computes is what runs at each step. Gradients of
+    any order reach `init`, `xs` and all that the body reads from outside. Random functions in it draw at each step,
+    and gradients see what was drawn.
+
+    Args:
+        body: `body(carry, x)` returns `(carry, y)`, pytrees of Variables, arrays and numbers. The carry that it returns
+            has the structure, shapes and dtypes of the one that it got; `y` may be None.
+        init: The first carry, a pytree.
+        xs: A pytree of what is scanned along its first axes; None if there is nothing, and `length` says how many steps
+            there are. The body gets slices without that axis.
+        length: The number of steps; by default, the length of the first axes.
+        reverse: Go through `xs` from its end. Slice i still gives entry i of what is stacked.
+        unroll: How many steps the compiler gets as one: more take longer to compile, and may run faster.
+
+    Returns:
+        The last carry, and the stacks, each with the steps along its first axis.
+
+    Raises:
+        TypeError: The body returns something else than a pair, or a carry of another structure or dtype.
+        ValueError: The lengths do not fit, a carry changes its shape, or a function in the body updates a Variable.
+    """
+    leaves, tree = jax.tree.flatten((init, xs))
+    floating = common_floating(leaves)
+    inputs = [as_variable(leaf, name, "scan", floating) for leaf, name in zip(leaves, _names(init, xs), strict=True)]
+    carries = len(jax.tree.leaves(init))
+    count = _checked_length(inputs[carries:], _names(init, xs)[carries:], length)
+    if unroll < 1:
+        raise ValueError(f"scan: unroll must be at least 1, got {unroll!r}")
+    results: Any = None
+
+    def flat(given: list[Variable]) -> list[Variable]:
+        nonlocal results
+        carry, x = jax.tree.unflatten(tree, given)
+        pair = body(carry, x)
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise TypeError(f"scan: the body must return a pair, the carry and what is stacked, got {_short(pair)}")
+        results = jax.tree.structure(tuple(pair))
+        stacked = [
+            as_variable(leaf, f"what the body returns as {name}", "scan", floating)
+            for leaf, name in zip(jax.tree.leaves(pair[1]), _names(pair[1], of=("y",)), strict=True)
+        ]
+        return [*checked_carry(carry, pair[0], "scan"), *stacked]
+
+    slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
+    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True)
+    keys = [step_keys(key, length=count) for key in found.keys]
+    loop = Loop(found.body, len(found.variables), carries, count, bool(reverse), min(unroll, max(count, 1)))
+    outputs = apply(scan_of_body, (*found.variables, *inputs, *keys), loop)
+    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs[: loop.results])
+    return last
+
+
+def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:
+    """A loop over the whole numbers from `lower` up to `upper`, which is left out.
+
+    As `jax.lax.fori_loop`, with bounds that are known: `body(i, carry)` returns the carry for the next step. All that
+    `scan` says holds here.
+
+    Args:
+        lower: The first number.
+        upper: The first one that is left out; with none in between `init` is returned.
+        body: Gets the number, an int32 Variable of shape (), and the carry, a pytree.
+        init: The first carry.
+
+    Returns:
+        The last carry.
+
+    Raises:
+        TypeError: A bound is no int, or the carry changes its structure or a dtype.
+        ValueError: A carry changes its shape.
+    """
+    try:
+        first, end = operator.index(lower), operator.index(upper)
+    except TypeError:
+        raise TypeError(f"fori_loop: lower and upper must be ints, got {lower!r} and {upper!r}") from None
+    numbers = np.arange(first, max(first, end), dtype=np.int32)
+    result: T = scan(lambda carry, i: (body(i, carry), None), init, numbers)[0]
+    return result
+
+
+def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.lax.map
+    """`function` of each slice of `xs` along the first axes, one after another, stacked.
+
+    As `jax.lax.map`: it needs the memory of one slice at a time.
+
+    Args:
+        function: A pytree of Variables in, a pytree of Variables out.
+        xs: A pytree of what is sliced along its first axes.
+
+    Returns:
+        The stacks.
+
+    Raises:
+        ValueError: The lengths do not fit.
+    """
+    return scan(lambda _, x: (None, function(x)), None, xs)[1]
+
+
+def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:
+    """What the leaves of pytrees are called in messages."""
+    return [
+        name + jax.tree_util.keystr(path)
+        for name, tree in zip(of, trees, strict=True)
+        for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]
+    ]
+
+
+def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: int | None) -> int:
+    """The number of steps."""
+    for x, name in zip(scanned, names, strict=True):
+        if not x.shape:
+            raise ValueError(f"scan: {name} has no axis to go along; close over what is the same at each step")
+    if length is None:
+        if not scanned:
+            raise ValueError("scan: there is nothing in xs; say by length how many steps there are")
+        length = scanned[0].shape[0]
+        wanted = f"{names[0]} has {length}"
+    else:
+        if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0:
+            raise ValueError(f"scan: length must be an int that is not negative, got {length!r}")
+        wanted = f"length is {length}"
+    for x, name in zip(scanned, names, strict=True):
+        if x.shape[0] != length:
+            raise ValueError(f"scan: {name} has {x.shape[0]} entries along its first axis, and {wanted}")
+    return int(length)
+
+
+def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
+    """The Variables of a carry, of which a step of `owner` must have kept the structure, the shapes and the dtypes."""
+    expected, structure = jax.tree.structure(before), jax.tree.structure(after)
+    if str(expected) != str(structure):
+        raise TypeError(f"{owner}: the body gets a carry of the structure {expected} and returns one of {structure}")
+    outputs = []
+    names = _names(before, of=("carry",))
+    for name, x, leaf in zip(names, jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        y = as_variable(leaf, f"what the body returns as {name}", owner, x.dtype)
+        if x.spec is not y.spec:
+            kind = TypeError if x.shape == y.shape else ValueError
+            raise kind(
+                f"{owner}: {name} is {x.spec} when a step begins, and {y.spec} when it ends; it must stay the same"
+            )
+        outputs.append(y)
+    return outputs
+
+
+def _short(value: Any) -> str:
+    """A value in a message."""
+    if isinstance(value, tuple | list):
+        return f"a {type(value).__name__} of {len(value)}"
+    return repr(value)

@@ -1,0 +1,140 @@
+"""while_loop: a loop whose steps are counted by nobody, or up to a bound."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+from jax import lax
+
+from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
+from ..graph.arguments import Static
+from ..graph.body import Body, captured
+from ..graph.leaf import common_floating
+from . import comparison
+from .branches import cond
+from .loops import checked_carry, scan
+
+T = TypeVar("T")
+
+
+class WhileOfBodies(Op):
+    """An op that knows the shapes of its outputs from its arguments."""
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+        body: Body = arguments[1]
+        return tuple([body.spec(number) for number in body.outputs])
+
+
+def _cost(f: Function) -> int:
+    """About how many operations one step takes; how many steps there are is not known."""
+    body: Body = f.arguments[1]
+    return sum([max(1, spec.size) for spec in body.specs])
+
+
+def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
+    """A loop over a body as long as a condition holds.
+
+    Args:
+        x: What is the same at each step, and the first carries.
+        goes_on: A body of these, which gives a number: the loop goes on while it is not 0.
+        body: A body of these, which gives the carries for the next step.
+        fixed: How many of `x` are the same at each step.
+
+    Returns:
+        The last carries.
+    """
+    same, first = x[:fixed], x[fixed:]
+
+    def outputs(of: Body, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+        given = (*same, *carry)
+        values = of.run(given)
+        return tuple([given[i] if i >= 0 else values[~i] for i in of.outputs])
+
+    last: tuple[jax.Array, ...] = lax.while_loop(
+        lambda carry: outputs(goes_on, carry)[0] != 0, lambda carry: outputs(body, carry), tuple(first)
+    )
+    return last
+
+
+_while_of_bodies.__name__ = "while_of_bodies"
+while_of_bodies = WhileOfBodies(_while_of_bodies, type_name="While", multiple_results=True, cost=_cost)
+
+
+def while_loop(
+    cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T, bound: int | None = None
+) -> T:
+    """A loop that goes on as long as a condition holds: `while cond_fun(carry): carry = body_fun(carry)`.
+
+    As `jax.lax.while_loop`. How many steps it will take is not known before it runs, so nothing can be kept for a
+    gradient: without a `bound` there are derivatives forward alone (`nn.jvp`), of any order. With one it is a `scan` of
+    so many steps, in which nothing is computed any more once the condition fails, and gradients of any order follow.
+
+    Args:
+        cond_fun: Gets the carry, and returns a bool or a number of shape ().
+        body_fun: Gets the carry, and returns it for the next step, in the same structure, shapes and dtypes.
+        init: The first carry, a pytree of Variables, arrays and numbers.
+        bound: After so many steps the loop ends in any case.
+
+    Returns:
+        The last carry.
+
+    Raises:
+        TypeError: The carry changes its structure or a dtype, or `bound` is no int.
+        ValueError: A carry changes its shape, the condition has axes, a function in the loop updates a Variable, or
+            draws at random where there is no bound.
+    """
+    leaves, tree = jax.tree.flatten(init)
+    floating = common_floating(leaves)
+    inputs = [as_variable(leaf, f"init, leaf {i},", "while_loop", floating) for i, leaf in enumerate(leaves)]
+    carry: T = jax.tree.unflatten(tree, inputs)
+
+    def goes_on(carry: T) -> Variable:
+        condition = as_variable(cond_fun(carry), "what cond_fun returns", "while_loop")
+        if condition.shape:
+            raise ValueError(f"while_loop: cond_fun must return one number, got one of shape {condition.shape}")
+        return condition
+
+    def step(carry: T) -> T:
+        after: T = jax.tree.unflatten(tree, checked_carry(carry, body_fun(carry), "while_loop"))
+        return after
+
+    if bound is not None:
+        return _bounded(goes_on, step, carry, bound)
+    specs = [x.spec for x in inputs]
+    condition = captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", cond_fun, often=True)
+    body = captured(
+        lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", body_fun, often=True
+    )
+    if condition.keys or body.keys:
+        raise ValueError("while_loop: it draws at random at each step; give a bound, so that keys can be made for each")
+    same = list({id(x): x for x in (*condition.variables, *body.variables)}.values())
+    places = {id(x): i for i, x in enumerate(same)}
+    all_specs = tuple([x.spec for x in (*same, *inputs)])
+    bodies = [
+        each.body.with_inputs(all_specs, [*[places[id(x)] for x in each.variables], *range(len(same), len(all_specs))])
+        for each in (condition, body)
+    ]
+    return jax.tree.unflatten(tree, apply(while_of_bodies, (*same, *inputs), (*bodies, len(same))))  # type: ignore[no-any-return]
+
+
+def _bounded(goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T, bound: int) -> T:
+    """The loop as a scan."""
+    try:
+        length = operator.index(bound)
+    except TypeError:
+        raise TypeError(f"while_loop: bound must be an int, got {bound!r}") from None
+
+    def advance(carry: T) -> tuple[Variable, T]:
+        after = step(carry)
+        return comparison.not_equal_scalar(goes_on(after), 0), after
+
+    def at_each(state: tuple[Variable, T], _: None) -> Any:
+        runs, carry = state
+        return cond(runs, advance, lambda carry: (runs, carry), carry), None
+
+    last: T = scan(at_each, (comparison.not_equal_scalar(goes_on(carry), 0), carry), length=length)[0][1]
+    return last

@@ -1,0 +1,363 @@
+"""Body: a closed graph as a value, which an op can have among its static arguments.
+
+The body of a loop, or of a branch, is a function of Variables. It is run once, on placeholders, and what it builds is
+kept as a `Body`: inputs in, outputs out, and nothing of the graph that it was built in. Equal structures are equal
+bodies, so whatever is derived from a body is derived once.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, ParamSpec, TypeVar
+
+from .engine import engine
+from .function import Function, create, next_serial
+from .ndarray import NdArray
+from .op import Op
+from .options import build_options, contained, switch_to
+from .spec import Spec, arguments_need_x64
+from .traverse import functions_of
+from .value import Deferred
+from .variable import Variable, leaf_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
+"""Op, static arguments, and the numbers of the inputs."""
+
+
+def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
+    """The values that steps compute: input i has the number i, and value k of the steps, counted through all, ~k."""
+    values: list[Any] = []
+    truths: dict[int, Callable[[], Any]] = {}
+    for op, arguments, ins in steps:
+        inputs = [arrays[i] if i >= 0 else values[~i] for i in ins]
+        if op.truth is not None:
+            # XLA does not see through a number that is made of a bool and compared with 0.
+            truths[~len(values)] = functools.partial(op.bind(arguments, op.truth), *inputs)
+        elif op.selects and ins[0] in truths:
+            inputs[0] = truths[ins[0]]()
+        out = op.bind(arguments)(*inputs)
+        if op.multiple_results:
+            values.extend(out)
+        else:
+            values.append(out)
+    return values
+
+
+class Body:
+    """A closed graph: equal structures are equal bodies.
+
+    Values are numbered as in a program: input i is i, and value k of the steps, counted through all of them, is ~k.
+
+    Args:
+        inputs: Shape and dtype of each input.
+        steps: Op, static arguments, and the numbers of the inputs, in an order in which they can run.
+        orders: The order of differentiation of each step.
+        outputs: Numbers of the results.
+        stops: Numbers of the values at which gradients stop.
+    """
+
+    __slots__ = (
+        "_hash", "_key", "inputs", "needs_x64", "opaque", "ops", "orders", "outputs", "specs", "steps", "stops",
+    )  # fmt: skip
+
+    inputs: tuple[Spec, ...]
+    steps: tuple[Step, ...]
+    orders: tuple[int, ...]
+    outputs: tuple[int, ...]
+    stops: frozenset[int]
+    specs: tuple[Spec, ...]
+    """Shape and dtype of each value of the steps."""
+    ops: frozenset[Op]
+    """The ops in it, and in the bodies within it."""
+    opaque: bool
+    """Whether it holds code of the user's, which may call functions on the host."""
+    needs_x64: bool
+    """Whether 64-bit values occur in it."""
+
+    def __init__(
+        self,
+        inputs: tuple[Spec, ...],
+        steps: tuple[Step, ...],
+        orders: tuple[int, ...],
+        outputs: tuple[int, ...],
+        stops: frozenset[int] = frozenset(),
+    ) -> None:
+        self.inputs, self.steps, self.orders, self.outputs, self.stops = inputs, steps, orders, outputs, stops
+        specs: list[Spec] = []
+        for op, arguments, ins in steps:
+            specs += op.result_specs(tuple([inputs[i] if i >= 0 else specs[~i] for i in ins]), arguments)
+        self.specs = tuple(specs)
+        given = [argument for _, arguments, _ in steps for argument in arguments]
+        within = bodies_in(given)
+        self.ops = frozenset([op for op, _, _ in steps]).union(*[body.ops for body in within])
+        self.opaque = any([getattr(each, "opaque", False) for each in (*given, *within)])
+        known = any([s.needs_x64 for s in (*inputs, *specs)])
+        self.needs_x64 = known or any([arguments_need_x64(arguments) for _, arguments, _ in steps])
+        self._key = inputs, steps, orders, outputs, stops
+        self._hash = hash(self._key)
+
+    def spec(self, number: int) -> Spec:
+        """Shape and dtype of an input or a value."""
+        return self.inputs[number] if number >= 0 else self.specs[~number]
+
+    @property
+    def has_stops(self) -> bool:
+        """Whether gradients stop at a value in it, or in a body within it."""
+        return bool(self.stops) or any([body.has_stops for _, given, _ in self.steps for body in bodies_in(given)])
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays of all values, from those of the inputs."""
+        return run_steps(self.steps, arrays)
+
+    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Body:
+        """The same with other inputs, perhaps more of them.
+
+        Args:
+            inputs: Shape and dtype of each.
+            places: For each present input, which of those it is.
+        """
+        steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
+        outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
+        return Body(inputs, steps, self.orders, outputs, self.stops)
+
+    def values_of(self, inputs: Sequence[Variable]) -> list[Variable]:
+        """The Variables of all values, newly made, for Variables of the inputs."""
+        values: list[Variable] = []
+        for (op, arguments, ins), order in zip(self.steps, self.orders, strict=True):
+            given = tuple([inputs[i] if i >= 0 else values[~i] for i in ins])
+            made = create(op, given, arguments, order=order)
+            values.extend(made if op.multiple_results else (made,))
+        for number in self.stops:
+            values[~number].need_grad = False
+        return values
+
+    def reach(self, moving: Iterable[int]) -> set[int]:
+        """The numbers of what depends on some of the inputs, those included, in a way that gradients may pass."""
+        found = {i for i in moving if self.inputs[i].differentiable}
+        count = 0
+        for op, arguments, ins in self.steps:
+            made = len(op.result_specs(tuple([self.spec(i) for i in ins]), arguments))
+            if not found.isdisjoint(ins):
+                numbers = [~k for k in range(count, count + made)]
+                found.update([n for n in numbers if self.spec(n).differentiable and n not in self.stops])
+            count += made
+        return found
+
+    def gradient(
+        self, given: tuple[int, ...], wanted: tuple[int, ...], fixed: tuple[int, ...], held: tuple[int, ...]
+    ) -> BodyGradient:
+        """The gradient of <seeds, values> in some of the inputs, as a body.
+
+        Args:
+            given: Numbers of the values, one for each seed.
+            wanted: In which inputs.
+            fixed: Inputs that are the same at each run: what depends on them alone is not kept.
+            held: Other inputs that are there in any case, whether they are needed or not.
+        """
+        result: BodyGradient = engine.body_gradient(self, given, wanted, fixed, held)
+        return result
+
+    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...]) -> BodyTangent:
+        """The outputs, and the tangents of some values, as a body.
+
+        Args:
+            moving: The inputs that move.
+            along: Numbers of the values whose tangents are wanted.
+        """
+        result: BodyTangent = engine.body_tangent(self, moving, along)
+        return result
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Body) and self._hash == other._hash and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return f"<body of {len(self.steps)} functions>"
+
+
+class BodyGradient(NamedTuple):
+    """The gradient of a body."""
+
+    body: Body
+    """Its inputs are the residuals and then the seeds, its outputs the gradients that are not zero."""
+    residuals: tuple[int, ...]
+    """Numbers of the inputs and values of the differentiated body that it needs."""
+    reached: tuple[int, ...]
+    """The inputs that it gives a gradient in, in the order of its outputs."""
+
+
+class BodyTangent(NamedTuple):
+    """A body with its tangents."""
+
+    body: Body
+    """Its inputs are those of the body and then the tangents of the moving ones; its outputs those of the body, and
+    then the tangents that are not zero."""
+    moved: tuple[int, ...]
+    """The numbers of the values that it gives a tangent of, in the order of its outputs."""
+
+
+def bodies_in(arguments: Iterable[Any]) -> list[Body]:
+    """The bodies among static arguments, and in tuples among them."""
+    found = [each for argument in arguments for each in (argument if isinstance(argument, tuple) else (argument,))]
+    return [body for body in found if isinstance(body, Body)]
+
+
+_MOST_DERIVED = 1024
+"""How many results are remembered of each way to derive bodies from bodies."""
+
+
+def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
+    """Let a function that derives something from bodies, which is all that it is given, run once for each question.
+
+    What it applies is applied as it is, with none of the switches in force that the caller has set, but for which rules
+    gradients are simplified by.
+    """
+
+    @functools.lru_cache(maxsize=_MOST_DERIVED)
+    @contained
+    def remembered(simplify: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        switch_to(simplify=simplify)
+        return derive(*args, **kwargs)
+
+    @functools.wraps(derive)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+        return remembered(build_options().simplify, *args, **kwargs)  # type: ignore[arg-type]  # all are hashable
+
+    return ask
+
+
+# ---------------------------------------------------------------- from a graph
+
+
+def closed(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Body:
+    """The body that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
+    depend on is a leaf."""
+    numbers = {id(x): i for i, x in enumerate(inputs)}
+    cut = frozenset(numbers)
+    functions = functions_of(outputs, through=lambda x: id(x) not in cut)
+    steps: list[Step] = []
+    stops: set[int] = set()
+    count = 0
+    for f in functions:
+        steps.append((f.op, f.arguments, tuple([numbers[id(x)] for x in f.inputs])))
+        for k, y in enumerate(f.outputs):
+            numbers.setdefault(id(y), ~(count + k))
+            if y._need_grad is False:
+                stops.add(~(count + k))
+        count += len(f.specs)
+    return Body(
+        tuple([x.spec for x in inputs]), tuple(steps), tuple([f.order for f in functions]),
+        tuple([numbers[id(y)] for y in outputs]), frozenset(stops),
+    )  # fmt: skip
+
+
+class _NoValue(NamedTuple):
+    """What is asked for the value of a placeholder: there is none."""
+
+    owner: str
+
+    def run(self) -> None:
+        """Raise a ValueError."""
+        raise ValueError(
+            f"in the body of {self.owner} there are no values to read: it is run once, to see what it computes. Let it "
+            "return what is to be read, use F.where in place of if, and leave nothing of it in variables outside"
+        )
+
+
+def placeholder(spec: Spec, owner: str) -> Variable:
+    """A Variable that stands for the input of a body; it has no value."""
+    cell = NdArray.of_spec(spec)
+    cell._value = Deferred(_NoValue(owner))
+    return leaf_of(cell)
+
+
+class Captured(NamedTuple):
+    """What a function of Variables computes, and what it takes from outside."""
+
+    body: Body
+    """Its inputs are `variables`, then those of the function, then `keys`."""
+    variables: tuple[Variable, ...]
+    """What the function closes over, and what it computes from that alone."""
+    keys: tuple[Variable, ...]
+    """Leaves in it that are drawn anew at each run: keys of random functions."""
+
+
+@contained
+def captured(
+    function: Callable[[list[Variable]], list[Variable]],
+    inputs: Sequence[Spec],
+    owner: str,
+    written: Callable[..., Any],
+    often: bool,
+) -> Captured:
+    """What `function` computes from Variables of these shapes and dtypes. It takes in as inputs what was there before.
+
+    Args:
+        function: Lists of Variables in, and out.
+        inputs: Shape and dtype of each input.
+        owner: The name of the function that has the body, for messages.
+        written: What the user has written, for messages.
+        often: Whether it is run often, so that what depends on none of its own inputs is better computed before; else
+            it may not be run at all.
+
+    Raises:
+        ValueError: A function in it updates a leaf.
+    """
+    switch_to(simplify=build_options().simplify)
+    since = next_serial()
+    own = [placeholder(spec, owner) for spec in inputs]
+    try:
+        outputs = function(own)
+    except Exception as error:
+        error.add_note(f"in the body of {owner}{_place_of(written)}")
+        raise
+    made = functions_of(outputs, through=lambda x: x.parent is None or x.parent.serial > since)
+    for f in made:
+        if f.effects:
+            raise ValueError(
+                f"{owner}: {f.op.name} in the body{_place_of(written)} updates a Variable, which has no meaning there. "
+                "Return the value and update the Variable with it outside, or use what updates none (batch_stat=False)"
+            )
+    within = _within(made, own, often)
+    inside = {id(x) for x in own} | {id(x) for x in within.keys} | {id(y) for f in within.functions for y in f.outputs}
+    read = [x for f in within.functions for x in f.inputs] + outputs
+    variables = list({id(x): x for x in read if id(x) not in inside}.values())
+    return Captured(closed(outputs, [*variables, *own, *within.keys]), tuple(variables), within.keys)
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    """Where a function of the user's is written."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+
+
+class _Within(NamedTuple):
+    functions: list[Function]
+    """Those that depend on the inputs of a body or on a key, and constants."""
+    keys: tuple[Variable, ...]
+    """The leaves that are drawn at each run."""
+
+
+def _within(functions: Iterable[Function], own: Sequence[Variable], often: bool) -> _Within:
+    """What of `functions`, given lowest rank first, is computed at each run of a body with the inputs `own`."""
+    moving: set[int] = {id(x) for x in own}
+    constants: set[int] = set()
+    keys: dict[int, Variable] = {}
+    found = []
+    for f in functions:
+        keys |= {id(x): x for x in f.inputs if x._source is not None}
+        if all([id(x) in constants for x in f.inputs]):
+            constants |= {id(y) for y in f.outputs}
+        elif any([id(x) in moving or id(x) in keys for x in f.inputs]):
+            moving |= {id(y) for y in f.outputs}
+        elif often:
+            continue
+        found.append(f)
+    return _Within(found, tuple(keys.values()))

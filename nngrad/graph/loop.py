@@ -1,0 +1,63 @@
+"""Loop: a body that is run at each step, and which of its inputs and outputs are what."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .body import Body
+from .function import Function
+from .spec import Spec, spec_of
+from .variable import Variable
+
+
+class Loop(NamedTuple):
+    """The static arguments of `scan_of_body`: a body, and which of its inputs and outputs are what.
+
+    The inputs of the body are those that are the same at each step, the carries, and the slices of what is scanned.
+    Its outputs are the carries for the next step, and what is stacked.
+    """
+
+    body: Body
+    fixed: int
+    """How many inputs are the same at each step."""
+    carries: int
+    """How many are carried from step to step."""
+    length: int
+    """The number of steps."""
+    reverse: bool
+    """Whether the steps go from the last slice to the first."""
+    unroll: int
+    """How many steps XLA gets as one."""
+
+    @property
+    def first_slice(self) -> int:
+        """The first of the inputs that are slices of what is scanned."""
+        return self.fixed + self.carries
+
+    @property
+    def stacked(self) -> tuple[int, ...]:
+        """Of which values of the body, by their numbers, the op gives the stacks, after the carries: what the body
+        returns to be stacked, the carries before each step, and every value in it."""
+        before = range(self.fixed, self.first_slice)
+        return (*self.body.outputs[self.carries :], *before, *[~k for k in range(len(self.body.specs))])
+
+    @property
+    def places(self) -> dict[int, int]:
+        """Of which output of the op each of these is the stack."""
+        return {number: self.carries + k for k, number in reversed([*enumerate(self.stacked)])}
+
+    @property
+    def results(self) -> int:
+        """How many of the outputs are those that the body was written for: final carries, and what it stacks."""
+        return len(self.body.outputs)
+
+    def over_steps(self, f: Function, number: int) -> Variable:
+        """The Variable that has, for each step, the value of this number, or for all of them where it is fixed."""
+        if 0 <= number < self.fixed or number >= self.first_slice:
+            return f.inputs[number]
+        return f.outputs[self.places[number]]
+
+    def stack_spec(self, number: int) -> Spec:
+        """Shape and dtype of a value of the body, stacked."""
+        spec = self.body.spec(number)
+        return spec_of((self.length, *spec.shape), spec.dtype)

@@ -1,0 +1,102 @@
+"""Loops that carry the same thing several times carry it once.
+
+A tangent of a loop that carries tangents carries some of them twice, if both are along the same direction: the
+derivative of c along v, and that of c where its own derivative is taken. Were they kept apart, the nth derivative would
+carry 2^n things in place of n + 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..functions.loops import scan_of_body
+from ..graph import NdArray, Variable, build_options, switch
+from ..graph.body import closed, derived_once
+from ..graph.loop import Loop
+from ..graph.variable import leaf_of
+from .nodes import Nodes
+from .rules import Arguments, Inputs, forms_without, rule
+
+Classes = tuple[int, ...]
+"""For each input of a body, the first input that it is equal to."""
+
+
+class Merged(NamedTuple):
+    """A loop without carries that are equal to others."""
+
+    loop: Loop
+    inputs: tuple[int, ...]
+    """Which of the inputs it has."""
+    outputs: tuple[int, ...]
+    """For each result, and for each stack of a carry, which output of the merged loop it is."""
+
+
+@rule("equal-carries", scan_of_body)
+def equal_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
+    """carries that start equal, and that each step makes equal, are one"""
+    loop = Loop(*arguments)
+    first: dict[Variable, int] = {}
+    classes = tuple([first.setdefault(x, i) for i, x in enumerate(inputs)])
+    if len(set(classes[loop.fixed : loop.first_slice])) == loop.carries:
+        return None
+    merged = merged_loop(loop, classes)
+    if merged is None:
+        return None
+    one = nodes.emit(op, tuple([inputs[i] for i in merged.inputs]), tuple(merged.loop))
+    outputs = [one[i] for i in merged.outputs]
+    # What a gradient reads beside these it reads at the function that it differentiates.
+    return (*outputs, *nodes.node(op, inputs, arguments)[len(outputs) :])
+
+
+@derived_once
+def merged_loop(loop: Loop, classes: Classes) -> Merged | None:
+    """Returns the loop with equal carries as one; None if none are equal.
+
+    Args:
+        loop: The loop.
+        classes: Which inputs are the same Variables.
+    """
+    body, carried = loop.body, range(loop.fixed, loop.first_slice)
+    leaves = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
+    without = build_options().simplify
+    builder = Nodes(forms_without(without if isinstance(without, frozenset) else frozenset()))
+    switch(builder=builder)
+    while True:
+        inputs = [leaves[classes[i]] for i in range(len(leaves))]
+        values = _rewritten(builder, loop, inputs)
+        results = [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
+        found: dict[tuple[int, Variable], int] = {}
+        told_apart = [found.setdefault((classes[i], y), i) for i, y in zip(carried, results, strict=False)]
+        after = (*classes[: loop.fixed], *told_apart, *classes[loop.first_slice :])
+        if after == classes:
+            break
+        classes = after
+    if len(set(told_apart)) == len(told_apart):
+        return None
+    kept = [i for i in range(len(leaves)) if classes[i] == i or i not in carried]
+    carries = [i for i in kept if i in carried]
+    finals = [results[i - loop.fixed] for i in carries]
+    made = closed([*finals, *results[loop.carries :]], [leaves[i] for i in kept])
+    merged = loop._replace(body=made, carries=len(carries))
+    stacks = len(results) - loop.carries
+    place = {i: k for k, i in enumerate(carries)}
+    outputs = (
+        *[place[i] for i in told_apart], *range(len(carries), len(carries) + stacks),
+        *[len(carries) + stacks + place[i] for i in told_apart],
+    )  # fmt: skip
+    return Merged(merged, tuple(kept), outputs)
+
+
+def _rewritten(builder: Nodes, loop: Loop, inputs: list[Variable]) -> list[Variable]:
+    """Returns the values of the body of `loop`, of which what gradients have emitted is brought to canonical form."""
+    values: list[Variable] = []
+    body = loop.body
+    for (op, arguments, ins), order in zip(body.steps, body.orders, strict=True):
+        given = tuple([inputs[i] if i >= 0 else values[~i] for i in ins])
+        builder.order = order
+        apply = builder.emit if order and op.together is None else builder.node
+        made = apply(op, given, arguments)
+        values.extend(made if op.multiple_results else (made,))
+    for number in body.stops:
+        values[~number].need_grad = False
+    return values

@@ -1,0 +1,153 @@
+"""Branches: values and derivatives against `jax.lax`, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad.graph import Variable, functions_of
+from tests.oracle import check
+
+RNG = np.random.default_rng(0)
+X, W = RNG.standard_normal((2, 3)), RNG.standard_normal((3, 3)) * 0.5
+
+
+class Both(NamedTuple):
+    """F or jnp, and the branches and loops of either."""
+
+    sin: Any
+    tanh: Any
+    sum: Any
+    log: Any
+    less: Any
+    cond: Any
+    switch: Any
+    scan: Any
+
+
+OURS = Both(F.sin, F.tanh, F.sum, F.log, F.less, F.cond, F.switch, F.scan)
+THEIRS = Both(jnp.sin, jnp.tanh, jnp.sum, jnp.log, jnp.less, lax.cond, lax.switch, lax.scan)
+
+
+def two(m: Both, x: Any, w: Any) -> Any:
+    """A product in one branch, and in the other an output that depends on nothing."""
+    return m.cond(m.less(m.sum(x), 100.0), lambda x: (m.tanh(x @ w), m.sum(x)), lambda x: (x * 0.0, m.sum(w)), x)
+
+
+def other(m: Both, x: Any, w: Any) -> Any:
+    """The branch that does not read what the first one reads."""
+    return m.cond(m.less(m.sum(x), -100.0), lambda x: m.tanh(x @ w), lambda x: x**3, x)
+
+
+def several(m: Both, x: Any, w: Any) -> Any:
+    """Three branches, taken in turn in a loop, with what is outside read in one of them."""
+    v = m.sin(w)
+    branches = [lambda h: m.sin(h), lambda h: h @ v, lambda h: h * h]
+    return m.scan(lambda h, i: (m.switch(i, branches, h) + 0.1 * h, h), x, np.array([0, 1, 2, 1], np.int32))
+
+
+def looping(m: Both, x: Any, w: Any) -> Any:
+    """A loop in a branch in a loop."""
+    def step(h: Any, _: Any) -> Any:
+        def loop(h: Any) -> Any:
+            return m.scan(lambda g, _: (m.tanh(g @ w), None), h, None, length=2)[0]
+        return m.cond(m.less(m.sum(h), 0.5), loop, lambda h: h * 0.5, h), m.sum(h)
+    return m.scan(step, x, None, length=3)
+
+
+def passed_on(m: Both, x: Any, w: Any) -> Any:
+    """What goes in comes out."""
+    return m.cond(m.less(m.sum(x), 100.0), lambda x, y: (x, y, x), lambda x, y: (y, x, y), x, x * x)
+
+
+BRANCHES = [two, other, several, looping, passed_on]
+
+
+def flat(function: Callable[..., Any], m: Both) -> Callable[..., tuple[Any, ...]]:
+    """The results as a tuple."""
+    return lambda *xs: tuple(jax.tree.leaves(function(m, *xs)))
+
+
+@pytest.mark.parametrize("function", BRANCHES, ids=lambda f: f.__name__)
+def test_branches_to_order_3(function: Callable[..., Any]) -> None:
+    check(flat(function, OURS), flat(function, THEIRS), [X, W], 3)
+
+
+@pytest.mark.parametrize("function", BRANCHES, ids=lambda f: f.__name__)
+def test_by_the_route_that_is_taken(function: Callable[..., Any]) -> None:
+    leaves = [Variable.from_numpy_array(a) for a in (X, W)]
+    y = F.add_n(*[F.sum(F.sin(each)) for each in flat(function, OURS)(*leaves)])
+    (g,) = nn.grad(y, leaves[0])
+    (t,) = nn.jvp(g, leaves, [X, W])
+    hessian = nn.grad(F.sum(g * g), leaves)
+
+    def theirs(*xs: Any) -> Any:
+        return sum(jnp.sum(jnp.sin(each)) for each in flat(function, THEIRS)(*xs))
+
+    with jax.enable_x64(True):
+        arrays = (jnp.asarray(X), jnp.asarray(W))
+        tangent = jax.jvp(jax.grad(theirs), arrays, arrays)[1]
+        expected = jax.grad(lambda *xs: jnp.sum(jax.grad(theirs)(*xs) ** 2), (0, 1))(*arrays)
+    np.testing.assert_allclose(t.d, tangent, rtol=1e-9, atol=1e-9)
+    for a, b in zip(hessian, expected, strict=True):
+        np.testing.assert_allclose(a.d, b, rtol=1e-9, atol=1e-9)
+
+
+def test_only_the_branch_that_is_taken_counts() -> None:
+    x = Variable.from_numpy_array(np.array([-1.0, 0.0]))
+    y = F.cond(F.sum(x) > 0, lambda: F.sum(F.log(x)), lambda: F.sum(x * x))
+    assert not {f.name for f in functions_of([y])} & {"log", "mul2"}, "what a branch computes is in it"
+    (gx,) = nn.grad(y, x)
+    np.testing.assert_array_equal(gx.d, [-2.0, 0.0])
+
+
+def test_the_condition_may_be_a_number_and_the_index_beyond_the_ends() -> None:
+    x = Variable.from_numpy_array(X)
+    for pred in (True, 2.5, Variable.from_numpy_array(np.array(-1))):
+        np.testing.assert_array_equal(F.cond(pred, lambda x: x, lambda x: -x, x).d, X)
+    np.testing.assert_array_equal(F.cond(0.0, lambda x: x, lambda x: -x, x).d, -X)
+    for index, sign in ((-3, 1), (0, 1), (1, -1), (9, -1)):
+        np.testing.assert_array_equal(F.switch(index, [lambda x: x, lambda x: -x], x).d, sign * X)
+
+
+def test_random_functions_in_a_branch() -> None:
+    x = Variable.from_numpy_array(np.ones(100))
+    y = F.cond(1, lambda x: F.dropout(x), lambda x: x, x)
+    (gx,) = nn.grad(F.sum(y * y), x)
+    nn.forward_all([y, gx])
+    np.testing.assert_array_equal(y.d != 0, gx.d != 0)
+    first = y.d.copy()
+    y.forward()
+    assert (y.d != first).any()
+
+
+V = Variable((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: F.cond(V, lambda: V, lambda: V), ValueError, r"pred must have no axes, got one of shape \(2, 3\)"),
+        (lambda: F.cond(1, lambda: V, lambda: (V, V)), TypeError, "false_fun returns .* and true_fun returns"),
+        (
+            lambda: F.cond(1, lambda: V[0], lambda: V),
+            ValueError, r"false_fun returns float32\[2, 3\] as result 0, and true_fun returns float32\[3\]",
+        ),
+        (lambda: F.cond(1, lambda: F.cast(V, "int32"), lambda: V), TypeError, "returns int32"),
+        (lambda: F.switch(1.5, [lambda: V]), TypeError, "index must be an integer, got .*F.cond"),
+        (lambda: F.switch(0, []), ValueError, "give at least one branch"),
+        (lambda: F.cond(1, lambda: PF.batch_normalization(V), lambda: V), ValueError, "cond: update in the body"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()

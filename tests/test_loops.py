@@ -1,0 +1,631 @@
+"""Loops: values and derivatives against `jax.lax`, how many loops there are, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad.autodiff.walk import Grad
+from nngrad.execution.lower import linearize, lower
+from nngrad.execution.passes import prepared
+from nngrad.graph import Variable, functions_of
+from nngrad.graph.loop import Loop
+from tests.oracle import check
+
+RNG = np.random.default_rng(0)
+T, N = 4, 3
+X, C, W = RNG.standard_normal((T, 2, N)), RNG.standard_normal((2, N)), RNG.standard_normal((N, N)) * 0.5
+
+
+def leaf(values: Any, dtype: Any = np.float64, need_grad: bool = True) -> Variable:
+    """A leaf with these values."""
+    return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
+
+
+def loops_in(outputs: Any) -> list[Any]:
+    """The loops that a graph has."""
+    return [f for f in functions_of(outputs) if f.name == "scan_of_body"]
+
+
+# ---------------------------------------------------------------- values and derivatives, to order 3
+
+
+class Both(NamedTuple):
+    """One way to write a function for nngrad and for JAX: F or jnp, and F.scan or lax.scan."""
+
+    tanh: Any
+    sin: Any
+    exp: Any
+    sum: Any
+    scan: Any
+    where: Any
+    less: Any
+    stop: Any
+
+
+OURS = Both(F.tanh, F.sin, F.exp, F.sum, F.scan, F.where, F.less, F.unlink)
+THEIRS = Both(jnp.tanh, jnp.sin, jnp.exp, jnp.sum, lax.scan, jnp.where, jnp.less, lax.stop_gradient)
+
+
+def recurrent(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """One carry, what is scanned, and what is captured."""
+    return m.scan(lambda h, x: (lambda y: (y, y * y))(m.tanh(h @ w + x)), c, x)
+
+
+def backwards(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """From the last slice to the first."""
+    return m.scan(lambda h, x: (m.sin(h @ w) * x, h), c, x, reverse=True)
+
+
+def unrolled(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """Several steps as one."""
+    return m.scan(lambda h, x: (m.sin(h) @ w + x, None), c, x, unroll=2)[0]
+
+
+def several_carries(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """A pytree of carries, one of which turns into another."""
+    def step(carry: Any, x: Any) -> Any:
+        return {"a": carry["b"] * m.sin(carry["a"]), "b": carry["a"] + x @ w}, (carry["b"], {"z": x * carry["a"]})
+    last, (b, z) = m.scan(step, {"a": c, "b": c * 0.5}, x)
+    return last["a"], last["b"], b, z["z"]
+
+
+def integer_carry(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """A counter among the carries, on which something depends."""
+    def step(carry: Any, x: Any) -> Any:
+        i, h = carry
+        return (i + 1, m.where(m.less(i, 2), m.sin(h) @ w, h * x)), h
+    return m.scan(step, (np.int32(0), c), x)[1]
+
+
+def without_slices(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """Nothing is scanned."""
+    return m.scan(lambda h, _: (m.tanh(h @ w) + x[0], h), c, None, length=3)
+
+
+def without_carry(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """Nothing is carried."""
+    return m.scan(lambda _, x: (None, m.exp(x * 0.3) @ w), None, x)[1]
+
+
+def passed_on(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """What goes in comes out: a carry, a slice, and what is captured."""
+    return m.scan(lambda h, x: ((h[1], h[0], x), (h[0], x, w, h[0])), (c, c * c, c), x)
+
+
+def captured_in_the_middle(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """What is captured is computed before, and is used after."""
+    v = m.sin(w)
+    return m.sum(m.scan(lambda h, x: (m.tanh(h @ v) * x, None), c, x)[0]) * m.sum(v)
+
+
+def constant_within(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """What depends on nothing that changes from step to step."""
+    return m.scan(lambda h, x: (h @ m.exp(w) * 0.1 + x, m.sum(w * w)), c, x)
+
+
+def nested(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """A loop in a loop, over the same rows."""
+    def inner(h: Any, row: Any) -> Any:
+        return m.tanh(h + row) * row, h
+    def step(h: Any, x: Any) -> Any:
+        last, stack = m.scan(inner, h[0], x @ w)
+        return h * 0.5 + m.sin(last), stack
+    return m.scan(step, c, x)
+
+
+def stopped(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """A part through which no gradient goes."""
+    return m.scan(lambda h, x: (m.tanh(h @ w) * m.stop(m.sin(h)) + x, h), c, x)
+
+
+def stacked_only(m: Both, x: Any, c: Any, w: Any) -> Any:
+    """The last carry is not read."""
+    return m.scan(lambda h, x: (h * 0.9 + x, m.sin(h) @ w), c, x)[1]
+
+
+SCANS = [recurrent, backwards, unrolled, several_carries, integer_carry, without_slices, without_carry, passed_on,
+         captured_in_the_middle, constant_within, nested, stopped, stacked_only]  # fmt: skip
+
+
+def flat(function: Callable[..., Any], m: Both) -> Callable[..., tuple[Any, ...]]:
+    """The results as a tuple."""
+    return lambda *xs: tuple(jax.tree.leaves(function(m, *xs)))
+
+
+@pytest.mark.parametrize("function", SCANS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("length", [0, 1, T])
+def test_scan_to_order_3(function: Callable[..., Any], length: int) -> None:
+    if function is without_slices and length == 0:
+        return  # it reads the first slice
+    orders = 3 if length == T else 1
+    check(flat(function, OURS), flat(function, THEIRS), [X[:length], C, W], orders, numeric=function is not stopped)
+
+
+# ---------------------------------------------------------------- forward, and by whatever route is taken
+
+
+def results_of(function: Callable[..., Any], *leaves: Variable) -> list[Variable]:
+    """The floating results of a function for nngrad."""
+    return [y for y in flat(function, OURS)(*leaves) if y.spec.differentiable]
+
+
+def moved(h: Callable[..., Any], vs: list[Any]) -> Callable[..., Any]:
+    """The derivative of a function for JAX along a direction."""
+    return lambda *xs: jax.jvp(h, xs, tuple(map(jnp.asarray, vs)))[1]
+
+
+def squared(g: Callable[..., Any]) -> Callable[..., Any]:
+    """The sum of squares of what a function for JAX gives."""
+    return lambda *xs: sum(jnp.sum(a**2) for a in g(*xs))
+
+
+@pytest.mark.parametrize("function", [f for f in SCANS if f is not stopped], ids=lambda f: f.__name__)
+def test_tangents_to_order_2(function: Callable[..., Any]) -> None:
+    leaves = [leaf(a) for a in (X, C, W)]
+    ys = results_of(function, *leaves)
+    directions = [[RNG.standard_normal(a.shape) for a in (X, C, W)] for _ in range(2)]
+
+    def theirs(*xs: Any) -> list[Any]:
+        return [y for y in flat(function, THEIRS)(*xs) if jnp.issubdtype(y.dtype, jnp.floating)]
+
+    h = theirs
+    for vs in directions:
+        ys = nn.jvp(ys, leaves, vs)
+        h = moved(h, vs)
+        with jax.enable_x64(True):
+            expected = jax.jit(h)(*[jnp.asarray(a) for a in (X, C, W)])
+        for a, b in zip(ys, expected, strict=True):
+            np.testing.assert_allclose(a.d, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("function", SCANS, ids=lambda f: f.__name__)
+def test_nested_gradients_by_the_route_that_is_taken(function: Callable[..., Any]) -> None:
+    leaves = [leaf(a) for a in (X, C, W)]
+    ours = F.add_n(*[F.sum(F.sin(y)) for y in results_of(function, *leaves)])
+
+    def theirs(*xs: Any) -> Any:
+        ys = flat(function, THEIRS)(*xs)
+        return sum(jnp.sum(jnp.sin(y)) for y in ys if jnp.issubdtype(y.dtype, jnp.floating))
+
+    h = theirs
+    for _ in range(2):
+        g = jax.grad(h, argnums=(0, 1, 2))
+        h = squared(g)
+        grads = nn.grad(ours, leaves)
+        ours = F.add_n(*[F.sum(a**2) for a in grads])
+        with jax.enable_x64(True):
+            expected = jax.jit(g)(*[jnp.asarray(a) for a in (X, C, W)])
+        for a, b in zip(grads, expected, strict=True):
+            np.testing.assert_allclose(a.d, b, rtol=1e-8, atol=1e-8 * float(np.max(np.abs(b))))
+
+
+# ---------------------------------------------------------------- how many loops
+
+
+def compiled(outputs: list[Variable]) -> str:
+    """What XLA makes of a graph."""
+    linear = linearize(outputs)
+    with jax.enable_x64(True):
+        lowered = jax.jit(lower(linear.program)).lower(*[x.spec.abstract() for x in linear.leaves])
+    return str(lowered.compile().as_text())
+
+
+def counted(outputs: list[Variable], *kinds: str) -> list[int]:
+    """How many instructions of these kinds there are in it."""
+    text = compiled(outputs)
+    return [len(re.findall(rf"= \S+ {kind}\(|= \(.*\) {kind}\(", text)) for kind in kinds]
+
+
+def loops_run(outputs: list[Variable]) -> list[Loop]:
+    """The loops that the compiler gets."""
+    steps = prepared(linearize(outputs).program).steps
+    return [Loop(*arguments) for op, arguments, _ in steps if op.name == "scan_of_body"]
+
+
+def loss_of(x: Variable, c: Variable, w: Variable) -> Variable:
+    """A number that a recurrent network gives."""
+    h, ys = recurrent(OURS, x, c, w)
+    return F.sum(F.sin(h)) + F.sum(ys * ys)
+
+
+def test_gradients_along_given_directions_take_two_loops_at_every_order() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    y = loss_of(x, c, w)
+    for _ in range(6):
+        (gx,) = nn.grad(y, x)
+        assert len(loops_run([gx])) == 2
+        y = F.sum(gx * leaf(RNG.standard_normal(X.shape)))
+    (gx,) = nn.grad(nn.grad(loss_of(x, c, w), x)[0], x)
+    assert counted([gx], "while", "tanh") == [2, 1]
+
+
+def test_derivatives_along_one_direction_take_one_loop_and_one_product_more_at_each_order() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    y, v = loss_of(x, c, w), leaf(RNG.standard_normal(X.shape))
+    for order in range(1, 7):
+        (y,) = nn.jvp(y, x, v)
+        (loop,) = loops_run([y])
+        assert loop.carries == order + 1
+        assert sum([op.heavy for op, _, _ in loop.body.steps]) == order + 1
+    assert counted([y], "while", "dot", "tanh") == [1, 7, 1]
+
+
+def test_a_gradient_penalty_takes_four_loops() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    (gx,) = nn.grad(loss_of(x, c, w), x)
+    assert len(loops_run(nn.grad(F.sum(gx * gx), [w, c]))) <= 4
+
+
+def test_only_what_the_gradient_needs_is_stacked() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    last, _ = F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)
+    assert counted([last], "dynamic-update-slice") == [0]
+    (gc,) = nn.grad(last, c)
+    assert counted([gc], "dynamic-update-slice") == [1]  # tanh, of which the gradient is made
+
+
+def test_the_gradient_of_a_weight_is_one_product_after_the_loop() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    (gw,) = nn.grad(loss_of(x, c, w), w)
+    assert gw.parent is not None and gw.parent.name == "contraction"
+    _, back = loops_run([gw])
+    assert back.carries == 1, "nothing of the shape of w is carried"
+    assert sum([op.heavy for op, _, _ in back.body.steps]) == 1
+
+
+def test_building_does_not_depend_on_the_length() -> None:
+    sizes = []
+    for length in (5, 500):
+        x = leaf(np.zeros((length, 2, N)))
+        (gx,) = nn.grad(loss_of(x, leaf(C), leaf(W)), x)
+        sizes.append(len(functions_of([gx])))
+    assert sizes[0] == sizes[1]
+
+
+def test_loops_without_anything_in_common_stay_apart() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    one = F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)[0]
+    other = F.scan(lambda h, x: (F.sin(h) + x, None), leaf(C), x)[0]
+    assert counted([one + other], "while") == [2]
+
+
+def test_equal_loops_are_one() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    a, b = (recurrent(OURS, x, c, w) for _ in range(2))
+    assert counted([a[0] + b[0], a[1] * b[1]], "while") == [1]
+    np.testing.assert_array_equal((a[1] - b[1]).d, 0)
+
+
+def test_loops_are_told_apart_by_what_their_carries_become() -> None:
+    """Several loops that start alike: as one, each with its own results."""
+    x, c = leaf(X), leaf(C)
+    loops = [F.scan(lambda h, x, k=k: ((h[0] * k + x, h[1] + h[0]), h[1]), (c, c), x) for k in (1.0, 1.0, 2.0)]
+    outputs = [y for (a, b), ys in loops for y in (a, b, ys)]
+    nn.forward_all(outputs)
+    for k, ((a, b), ys) in zip((1.0, 1.0, 2.0), loops, strict=True):
+        with jax.enable_x64(True):
+            start = jnp.asarray(C)
+            expected = lax.scan(lambda h, x, k=k: ((h[0] * k + x, h[1] + h[0]), h[1]), (start, start), X)
+        for ours, theirs in zip((a, b, ys), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(ours.d, theirs)
+    assert counted(outputs, "while")[0] < 3
+
+
+# ---------------------------------------------------------------- what is in a body
+
+
+def test_what_is_computed_before_is_not_computed_within() -> None:
+    x, w = leaf(X), leaf(W)
+    v = F.exp(w)
+    (loop,) = loops_in([F.scan(lambda h, x: (h @ v + F.sum(F.sin(w)), None), leaf(C), x)[0]])
+    assert "exp" not in {op.name for op in loop.arguments[0].ops}
+    assert "sin" not in {op.name for op in loop.arguments[0].ops}, "what is the same at each step is computed once"
+
+
+def test_a_gradient_in_a_body() -> None:
+    """Steps of gradient descent, and the gradient of where they lead."""
+    def ours(c: Any, w: Any) -> Any:
+        def step(p: Any, _: Any) -> Any:
+            (g,) = nn.grad(F.sum(F.sin(p @ w) ** 2), p)
+            return p - 0.1 * g, F.sum(g * g)
+        return F.scan(step, c, length=3)
+
+    def theirs(c: Any, w: Any) -> Any:
+        def step(p: Any, _: Any) -> Any:
+            g = jax.grad(lambda p: jnp.sum(jnp.sin(p @ w) ** 2))(p)
+            return p - 0.1 * g, jnp.sum(g * g)
+        return lax.scan(step, c, None, length=3)
+
+    check(ours, theirs, [C, W], 3)
+
+
+def test_a_body_sees_its_own_carry_as_a_leaf() -> None:
+    """The gradient with respect to a carry is that of one step."""
+    c = leaf(C)
+    last, _ = F.scan(lambda h, _: (nn.grad(F.sum(h**3), h)[0], None), c, length=2)
+    np.testing.assert_allclose(last.d, 3 * (3 * C**2) ** 2)
+
+
+def test_random_functions_draw_at_each_step() -> None:
+    nn.seed(3)
+    x = leaf(np.ones((50, 40)))
+    _, ys = F.scan(lambda _, x: (None, F.dropout(x, p=0.5)), None, x)
+    ys.forward()
+    rows = {tuple(row) for row in ys.d}
+    assert len(rows) == 50
+    (gx,) = nn.grad(F.sum(ys * ys), x)
+    nn.forward_all([gx, ys])
+    np.testing.assert_array_equal(gx.d != 0, ys.d != 0)
+    first = ys.d.copy()
+    nn.forward_all([gx, ys])
+    assert (first != ys.d).any()
+    np.testing.assert_array_equal(gx.d != 0, ys.d != 0)
+
+
+def test_random_functions_draw_at_each_step_of_a_loop_in_a_loop() -> None:
+    def inner(_: Any, x: Any) -> Any:
+        return None, x + F.randn(shape=(3,))
+    _, ys = F.scan(lambda _, x: (None, F.scan(inner, None, x)[1]), None, Variable((4, 5, 3)))
+    assert len(np.unique(ys.d)) == 60
+
+
+def test_what_is_drawn_outside_is_the_same_at_each_step() -> None:
+    noise = F.randn(shape=(3,))
+    ys = F.map(lambda x: x + noise, Variable((5, 3)))
+    assert len(np.unique(ys.d)) == 3
+
+
+def test_a_surrogate_in_a_body_is_none_of_the_derivatives_that_commute() -> None:
+    x = leaf(X[0])
+    (gx,) = nn.grad(F.sum(F.scan(lambda h, _: (F.sign(h @ leaf(W)) * h, None), x, length=2)[0] ** 2), x)
+    (ggx,) = nn.grad(F.sum(gx), x)
+    route = nn.explain(ggx)
+    assert "symmetric" not in str(route)
+
+
+def test_bodies_that_are_equal_are_compiled_once() -> None:
+    def value() -> float:
+        x, c, w = leaf(X), leaf(C), leaf(W)
+        return float(nn.grad(loss_of(x, c, w), w)[0].d.sum())
+    first = value()
+    misses = nn.executables.info().misses
+    assert value() == first
+    assert nn.executables.info().misses == misses
+
+
+def test_float32_and_float64_side_by_side() -> None:
+    for dtype in (np.float32, np.float64):
+        x, c, w = (leaf(a, dtype) for a in (X, C, W))
+        gs = nn.grad(loss_of(x, c, w), [x, c, w])
+        assert {g.dtype for g in gs} == {np.dtype(dtype)}
+        assert {g.d.dtype for g in gs} == {np.dtype(dtype)}
+
+
+def test_64_bits_within_a_body_alone() -> None:
+    ys = F.map(lambda x: F.cast(F.cast(x, "float64") * (1 + 2.0**-40) - x, "float32"), leaf(np.ones(3), np.float32))
+    np.testing.assert_array_equal(ys.d, np.full(3, 2.0**-40, np.float32))
+
+
+def test_numbers_and_arrays_in_the_carry_take_the_dtype_of_the_variables() -> None:
+    (a, b), _ = F.scan(lambda carry, x: ((carry[0] + F.sum(x), carry[1] * 2.0), None), (0.0, np.ones(2)), leaf(X))
+    assert (a.dtype, b.dtype) == (np.float64, np.float64)
+    np.testing.assert_allclose(a.d, X.sum())
+
+
+# ---------------------------------------------------------------- with the rest of nngrad
+
+
+def test_backward_training_and_jax() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    y = loss_of(x, c, w)
+    expected = nn.grad(y, w)[0].d
+    y.forward()
+    y.backward()
+    np.testing.assert_allclose(w.g, expected)
+    with jax.enable_x64(True):
+        run = nn.to_jax(y, [x, c, w])
+        np.testing.assert_allclose(jax.jit(run)(X, C, W), y.d)
+    np.testing.assert_allclose(nn.hvp(y, w, W)[0].d, nn.jvp(nn.grad(y, w), w, W)[0].d)
+
+
+def test_derivatives_of_all_kinds_and_recomputation() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    last = F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)[0]
+    with jax.enable_x64(True):
+        def theirs(c: Any) -> Any:
+            return lax.scan(lambda h, x: (jnp.tanh(h @ W + x), None), c, X)[0]
+        expected = jax.jacobian(theirs)(jnp.asarray(C))
+    np.testing.assert_allclose(nn.jacobian(last, c, batched=False).d, expected, atol=1e-12)
+    (gw,) = nn.grad(loss_of(x, c, w), w)
+    (again,) = nn.grad(loss_of(x, c, w), w, recompute="sqrt")
+    np.testing.assert_allclose(again.d, gw.d)
+    with nn.recompute():
+        marked = loss_of(x, c, w)
+    np.testing.assert_allclose(nn.grad(marked, w)[0].d, gw.d)
+
+
+def test_op_by_op_and_at_once() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+    y = loss_of(x, c, w)
+    (gw,) = nn.grad(y, w)
+    expected = gw.d
+    seen: list[str] = []
+    gw.forward(function_post_hook=lambda f: seen.append(f.name))
+    np.testing.assert_allclose(gw.d, expected)
+    assert seen.count("scan_of_body") == 2
+    with nn.auto_forward():
+        (eager,) = nn.grad(loss_of(x, c, w), w)
+        np.testing.assert_allclose(eager.d, expected)
+    with nn.simplify(False):
+        np.testing.assert_allclose(nn.grad(nn.grad(y, w)[0], w)[0].d, nn.grad(gw, w)[0].d)
+
+
+def test_gradients_stop_where_the_user_says() -> None:
+    x, c, w = leaf(X), leaf(C), leaf(W)
+
+    def step(h: Variable, x: Variable) -> Any:
+        with nn.no_grad():
+            scale = F.exp(h)
+        return F.sin(h @ w) * scale + x, None
+
+    (gc,) = nn.grad(F.sum(F.scan(step, c, x)[0]), c)
+
+    def theirs(c: Any) -> Any:
+        return jnp.sum(lax.scan(lambda h, x: (jnp.sin(h @ W) * lax.stop_gradient(jnp.exp(h)) + x, None), c, X)[0])
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(gc.d, jax.grad(theirs)(jnp.asarray(C)))
+    assert nn.grad(F.sum(F.scan(step, c, x)[0]), c, stop_gradients=[c], unreachable="none") is not None
+
+
+def test_fori_loop_and_map() -> None:
+    c, w = leaf(C), leaf(W)
+    check(lambda c: F.fori_loop(2, 5, lambda i, h: F.sin(h) * F.cast(i, "float64"), c),
+          lambda c: lax.fori_loop(2, 5, lambda i, h: jnp.sin(h) * i, c), [C], 3)  # fmt: skip
+    assert F.fori_loop(3, 3, lambda i, h: h * 2, c).d.tolist() == C.tolist()
+    check(lambda x, w: F.map(lambda row: (F.tanh(row @ w), row), x),
+          lambda x, w: lax.map(lambda row: (jnp.tanh(row @ w), row), x), [X, W], 3)  # fmt: skip
+    del w
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def bad(body: Callable[..., Any], init: Any = None, xs: Any = None, **options: Any) -> Callable[[], Any]:
+    """A call that is to be refused."""
+    start = Variable((2, 3)) if init is None else init
+    return lambda: F.scan(body, start, Variable((4, 3)) if xs is None else xs, **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (bad(lambda h, x: (h[0], x)), ValueError, r"carry is float32\[2, 3\] when a step begins, and float32\[3\]"),
+        (bad(lambda h, x: (F.cast(h, "float64"), x)), TypeError, r"carry is float32\[2, 3\].*and float64\[2, 3\]"),
+        (
+            bad(lambda h, x: ({"a": h["a"], "b": F.sum(h["b"])}, x), {"a": Variable(()), "b": Variable((2,))}),
+            ValueError, r"carry\['b'\] is float32\[2\] when a step begins, and float32\[\] when it ends",
+        ),
+        (bad(lambda h, x: ((h, h), x)), TypeError, "the body gets a carry of the structure .* and returns one of"),
+        (bad(lambda h, x: h), TypeError, "must return a pair, the carry and what is stacked, got <Variable"),
+        (bad(lambda h, x: (h, x, x)), TypeError, "must return a pair, .* got a tuple of 3"),
+        (bad(lambda h, x: (h, "word")), TypeError, "what the body returns as y must be a Variable, an array"),
+        (bad(lambda h, x: (h, x), length=3), ValueError, "xs has 4 entries along its first axis, and length is 3"),
+        (
+            bad(lambda h, x: (h, x[0]), xs=(Variable((4, 3)), Variable((5, 3)))),
+            ValueError, r"xs\[1\] has 5 entries along its first axis, and xs\[0\] has 4",
+        ),
+        (bad(lambda h, x: (h, x), xs=Variable(())), ValueError, "xs has no axis to go along"),
+        (lambda: F.scan(lambda h, x: (h, x), Variable(())), ValueError, "say by length how many steps there are"),
+        (bad(lambda h, x: (h, x), length=-1), ValueError, "length must be an int that is not negative, got -1"),
+        (bad(lambda h, x: (h, x), unroll=0), ValueError, "unroll must be at least 1"),
+        (bad(lambda h, x: (h * float(x.d[0]), x)), ValueError, "in the body of scan there are no values to read"),
+        (
+            bad(lambda h, x: (PF.batch_normalization(h), x)),
+            ValueError, r"scan: update in the body \(.*test_loops.py:\d+\) updates a Variable.*batch_stat=False",
+        ),
+        (lambda: F.fori_loop(0, 2.5, lambda i, h: h, Variable(())), TypeError, "must be ints, got 0 and 2.5"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_errors_say_where_the_body_is_written() -> None:
+    def grows(h: Variable, _: Any) -> Any:
+        return F.stack(h, h), None
+
+    with pytest.raises(ValueError, match="carry is") as caught:
+        F.scan(grows, Variable((2,)), length=3)
+    assert any(f"test_loops.py:{grows.__code__.co_firstlineno}" in note for note in caught.value.__notes__)
+
+
+def test_what_leaves_a_body_otherwise_has_no_value() -> None:
+    left: list[Variable] = []
+    F.scan(lambda h, x: (left.append(F.sin(h)) or h, None), leaf(C), leaf(X))  # type: ignore[func-returns-value]
+    with pytest.raises(ValueError, match="leave nothing of it in variables outside"):
+        float(F.sum(left[0]))
+
+
+# ---------------------------------------------------------------- random bodies
+
+
+UNARY = ("sin", "tanh", "half", "square")
+BINARY = ("add", "mul", "matmul", "where")
+
+
+def applied(m: Both, name: str, a: Any, b: Any) -> Any:
+    """One step of a random body."""
+    unary = {"sin": m.sin, "tanh": m.tanh, "half": lambda a: a * 0.5, "square": lambda a: m.tanh(a) * a}
+    if name in unary:
+        return unary[name](a)
+    binary = {
+        "add": lambda: a + b, "mul": lambda: a * m.sin(b), "matmul": lambda: m.tanh(a @ b),
+        "where": lambda: m.where(m.less(m.sum(a), 0.0), a, b),
+    }  # fmt: skip
+    return binary[name]()
+
+
+@st.composite
+def random_bodies(draw: st.DrawFn) -> Callable[..., Any]:
+    """A function of a scanned array, a first carry, and a captured matrix, with loops of random bodies in it."""
+    carries = draw(st.integers(1, 3))
+    steps = draw(st.lists(
+        st.tuples(st.sampled_from(UNARY + BINARY), st.integers(0, 30), st.integers(0, 30)), min_size=1, max_size=5,
+    ))  # fmt: skip
+    after = draw(st.lists(st.integers(0, 30), min_size=carries, max_size=carries))
+    stacked = draw(st.lists(st.integers(0, 30), max_size=2))
+    reverse, inner, counts = draw(st.booleans()), draw(st.booleans()), draw(st.booleans())
+
+    def function(m: Both, x: Any, c: Any, w: Any) -> Any:
+        outside = m.sin(w)
+
+        def body(carry: Any, x: Any) -> Any:
+            i, carry = carry
+            values = [*carry, x, w, outside]
+            for name, a, b in steps:
+                values.append(applied(m, name, values[a % len(values)], values[b % len(values)]))
+            if inner:
+                last = m.scan(lambda h, row: (m.tanh(h * row + values[-1][0]), None), values[0][0], values[-1])[0]
+                values.append(values[-1] * last)
+            values += [m.where(m.less(i, 1), values[-1], x)] if counts else []
+            return (i + 1, [values[k % len(values)] for k in after]), [values[k % len(values)] for k in stacked]
+
+        (_, last), ys = m.scan(body, (np.int32(0), [c * (k + 1) for k in range(carries)]), x, reverse=reverse)
+        return [*last, *ys]
+
+    return function
+
+
+@settings(max_examples=12, deadline=None)
+@given(function=random_bodies(), length=st.sampled_from([0, 1, 3]), seed=st.integers(0, 1000))
+def test_random_bodies_to_order_2(function: Callable[..., Any], length: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    arrays = [rng.standard_normal((length, N, N)), rng.standard_normal((N, N)), rng.standard_normal((N, N)) * 0.5]
+    check(flat(function, OURS), flat(function, THEIRS), arrays, 2, numeric=False, rtol=1e-8)
+
+
+@settings(max_examples=8, deadline=None)
+@given(function=random_bodies(), seed=st.integers(0, 1000))
+def test_random_bodies_by_every_route(function: Callable[..., Any], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    leaves = [leaf(rng.standard_normal(shape) * 0.5) for shape in ((2, N, N), (N, N), (N, N))]
+    y = F.add_n(*[F.sum(F.sin(y)) for y in results_of(function, *leaves)])
+    chosen = F.add_n(*[F.sum(g * g) for g in nn.grad(y, leaves)])
+    plain = F.add_n(*[F.sum(g * g) for g in Grad()([y], leaves, [None])])
+    for a, b in zip(nn.grad(chosen, leaves), Grad()([plain], leaves, [None]), strict=True):
+        np.testing.assert_allclose(a.d, b.d, rtol=1e-8, atol=1e-8 * max(1.0, float(np.max(np.abs(b.d), initial=0))))
