@@ -105,6 +105,9 @@ show(nn.compile(g, x)(np.ones((2, 3), np.float32)))
 show(h.d)
 matrix = nn.Variable.from_numpy_array(np.array([[[2.0, 1.0], [0.0, 3.0]]], np.float32))
 show(F.batch_inv(matrix).d, F.batch_det(matrix).d)                            # by LAPACK, which JAX has to make ready
+last, steps = F.scan(lambda c, row: (F.tanh(c + row), F.cond(F.sum(c) > 0, F.sin, F.cos, c)), x[0], x)
+(s,) = nn.grad(F.sum(last) + F.sum(steps), x)
+show(s.d)                                                                     # bodies of loops and branches
 info = nn.executables.disk.info()
 assert info.on and not info.trouble, info
 print(info.hits, info.misses, info.size, nn.executables.info().disk_hits, len(compiled))
@@ -481,6 +484,9 @@ def test_structures_are_told_apart() -> None:
         F.tanh(x), F.tanh(nn.Variable((3, 2))), F.exp(x), x * y, x * x, x + y, F.add_scalar(x, 0.0),
         F.add_scalar(x, -0.0), F.add_scalar(x, 1.0), F.add_scalar(x, float("nan")), F.sum(x, 0), F.sum(x, 1),
         F.sum(x, (0, 1)), F.sum(x, 0, keepdims=True), F.tanh(F.exp(x)), F.exp(F.tanh(x)), x[0], x[0:1], x[..., 0],
+        *[F.scan(lambda c, row, f=f: (f(c + row), c), y[0], y)[0] for f in (F.tanh, F.sin)],
+        F.scan(lambda c, row: (F.tanh(c + row), c), y[0], y, reverse=True)[0],
+        *[F.cond(F.sum(x) > 0, f, F.cos, x) for f in (F.tanh, F.sin)],
         F.cast(x, "float16"), F.cast(x, "bfloat16"), F.tanh(nn.Variable.from_numpy_array(np.ones((2, 3)))),
     ]  # fmt: skip
     found = [structure(graph) for graph in graphs]

@@ -36,7 +36,7 @@ def case_rows(name: str, smoke: bool, torch: bool) -> list[Row]:
     case = CASES[name]
     with tempfile.TemporaryDirectory() as ours, tempfile.TemporaryDirectory() as theirs:
         on_disk = {
-            "nngrad": {"NNGRAD_CACHE_DIR": ours},
+            "nngrad": {"NNGRAD_DISK_CACHE": ours},
             "jax": {"JAX_COMPILATION_CACHE_DIR": theirs, **JAX_CACHE},
         }
         figures = {"nngrad": measured(name, "nngrad", smoke, on_disk["nngrad"])}

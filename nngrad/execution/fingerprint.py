@@ -13,7 +13,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from nngrad_command import __version__
 
 from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
+from ..graph.body import Body, Step
 from .free_numbers import Slot
 from .program import Program
 
@@ -50,11 +51,10 @@ def digest_of(*parts: bytes) -> bytes:
 def structure_of(program: Program) -> bytes | None:
     """The digest of a program, without the device that it runs on; None for one with code of the user's in it."""
     try:
-        steps = [f"{_applied(op, arguments)}{ins}" for op, arguments, ins in program.steps]
+        described = _steps(program.leaves, program.steps, program.outputs)
     except Unknown:
         return None
-    leaves = [_spec(spec) for spec in program.leaves]
-    return digest_of(b"program", "\n".join([*leaves, *steps, str(program.outputs)]).encode())
+    return digest_of(b"program", described.encode())
 
 
 def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
@@ -63,6 +63,12 @@ def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
         return digest_of(b"op", _applied(op, arguments).encode())
     except Unknown:
         return None
+
+
+def _steps(inputs: Sequence[Spec], steps: Sequence[Step], outputs: Sequence[int]) -> str:
+    """What steps compute from inputs, in lines."""
+    applied = [f"{_applied(op, arguments)}{ins}" for op, arguments, ins in steps]
+    return "\n".join([*map(_spec, inputs), *applied, str(outputs)])
 
 
 def _applied(op: Op, arguments: tuple[Any, ...]) -> str:
@@ -105,6 +111,8 @@ def _written(argument: Any) -> str:
         return f"slice{_tuple(map(_written, (argument.start, argument.stop, argument.step)))}"
     if isinstance(argument, np.dtype) and argument.isbuiltin:
         return f"dtype {argument.name}"
+    if kind is Body:
+        return f"body {digest_of(_steps(argument.inputs, argument.steps, argument.outputs).encode()).hex()}"
     if kind is Op:
         return f"op {_op(argument)}"
     raise Unknown
