@@ -78,7 +78,7 @@ def test_options_leave_growth_as_it_is(options: dict[str, Any]) -> None:
     assert sizes(gradients) == GROWTH
     x, y = network()
     for g, expected in zip(gradients, nested(y, x, 6), strict=True):
-        np.testing.assert_array_equal(g.d, expected.d)
+        np.testing.assert_allclose(g.d, expected.d, rtol=1e-13)  # in one tier or the other, from what was read before
 
 
 def test_what_is_kept_is_the_gradient_at_every_order() -> None:

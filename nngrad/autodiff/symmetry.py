@@ -66,8 +66,10 @@ def obstacle(path: Sequence[Function]) -> str:
             if rule is None or not rule.exact:
                 place = f" (called at {f.place})" if hasattr(f, "place") else ""
                 return f"the rule of {op.name}{place} is not its derivative"
-        if any([y._need_grad is False for y in f.outputs]) or any([body.has_stops for body in bodies]):
-            return f"need_grad is False at an output of {f.op.name}, or in its body"
+        if any([y._need_grad is False for y in f.outputs]):
+            return f"need_grad is False at an output of {f.op.name}"
+        if any([body.has_stops for body in bodies]):
+            return f"need_grad is False in the body of {f.op.name}"
     return ""
 
 

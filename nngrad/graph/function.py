@@ -309,7 +309,7 @@ def make(
         f.effects = ()
         f.order = order
         f.serial = next_serial()
-        f.mark = f.snapshot = f.plan = None
+        f.mark = f.snapshot = f.known = f.plan = None
         f.context = context
         if number < 0:
             f.call = None
