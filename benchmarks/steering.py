@@ -26,7 +26,6 @@ import nngrad.functions as F
 from nngrad.autodiff.walk import Grad
 from nngrad.graph import engine, leaves_of
 from nngrad.graph.engine import Engine
-from nngrad.graph.spelling import spelling_checked
 
 from .building import nngrad_chain
 from .timing import Row, medians, row
@@ -69,14 +68,15 @@ def cut(function: Any) -> Any:
     tree = ast.fix_missing_locations(_WithoutLooks().visit(tree))
     names = {**inner.__globals__, "BareCall": BareCall}
     exec(compile(tree, inspect.getfile(inner), "exec"), names)
-    bare = names[inner.__name__]
-    return bare if inner is function else spelling_checked(bare)
+    return names[inner.__name__]
 
 
 forward = importlib.import_module("nngrad.execution.forward")
+reading = importlib.import_module("nngrad.execution.reading")
+grad = importlib.import_module("nngrad.autodiff.grad")
 backward = importlib.import_module("nngrad.autodiff.backward")
 PLACES: list[tuple[ModuleType | Engine | type, str]] = [
-    (Grad, "walk"), (forward, "forward"), (forward, "evaluate"), (backward, "_gradients_from"),
+    (Grad, "walk"), (grad, "structure_of"), (forward, "forward"), (reading, "evaluate"), (backward, "_gradients_from"),
     (engine, "forward"), (engine, "evaluate"),
 ]
 """Where functions with looks are called from."""
