@@ -223,7 +223,7 @@ def test_results_of_one_nn_grad_are_known_to_what_is_built_on_them(compilations:
     before = compilations()
     square = gradients[0] * gradients[0]
     assert square.d == pytest.approx(gradients[0].d ** 2)
-    assert compilations() == before + 1
+    assert compilations() <= before + 1  # none, if this process has multiplied before
 
 
 def test_what_takes_too_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

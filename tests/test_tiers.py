@@ -270,6 +270,20 @@ class Busy:
         self.released.wait(60)
 
 
+def test_work_that_fails_does_not_end_the_thread() -> None:
+    class Failing(Busy):
+        def work(self) -> None:
+            self.began.set()
+            raise KeyboardInterrupt
+
+    failing, busy = Failing(), Busy()
+    busy.released.set()
+    background.request(failing)
+    background.request(busy)
+    assert failing.began.wait(60) and busy.began.wait(60)
+    assert background.wait(60)
+
+
 def test_what_nobody_holds_any_more_is_not_begun() -> None:
     busy = Busy()
     background.request(busy)

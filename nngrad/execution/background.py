@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 from collections import deque
+from contextlib import suppress
 from typing import Protocol
 
 from .progress import PATIENCE
@@ -42,7 +43,8 @@ class _Queue:
     def run(self) -> None:
         """Let one after another work."""
         while (worker := self.next()) is not None:
-            worker.work()
+            with suppress(BaseException):  # or who comes later would wait for a thread that is gone
+                worker.work()
             del worker  # or it would be held until there is another
 
 
