@@ -239,7 +239,7 @@ def penalised_torch(p: list[Any], x: Any, t: Any) -> Any:
 
 def recurrent_arrays(tiny: bool) -> tuple[Parameters, list[np.ndarray]]:
     """An LSTM's weights and its sequence."""
-    arrays = of_recurrent(3 if tiny else 200, 8 if tiny else 64, 4 if tiny else 16)
+    arrays = of_recurrent(3 if tiny else 50, 8 if tiny else 64, 4 if tiny else 16)
     return arrays.weights, [arrays.x]
 
 
@@ -383,7 +383,7 @@ CASES = {
         residual_arrays, penalised_nngrad, penalised_jax, penalised_torch,
     ),
     "lstm": of_gradients(
-        "LSTM of 64, 200 steps unrolled: loss and gradients",
+        "LSTM of 64, 50 steps unrolled: loss and gradients",
         recurrent_arrays, lambda p, x: in_nngrad.recurrent(x, p), in_jax.recurrent(in_jax.unrolled), torch_recurrent,
     ),
     "transformer": of_gradients(
