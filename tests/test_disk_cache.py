@@ -125,6 +125,22 @@ def test_another_process_compiles_nothing(tmp_path: Path) -> None:
     assert second == first
 
 
+def test_a_cheap_executable_comes_from_disk_and_is_used_for_a_while(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nngrad.execution.compiled.LARGE", 1)
+    np.testing.assert_allclose(slope(), expected(), rtol=1e-6)
+    assert nn.executables.info().cheap == 1
+    x = nn.Variable.from_numpy_array(np.full((2, 3), 0.5, np.float32), need_grad=True)
+    (g,) = nn.grad(F.sum(F.tanh(x) * x), x)
+    nn.executables.clear()
+    for _ in range(4):
+        g.forward()
+        np.testing.assert_allclose(g.d, expected(), rtol=1e-6)
+    info = nn.executables.info()
+    assert (info.disk_hits, info.cheap, info.best, len(entries(folder))) == (1, 0, 0, 1)
+
+
 def test_without_a_disk_the_values_are_the_same(tmp_path: Path) -> None:
     *kept, _ = lines_of(tmp_path / "executables", GRAPHS)
     body = GRAPHS.replace("assert info.on", "assert not info.on")

@@ -34,6 +34,10 @@ _CHEAP: dict[str, str | bool] = {
 }
 """XLA's options for the first tier, the most important one first."""
 
+_SECONDS_FROM_DISK = 1.0
+"""For so long a cheap executable that came from disk is in use before the best one is asked for: what compiling it took
+is not known then, and to lower the program for the best one is work that a short run shall not pay for."""
+
 _PLATFORM = "cpu"
 """Where there are tiers. On other platforms these options mean something else, or nothing."""
 
@@ -158,7 +162,7 @@ class Tiers:
             compiled = cheap_entry.load(lambda: self._lower(arrays))
             if compiled is not None:
                 self._begin_cheaply(arrays, compiled)
-                self._compiled = None
+                self._compiled, self._seconds = None, _SECONDS_FROM_DISK
                 return compiled
         with shown("a graph"):
             traced = self._trace(arrays)
