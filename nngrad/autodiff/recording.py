@@ -85,7 +85,7 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     if isinstance(value, Op):
-        return value.tables is None and value.module.startswith(_OURS)
+        return value.tables is None and value.is_own
     own = type(value).__module__.startswith(_OURS) and not getattr(value, "opaque", False)
     return own or isinstance(value, _PLAIN)
 

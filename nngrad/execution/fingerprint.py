@@ -82,7 +82,7 @@ def _spec(spec: Spec) -> str:
 def _op(op: Op) -> str:
     """The name of an op of nngrad's own, under which another process finds the same one."""
     module = sys.modules.get(op.module)
-    if not op.module.startswith("nngrad.") or getattr(module, op.name, None) is not op:
+    if not op.is_own or getattr(module, op.name, None) is not op:
         raise Unknown
     return f"{op.module}.{op.name}"
 

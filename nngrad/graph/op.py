@@ -62,6 +62,8 @@ class Op(Facts, Generic[P, R]):
     """nnabla's name for the type of function."""
     forward: Forward
     """The function on arrays, `forward(*arrays, **arguments)`."""
+    is_own: bool
+    """Whether it is nngrad's own, and not a user's."""
     rules: dict[Any, Any]
     """Its backward rules, which `backward_registry` enters here: one in each registry that has one."""
     tables: dict[Any, Any] | None = None
@@ -80,6 +82,7 @@ class Op(Facts, Generic[P, R]):
         self.type_name = type_name or "".join(part.capitalize() for part in self.name.split("_"))
         self.__doc__ = forward.__doc__
         self.module = self.__module__ = forward.__module__
+        self.is_own = self.module.startswith("nngrad.")
         self.rules = {}
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
         signature = inspect.signature(forward, eval_str=True)
@@ -140,7 +143,7 @@ class Op(Facts, Generic[P, R]):
                 out = jax.eval_shape(self.bind(arguments), *[s.abstract() for s in inputs])
         except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            cause = None if self.module.startswith("nngrad.") else error  # a forward of the user's has lines to show
+            cause = None if self.is_own else error  # a forward of the user's has lines to show
             raise kind(f"{self._shown(inputs, arguments)}: {error}") from cause
         specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.multiple_results else (out,))])
         for spec in specs:
