@@ -256,6 +256,7 @@ from . import (  # noqa: E402,F401
     convolution,
     cumulative,
     elementwise,
+    factors,
     indexing,
     jax_derivatives,
     linear,
@@ -267,6 +268,7 @@ from . import (  # noqa: E402,F401
     pooling,
     reduction,
     slicing,
+    solves,
     stochastic,
     while_loops,
 )

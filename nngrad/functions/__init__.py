@@ -210,6 +210,8 @@ from .slicing import put_slices as put_slices
 from .slicing import slice as slice
 from .slicing import take_points as take_points
 from .slicing import take_slices as take_slices
+from .solves import batch_solve as batch_solve
+from .solves import triangular_solve as triangular_solve
 from .stochastic import bernoulli as bernoulli
 from .stochastic import dropout as dropout
 from .stochastic import integers as integers
@@ -234,6 +236,7 @@ FAMILIES = (
     "indexing",
     "control",
     "linear",
+    "solves",
     "contractions",
     "convolution",
     "pooling",

@@ -92,8 +92,8 @@ def matrix(*shape: int) -> Draw:
 
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "activation", "reduction", "cumulative", "array",
-            "movement", "slicing", "indexing", "control", "linear", "contractions", "convolution", "pooling",
-            "normalization", "loss", "stochastic")
+            "movement", "slicing", "indexing", "control", "linear", "solves", "contractions",
+            "convolution", "pooling", "normalization", "loss", "stochastic")
 
 
 def all_samples() -> list[Sample]:

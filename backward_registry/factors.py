@@ -1,0 +1,56 @@
+"""Backward rules of solves by factors: solves with the transposed matrices, by the same factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import nngrad.functions as F
+from nngrad.functions.factors import lu_factor, lu_solve, solve_triangle
+from nngrad.graph import Function, Variable, apply
+
+from . import backward, non_differentiable
+from .batching import Operand, batched, reshaped, size_of
+
+
+def outer(w: Variable, y: Variable, transposed: bool) -> Variable:
+    """-w y', which is the gradient in the matrix; for solves with transposed matrices -y w'."""
+    return -(F.batch_matmul(y, w, False, True) if transposed else F.batch_matmul(w, y, False, True))
+
+
+non_differentiable(lu_factor)  # what solves with the factors depend on, their rules say of the matrix itself
+
+
+@backward(lu_solve)
+def lu_solve_backward(f: Function, gy: Variable) -> tuple[Variable, None, None, Variable]:
+    """a y = b: gb = w with a' w = gy, ga = -w y'"""
+    (y,), (_, lu, permutation, a), (turned,) = f.outputs, f.inputs, f.arguments
+    w = lu_solve(gy, lu, permutation, a, not turned)
+    return w, None, None, outer(w, y, turned)
+
+
+@backward(solve_triangle)
+def solve_triangle_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
+    """t y = b: gb = w with t' w = gy, ga = the triangle of -w y'"""
+    (y,), (_, a), (lower, turned, unit) = f.outputs, f.inputs, f.arguments
+    w = solve_triangle(gy, a, lower, not turned, unit)
+    return w, F.trilu(outer(w, y, turned), k=int(unit) * (-1 if lower else 1), upper=not lower)
+
+
+@batched(lu_solve)
+@batched(solve_triangle)
+def solve_batched(f: Function, operands: Sequence[Operand]) -> Any:
+    """Right sides along a leading axis are more columns, where the matrices are the same for all"""
+    b, *matrices = operands
+    if any([each.lead for each in matrices]):
+        size = size_of(operands)
+        return apply(f.op, tuple([each.full(size) for each in operands]), f.arguments)
+    given = [each.widened() for each in matrices]
+    if not b.lead:
+        return apply(f.op, (b.widened(), *given), f.arguments)
+    wide = b.widened()
+    count, *rows, m = wide.shape
+    ndim = wide.ndim
+    columns = F.transpose(wide, axes=(*range(1, ndim - 1), 0, ndim - 1))
+    y = apply(f.op, (reshaped(columns, (*rows, count * m)), *given), f.arguments)
+    return F.transpose(reshaped(y, (*rows, count, m)), axes=(ndim - 2, *range(ndim - 2), ndim - 1))

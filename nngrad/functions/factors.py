@@ -1,0 +1,106 @@
+"""Factors of matrices, and solves with them: what `batch_solve` and `triangular_solve` are made of.
+
+The factors of a matrix are an aid and no function to differentiate: a solve takes the matrix besides, and its rule
+says all of how the solution depends on that. So every derivative of a solve is solves with the factors that are there.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, Function, op
+from ..graph.axes import AxisMap, Places
+from .arithmetic import widened
+
+
+def _rows_alone(f: Function) -> tuple[Places, ...]:
+    ndim = f.inputs[0].ndim
+    return ((*range(ndim - 2), None, None),)
+
+
+def _factor_cost(f: Function) -> int:
+    shape = f.inputs[0].shape
+    return math.prod(shape) * shape[-1]
+
+
+@op(multiple_results=True, axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_factor_cost)
+def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
+    """The factors of each matrix by Gaussian elimination with row exchanges: `a[permutation] = L U`.
+
+    Args:
+        a: (*batch, n, n), floating; 16-bit floats are factored in float32.
+
+    Returns:
+        (*batch, n, n) with L below the diagonal, its own of ones left out, and U; and (*batch, n), the order of rows.
+    """
+    lu, _, permutation = lax.linalg.lu(widened(a))
+    return lu, permutation
+
+
+def _columns_and_rows(f: Function) -> tuple[Places, ...]:
+    """Right sides keep their leading axes and columns, matrices their leading axes."""
+    ndim = f.inputs[0].ndim
+    given = [tuple(range(ndim - 2)) for _ in f.inputs[1:]]
+    matrices = [(*places, *(None,) * (x.ndim - len(places))) for places, x in zip(given, f.inputs[1:], strict=True)]
+    return ((*range(ndim - 2), None, ndim - 1), *matrices)
+
+
+def _solve_cost(f: Function) -> int:
+    return 2 * f.specs[0].size * f.specs[0].shape[-2]
+
+
+_solve_axes = AxisMap(places=_columns_and_rows, led=lambda f, size, shape: {})
+
+
+@op(linear=True, reads=3, axes=_solve_axes, cost=_solve_cost)
+def lu_solve(b: Array, lu: Array, permutation: Array, a: Array, /, transposed: bool = False) -> jax.Array:
+    """`x` with `a x = b`, or `a' x = b`, by the factors of `a`.
+
+    Args:
+        b: (*batch, n, m).
+        lu: The factors of `a`, as `lu_factor` gives them.
+        permutation: And the order of its rows.
+        a: (*batch, n, n), for the gradient: nothing is computed from it.
+        transposed: Whether the matrices are transposed first.
+    """
+    y = widened(b)
+    if transposed:
+        y = _by_triangle(lu, y, lower=False, transposed=True, unit_diagonal=False)
+        y = _by_triangle(lu, y, lower=True, transposed=True, unit_diagonal=True)
+        y = _reordered(y, jnp.argsort(permutation, axis=-1))
+    else:
+        y = _by_triangle(lu, _reordered(y, permutation), lower=True, transposed=False, unit_diagonal=True)
+        y = _by_triangle(lu, y, lower=False, transposed=False, unit_diagonal=False)
+    return lax.convert_element_type(y, b.dtype)
+
+
+def _reordered(b: Any, order: Any) -> Any:
+    return jnp.take_along_axis(b, order[..., None], axis=-2, mode="promise_in_bounds")
+
+
+def _by_triangle(a: Any, b: Any, lower: bool, transposed: bool, unit_diagonal: bool) -> Any:
+    return lax.linalg.triangular_solve(
+        a, b, left_side=True, lower=lower, transpose_a=transposed, unit_diagonal=unit_diagonal
+    )
+
+
+@op(linear=True, axes=_solve_axes, cost=_solve_cost)
+def solve_triangle(
+    b: Array, a: Array, /, lower: bool = True, transposed: bool = False, unit_diagonal: bool = False
+) -> jax.Array:
+    """`x` with `t x = b`, or `t' x = b`, where `t` is a triangle of `a`.
+
+    Args:
+        b: (*batch, n, m).
+        a: (*batch, n, n).
+        lower: Whether it is the lower triangle.
+        transposed: Whether it is transposed first.
+        unit_diagonal: Whether its diagonal counts as ones.
+    """
+    y = _by_triangle(widened(a), widened(b), lower, transposed, unit_diagonal)
+    return lax.convert_element_type(y, b.dtype)

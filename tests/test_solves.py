@@ -1,0 +1,119 @@
+"""Solves with matrices: one factorisation for derivatives of any order, facts of what they are made of, bad input."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution.lower import linearize, lower
+from nngrad.functions.factors import lu_factor, lu_solve, solve_triangle
+from nngrad.graph import Variable
+from tests.facts import Case, checks
+
+RNG = np.random.default_rng(3)
+M, N, B, C = (RNG.normal(size=(3, 3)) + 3 * np.eye(3), RNG.normal(size=(3, 3)), *RNG.normal(size=(2, 3, 1)))
+
+
+def leaf(x: object) -> Variable:
+    return Variable.from_numpy_array(np.asarray(x, float))
+
+
+def counted(outputs: list[Variable]) -> dict[str, int]:
+    """How many factorisations there are in the program of a graph, and how many solves with triangles."""
+    linear = linearize(outputs)
+    with jax.enable_x64(True):
+        text = str(jax.make_jaxpr(lower(linear.program))(*[x.cell.raw() for x in linear.leaves]))
+    return {"lu": text.count(" = lu "), "triangular_solve": text.count("triangular_solve[")}
+
+
+def ours(t: Variable) -> Variable:
+    """A linear system along a line: (M + t N) y = b + t^2 c."""
+    return F.batch_solve(leaf(M) + t * leaf(N), leaf(B) + t * t * leaf(C))
+
+
+def theirs(t: jax.Array) -> jax.Array:
+    return jnp.linalg.solve(M + t * N, B + t * t * C)
+
+
+def test_an_nth_derivative_forward_is_n_solves_and_one_factorisation() -> None:
+    t, one = leaf(0.3), leaf(1.0)
+    y, h = ours(t), theirs
+    for order in range(1, 6):
+        (y,) = nn.jvp(y, t, one)
+        h = jax.jacfwd(h)
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(y.d, h(jnp.asarray(0.3)), rtol=1e-9)
+        assert counted([y]) == {"lu": 1, "triangular_solve": 2 * (1 + order)}, order
+
+
+def test_a_gradient_of_a_gradient_shares_the_factorisation() -> None:
+    t = leaf(0.3)
+    y, h = F.sum(F.sin(ours(t))), lambda t: jnp.sum(jnp.sin(theirs(t)))
+    solves = []
+    for order in range(1, 6):
+        (y,) = nn.grad(y, t)
+        h = jax.grad(h)
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(y.d, h(jnp.asarray(0.3)), rtol=1e-8)
+        assert counted([y])["lu"] == 1, order
+        solves.append(counted([y])["triangular_solve"])
+    assert np.diff(solves).max() <= 4, solves  # two solves for each order
+
+
+def test_a_jacobian_is_one_solve_with_more_columns() -> None:
+    b = leaf(B)
+    a = leaf(M)
+    y = F.batch_solve(a, F.sin(b))
+    jacobian = nn.jacobian(y, b, batched=False)
+    expected = np.linalg.inv(M) * np.cos(B[:, 0])
+    np.testing.assert_allclose(jacobian.d.reshape(3, 3), expected, rtol=1e-12)
+    assert counted([jacobian]) == {"lu": 1, "triangular_solve": 2}
+    along = nn.jacobian(y, a, batched=False)
+    np.testing.assert_allclose(
+        along.d.reshape(3, 3, 3), -np.einsum("ij,k->ijk", np.linalg.inv(M), np.linalg.solve(M, np.sin(B))[:, 0]),
+        rtol=1e-12,
+    )  # fmt: skip
+
+
+MATRICES, SIDES = RNG.normal(size=(2, 3, 3)) + 3 * np.eye(3), RNG.normal(size=(2, 3, 2))
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_facts_of_solves_by_factors(transposed: bool) -> None:
+    lu, permutation = (x.d for x in lu_factor(leaf(MATRICES)))
+    for case in (
+        Case(lu_solve, [SIDES, lu, permutation, MATRICES], (transposed,)),
+        Case(solve_triangle, [SIDES, MATRICES], (True, transposed, False)),
+        Case(lu_factor, [MATRICES], ()),
+    ):
+        assert sum([bool(check(case)) for check in checks.values()]) >= 2, case.op.name
+
+
+def test_whole_numbers_and_half_precision() -> None:
+    y = F.batch_solve(np.array([[2, 0], [0, 4]]), np.array([2, 4]))
+    assert y.dtype == np.float32
+    np.testing.assert_array_equal(y.d, [1, 1])
+    half = F.batch_solve(M.astype(np.float16), B.astype(np.float16))
+    assert half.dtype == np.float16
+    np.testing.assert_allclose(half.d, np.linalg.solve(M, B), rtol=1e-2, atol=1e-2)
+
+
+def test_a_singular_matrix_gives_no_finite_answer() -> None:
+    assert not np.isfinite(F.batch_solve(np.zeros((2, 2)), np.ones(2)).d).any()
+
+
+@pytest.mark.parametrize("a, b, message", [
+    (np.ones((2, 3)), np.ones(2), r"A of shape \(2, 3\) must hold square matrices"),
+    (np.ones(3), np.ones(3), r"A of shape \(3,\) must hold square matrices"),
+    (np.eye(2), np.ones(3), r"B of shape \(3,\) must have 2 rows"),
+    (np.eye(2), np.float64(1), r"B of shape \(\) must have 2 rows"),
+    (np.ones((2, 2, 2)), np.ones((3, 2, 1)), r"leading axes of A, \(2,\), and B, \(3,\), do not broadcast"),
+])  # fmt: skip
+def test_bad_input(a: np.ndarray, b: np.ndarray, message: str) -> None:
+    for solve in (F.batch_solve, F.triangular_solve):
+        with pytest.raises(ValueError, match=f"{solve.name}: {message}"):
+            solve(a, b)
