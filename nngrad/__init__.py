@@ -47,6 +47,7 @@ from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
 from .hooks import FunctionHook
+from .implicit import Convergence, fixed_point, linear_solve, minimize, root
 from .inspection import count, explain, find_nan, memory_report
 from .parameter import (
     clear_parameters,
@@ -69,6 +70,7 @@ from .training import train_step
 
 __all__ = [
     "Context",
+    "Convergence",
     "DynamicLossScale",
     "Function",
     "FunctionHook",
@@ -99,6 +101,7 @@ __all__ = [
     "executables",
     "explain",
     "find_nan",
+    "fixed_point",
     "forward_all",
     "functions",
     "get_auto_forward",
@@ -117,8 +120,10 @@ __all__ = [
     "jacobian",
     "jvp",
     "laplacian",
+    "linear_solve",
     "load_parameters",
     "memory_report",
+    "minimize",
     "no_grad",
     "nth_derivative",
     "parameter_scope",
@@ -127,6 +132,7 @@ __all__ = [
     "recompute",
     "register",
     "registry",
+    "root",
     "save_parameters",
     "seed",
     "set_auto_forward",

@@ -1,0 +1,149 @@
+"""Linear systems solved by products with the matrix alone: conjugate gradients, BiCGSTAB and GMRES.
+
+`jax.scipy.sparse.linalg` has these too. There the matrix is transposed by JAX, whether that is wanted or not, which not
+every function on arrays allows; and products are not counted. Here each method improves an approximation, and is begun
+anew from its result until the residual, computed as it is defined, is small enough: what rounding adds to residuals
+that are carried along does not pass for convergence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+Product = Callable[[Any], Any]
+
+
+class Solution(NamedTuple):
+    """What a method gives."""
+
+    x: jax.Array
+    residual: jax.Array
+    """The norm of b - A x."""
+    steps: jax.Array
+    """How many products with the matrix it took, int32."""
+
+
+def norm(x: Any) -> Any:
+    """The Euclidean norm of a vector."""
+    return lax.sqrt(jnp.vdot(x, x))
+
+
+def solved(method: str, product: Product, b: Any, start: Any, target: Any, most: int) -> Solution:
+    """`x` with `A x = b`.
+
+    Args:
+        method: A key of `METHODS`.
+        product: The vector A v for a vector v.
+        b: The right side, a vector.
+        start: Where to begin.
+        target: It ends when the norm of the residual is at most this,
+        most: or after so many products, and the few that complete a step.
+    """
+    improve = METHODS[method]
+
+    def goes_on(state: tuple[Any, ...]) -> Any:
+        _, r, steps = state
+        return (norm(r) > target) & (steps < most)
+
+    def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, r, steps = state
+        x, steps = improve(product, x, r, target, steps, most)
+        return x, b - product(x), steps + 1
+
+    x, r, steps = lax.while_loop(goes_on, again, (start, b - product(start), jnp.int32(1)))
+    return Solution(x, norm(r), steps)
+
+
+def _conjugate_gradients(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
+    """Hestenes and Stiefel (1952)."""
+
+    def goes_on(state: tuple[Any, ...]) -> Any:
+        _, _, _, square, steps = state
+        return (lax.sqrt(square) > target) & (steps < most)
+
+    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, r, p, square, steps = state
+        q = product(p)
+        rate = square / jnp.vdot(p, q)
+        r = r - rate * q
+        after = jnp.vdot(r, r)
+        return x + rate * p, r, r + (after / square) * p, after, steps + 1
+
+    x, *_, steps = lax.while_loop(goes_on, step, (x, r, r, jnp.vdot(r, r), steps))
+    return x, steps
+
+
+def _bicgstab(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
+    """Van der Vorst (1992)."""
+    shadow = r
+
+    def goes_on(state: tuple[Any, ...]) -> Any:
+        _, r, _, along, steps = state
+        # Where r has nothing of the shadow left it breaks down, and has to be begun anew from where it is.
+        return (norm(r) > target) & (jnp.abs(along) > jnp.finfo(r.dtype).tiny) & (steps < most)
+
+    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, r, p, along, steps = state
+        v = product(p)
+        rate = along / jnp.vdot(shadow, v)
+        s = r - rate * v
+        t = product(s)
+        square = jnp.vdot(t, t)
+        weight = jnp.where(square > 0, jnp.vdot(t, s) / jnp.where(square > 0, square, 1), 0)
+        x, r = x + rate * p + weight * s, s - weight * t
+        after = jnp.vdot(shadow, r)
+        p = r + (after / along) * jnp.where(weight != 0, rate / weight, 0) * (p - weight * v)
+        return x, r, p, after, steps + 2
+
+    x, *_, steps = lax.while_loop(goes_on, step, (x, r, r, jnp.vdot(r, r), steps))
+    return x, steps
+
+
+_BASIS = 30
+"""The most vectors of a basis of GMRES."""
+
+
+def _gmres(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
+    """Saad and Schultz (1986): one basis, orthogonalised twice, and the best that is made of it."""
+    del target, most
+    n = r.shape[0]
+    count = min(_BASIS, n)
+    size = norm(r)
+    smallest = jnp.finfo(r.dtype).eps
+
+    def extend(k: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        basis, coefficients = state
+        w = product(lax.dynamic_index_in_dim(basis, k, keepdims=False))
+        before = norm(w)
+        parts = basis @ w
+        w = w - parts @ basis
+        rest = basis @ w
+        w, parts = w - rest @ basis, parts + rest
+        length = norm(w)
+        # Nothing but rounding is left where the basis holds all that can be reached: a vector of zeros then.
+        alone = length <= smallest * before
+        w = jnp.where(alone, 0, w / jnp.where(alone, 1, length))
+        column = lax.dynamic_update_index_in_dim(parts, jnp.where(alone, 0, length), k + 1, 0)
+        return (
+            lax.dynamic_update_index_in_dim(basis, w, k + 1, 0),
+            lax.dynamic_update_index_in_dim(coefficients, column, k, 1),
+        )
+
+    basis = jnp.zeros((count + 1, n), r.dtype).at[0].set(r / size)
+    basis, coefficients = lax.fori_loop(0, count, extend, (basis, jnp.zeros((count + 1, count), r.dtype)))
+    right = jnp.zeros(count + 1, r.dtype).at[0].set(size)
+    best = jnp.linalg.lstsq(coefficients, right)[0]
+    return x + best @ basis[:-1], steps + count
+
+
+METHODS: dict[str, Callable[[Product, Any, Any, Any, Any, int], tuple[Any, Any]]] = {
+    "cg": _conjugate_gradients,
+    "bicgstab": _bicgstab,
+    "gmres": _gmres,
+}
+"""Each improves `x`, given the residual there, and adds to the number of products."""
