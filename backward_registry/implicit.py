@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-import nngrad.functions as F
 from nngrad.functions.array import zeros_like
 from nngrad.functions.implicit import (
     Options,
@@ -21,6 +20,7 @@ from nngrad.functions.implicit import (
     jacobian_of,
     root_of_body,
     solve,
+    transpose_of,
 )
 from nngrad.functions.inlining import inlined
 from nngrad.graph import Function, Variable, apply

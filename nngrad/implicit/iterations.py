@@ -61,14 +61,14 @@ _HALVINGS = 30
 """How often a step is halved at most."""
 
 
-def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Variable, Any], Any]) -> Found:
+def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any], Any]) -> Found:
     """A loop until the residual is small.
 
     Args:
         problem: What is to be solved.
         start: Where to begin.
         state: What is carried beside the number of steps: x, the residual there, and whatever a method needs.
-        step: `step(k, state)` gives the state after a step.
+        step: Gives the state after a step.
     """
     target = problem.target(start)
 
@@ -78,7 +78,7 @@ def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Var
 
     def advance(carry: Any) -> Any:
         k, state = carry
-        return k + 1, step(k, state)
+        return k + 1, step(state)
 
     steps, state = F.while_loop(goes_on, advance, (F.constant(0, (), "int32"), state))
     return problem.found(state[0], target, steps)
@@ -105,7 +105,7 @@ def _halved(fits: Callable[[Variable, Any], Variable], trial: Callable[[Variable
 def newton(problem: Problem, start: Variable) -> Found:
     """Newton's method; a step is halved until the residual falls a little."""
 
-    def step(_: Variable, state: Any) -> Any:
+    def step(state: Any) -> Any:
         x, r = state
         dx, size = problem.newton_step(x, r), F.norm(r)
 
@@ -121,7 +121,7 @@ def newton(problem: Problem, start: Variable) -> Found:
 def iterate(problem: Problem, start: Variable) -> Found:
     """x = f(x), again and again."""
 
-    def step(_: Variable, state: Any) -> Any:
+    def step(state: Any) -> Any:
         x, r = state
         ahead = x + r
         return ahead, problem.residual.at(ahead)
@@ -139,12 +139,9 @@ def anderson(problem: Problem, start: Variable) -> Found:
     memory = min(_REMEMBERED, n)
     small = float(np.finfo(start.dtype).eps)
 
-    def step(k: Variable, state: Any) -> Any:
+    def step(state: Any) -> Any:
         x, r, last_x, last_r, xs, rs = state
-        slot = F.cast(F.equal_scalar(F.constant(0, (memory, 1), "int32") + _numbers(memory) - k % memory, 0), x.dtype)
-        first = F.cast(k == 0, x.dtype)
-        xs = xs + slot * ((x - last_x) * (1 - first) - xs)
-        rs = rs + slot * ((r - last_r) * (1 - first) - rs)
+        xs, rs = _shifted(x - last_x, xs), _shifted(r - last_r, rs)
         gram = rs @ F.transpose(rs)
         # Enough on the diagonal that steps which are not there yet, or depend on each other, count for nothing.
         ridge = small * F.sum(F.matrix_diag_part(gram)) + float(np.finfo(start.dtype).tiny)
@@ -157,8 +154,17 @@ def anderson(problem: Problem, start: Variable) -> Found:
     return _iterated(problem, start, (start, r, start, r, none, none), step)
 
 
-def _numbers(count: int) -> np.ndarray:
-    return np.arange(count, dtype=np.int32)[:, None]
+def _quotient(a: Variable, b: Variable, otherwise: Variable) -> Variable:
+    """a / b where b is positive."""
+    positive = b > 0
+    y: Variable = F.where(positive, a / F.where(positive, b, F.constant(1.0, b.shape, b.dtype)), otherwise)
+    return y
+
+
+def _shifted(new: Variable, rows: Variable) -> Variable:
+    """Rows, with a new one before the others in place of the last."""
+    y: Variable = F.concatenate(F.reshape(new, shape=(1, *new.shape)), rows[:-1], axis=0)
+    return y
 
 
 # ---------------------------------------------------------------- minima
@@ -166,7 +172,7 @@ def _numbers(count: int) -> np.ndarray:
 
 def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Variable) -> Any:
     """Where a direction leads: x, the gradient, and the function, after a step that is halved until the function falls
-    enough (Armijo's condition), or the gradient does, which tells where the function is flat to rounding."""
+    enough (Armijo's condition), or where it is flat to rounding and tells nothing, the gradient does."""
     slope, size = F.sum(g * dx), F.norm(g)
 
     def trial(t: Variable) -> Any:
@@ -176,7 +182,7 @@ def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Varia
     def fits(t: Variable, tried: Any) -> Variable:
         falls = tried[2] <= y + 1e-4 * t * slope
         flat = F.abs(tried[2] - y) <= 10 * float(np.finfo(x.dtype).eps) * F.abs(y)
-        return F.logical_or(falls, F.logical_and(flat, F.norm(tried[1]) < size))
+        return F.where(flat, F.norm(tried[1]) < size, falls)
 
     return _halved(fits, trial, x)
 
@@ -188,13 +194,13 @@ def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable
         problem: What is to be solved.
         start: Where to begin.
         memory: What a method remembers.
-        direction: `direction(k, x, g, memory)` gives a direction, and `remember(ahead, g)`, which gives the memory after
-            the step.
+        direction: `direction(x, g, memory)` gives a direction, and `remember(ahead, g)`, which gives the memory
+            after the step.
     """
 
-    def step(k: Variable, state: Any) -> Any:
+    def step(state: Any) -> Any:
         x, g, y, memory = state
-        dx, remember = direction(k, x, g, memory)
+        dx, remember = direction(x, g, memory)
         ahead, after, lower = _downhill(problem, x, y, g, dx)
         return ahead, after, lower, remember(ahead, after)
 
@@ -205,8 +211,7 @@ def gradient_descent(problem: Problem, start: Variable) -> Found:
     """Steps against the gradient, each first tried at twice the length that did at the step before."""
     one = F.constant(1.0, (), start.dtype)
 
-    def direction(k: Variable, x: Variable, g: Variable, rate: Variable) -> Any:
-        del k
+    def direction(x: Variable, g: Variable, rate: Variable) -> Any:
         size = F.norm(g)
 
         def remember(ahead: Variable, after: Variable) -> Variable:
@@ -222,8 +227,7 @@ def gradient_descent(problem: Problem, start: Variable) -> Found:
 def newton_descent(problem: Problem, start: Variable) -> Found:
     """Newton's steps, where they lead down, else against the gradient."""
 
-    def direction(k: Variable, x: Variable, g: Variable, memory: Any) -> Any:
-        del k
+    def direction(x: Variable, g: Variable, memory: Any) -> Any:
         dx = problem.newton_step(x, g)
         down = F.sum(g * dx) < 0
         return F.where(F.broadcast(down, shape=x.shape), dx, -g), lambda ahead, after: memory
@@ -240,35 +244,32 @@ def lbfgs(problem: Problem, start: Variable) -> Found:
     n = start.shape[0]
     none = F.constant(0.0, (_PAIRS, n), start.dtype)
 
-    def direction(k: Variable, x: Variable, g: Variable, memory: Any) -> Any:
+    def direction(x: Variable, g: Variable, memory: Any) -> Any:
         steps, changes = memory  # the last first
-        q, rates = g, []
         curvatures = F.sum(steps * changes, axis=1)
-        weights = F.where(curvatures > 0, 1 / F.where(curvatures > 0, curvatures, F.constant(1.0, (_PAIRS,), x.dtype)),
-                          F.constant(0.0, (_PAIRS,), x.dtype))  # fmt: skip
-        for i in range(_PAIRS):
-            rate = weights[i] * F.sum(steps[i] * q)
-            q = q - rate * changes[i]
-            rates.append(rate)
-        square = F.sum(changes[0] * changes[0])
-        known = curvatures[0] > 0
-        scale = F.where(known, curvatures[0] / F.where(known, square, F.constant(1.0, (), x.dtype)),
-                        1 / F.maximum_scalar(F.norm(g), 1.0))  # fmt: skip
-        q = scale * q
-        for i in reversed(range(_PAIRS)):
-            q = q + (rates[i] - weights[i] * F.sum(changes[i] * q)) * steps[i]
+        weights = _quotient(F.constant(1.0, (_PAIRS,), x.dtype), curvatures, F.constant(0.0, (_PAIRS,), x.dtype))
+        unknown = 1 / F.maximum_scalar(F.norm(g), 1.0)
+        scale = _quotient(curvatures[0], F.sum(changes[0] * changes[0]), unknown)
+
+        def back(q: Variable, pair: Any) -> Any:
+            s, change, weight = pair
+            rate = weight * F.sum(s * q)
+            return q - rate * change, rate
+
+        def forth(q: Variable, pair: Any) -> Any:
+            s, change, weight, rate = pair
+            return q + (rate - weight * F.sum(change * q)) * s, None
+
+        q, rates = F.scan(back, g, (steps, changes, weights))
+        q, _ = F.scan(forth, scale * q, (steps, changes, weights, rates), reverse=True)
 
         def remember(ahead: Variable, after: Variable) -> Any:
             s, change = ahead - x, after - g
             useful = F.sum(s * change) > 0
-            rolled = [
-                F.concatenate(F.reshape(new, shape=(1, n)), old[:-1], axis=0)
-                for new, old in ((s, steps), (change, changes))
-            ]
+            moved = _shifted(s, steps), _shifted(change, changes)
             keep = F.broadcast(F.reshape(useful, shape=(1, 1)), shape=(_PAIRS, n))
-            return tuple([F.where(keep, new, old) for new, old in zip(rolled, (steps, changes), strict=True)])
+            return tuple([F.where(keep, new, old) for new, old in zip(moved, (steps, changes), strict=True)])
 
-        del k
         return -q, remember
 
     return _descent(problem, start, (none, none), direction)

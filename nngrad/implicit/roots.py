@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -220,7 +221,8 @@ def _solution(
 
     def results(given: list[Variable]) -> list[Variable]:
         x, norm, converged, steps = find(given[0])
-        return [x if keep else F.where(converged, x, F.constant(float("nan"), x.shape, x.dtype)), norm, converged, steps]
+        nowhere = F.constant(math.nan, x.shape, x.dtype)
+        return [x if keep else F.where(converged, x, nowhere), norm, converged, steps]
 
     found = captured(results, [packing.spec], owner, method if callable(method) else written, often=True)
     variables = list({id(x): x for x in (*residual.parameters, *found.variables, *found.keys)}.values())

@@ -1,0 +1,383 @@
+"""Functions that an equation defines: against closed forms and against what differentiates dense solves, orders 0 to 3."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution.lower import linearize, lower
+from nngrad.graph import Variable, functions_of
+from tests.oracle import check
+
+RNG = np.random.default_rng(5)
+M, B = RNG.normal(size=(3, 3)) + 4 * np.eye(3), RNG.normal(size=3)
+T = np.array(0.3)
+
+
+def leaf(x: object) -> Variable:
+    return Variable.from_numpy_array(np.asarray(x, float))
+
+
+def exactly(f: Callable[..., Any], *xs: Any) -> Any:
+    """What a function for JAX gives in float64."""
+    with jax.enable_x64(True):
+        return np.asarray(f(*map(jnp.asarray, xs)))
+
+
+# ---------------------------------------------------------------- linear systems
+
+
+def system(t: Any, symmetric: bool) -> Any:
+    """A function that multiplies by a matrix which depends on t."""
+    m = M @ M.T if symmetric else M
+    sin = F.sin if isinstance(t, Variable) else jnp.sin
+    return lambda v: m @ v + sin(t) * v * np.arange(1.0, 4.0)
+
+
+@pytest.mark.parametrize("method, orders", [("dense", 3), ("cg", 3), ("bicgstab", 2), ("gmres", 2)])
+def test_linear_solve_to_every_order(method: str, orders: int) -> None:
+    symmetric = method == "cg"
+
+    def ours(t: Variable, b: Variable) -> Variable:
+        matrix = system(t, symmetric)
+        return nn.linear_solve(lambda v: F.reshape(matrix(v), shape=(3,)), b * t, method, tol=1e-14)[0]
+
+    def theirs(t: Any, b: Any) -> Any:
+        return jnp.linalg.solve(jax.vmap(system(t, symmetric), out_axes=1)(jnp.eye(3)), b * t)
+
+    check(ours, theirs, [T, B], orders)
+
+
+@pytest.mark.parametrize("method", ["dense", "gmres"])
+def test_linear_solve_forward_to_order_3(method: str) -> None:
+    t, one = leaf(T), leaf(1.0)
+    y = nn.linear_solve(system(t, False), F.cos(t * B), method, tol=1e-14)[0]
+    h = lambda t: jnp.linalg.solve(jax.vmap(system(t, False), out_axes=1)(jnp.eye(3)), jnp.cos(t * B))  # noqa: E731
+    for order in range(1, 4):
+        (y,) = nn.jvp(y, t, one)
+        h = jax.jacfwd(h)
+        np.testing.assert_allclose(y.d, exactly(h, T), rtol=1e-9)
+        solves = [f for f in functions_of([y]) if f.name in ("factored_solve", "iterative_solve")]
+        assert len(solves) == 1 + order
+
+
+def test_a_pytree_is_one_vector() -> None:
+    a, b = leaf([1.0, 2.0]), leaf([[3.0]])
+    x, info = nn.linear_solve(lambda v: {"a": 2 * v["a"] + F.sum(v["b"]), "b": 4 * v["b"]}, {"a": a, "b": b}, "gmres")
+    np.testing.assert_allclose(x["b"].d, [[0.75]], rtol=1e-9)
+    np.testing.assert_allclose(x["a"].d, [0.125, 0.625], rtol=1e-9)
+    info.check()
+    assert x["a"].shape == (2,) and info.steps.d >= 3 and info.residual.d < 1e-9
+
+
+@pytest.mark.parametrize("columns", [(), (2,)])
+@pytest.mark.parametrize("method", [None, "gmres"])
+def test_a_matrix(columns: tuple[int, ...], method: str | None) -> None:
+    a, b = leaf(M), leaf(RNG.normal(size=(3, *columns)))
+    x, info = nn.linear_solve(a, b, method)
+    info.check()
+    np.testing.assert_allclose(x.d, np.linalg.solve(M, b.d), rtol=1e-8)
+    (ga,) = nn.grad(F.sum(x), a)
+    w = np.linalg.solve(M.T, np.ones(b.shape)).reshape(3, -1)
+    np.testing.assert_allclose(ga.d, -w @ x.d.reshape(3, -1).T, rtol=1e-8)
+
+
+def test_a_long_iteration_begins_anew_until_it_has_converged() -> None:
+    n = 50  # more than the basis of GMRES holds, with eigenvalues from 1 to 50
+    b = leaf(np.ones(n))
+    for method in ("cg", "bicgstab", "gmres"):
+        x, info = nn.linear_solve(lambda v: v * np.arange(1.0, n + 1), b, method, tol=1e-12, maxiter=2000)
+        info.check()
+        np.testing.assert_allclose(x.d, 1 / np.arange(1.0, n + 1), rtol=1e-9)
+
+
+# ---------------------------------------------------------------- roots
+
+
+def cubic(a: Any, b: Any) -> Any:
+    """The real root of x^3 + a x = b, for a > 0, by Cardano's formula."""
+    s = jnp.sqrt(b * b / 4 + a**3 / 27)
+    return jnp.cbrt(b / 2 + s) + jnp.cbrt(b / 2 - s)
+
+
+@pytest.mark.parametrize("linear", ["dense", "gmres"])
+def test_a_root_against_its_closed_form_to_order_3(linear: str) -> None:
+    def ours(a: Variable, b: Variable) -> Variable:
+        return nn.root(lambda x: x**3 + a * x - b, 0.5 * b, linear=linear)[0]
+
+    check(ours, cubic, [np.array(1.5), np.array(0.7)], 3)
+
+
+def test_derivatives_of_a_root_share_one_factorisation() -> None:
+    m, t, one = leaf(M), leaf(T), leaf(1.0)
+    x, info = nn.root(lambda x: m @ x + F.sin(x) * t - B, np.zeros(3))
+    info.check()
+    scalar = F.sum(x * x)
+    for order in range(1, 6):
+        (x,) = nn.jvp(x, t, one)
+        names = [f.name for f in functions_of([x])]
+        assert (names.count("factors_of_body"), names.count("factored_solve")) == (1, order)
+    solves = []
+    for _ in range(1, 5):
+        (scalar,) = nn.grad(scalar, t)
+        names = [f.name for f in functions_of([scalar])]
+        assert names.count("factors_of_body") == 1
+        solves.append(names.count("factored_solve"))
+    assert np.diff(solves).max() <= 2, solves
+    linear = linearize([scalar, x])
+    with jax.enable_x64(True):
+        text = str(jax.make_jaxpr(lower(linear.program))(*[each.cell.raw() for each in linear.leaves]))
+    assert text.count(" = lu ") == 2  # one is Newton's
+
+
+def test_no_gradient_reaches_the_start() -> None:
+    a, start = leaf(1.5), leaf(0.5)
+    x, info = nn.root(lambda x: x**3 + a * x - 1.0, start)
+    (gs,) = nn.grad(x, start)
+    assert gs.d == 0
+    (gr,) = nn.grad(info.residual, a)
+    assert gr.d == 0
+    b = leaf(B)
+    y, _ = nn.linear_solve(leaf(M), b, "gmres", x0=start * np.ones(3))
+    (gs,) = nn.grad(F.sum(y), start)
+    assert gs.d == 0
+
+
+def test_derivatives_do_not_depend_on_the_start() -> None:
+    a = leaf(1.5)
+    found = []
+    for start in (-3.0, 0.0, 8.0):
+        x, _ = nn.root(lambda x: x**3 + a * x - 1.0, start, tol=1e-15)
+        (g,) = nn.grad(nn.grad(x, a)[0], a)
+        found.append(float(g.d))
+    np.testing.assert_allclose(found, found[0], rtol=1e-12)
+
+
+def test_a_jacobian_and_a_hessian_of_a_root() -> None:
+    b = leaf(B)
+    x, _ = nn.root(lambda x: F.sinh(x) + x - b, np.zeros(3), tol=1e-14)
+    slope = 1 / (1 + np.cosh(x.d))
+    np.testing.assert_allclose(nn.jacobian(x, b, batched=False).d, np.diag(slope), atol=1e-14)
+    second = -np.sinh(x.d) * slope**3
+    np.testing.assert_allclose(nn.hessian(F.sum(x), b, batched=False).d, np.diag(second), atol=1e-12)
+
+
+def test_what_is_drawn_is_the_same_in_all_steps_and_in_the_gradient() -> None:
+    a = leaf(2.0)
+    x, info = nn.root(lambda x: x**3 + x - a - F.rand(low=0.0, high=1.0, shape=()), 1.0)
+    (g,) = nn.grad(x, a)
+    values = []
+    for _ in range(2):
+        F.sink(x, g, info.converged).forward()
+        np.testing.assert_allclose(g.d, 1 / (3 * x.d**2 + 1), rtol=1e-6)
+        assert info.converged.d
+        values.append(float(x.d))
+    assert values[0] != values[1]
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.integers(1, 3), st.integers(0, 2**32 - 1))
+def test_random_systems(n: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = 0.4 * rng.normal(size=(n, n)) / n, rng.normal(size=n)
+
+    def ours(a: Variable, b: Variable) -> Variable:
+        return nn.root(lambda x: x + F.tanh(a @ x) - b, np.zeros(n), tol=1e-14)[0]
+
+    def theirs(a: Any, b: Any) -> Any:
+        x = b
+        for _ in range(60):  # a contraction, at least by half
+            x = b - jnp.tanh(a @ x)
+        return x
+
+    check(ours, theirs, [a, b], 2, seed=seed % 1000)
+
+
+# ---------------------------------------------------------------- fixed points and minima
+
+
+W, X = 0.4 * RNG.normal(size=(3, 3)), RNG.normal(size=(2, 3))
+
+
+def settled(w: Any, x: Any) -> Any:
+    """A layer that is applied until nothing changes."""
+    z = jnp.zeros_like(x)
+    for _ in range(100):
+        z = jnp.tanh(z @ w + x)
+    return z
+
+
+def test_a_deep_equilibrium_layer_to_order_3() -> None:
+    def ours(w: Variable, x: Variable) -> Variable:
+        return nn.fixed_point(lambda z: F.tanh(z @ w + x), np.zeros((2, 3)), tol=1e-14)[0]
+
+    check(ours, settled, [W, X], 3)
+
+
+@pytest.mark.parametrize("method", ["iterate", "anderson", "newton"])
+def test_methods_for_fixed_points(method: str) -> None:
+    w, x = leaf(W), leaf(X)
+    z, info = nn.fixed_point(lambda z: F.tanh(z @ w + x), np.zeros((2, 3)), method)
+    info.check()
+    np.testing.assert_allclose(z.d, exactly(settled, W, X), rtol=1e-8)
+
+
+def ridge(s: Any, x: Any, y: Any) -> Any:
+    """Ridge regression in closed form."""
+    return jnp.linalg.solve(x.T @ x + jnp.exp(s) * jnp.eye(3), x.T @ y)
+
+
+FEATURES, TARGETS = RNG.normal(size=(6, 3)), RNG.normal(size=6)
+
+
+@pytest.mark.parametrize("linear", ["dense", "cg"])
+def test_hyper_gradients_of_ridge_regression_to_order_3(linear: str) -> None:
+    def ours(s: Variable, x: Variable) -> Variable:
+        def loss(w: Variable) -> Variable:
+            return 0.5 * F.sum((x @ w - TARGETS) ** 2) + 0.5 * F.exp(s) * F.sum(w * w)
+
+        return nn.minimize(loss, np.zeros(3), "newton", tol=1e-14, linear=linear)[0]
+
+    check(ours, lambda s, x: ridge(s, x, TARGETS), [T, FEATURES], 3 if linear == "dense" else 2)
+
+
+@pytest.mark.parametrize("method", ["lbfgs", "newton", "gradient_descent"])
+def test_methods_for_minima(method: str) -> None:
+    s = leaf(T)
+
+    def loss(w: Variable) -> Variable:
+        return F.sum(F.softplus((FEATURES @ w) * np.sign(TARGETS))) + F.exp(s) * F.sum(w * w)
+
+    w, info = nn.minimize(loss, np.zeros(3), method, tol=1e-11)
+    info.check()
+    (g,) = nn.grad(F.sum(w), s)
+    ahead, behind = [nn.minimize(lambda w: F.sum(F.softplus((FEATURES @ w) * np.sign(TARGETS)))
+                                 + float(np.exp(T + sign * 1e-4)) * F.sum(w * w), np.zeros(3), "newton")[0].d
+                     for sign in (1, -1)]  # fmt: skip
+    np.testing.assert_allclose(g.d, np.sum(ahead - behind) / 2e-4, rtol=1e-6)
+
+
+def test_a_curved_valley() -> None:
+    for method in ("lbfgs", "newton"):
+        w, info = nn.minimize(lambda w: (1 - w[0]) ** 2 + 100 * (w[1] - w[0] ** 2) ** 2, np.zeros(2), method)
+        info.check()
+        np.testing.assert_allclose(w.d, [1, 1], rtol=1e-6)
+
+
+def test_implicit_maml() -> None:
+    """Tasks are solved near a common point; the gradient of how well is that of the unrolled inner descent."""
+    meta = leaf([0.2, -0.1])
+    tasks = RNG.normal(size=(2, 2))
+    total = None
+    for task in tasks:
+        w, info = nn.minimize(lambda w, task=task: F.sum(F.log_cosh(w - task)) + F.sum((w - meta) ** 2),
+                              meta, tol=1e-13)  # fmt: skip
+        info.check()
+        loss = F.sum((F.sin(w) - task) ** 2)
+        total = loss if total is None else total + loss
+
+    def unrolled(meta: Any) -> Any:
+        total = 0.0
+        for task in tasks:
+            w = meta
+            for _ in range(80):
+                w = w - 0.3 * (jnp.tanh(w - task) + 2 * (w - meta))
+            total += jnp.sum((jnp.sin(w) - task) ** 2)
+        return total
+
+    np.testing.assert_allclose(nn.grad(total, meta)[0].d, exactly(jax.grad(unrolled), meta.d), rtol=1e-9)
+    hessian = nn.hessian(total, meta, batched=False)
+    np.testing.assert_allclose(hessian.d, exactly(jax.hessian(unrolled), meta.d), rtol=1e-8)
+
+
+def test_a_solver_of_ones_own() -> None:
+    a = leaf(1.5)
+
+    def bisection(fun: Callable[[Variable], Variable], start: Variable) -> Variable:
+        def halve(i: Variable, ends: Any) -> Any:
+            low, high = ends
+            middle = 0.5 * (low + high)
+            below = fun(middle) < 0
+            return F.where(below, middle, low), F.where(below, high, middle)
+
+        return F.fori_loop(0, 60, halve, (start - 10.0, start + 10.0))[0]
+
+    x, info = nn.root(lambda x: x**3 + a * x - 1.0, 0.0 * a, bisection)
+    info.check()
+    (g,) = nn.grad(x, a)
+    np.testing.assert_allclose(g.d, -x.d / (3 * x.d**2 + 1.5), rtol=1e-12)
+    w, info = nn.minimize(lambda w: (w - a) ** 2, 0.0, lambda fun, w0: w0 + 1.5)
+    info.check()
+    assert nn.grad(w, a)[0].d == 1
+
+
+def test_solutions_within_loops_and_of_solutions() -> None:
+    a = leaf(1.5)
+
+    def step(x: Variable, _: None) -> Any:
+        return nn.root(lambda y: y**3 + a * y - x, x)[0], None
+
+    x, _ = F.scan(step, leaf(2.0), length=2)
+
+    def theirs(a: Any) -> Any:
+        return cubic(a, cubic(a, 2.0))
+
+    (g,) = nn.grad(x, a)
+    np.testing.assert_allclose(g.d, exactly(jax.grad(theirs), 1.5), rtol=1e-9)
+    np.testing.assert_allclose(nn.grad(g, a)[0].d, exactly(jax.grad(jax.grad(theirs)), 1.5), rtol=1e-9)
+    nested, _ = nn.root(lambda y: nn.root(lambda z: z**3 + a * z - y, 1.0)[0] - 0.5, 1.0)
+    np.testing.assert_allclose(nested.d, 0.5**3 + 1.5 * 0.5, rtol=1e-9)
+    (g,) = nn.grad(nested, a)
+    np.testing.assert_allclose(g.d, 0.5, rtol=1e-9)
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+def test_what_does_not_converge_is_said() -> None:
+    a = leaf(1.0)
+    solutions = {
+        keep: nn.root(lambda x: x * x + a, 0.3, maxiter=5, unconverged=keep) for keep in ("nan", "keep")
+    }
+    for keep, (x, info) in solutions.items():
+        assert np.isnan(x.d) == np.isnan(nn.grad(x, a)[0].d) == (keep == "nan")
+        assert not info.converged.d and info.residual.d >= 1 and info.steps.d == 5
+        with pytest.raises(ArithmeticError, match="no convergence: the residual is .* after 5 steps"):
+            info.check()
+    x, info = nn.linear_solve(lambda v: v * np.arange(1.0, 9.0), np.ones(8), "cg", maxiter=3)
+    assert np.isnan(x.d).all()
+    with pytest.raises(ArithmeticError, match="maxiter="):
+        info.check()
+    x, info = nn.linear_solve(np.zeros((2, 2)), np.ones(2))
+    assert not info.converged.d
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda: nn.root(lambda x: x[:1], np.zeros(2)), ValueError, r"root: x0 is float64\[2\], and fun returns float64\[1\]"),
+    (lambda: nn.root(lambda x: (x, x), np.zeros(2)), TypeError, "root: x0 has the structure"),
+    (lambda: nn.root(lambda x: x, np.zeros(2, np.int32)), TypeError, "root: x0 must be float32 or float64, got int32"),
+    (lambda: nn.root(lambda x: x, {}), TypeError, "root: x0 is empty"),
+    (lambda: nn.root(lambda x: x, (np.zeros(2), np.zeros(2, np.float32))), TypeError, r"x0\[1\] is float32\[2\]"),
+    (lambda: nn.root(lambda x: x, 0.0, "secant"), ValueError, "root: method must be one of 'newton', got 'secant'"),
+    (lambda: nn.root(lambda x: x, 0.0, linear="lu"), ValueError, "root: linear must be one of 'dense', 'cg'"),
+    (lambda: nn.root(lambda x: x, 0.0, tol=-1), ValueError, "root: tol must be a number that is not negative"),
+    (lambda: nn.root(lambda x: x, 0.0, maxiter=0), ValueError, "root: maxiter must be an int of at least 1"),
+    (lambda: nn.fixed_point(lambda x: x, 0.0, unconverged="raise"), ValueError, "fixed_point: unconverged must be"),
+    (lambda: nn.minimize(lambda x: x, np.zeros(2)), ValueError, "minimize: fun must return a float64 Variable without"),
+    (lambda: nn.linear_solve(lambda v: v * v, np.ones(2)), ValueError, "linear_solve: the function is not linear"),
+    (lambda: nn.linear_solve(lambda v: v, np.ones(2), "lu"), ValueError, "linear_solve: method must be one of"),
+    (lambda: nn.linear_solve(np.ones((2, 3)), np.ones(2)), ValueError, r"matrix of shape \(2, 3\) must be square"),
+    (lambda: nn.linear_solve(np.eye(2), np.ones(3)), ValueError, r"b of shape \(3,\) must have 2 rows"),
+])  # fmt: skip
+def test_bad_input(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
