@@ -33,8 +33,8 @@ class Problem(NamedTuple):
 
     residual: Equation
     """A function of a vector that is to become 0; for minima, the gradient."""
-    function: Callable[[Variable], Variable]
-    """What the user has written, of vectors."""
+    function: Equation
+    """What the user has written."""
     tol: float
     maxiter: int
     linear: Options
@@ -177,7 +177,7 @@ def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Varia
 
     def trial(t: Variable) -> Any:
         ahead = x + t * dx
-        return ahead, problem.residual.at(ahead), problem.function(ahead)
+        return ahead, problem.residual.at(ahead), problem.function.at(ahead)
 
     def fits(t: Variable, tried: Any) -> Variable:
         falls = tried[2] <= y + 1e-4 * t * slope
@@ -204,7 +204,7 @@ def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable
         ahead, after, lower = _downhill(problem, x, y, g, dx)
         return ahead, after, lower, remember(ahead, after)
 
-    return _iterated(problem, start, (start, problem.residual.at(start), problem.function(start), memory), step)
+    return _iterated(problem, start, (start, problem.residual.at(start), problem.function.at(start), memory), step)
 
 
 def gradient_descent(problem: Problem, start: Variable) -> Found:

@@ -78,7 +78,7 @@ class Packing:
             y = as_variable(leaf, f"what {returned} for {name}", self.owner, self.dtype)
             if y.spec is not x.spec:
                 kind = TypeError if x.shape == y.shape else ValueError
-                raise kind(f"{self.owner}: {name} is {x.spec}, and {returned} {y.spec} for it; they must be the same")
+                raise kind(f"{self.owner}: {name} is {x.spec}, and {returned} {y.spec} for it; they must be alike")
             made.append(y)
         return self._joined(made)
 

@@ -67,7 +67,7 @@ def root(
         return packing.packed(fun(packing.unpacked(x)), "fun returns")
 
     found = equation(residual, packing, "root", fun)
-    return _solution("root", found, found.at, packing, method, ROOT, fun, tol, maxiter, linear, unconverged)
+    return _solution("root", found, found, packing, method, ROOT, tol, maxiter, linear, unconverged)
 
 
 def fixed_point(
@@ -103,13 +103,13 @@ def fixed_point(
         TypeError, ValueError: As for `nn.root`.
     """
     packing = Packing(x0, "x0", "fixed_point")
-
-    def residual(x: Variable) -> Variable:
-        return packing.packed(fun(packing.unpacked(x)), "fun returns") - x
-
-    found = equation(residual, packing, "fixed_point", fun)
-    return _solution("fixed_point", found, lambda x: found.at(x) + x, packing, method, FIXED_POINT, fun, tol, maxiter,
-                     linear, unconverged)  # fmt: skip
+    function = equation(
+        lambda x: packing.packed(fun(packing.unpacked(x)), "fun returns"), packing, "fixed_point", fun
+    )
+    residual = equation(lambda x: function.at(x) - x, packing, "fixed_point", fun)
+    return _solution(
+        "fixed_point", residual, function, packing, method, FIXED_POINT, tol, maxiter, linear, unconverged
+    )
 
 
 def minimize(
@@ -156,25 +156,25 @@ def minimize(
             raise ValueError(f"minimize: fun must return a {packing.dtype} Variable without axes, got {y!r}")
         return y
 
-    height = equation(value, packing, "minimize", fun)
+    function = equation(value, packing, "minimize", fun)
 
     def gradient(x: Variable) -> Variable:
-        (gx,) = grad(height.at(x), x)
+        (gx,) = grad(function.at(x), x)
         return gx
 
-    slope = equation(gradient, packing, "minimize", fun)
-    return _solution("minimize", slope, height.at, packing, method, MINIMIZE, fun, tol, maxiter, linear, unconverged,
-                     iterative="cg")  # fmt: skip
+    residual = equation(gradient, packing, "minimize", fun)
+    return _solution(
+        "minimize", residual, function, packing, method, MINIMIZE, tol, maxiter, linear, unconverged, iterative="cg"
+    )
 
 
 def _solution(
     owner: str,
     residual: Equation,
-    function: Callable[[Variable], Variable],
+    function: Equation,
     packing: Packing,
     method: Method,
     methods: dict[str, Finder],
-    written: Callable[..., Any],
     tol: float | None,
     maxiter: int,
     linear: str | None,
@@ -186,11 +186,10 @@ def _solution(
     Args:
         owner: The user's function, for messages.
         residual: Is 0 at the solution.
-        function: What `written` is of vectors.
+        function: What the user has written.
         packing: What the vectors stand for.
         method: One of the methods, or a solver of the user's own.
         methods: Those there are.
-        written: What the user has given.
         tol: As the user has given it, as are those that follow.
         maxiter: The most steps.
         linear: How linear systems are solved.
@@ -199,40 +198,42 @@ def _solution(
     """
     keep = keeps(unconverged, owner)
     options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative)
-    problem = Problem(
-        residual, function, tolerance(tol, packing.dtype, owner), count(maxiter, owner, "maxiter"),
-        options._replace(keep=True),
-    )  # fmt: skip
-    if callable(method):
-        solver = method
-
-        def find(start: Variable) -> Found:
-            def of_tree(x: Any) -> Any:
-                y = function(packing.packed(x, f"{owner}'s method gives"))
-                return y if owner == "minimize" else packing.unpacked(y)
-
-            x = packing.packed(solver(of_tree, packing.unpacked(start)), "method returns")
-            return problem.found(x, problem.target(start), F.constant(0, (), "int32"))
-    else:
-        finder = methods[checked_method(method, tuple(methods), owner)]
-
-        def find(start: Variable) -> Found:
-            return finder(problem, start)
+    limits = tolerance(tol, packing.dtype, owner), count(maxiter, owner, "maxiter"), options._replace(keep=True)
+    find = _by(method, packing, owner) if callable(method) else methods[checked_method(method, tuple(methods), owner)]
+    parameters = list({id(x): x for x in (*residual.parameters, *function.parameters)}.values())
+    place = {id(x): i for i, x in enumerate(parameters)}
 
     def results(given: list[Variable]) -> list[Variable]:
-        x, norm, converged, steps = find(given[0])
+        # A random key among the parameters is here what it is everywhere: one that was drawn before.
+        inside, written = [
+            Equation(each.body, tuple([given[place[id(x)]] for x in each.parameters])) for each in (residual, function)
+        ]
+        x, norm, converged, steps = find(Problem(inside, written, *limits), given[-1])
         nowhere = F.constant(math.nan, x.shape, x.dtype)
         return [x if keep else F.where(converged, x, nowhere), norm, converged, steps]
 
-    found = captured(results, [packing.spec], owner, method if callable(method) else written, often=True)
-    variables = list({id(x): x for x in (*residual.parameters, *found.variables, *found.keys)}.values())
-    place = {id(x): i for i, x in enumerate(variables)}
-    specs = (*[x.spec for x in variables], packing.spec)
-    bodies = [
-        residual.body.with_inputs(specs, [*[place[id(x)] for x in residual.parameters], len(variables)]),
-        found.body.with_inputs(
-            specs, [*[place[id(x)] for x in found.variables], len(variables), *[place[id(x)] for x in found.keys]]
-        ),
-    ]
-    x, norm, converged, steps = apply(root_of_body, (*variables, packing.vector), (*bodies, *options))
+    specs = [*[x.spec for x in parameters], packing.spec]
+    found = captured(results, specs, owner, find, often=True)
+    own = (*found.variables, *found.keys)
+    finder = found.body.with_inputs(
+        (*[x.spec for x in own], *specs),
+        [*range(len(found.variables)), *range(len(own), len(own) + len(specs)), *range(len(found.variables), len(own))],
+    )
+    places = [*[len(own) + place[id(x)] for x in residual.parameters], len(own) + len(parameters)]
+    bodies = residual.body.with_inputs(finder.inputs, places), finder
+    x, norm, converged, steps = apply(root_of_body, (*own, *parameters, packing.vector), (*bodies, *options))
     return packing.unpacked(x), without_gradients(norm, converged, steps)
+
+
+def _by(solver: Callable[[Callable[[Any], Any], Any], Any], packing: Packing, owner: str) -> Finder:
+    """A solver of the user's own as one of vectors."""
+
+    def find(problem: Problem, start: Variable) -> Found:
+        def function(x: Any) -> Any:
+            y = problem.function.at(packing.packed(x, "method gives"))
+            return packing.unpacked(y) if y.ndim else y
+
+        x = packing.packed(solver(function, packing.unpacked(start)), "method returns")
+        return problem.found(x, problem.target(start), F.constant(0, (), "int32"))
+
+    return find
