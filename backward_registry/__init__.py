@@ -257,6 +257,7 @@ from . import (  # noqa: E402,F401
     cumulative,
     elementwise,
     factors,
+    flows,
     implicit,
     indexing,
     jax_derivatives,

@@ -47,7 +47,7 @@ from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
 from .hooks import FunctionHook
-from .implicit import Convergence, fixed_point, linear_solve, minimize, root
+from .implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
 from .inspection import count, explain, find_nan, memory_report
 from .parameter import (
     clear_parameters,
@@ -126,6 +126,7 @@ __all__ = [
     "minimize",
     "no_grad",
     "nth_derivative",
+    "odeint",
     "parameter_scope",
     "parametric_functions",
     "pop_parameter",

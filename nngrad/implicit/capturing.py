@@ -1,44 +1,42 @@
-"""Functions of pytrees as bodies of one vector."""
+"""Functions of vectors as bodies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from ..functions.control import unlink
 from ..functions.inlining import inlined
-from ..graph import Variable
+from ..graph import Spec, Variable
 from ..graph.body import Body, captured
-from .packing import Packing
 
 
 class Equation(NamedTuple):
-    """A function of a vector, as a body, with what it reads from outside."""
+    """A function as a body, with what it reads from outside."""
 
     body: Body
-    """Its inputs are the parameters and the vector."""
+    """Its inputs are the parameters and those of the function."""
     parameters: tuple[Variable, ...]
 
-    def at(self, vector: Variable) -> Variable:
-        """The function of a vector, as functions of the graph."""
-        return inlined(self.body, [*self.parameters, vector])[0]
+    def at(self, *given: Variable) -> Variable:
+        """The function of these, as functions of the graph."""
+        return inlined(self.body, [*self.parameters, *given])[0]
 
 
 def equation(
-    function: Callable[[Variable], Variable], packing: Packing, owner: str, written: Callable[..., Any]
+    function: Callable[..., Variable], specs: Sequence[Spec], owner: str, written: Callable[..., Any]
 ) -> Equation:
-    """A function of a vector that is called once, on a Variable without a value. Random keys in it are drawn once for
-    each `forward()`, so that all steps of an iteration see the same function.
+    """A function that is called once, on Variables without values.
 
     Args:
         function: The function.
-        packing: What the vector stands for.
+        specs: Shape and dtype of what it takes.
         owner: The name of the function that solves the equation, for messages.
         written: What the user has written, for messages.
     """
-    found = captured(lambda given: [function(given[0])], [packing.spec], owner, written, often=True)
-    parameters = (*found.variables, *found.keys)
-    first = len(found.variables)
-    places = [*range(first), len(parameters), *range(first, len(parameters))]
-    specs = (*[x.spec for x in parameters], packing.spec)
-    return Equation(found.body.with_inputs(specs, places), parameters)
-
+    found = captured(lambda given: [function(*given)], specs, owner, written, often=True)
+    first, count = len(found.variables), len(found.variables) + len(found.keys)
+    # A random key that is behind a function is no key to draw anew at each step of the loops that find a solution.
+    parameters = (*found.variables, *[unlink(key) for key in found.keys])
+    places = [*range(first), *range(count, count + len(specs)), *range(first, count)]
+    return Equation(found.body.with_inputs((*[x.spec for x in parameters], *specs), places), parameters)

@@ -87,8 +87,9 @@ def linear_solve(
         keep,
     )
     body, parameters = equation(
-        lambda v: packing.packed(product(packing.unpacked(v)), "the function returns"), packing, "linear_solve", product
-    )
+        lambda v: packing.packed(product(packing.unpacked(v)), "the function returns"), [packing.spec], "linear_solve",
+        product,
+    )  # fmt: skip
     try:
         transpose_of(body)
     except NotLinear:

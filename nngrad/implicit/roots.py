@@ -66,7 +66,7 @@ def root(
     def residual(x: Variable) -> Variable:
         return packing.packed(fun(packing.unpacked(x)), "fun returns")
 
-    found = equation(residual, packing, "root", fun)
+    found = equation(residual, [packing.spec], "root", fun)
     return _solution("root", found, found, packing, method, ROOT, tol, maxiter, linear, unconverged)
 
 
@@ -104,9 +104,9 @@ def fixed_point(
     """
     packing = Packing(x0, "x0", "fixed_point")
     function = equation(
-        lambda x: packing.packed(fun(packing.unpacked(x)), "fun returns"), packing, "fixed_point", fun
+        lambda x: packing.packed(fun(packing.unpacked(x)), "fun returns"), [packing.spec], "fixed_point", fun
     )
-    residual = equation(lambda x: function.at(x) - x, packing, "fixed_point", fun)
+    residual = equation(lambda x: function.at(x) - x, [packing.spec], "fixed_point", fun)
     return _solution(
         "fixed_point", residual, function, packing, method, FIXED_POINT, tol, maxiter, linear, unconverged
     )
@@ -156,13 +156,13 @@ def minimize(
             raise ValueError(f"minimize: fun must return a {packing.dtype} Variable without axes, got {y!r}")
         return y
 
-    function = equation(value, packing, "minimize", fun)
+    function = equation(value, [packing.spec], "minimize", fun)
 
     def gradient(x: Variable) -> Variable:
         (gx,) = grad(function.at(x), x)
         return gx
 
-    residual = equation(gradient, packing, "minimize", fun)
+    residual = equation(gradient, [packing.spec], "minimize", fun)
     return _solution(
         "minimize", residual, function, packing, method, MINIMIZE, tol, maxiter, linear, unconverged, iterative="cg"
     )
@@ -199,33 +199,31 @@ def _solution(
     keep = keeps(unconverged, owner)
     options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative)
     limits = tolerance(tol, packing.dtype, owner), count(maxiter, owner, "maxiter"), options._replace(keep=True)
-    find = _by(method, packing, owner) if callable(method) else methods[checked_method(method, tuple(methods), owner)]
-    parameters = list({id(x): x for x in (*residual.parameters, *function.parameters)}.values())
-    place = {id(x): i for i, x in enumerate(parameters)}
+    find = _by(method, packing) if callable(method) else methods[checked_method(method, tuple(methods), owner)]
+    problem = Problem(residual, function, *limits)
 
     def results(given: list[Variable]) -> list[Variable]:
-        # A random key among the parameters is here what it is everywhere: one that was drawn before.
-        inside, written = [
-            Equation(each.body, tuple([given[place[id(x)]] for x in each.parameters])) for each in (residual, function)
-        ]
-        x, norm, converged, steps = find(Problem(inside, written, *limits), given[-1])
+        x, norm, converged, steps = find(problem, given[0])
         nowhere = F.constant(math.nan, x.shape, x.dtype)
         return [x if keep else F.where(converged, x, nowhere), norm, converged, steps]
 
-    specs = [*[x.spec for x in parameters], packing.spec]
-    found = captured(results, specs, owner, find, often=True)
+    found = captured(results, [packing.spec], owner, find, often=True)
     own = (*found.variables, *found.keys)
-    finder = found.body.with_inputs(
-        (*[x.spec for x in own], *specs),
-        [*range(len(found.variables)), *range(len(own), len(own) + len(specs)), *range(len(found.variables), len(own))],
+    variables = list({id(x): x for x in (*residual.parameters, *own)}.values())
+    place = {id(x): i for i, x in enumerate(variables)}
+    specs = (*[x.spec for x in variables], packing.spec)
+    last = len(variables)
+    bodies = (
+        residual.body.with_inputs(specs, [*[place[id(x)] for x in residual.parameters], last]),
+        found.body.with_inputs(
+            specs, [*[place[id(x)] for x in found.variables], last, *[place[id(x)] for x in found.keys]]
+        ),
     )
-    places = [*[len(own) + place[id(x)] for x in residual.parameters], len(own) + len(parameters)]
-    bodies = residual.body.with_inputs(finder.inputs, places), finder
-    x, norm, converged, steps = apply(root_of_body, (*own, *parameters, packing.vector), (*bodies, *options))
+    x, norm, converged, steps = apply(root_of_body, (*variables, packing.vector), (*bodies, *options))
     return packing.unpacked(x), without_gradients(norm, converged, steps)
 
 
-def _by(solver: Callable[[Callable[[Any], Any], Any], Any], packing: Packing, owner: str) -> Finder:
+def _by(solver: Callable[[Callable[[Any], Any], Any], Any], packing: Packing) -> Finder:
     """A solver of the user's own as one of vectors."""
 
     def find(problem: Problem, start: Variable) -> Found:

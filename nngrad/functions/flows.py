@@ -1,0 +1,257 @@
+"""Ordinary differential equations: what leads from the state at one time to that at another.
+
+A field is a function of a state, a vector, and a time. `integrated` goes along it by functions of the graph, which can
+be differentiated as they are; `flow_of_body` does the same as one function, whose derivatives are flows of other fields
+(`backward_registry/flows.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..graph import Array, Function, NdArray, Op, Spec, Variable, apply
+from ..graph.arguments import Static
+from ..graph.body import Body, closed, derived_once
+from ..graph.variable import leaf_of
+from .arithmetic import maximum2, maximum_scalar, minimum_scalar
+from .array import cast, constant
+from .comparison import equal, greater_equal, less_equal_scalar, less_scalar
+from .control import unlink
+from .elementwise import abs as absolute
+from .elementwise import sign
+from .indexing import where
+from .inlining import inlined
+from .loops import scan
+from .movement import broadcast
+from .reduction import mean
+from .while_loops import while_loop
+
+Field = Callable[[Variable, Variable], Variable]
+
+
+class Tableau(NamedTuple):
+    """An explicit Runge-Kutta method: k_i = f(y + h sum_j a_ij k_j, t + c_i h), and h sum_i b_i k_i is the step."""
+
+    a: tuple[tuple[float, ...], ...]
+    b: tuple[float, ...]
+    error: tuple[float, ...] = ()
+    """The weights that give the difference to the step of a method of lower order."""
+
+    @property
+    def c(self) -> tuple[float, ...]:
+        """When each stage is."""
+        return tuple([float(sum(row)) for row in self.a])
+
+
+FIXED = {
+    "euler": Tableau(((),), (1.0,)),
+    "midpoint": Tableau(((), (1 / 2,)), (0.0, 1.0)),
+    "heun": Tableau(((), (1.0,)), (1 / 2, 1 / 2)),
+    "rk4": Tableau(((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6)),
+}
+"""Methods that take steps of one length."""
+
+DORMAND_PRINCE = Tableau(
+    (
+        (),
+        (1 / 5,),
+        (3 / 40, 9 / 40),
+        (44 / 45, -56 / 15, 32 / 9),
+        (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+        (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+        (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+    ),
+    (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0.0),
+    (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40),
+)
+"""Dormand and Prince (1980): of order 5, with an error estimate; the last stage is the first one of the next step."""
+
+
+class Steps(NamedTuple):
+    """How a field is gone along."""
+
+    method: str
+    """'dopri5', or a key of `FIXED`."""
+    number: int
+    """How many steps there are; for 'dopri5', how many there may be."""
+    rtol: float
+    """For 'dopri5': the error of a step, relative to the state,"""
+    atol: float
+    """and absolute."""
+
+
+def _weighted(weights: Sequence[float], ks: Sequence[Variable]) -> Variable:
+    """sum_i weights_i k_i."""
+    total, *terms = [k if w == 1 else w * k for w, k in zip(weights, ks, strict=True) if w]
+    for term in terms:
+        total = total + term
+    return total
+
+
+def _stages(field: Field, tableau: Tableau, y: Variable, t: Variable, h: Variable, first: Variable) -> list[Variable]:
+    """k_1, which is known, and all that follow."""
+    ks = [first]
+    for row, c in zip(tableau.a[1:], tableau.c[1:], strict=True):
+        ks.append(field(y + h * _weighted(row, ks), t + c * h))
+    return ks
+
+
+def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps: Steps, bounded: bool) -> Variable:
+    """The state at the time `end`, from that at the time `start`; NaN where it would take more steps than may be.
+
+    Args:
+        field: The derivative of the state.
+        y: The state, a vector.
+        start: A time.
+        end: Another one, later or earlier.
+        steps: How to go there.
+        bounded: Whether a number of steps that is not known before is to be a loop of as many as may be, of which all
+            gradients are.
+    """
+    if steps.method == "dopri5":
+        return _adaptive(field, y, start, end, steps, bounded)
+    tableau = FIXED[steps.method]
+    h = (end - start) / steps.number
+
+    def step(carry: Any, _: None) -> Any:
+        y, k = carry
+        t = start + k * h
+        ks = _stages(field, tableau, y, t, h, field(y, t))
+        return (y + h * _weighted(tableau.b, ks), k + 1), None
+
+    last: Variable = scan(step, (y, constant(0.0, (), y.dtype)), length=steps.number)[0][0]
+    return last
+
+
+def _size(y: Variable) -> Variable:
+    """The root of the mean square; a state that is empty has none."""
+    square: Variable = mean(y * y) if y.size else constant(0.0, (), y.dtype)
+    return square**0.5
+
+
+def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: Steps, bounded: bool) -> Variable:
+    """Steps of Dormand and Prince as long as the error that is estimated allows.
+
+    How long they are is taken as given by gradients, but for the last one, which ends where it has to.
+    """
+    one, direction = constant(1.0, (), y.dtype), unlink(sign(end - start))
+    first = field(y, start)
+
+    def goes_on(carry: Any) -> Variable:
+        return 1 - equal(carry[1], end)
+
+    def step(carry: Any) -> Any:
+        y, t, h, k, count = carry
+        rest = end - t
+        ends = greater_equal(absolute(h), absolute(rest))
+        length = where(ends, rest, h)
+        ks = _stages(field, DORMAND_PRINCE, y, t, length, k)
+        ahead = y + length * _weighted(DORMAND_PRINCE.b, ks)
+        wrong = unlink(length * _weighted(DORMAND_PRINCE.error, ks))
+        allowed = steps.atol + steps.rtol * maximum2(absolute(unlink(y)), absolute(unlink(ahead)))
+        ratio = _size(wrong / allowed)
+        fits = less_equal_scalar(ratio, 1.0)
+        smallest = maximum_scalar(ratio, 1e-10)
+        factor = minimum_scalar(maximum_scalar(0.9 * smallest**-0.2, 0.2), 10.0)
+        every = broadcast(fits, shape=y.shape)
+        return (
+            where(every, ahead, y), where(fits, where(ends, end, t + length), t), unlink(length * factor),
+            where(every, ks[-1], k), count + 1,
+        )  # fmt: skip
+
+    allowed = steps.atol + steps.rtol * absolute(unlink(y))
+    height, slope = _size(unlink(y) / allowed), _size(unlink(first) / allowed)
+    known = less_scalar(height, 1e-5) + less_scalar(slope, 1e-5)
+    h = direction * where(known, 1e-6 * one, 0.01 * height / where(known, one, slope))
+    carry = (y, start, h, first, constant(0, (), "int32"))
+    if bounded:
+        last = while_loop(goes_on, step, carry, bound=steps.number)
+    else:
+        last = while_loop(lambda c: goes_on(c) * less_scalar(cast(c[4], dtype=y.dtype), steps.number), step, carry)
+    arrived = broadcast(equal(last[1], end), shape=y.shape)
+    found: Variable = where(arrived, last[0], constant(float("nan"), y.shape, y.dtype))
+    return found
+
+
+# ---------------------------------------------------------------- as one function
+
+
+@derived_once
+def flow(field: Body, method: str, number: int, rtol: float, atol: float) -> Body:
+    """The body that goes along a field: its inputs are those of the field but for the last, which is the time, and
+    two times.
+
+    Args:
+        field: Its inputs are parameters, a state and a time, its output is a vector like the state.
+        method: As in `Steps`, as are those that follow.
+        number: How many steps.
+        rtol: Relative.
+        atol: Absolute.
+    """
+    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in (*field.inputs, field.inputs[-1])]
+    *parameters, y, start, end = inputs
+
+    def along(y: Variable, t: Variable) -> Variable:
+        return inlined(field, [*parameters, y, t])[0]
+
+    return closed([integrated(along, y, start, end, Steps(method, number, rtol, atol), bounded=False)], inputs)
+
+
+class FlowOfBody(Op):
+    """An op that knows the shapes of its outputs from its arguments."""
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of the output."""
+        field: Body = arguments[0]
+        return (field.inputs[-2],)
+
+
+def _cost(f: Function) -> int:
+    field, _, _, number, *_ = f.arguments
+    return int(number * sum([max(1, spec.size) for spec in field.specs]))
+
+
+def _flow_of_body(
+    *x: Array, field: Static, way: Static, method: str, number: int, rtol: float, atol: float
+) -> jax.Array:
+    """The state to which a field leads from one time to another.
+
+    Args:
+        x: The inputs of the field but for the last, the time; and the times between which it is followed.
+        field: The derivative of the state, a body.
+        way: The body that goes along it.
+        method: As in `Steps`, as are those that follow.
+        number: How many steps.
+        rtol: Relative.
+        atol: Absolute.
+    """
+    del field, method, number, rtol, atol
+    values = way.run(x)
+    (number,) = way.outputs
+    y: jax.Array = x[number] if number >= 0 else values[~number]
+    return y
+
+
+_flow_of_body.__name__ = "flow_of_body"
+flow_of_body = FlowOfBody(_flow_of_body, cost=_cost)
+
+
+def followed(field: Body, inputs: Sequence[Variable], steps: Steps) -> Variable:
+    """The state to which a field leads.
+
+    Args:
+        field: The field.
+        inputs: Its parameters, the state, and two times.
+        steps: How to go there.
+    """
+    y: Variable = apply(flow_of_body, tuple(inputs), (field, flow(field, *steps), *steps))
+    return y
+
+
+def zeros(spec: Spec) -> Variable:
+    """A constant 0 of this shape and dtype."""
+    return constant(0.0, spec.shape, np.dtype(spec.dtype))
