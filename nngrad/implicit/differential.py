@@ -86,8 +86,12 @@ def odeint(
         return after, after
 
     first = packing.vector
-    _, rest = F.scan(interval, first, (times[:-1], times[1:]))
-    states = F.concatenate(F.reshape(first, shape=(1, first.size)), rest, axis=0)
+    rows = F.reshape(first, shape=(1, first.size))
+    if times.size == 2:  # as it mostly is, and needs no loop of loops
+        rest = F.reshape(interval(first, (times[0], times[1]))[0], shape=rows.shape)
+    else:
+        rest = F.scan(interval, first, (times[:-1], times[1:]))[1]
+    states = F.concatenate(rows, rest, axis=0)
     return jax.tree.unflatten(packing.structure, _unstacked(packing, states))
 
 

@@ -1,0 +1,187 @@
+"""Differential equations: against closed forms, and against what JAX differentiates step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.graph import Variable, functions_of
+from tests.oracle import check
+
+TIMES = np.array([0.0, 0.4, 1.0])
+A, Y = np.array(1.3), np.array([0.2, 0.6])
+
+
+def leaf(x: object) -> Variable:
+    return Variable.from_numpy_array(np.asarray(x, float))
+
+
+def growth(y: Variable, t: Variable, a: Variable) -> Variable:
+    """Logistic growth, at a rate that changes with the time."""
+    return a * (1 + t) * y * (1 - y)
+
+
+def grown(a: Any, y0: Any, times: Any) -> Any:
+    """What it leads to, in closed form."""
+    elapsed = (times + times**2 / 2)[:, None] - (times[0] + times[0] ** 2 / 2)
+    return 1 / (1 + (1 / y0 - 1) * jnp.exp(-a * elapsed))
+
+
+def by_midpoints(f: Callable[..., Any], y: Any, times: Any, steps: int) -> Any:
+    """The midpoint method in JAX."""
+
+    def interval(y: Any, ends: Any) -> Any:
+        h = (ends[1] - ends[0]) / steps
+
+        def step(y: Any, k: Any) -> Any:
+            t = ends[0] + k * h
+            return y + h * f(y + h / 2 * f(y, t), t + h / 2), None
+
+        y = lax.scan(step, y, jnp.arange(steps) * 1.0)[0]
+        return y, y
+
+    rest = lax.scan(interval, y, (times[:-1], times[1:]))[1]
+    return jnp.concatenate([y[None], rest])
+
+
+@pytest.mark.parametrize("times, orders", [(TIMES, 2), (TIMES[1:], 3)])
+def test_fixed_steps_are_differentiated_as_they_are(times: np.ndarray, orders: int) -> None:
+    def ours(a: Variable, y: Variable, times: Variable) -> Variable:
+        return nn.odeint(growth, y, times, a, method="midpoint", steps=3)
+
+    def theirs(a: Any, y: Any, times: Any) -> Any:
+        return by_midpoints(lambda y, t: a * (1 + t) * y * (1 - y), y, times, 3)
+
+    check(ours, theirs, [A, Y, times], orders)
+
+
+@pytest.mark.parametrize("method, order", [("euler", 1), ("midpoint", 2), ("heun", 2), ("rk4", 4)])
+@pytest.mark.parametrize("gradient", ["discretize", "adjoint"])
+def test_the_order_of_methods_and_of_their_gradients(method: str, order: int, gradient: str) -> None:
+    with jax.enable_x64(True):
+        exact = np.asarray(grown(A, Y, TIMES))
+    slope = np.sum(exact * (1 - exact) * (TIMES + TIMES**2 / 2)[:, None])
+    errors = []
+    for steps in (10, 20):
+        a = leaf(A)
+        ys = nn.odeint(growth, Y, TIMES, a, method=method, steps=steps, gradient=gradient)
+        (g,) = nn.grad(F.sum(ys), a)
+        errors.append([np.abs(ys.d - exact).max(), abs(g.d - slope)])
+    rates = np.log2(np.divide(*errors))
+    assert (rates > order - 0.35).all(), rates
+
+
+@pytest.mark.parametrize("gradient", ["discretize", "adjoint"])
+def test_dormand_prince_to_order_2(gradient: str) -> None:
+    a, y, times = leaf(A), leaf(Y), leaf(TIMES[1:])
+    ys = nn.odeint(growth, y, times, a, gradient=gradient, rtol=1e-11, max_steps=80)
+    with jax.enable_x64(True):
+        h: Callable[..., Any] = lambda *xs: jnp.sum(jnp.sin(grown(*xs)))  # noqa: E731
+        given = [jnp.asarray(x) for x in (A, Y, TIMES[1:])]
+        np.testing.assert_allclose(ys.d, grown(*given), rtol=1e-9)
+        gradients = nn.grad(F.sum(F.sin(ys)), [a, y, times])
+        for ours, theirs in zip(gradients, jax.grad(h, (0, 1, 2))(*given), strict=True):
+            np.testing.assert_allclose(ours.d, theirs, rtol=1e-7)
+        total = F.sum(gradients[1] * np.array([1.0, 2.0])) + F.sum(gradients[2] * np.array([3.0, 4.0]))
+        second = nn.grad(total, [a, y])
+        s = lambda *xs: jnp.vdot(jax.grad(h, 1)(*xs), jnp.array([1.0, 2.0])) + jnp.vdot(  # noqa: E731
+            jax.grad(h, 2)(*xs), jnp.array([3.0, 4.0]))  # fmt: skip
+        for ours, theirs in zip(second, jax.jit(jax.grad(s, (0, 1)))(*given), strict=True):
+            np.testing.assert_allclose(ours.d, theirs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("gradient", ["discretize", "adjoint"])
+def test_forward_to_order_3(gradient: str) -> None:
+    a, one = leaf(A), leaf(1.0)
+    y = nn.odeint(growth, Y, TIMES[1:], a, method="rk4", steps=40, gradient=gradient)
+    h: Callable[..., Any] = lambda a: grown(a, Y, TIMES[1:])  # noqa: E731
+    for _ in range(3):
+        (y,) = nn.jvp(y, a, one)
+        h = jax.jacfwd(h)
+        with jax.enable_x64(True):
+            np.testing.assert_allclose(y.d, jax.jit(h)(jnp.asarray(A)), rtol=1e-5, atol=1e-7)
+
+
+def test_the_second_derivatives_of_a_neural_ode() -> None:
+    rng = np.random.default_rng(2)
+    w, v, y = leaf(rng.normal(size=(2, 3))), leaf(rng.normal(size=(3, 2))), leaf(rng.normal(size=(2, 2)))
+
+    def theirs(w: Any, v: Any) -> Any:
+        return jnp.sum(by_midpoints(lambda y, t: jnp.tanh(y @ w) @ v, y.d, TIMES[1:], 4)[-1] ** 2)
+
+    with jax.enable_x64(True):
+        expected = jax.jit(jax.hessian(theirs))(w.d, v.d)
+    for gradient, tolerance in (("discretize", 1e-11), ("adjoint", 5e-2)):
+        end = nn.odeint(lambda y, t: F.tanh(y @ w) @ v, y, TIMES[1:], method="midpoint", steps=4, gradient=gradient)[-1]
+        hessian = nn.hessian(F.sum(end**2), w, batched=False).d
+        np.testing.assert_allclose(hessian.reshape(expected.shape), expected, atol=tolerance * np.abs(expected).max())
+
+
+def test_a_pytree_backwards_in_time() -> None:
+    state = {"x": leaf([1.0, 0.0]), "v": leaf([[0.0], [1.0]])}
+    times = np.array([0.0, -0.5, -np.pi])
+
+    def field(y: Any, t: Variable) -> Any:
+        return {"x": F.reshape(y["v"], shape=(2,)), "v": F.reshape(-y["x"], shape=(2, 1))}
+
+    for gradient in ("discretize", "adjoint"):
+        ys = nn.odeint(field, state, times, gradient=gradient, rtol=1e-10)
+        np.testing.assert_allclose(ys["x"].d, np.stack([np.cos(times), np.sin(times)], -1), atol=1e-8)
+        assert ys["v"].shape == (3, 2, 1)
+        (g,) = nn.grad(ys["x"][-1, 0], state["v"])
+        np.testing.assert_allclose(g.d[:, 0], [np.sin(-np.pi), 0], atol=1e-8)
+
+
+def test_one_time_is_the_start() -> None:
+    y = leaf(Y)
+    ys = nn.odeint(lambda y, t: y, y, [2.0])
+    np.testing.assert_array_equal(ys.d, Y[None])
+    np.testing.assert_array_equal(nn.grad(F.sum(ys), y)[0].d, [1, 1])
+
+
+def test_an_adjoint_keeps_nothing_of_the_way() -> None:
+    w = leaf(np.eye(2))
+    end = nn.odeint(lambda y, t: F.tanh(y @ w), Y, TIMES, method="rk4", steps=50, gradient="adjoint")[-1]
+    (g,) = nn.grad(F.sum(end), w)
+    stacks = [y.shape for f in functions_of([g]) for y in f.outputs if y.ndim and y.shape[0] == 50]
+    assert not stacks
+
+
+def test_what_is_drawn_is_the_same_at_all_times() -> None:
+    for gradient in ("discretize", "adjoint"):
+        y = nn.odeint(lambda y, t: F.randn(shape=(1,)) + 0 * y, np.zeros(1, np.float32), np.arange(3.0),
+                      method="euler", steps=2, gradient=gradient)  # fmt: skip
+        y.forward()
+        slopes = np.diff(y.d[:, 0])
+        assert slopes[0] != 0
+        np.testing.assert_allclose(slopes, slopes[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("gradient", ["discretize", "adjoint"])
+def test_too_few_steps_are_said_by_nan(gradient: str) -> None:
+    ys = nn.odeint(lambda y, t: -y, np.ones(1), TIMES, rtol=1e-10, max_steps=3, gradient=gradient)
+    np.testing.assert_array_equal(np.isnan(ys.d[:, 0]), [False, True, True])
+
+
+@pytest.mark.parametrize("call, error, message", [
+    (lambda: nn.odeint(lambda y, t: y[:1], np.ones(2), TIMES), ValueError, r"odeint: y0 is float64\[2\], and fun returns"),
+    (lambda: nn.odeint(lambda y, t: y, np.ones(2), 1.0), ValueError, "odeint: t must be an array of one axis"),
+    (lambda: nn.odeint(lambda y, t: y, np.ones(2), TIMES, method="rk5"), ValueError, "odeint: method must be one of"),
+    (lambda: nn.odeint(lambda y, t: y, np.ones(2), TIMES, method="rk4"), ValueError, "odeint: say by steps= how many"),
+    (lambda: nn.odeint(lambda y, t: y, np.ones(2), TIMES, steps=3), ValueError, "odeint: steps= is for steps of one"),
+    (lambda: nn.odeint(lambda y, t: y, np.ones(2), TIMES, method="rk4", steps=0), ValueError, "steps must be an int"),
+    (lambda: nn.odeint(lambda y, t: y, np.ones(2), TIMES, method="rk4", steps=2, rtol=1.0), ValueError, "rtol= is for"),
+    (lambda: nn.odeint(lambda y, t: y, np.ones(2), TIMES, rtol=0.0), ValueError, "odeint: rtol must be a positive"),
+    (lambda: nn.odeint(lambda y, t: y, np.ones(2), TIMES, gradient="back"), ValueError, "odeint: gradient must be one"),
+])  # fmt: skip
+def test_bad_input(call: Callable[[], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
