@@ -14,7 +14,6 @@ import numpy as np
 import optax
 
 from ..execution.fingerprint import structure_of_settings
-from ..execution.tiers import run_once
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
@@ -27,7 +26,7 @@ from .gradients import Arrays
 from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
 from .rates import as_rate
-from .state import NAMES_OF_LOSS_SCALE, fitting_states, names_of
+from .state import NAMES_OF_LOSS_SCALE, first_state, fitting_states, names_of
 
 Transformation: TypeAlias = optax.GradientTransformation
 
@@ -264,20 +263,12 @@ class Solver(GradientMethods):
         arrays, self._structure = jax.tree.flatten(value)
         self._state = Value(tuple(arrays))
 
-    def _first_state(self) -> Any:
-        """The state that parameters as they are begin with."""
-        params, init = tuple(arrays_in([p.cell for p in self._variables])), self._init()
-        structure = jax.tree.structure(jax.eval_shape(init, params))
-        leaves = run_once(
-            lambda given: tuple(jax.tree.leaves(init(given))), params, structure=lambda: self.structure("first state")
-        )
-        return jax.tree.unflatten(structure, leaves)
-
     def _flat_state(self) -> Arrays:
         if self._state is None:
             check_process()
             with self.updating, x64_if(self._needs_x64):
-                self.state = self._first_state()
+                params = tuple(arrays_in([p.cell for p in self._variables]))
+                self.state = first_state(self._init(), params, lambda: self.structure("first state"))
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
