@@ -266,6 +266,7 @@ from . import (  # noqa: E402,F401
     polynomial,
     pooling,
     reduction,
+    shaping,
     slicing,
     special,
     stochastic,
