@@ -269,8 +269,10 @@ from . import (  # noqa: E402,F401
     polynomial,
     pooling,
     reduction,
+    shaping,
     slicing,
     solves,
+    special,
     stochastic,
     while_loops,
 )
