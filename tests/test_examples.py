@@ -93,6 +93,7 @@ FEW_STEPS = {
     "derivatives_of_sin": 100,
     "force_matching": 100,
     "hessian_spectrum": 30,
+    "hyperparameters": 30,
     "korteweg_de_vries": 100,
     "kuramoto_sivashinsky": 60,
 }

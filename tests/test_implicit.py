@@ -275,6 +275,14 @@ def test_a_curved_valley() -> None:
         np.testing.assert_allclose(w.d, [1, 1], rtol=1e-6)
 
 
+def test_a_minimum_that_values_do_not_tell() -> None:
+    """With curvatures from 0.01 to 100, values are the same to rounding long before gradients are small."""
+    curvatures = np.logspace(-2, 2, 12)
+    w, info = nn.minimize(lambda w: 3.0 + F.sum(curvatures * (w - 1) ** 2), np.zeros(12), tol=1e-11)
+    info.check()
+    np.testing.assert_allclose(w.d, np.ones(12), rtol=1e-6)
+
+
 def test_implicit_maml() -> None:
     """Tasks are solved near a common point; the gradient of how well is that of the unrolled inner descent."""
     meta = leaf([0.2, -0.1])

@@ -172,17 +172,19 @@ def _shifted(new: Variable, rows: Variable) -> Variable:
 
 def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Variable) -> Any:
     """Where a direction leads: x, the gradient, and the function, after a step that is halved until the function falls
-    enough (Armijo's condition), or where it is flat to rounding and tells nothing, the gradient does."""
-    slope, size = F.sum(g * dx), F.norm(g)
+    enough (Armijo's condition); or, where values are so close that rounding decides, until it rises at most half
+    as steeply as it fell (as Hager and Zhang, 2005)."""
+    slope = F.sum(g * dx)
 
     def trial(t: Variable) -> Any:
         ahead = x + t * dx
         return ahead, problem.residual.at(ahead), problem.function.at(ahead)
 
     def fits(t: Variable, tried: Any) -> Variable:
-        falls = tried[2] <= y + 1e-4 * t * slope
-        flat = F.abs(tried[2] - y) <= 10 * float(np.finfo(x.dtype).eps) * F.abs(y)
-        return F.where(flat, F.norm(tried[1]) < size, falls)
+        _, after, lower = tried
+        falls = lower <= y + 1e-4 * t * slope
+        close = F.abs(lower - y) <= float(np.finfo(x.dtype).eps ** (2 / 3)) * F.abs(y)
+        return F.where(close, F.sum(after * dx) <= -0.5 * slope, falls)
 
     return _halved(fits, trial, x)
 

@@ -78,7 +78,10 @@ class Packing:
             y = as_variable(leaf, f"what {returned} for {name}", self.owner, self.dtype)
             if y.spec is not x.spec:
                 kind = TypeError if x.shape == y.shape else ValueError
-                raise kind(f"{self.owner}: {name} is {x.spec}, and {returned} {y.spec} for it; they must be alike")
+                raise kind(
+                    f"{self.owner}: {name} is {x.spec}, and {returned} {y.spec} for it; they must be alike. Give "
+                    f"{self.name} in the shape and dtype of what is returned, or cast one with F.cast"
+                )
             made.append(y)
         return self._joined(made)
 
