@@ -91,12 +91,16 @@ def _rewritten(builder: Nodes, loop: Loop, inputs: list[Variable]) -> list[Varia
     """Returns the values of the body of `loop`, of which what gradients have emitted is brought to canonical form."""
     values: list[Variable] = []
     body = loop.body
-    for (op, arguments, ins), order in zip(body.steps, body.orders, strict=True):
+    places = body.places or (None,) * len(body.steps)
+    for (op, arguments, ins), order, place in zip(body.steps, body.orders, places, strict=True):
         given = tuple([inputs[i] if i >= 0 else values[~i] for i in ins])
         builder.order = order
         apply = builder.emit if order and op.together is None else builder.node
         made = apply(op, given, arguments)
         values.extend(made if op.multiple_results else (made,))
+        f = values[-1].parent
+        if place is not None and f is not None and not hasattr(f, "place"):
+            f.place = place
     for number in body.stops:
         values[~number].need_grad = False
     return values
