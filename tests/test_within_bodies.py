@@ -1,4 +1,4 @@
-"""Looking into the bodies of loops and branches: text, costs, NaN, debug mode, hooks; and what becomes of loops in JAX."""
+"""Looking into the bodies of loops and branches: text, costs, NaN, debug mode, hooks; and loops handed to JAX."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import nngrad.solvers as S
 from nngrad import hooks
 from nngrad.execution.interpret import results_of
 from nngrad.execution.stepwise import Marked, run_in_steps
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import functions_of
 from nngrad.graph.within import bodies_of
 from nngrad.inspection import Tally
 from tests.test_loops import OURS, SCANS, C, W, X, flat, leaf
@@ -336,7 +336,7 @@ def test_lines_in_bodies_do_not_make_them_unequal() -> None:
     assert f.arguments == g.arguments and hash(f.arguments) == hash(g.arguments)
     places = [body.places for body in (f.arguments[0], g.arguments[0])]
     assert places[0] != places[1]
-    for f, own in ((f, places[0]), (g, places[1])):  # noqa: B020, PLR1704
+    for f, own in ((f, places[0]), (g, places[1])):  # noqa: B020
         (loop,) = [h for h in with_bodies(nn.grad(F.sum(f.outputs[0]), [f.inputs[0]])) if h.order]
         assert {place.line for place in loop.arguments[0].places} <= {place.line for place in own}
 

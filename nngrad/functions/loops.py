@@ -18,7 +18,7 @@ from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op,
 from ..graph.arguments import Static
 from ..graph.body import captured
 from ..graph.leaf import common_floating
-from ..graph.loop import Loop
+from ..graph.loop import Loop, settled
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from .loop_fusion import fused
 from .stochastic import typed_key
@@ -188,9 +188,17 @@ def scan(
     found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True)
     keys = [step_keys(key, length=count) for key in found.keys]
     loop = Loop(found.body, len(found.variables), carries, count, bool(reverse), min(unroll, max(count, 1)))
-    outputs = apply(scan_of_body, (*found.variables, *inputs, *keys), loop)
-    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs[: loop.results])
+    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs_of_loop(loop, (*found.variables, *inputs, *keys)))
     return last
+
+
+def outputs_of_loop(loop: Loop, inputs: Sequence[Variable]) -> list[Variable]:
+    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each."""
+    found = settled(loop)
+    if found is None:
+        return list(apply(scan_of_body, tuple(inputs), loop)[: loop.results])
+    made = iter(apply(scan_of_body, tuple([inputs[i] for i in found.inputs]), found.loop)[: found.loop.results])
+    return [inputs[loop.fixed + j] if j in found.unchanging else next(made) for j in range(loop.results)]
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:

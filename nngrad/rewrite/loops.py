@@ -7,12 +7,14 @@ carry 2^n things in place of n + 1.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 from ..functions.loops import scan_of_body
+from ..functions.movement import broadcast, reshape
 from ..graph import NdArray, Variable, build_options, switch
 from ..graph.body import closed, derived_once
-from ..graph.loop import Loop
+from ..graph.loop import Loop, settled
 from ..graph.variable import leaf_of
 from .nodes import Nodes
 from .rules import Arguments, Inputs, forms_without, rule
@@ -46,6 +48,31 @@ def equal_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -
     outputs = [one[i] for i in merged.outputs]
     # What a gradient reads beside these it reads at the function that it differentiates.
     return (*outputs, *nodes.node(op, inputs, arguments)[len(outputs) :])
+
+
+@rule("unchanging-carries", scan_of_body)
+def unchanging_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
+    """a carry that no step changes is the same at each step"""
+    loop = Loop(*arguments)
+    found = settled(loop)
+    if found is None:
+        return None
+    one = nodes.emit(op, tuple([inputs[i] for i in found.inputs]), tuple(found.loop))
+    stacks = loop.results - loop.carries
+    made, before = iter(one[: found.loop.results]), iter(one[found.loop.results :])
+    carries = [inputs[loop.fixed + j] for j in range(loop.carries)]
+    finals = [x if j in found.unchanging else next(made) for j, x in enumerate(carries)]
+    outputs = [
+        *finals, *itertools.islice(made, stacks),
+        *[_repeated(x, loop.length) if j in found.unchanging else next(before) for j, x in enumerate(carries)],
+    ]  # fmt: skip
+    # What a gradient reads beside these it reads at the function that it differentiates.
+    return (*outputs, *nodes.node(op, inputs, arguments)[len(outputs) :])
+
+
+def _repeated(x: Variable, length: int) -> Variable:
+    """`x` for each step."""
+    return broadcast(reshape(x, (1, *x.shape)), (length, *x.shape))
 
 
 @derived_once
