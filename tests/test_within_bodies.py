@@ -120,7 +120,7 @@ def test_a_loop_as_text() -> None:
 w = leaf  float64[3, 3]
 leaf0 = leaf  float64[2, 3]
 x = leaf, needs a gradient  float64[4, 2, 3]
-v0 = scan_of_body(w, leaf0, x, fixed=1, carries=1, length=4, reverse=False, unroll=1)  float64[2, 3]
+v0 = scan_of_body(w, leaf0, x)  float64[2, 3]
   body, 4 times: carry0 begins as leaf0; slice0 is a slice of x
     v1 = batch_matmul(carry0, w)  float64[2, 3]
     v2 = add2(v1, slice0)  float64[2, 3]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..autodiff.request import variables
 from ..graph import Op, Spec, Variable, functions_of, leaves_of
-from ..graph.body import Body, bodies_in
+from ..graph.body import Body
 from ..graph.within import Within
 
 _WIDEST = 72
@@ -127,8 +127,10 @@ class _Writer:
             depth: In how many bodies it is.
         """
         named = [self.new("v") if is_read else "" for is_read in read]
-        given = zip(op.named(arguments).items(), op.defaults, strict=True)
-        plain = [f"{name}={value!r}" for (name, value), default in given if value != default and not bodies_in([value])]
+        plain = [
+            f"{name}={value!r}" for name, value in op.named(arguments).items()
+            if value is True or not (op.in_steps or value is None or value is False)  # a loop's are said with its body
+        ]
         results = ", ".join([name for name in named if name]) or "_"
         shown = [spec for spec, is_read in zip(specs, read, strict=True) if is_read]
         self.line(depth, f"{results} = {op.name}({', '.join([*inputs, *plain])})", shown, order)
