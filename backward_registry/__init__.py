@@ -267,6 +267,7 @@ from . import (  # noqa: E402,F401
     pooling,
     reduction,
     slicing,
+    special,
     stochastic,
     while_loops,
 )
