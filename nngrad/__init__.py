@@ -47,7 +47,7 @@ from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
 from .hooks import FunctionHook
-from .inspection import count, explain, find_nan, memory_report
+from .inspection import count, explain, find_nan, memory_report, show
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -132,6 +132,7 @@ __all__ = [
     "set_auto_forward",
     "set_default_context",
     "set_parameter",
+    "show",
     "show_registry",
     "show_rewrites",
     "simplify",

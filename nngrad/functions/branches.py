@@ -12,6 +12,7 @@ from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
 from ..graph.arguments import Static
 from ..graph.body import Body, Captured, captured
 from ..graph.leaf import common_floating
+from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import array, comparison
 
 
@@ -49,8 +50,30 @@ def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
     return tuple(lax.switch(index, [branch(body) for body in bodies], *given))
 
 
+def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
+    """The branches."""
+    (bodies,) = arguments
+    inputs, taken = tuple([f"operand{i}" for i in range(count - 1)]), tuple(range(1, count))
+    outputs = tuple([f"result{i}" for i in range(len(bodies[0].outputs))])
+    return tuple([
+        Within(f"branch {i}", body, 1, inputs, outputs, taken, tuple([("", k) for k in body.outputs]), alternative=True)
+        for i, body in enumerate(bodies)
+    ])
+
+
+def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
+    """The same as the forward, with a branch that is looked at."""
+    (bodies,) = arguments
+    index, *given = inputs
+    taken = min(max(int(steps.array(index)), 0), len(bodies) - 1)
+    return outputs_of(bodies[taken], given, steps.run(f"branch {taken}", bodies[taken], given))
+
+
 _switch_of_bodies.__name__ = "switch_of_bodies"
-switch_of_bodies = SwitchOfBodies(_switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost)
+switch_of_bodies = SwitchOfBodies(
+    _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost,
+    in_steps=InSteps(_bodies, _step_by_step),
+)  # fmt: skip
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:

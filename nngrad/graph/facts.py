@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .axes import AxisMap
     from .function import Function
     from .layouts import Moved
+    from .within import InSteps
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
@@ -47,6 +48,9 @@ class Facts:
     together: Callable[..., Any] | None = None
     """For a loop: `together(applications)`, where each is a pair of static arguments and the numbers of the inputs, and
     none depends on another, says which of them are one loop that saves work (`nngrad.functions.loop_fusion.Fused`)."""
+    in_steps: InSteps | None = None
+    """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
+    into (`nngrad.graph.within`)."""
     passes: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .body import Body
+from .body import Body, derived_once
 from .function import Function
 from .spec import Spec, spec_of
 from .variable import Variable
@@ -61,3 +61,37 @@ class Loop(NamedTuple):
         """Shape and dtype of a value of the body, stacked."""
         spec = self.body.spec(number)
         return spec_of((self.length, *spec.shape), spec.dtype)
+
+
+class Settled(NamedTuple):
+    """A loop without the carries that no step changes: they are the same at each step."""
+
+    loop: Loop
+    inputs: tuple[int, ...]
+    """Which of the inputs each of its inputs is."""
+    unchanging: frozenset[int]
+    """Which of the carries it does not have, by their positions."""
+
+
+@derived_once
+def settled(loop: Loop) -> Settled | None:
+    """Returns the loop without the carries that no step changes; None if each is changed by some.
+
+    Args:
+        loop: The loop.
+    """
+    body, carried = loop.body, range(loop.fixed, loop.first_slice)
+    unchanging = [i for i in carried if body.outputs[i - loop.fixed] == i]
+    if not unchanging:
+        return None
+    others = [i for i in carried if i not in unchanging]
+    order = (*range(loop.fixed), *unchanging, *others, *range(loop.first_slice, len(body.inputs)))
+    places = {i: k for k, i in enumerate(order)}
+    moved = body.with_inputs(tuple([body.inputs[i] for i in order]), [places[i] for i in range(len(order))])
+    outputs = (*[moved.outputs[i - loop.fixed] for i in others], *moved.outputs[loop.carries :])
+    own = Body(moved.inputs, moved.steps, moved.orders, outputs, moved.stops, moved.places)
+    fixed = loop.fixed + len(unchanging)
+    return Settled(
+        loop._replace(body=own, fixed=fixed, carries=len(others)), order,
+        frozenset([i - loop.fixed for i in unchanging]),
+    )  # fmt: skip

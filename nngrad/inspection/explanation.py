@@ -21,7 +21,8 @@ class OrderOfGradient(NamedTuple):
     reason: str
     """Of a gradient in reverse, the first reason why it is not by another route; else empty."""
     functions: int
-    """Functions of this order in the graph of the gradients that are explained, constants left out."""
+    """Functions of this order in the graph of the gradients that are explained, constants left out; those in the body
+    of a loop once."""
     matrix_products: int
     """Matrix products among them."""
 
@@ -72,7 +73,7 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
         if remembered is None:
             raise ValueError(f"gradients[{i}] is no result of nn.grad")
         results.append(remembered)
-    counted = count(given)
+    counted = count(given, each_step=False)
     nothing = Tally(0, 0, 0, 0, 0)
     orders = [
         OrderOfGradient(order, route, reason, tally.functions, tally.matrix_products)
