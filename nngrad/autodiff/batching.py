@@ -9,18 +9,27 @@ from typing import Any
 
 import nngrad.functions as F
 from backward_registry.batching import Operand, Shape, forms, reshaped, size_of
+from backward_registry.body_batching import body_forms
 
 from ..graph import Function, Variable, apply
 from ..graph.axes import AxisMap, Indices
 from .mapped import mapped, mapped_several
 
 
-def in_batch(f: Function, operands: Sequence[Operand]) -> Any:
-    """Returns `f` with one more axis: its output, or a tuple where it has several."""
+def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Any:
+    """Returns `f` with one more axis: its output, or a tuple where it has several.
+
+    Args:
+        f: The function.
+        operands: What its inputs become.
+        read: For each output whether somebody reads it. What nobody reads may be None.
+    """
     op = f.op
     form = forms.get(op)
     result: Any
-    if form is not None:
+    if op in body_forms:
+        result = body_forms[op](f, operands, read)
+    elif form is not None:
         result = form(f, operands)
     elif op.diagonal:
         result = _product(f, operands) if is_product(f) else _diagonal(f, operands)

@@ -18,7 +18,7 @@ from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op,
 from ..graph.arguments import Static
 from ..graph.body import captured
 from ..graph.leaf import common_floating
-from ..graph.loop import Loop
+from ..graph.loop import Loop, scan_dependence
 from .loop_fusion import fused
 from .stochastic import typed_key
 
@@ -75,7 +75,9 @@ def _scan_of_body(
 
 
 _scan_of_body.__name__ = "scan_of_body"
-scan_of_body = ScanOfBody(_scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused)
+scan_of_body = ScanOfBody(
+    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused, dependence=scan_dependence
+)
 
 
 @op

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -13,6 +13,7 @@ from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
 from ..graph.arguments import Static
 from ..graph.body import Body, captured
 from ..graph.leaf import common_floating
+from ..graph.loop import depending_throughout
 from . import comparison
 from .branches import cond
 from .loops import checked_carry, scan
@@ -60,8 +61,20 @@ def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tu
     return last
 
 
+def while_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+    """Which outputs of `while_of_bodies` depend on the inputs that are `given`."""
+    goes_on, body, fixed = arguments
+    carries = len(body.outputs)
+    numbers = depending_throughout(body, fixed, carries, [i for i, is_given in enumerate(given) if is_given])
+    inputs = [i for i in range(len(body.inputs)) if i in numbers]
+    apart = goes_on.outputs[0] in goes_on.depending(inputs)
+    return [apart or fixed + j in numbers for j in range(carries)]
+
+
 _while_of_bodies.__name__ = "while_of_bodies"
-while_of_bodies = WhileOfBodies(_while_of_bodies, type_name="While", multiple_results=True, cost=_cost)
+while_of_bodies = WhileOfBodies(
+    _while_of_bodies, type_name="While", multiple_results=True, cost=_cost, dependence=while_dependence
+)
 
 
 def while_loop(
