@@ -201,8 +201,21 @@ def _with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
 
 
 def _is_hidden(body: Body) -> bool:
-    """Whether a selection cannot be moved outside of all that is in it."""
-    return any([bool(ins) and not op.diagonal and op.axes is None for op, _, ins in body.steps])
+    """Whether there is a derivative in it that may be infinite, and a selection cannot be moved outside of it: below
+    it, or in it, is a function through which masks do not go (`nngrad/rewrite/masks.py`)."""
+    risky: set[int] = set()
+    count = 0
+    for op, arguments, ins in body.steps:
+        made = len(op.result_specs(tuple([body.spec(i) for i in ins]), arguments))
+        at_risk = not risky.isdisjoint(ins)
+        passes = op.diagonal or not ins or (op.axes is not None and len(ins) == 1)
+        if (at_risk and not passes) or (ins and not op.diagonal and op.axes is None):
+            return True
+        may_be_infinite = op.unbounded and op.linear != "each"
+        if at_risk or may_be_infinite or not (op.diagonal or op.linear):
+            risky.update([~k for k in range(count, count + made)])
+        count += made
+    return False
 
 
 def _may_not_end(body: Body) -> bool:

@@ -105,7 +105,8 @@ def in_batches(outputs: Sequence[Variable], batched: Values, count: int, full: S
             walk.emit(f)
         builder.order = max([y.parent.order for y in outputs if y.parent is not None], default=0)
         return [
-            walk.result(y, False) if is_full or walk.has_axis(y) else y for y, is_full in zip(outputs, full, strict=True)
+            walk.result(y, False) if is_full or walk.has_axis(y) else walk.plain.get(y, y)
+            for y, is_full in zip(outputs, full, strict=True)
         ]
 
 
