@@ -142,12 +142,18 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
 def _folded(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
     """The op on all rows of all elements of the axis as one batch."""
     assert axes.folded is not None
-    x, *others = operands
-    values = [each.widened() for each in others]
-    shape, wide = f.specs[0].shape, x.widened()
-    count = math.prod(wide.shape[: x.lead + 1])
-    y = apply(f.op, (reshaped(wide, (count, *x.x.shape[1:])), *values), changed(f, **axes.folded(f, count)))
-    return reshaped(y, (*x.size, *shape))
+    size = size_of(operands)
+    count = math.prod([*size, f.specs[0].shape[0]])
+    values = []
+    for i, each in enumerate(operands):
+        if axes.inputs is None or i in axes.inputs:
+            values.append(reshaped(each.full(size), (count, *each.x.shape[1:])))
+        else:
+            values.append(each.widened())
+    y = apply(f.op, tuple(values), changed(f, **axes.folded(f, count)))
+    if not f.op.multiple_results:
+        return reshaped(y, (*size, *f.specs[0].shape))
+    return tuple([reshaped(each, (*size, *spec.shape)) for each, spec in zip(y, f.specs, strict=True)])
 
 
 def indices_of(f: Function) -> Indices | None:
