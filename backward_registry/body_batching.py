@@ -183,7 +183,8 @@ def _of_the_taken(
     step = body.batched((True,) * len(led), count, body.outputs, full)
     wide = [x if is_led else repeated(x, (count, *x.shape)) for x, is_led in zip(given, led, strict=True)]
     safe = _with_stand_ins(taken, wide)
-    zeros = _zeros(step.inputs, tuple([spec_of((count, *body.spec(i).shape), body.spec(i).dtype) for i in body.outputs]))
+    specs = [body.spec(i) for i in body.outputs]
+    zeros = _zeros(step.inputs, tuple([spec_of((count, *spec.shape), spec.dtype) for spec in specs]))
     some = F.cast(F.not_equal_scalar(F.sum(F.cast(taken, "int32")), val=0), "int32")
     return list(apply(switch_of_bodies, (some, *safe), ((zeros, step),)))
 

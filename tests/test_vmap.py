@@ -10,8 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from jax import lax
 
 import nngrad as nn
@@ -20,7 +18,6 @@ import nngrad.parametric_functions as PF
 from nngrad.graph import Variable, functions_of
 from tests.oracle import check
 from tests.test_loops import OURS, SCANS, THEIRS, flat
-from tests.test_properties import SETTINGS
 
 RNG = np.random.default_rng(0)
 K, T, N = 2, 4, 3
@@ -387,5 +384,5 @@ def test_what_is_refused(call: Callable[[], Any], error: type[Exception], words:
 
 
 def test_updates_of_leaves_are_refused() -> None:
-    with pytest.raises(ValueError, match="vmap: update in the body .*test_vmap.py.* updates a Variable"):
+    with pytest.raises(ValueError, match=r"vmap: update in the body .*test_vmap.py.* updates a Variable"):
         nn.vmap(lambda x: PF.batch_normalization(x, axes=(1,)))(leaf(X, np.float32))

@@ -1,4 +1,7 @@
-"""How axes go through ops with bodies: found by going through the bodies, for loops until a step changes nothing more."""
+"""How axes go through ops with bodies: found by going through the bodies.
+
+Of a loop it is asked again what a step makes of the carries, until that changes nothing more.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def _through_body(body: Body, given: tuple[tuple[int, Axes | None], ...], count:
     return {number: found[id(x)] for number, x in numbered if id(x) in found}
 
 
-def through_loop(body: Body, fixed: int, carries: int, given: Followed, count: int, walk: Walk, mixed: bool) -> Followed:
+def through_loop(
+    body: Body, fixed: int, carries: int, given: Followed, count: int, walk: Walk, mixed: bool
+) -> Followed:
     """What becomes of `count` axes at all steps.
 
     Args:

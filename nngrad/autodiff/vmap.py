@@ -149,7 +149,9 @@ class _Axis:
 def _place(axis: int | None, ndim: int, name: str, shape: tuple[int, ...]) -> int | None:
     """An axis, not negative."""
     if axis is not None and not -ndim <= axis < ndim:
-        raise ValueError(f"vmap: {name}, of shape {shape}, has no axis {axis}; None is for what is the same for all rows")
+        raise ValueError(
+            f"vmap: {name}, of shape {shape}, has no axis {axis}; None is for what is the same for all rows"
+        )
     return None if axis is None else axis % ndim
 
 

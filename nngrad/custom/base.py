@@ -102,8 +102,8 @@ class CustomFunction:
         shapes = [inputs[i].shape for i in self.rows] + [y.shape for y in outputs]
         if len({shape[:1] or None for shape in shapes}) > 1 or not shapes[0]:
             raise ValueError(
-                f"{name}: by rows = {self.rows!r}, these inputs and all outputs have equally many rows along their first "
-                f"axis, but the shapes are {', '.join(map(str, shapes))}"
+                f"{name}: by rows = {self.rows!r}, these inputs and all outputs have equally many rows along their "
+                f"first axis, but the shapes are {', '.join(map(str, shapes))}"
             )
 
     def _copy(self) -> Self:
@@ -157,7 +157,11 @@ def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
 
 
 def op_of(
-    cls: type[CustomFunction], forward: Callable[..., Any], multiple_results: bool, name: str = "", axes: AxisMap | None = None
+    cls: type[CustomFunction],
+    forward: Callable[..., Any],
+    multiple_results: bool,
+    name: str = "",
+    axes: AxisMap | None = None,
 ) -> Op:
     """The op that stands for a class in graphs; its one static argument is the instance."""
 

@@ -206,8 +206,8 @@ def jax_function(
             shown that rows are independent, know it.
 
     Raises:
-        TypeError: `fun` is not callable, `rows` are no positions, a static argument is not hashable, or an output has a dtype that a Variable
-            cannot hold. What `fun` itself raises is passed on, with a note.
+        TypeError: `fun` is not callable, `rows` are no positions, a static argument is not hashable, or an output has a
+            dtype that a Variable cannot hold. What `fun` itself raises is passed on, with a note.
         ValueError: (when it is called) What has rows has not equally many.
         NotImplementedError: (from `grad`) JAX can differentiate `fun` in neither mode.
     """

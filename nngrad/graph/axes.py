@@ -45,8 +45,8 @@ class AxisMap:
     thin: bool = False
     """Whether `led` allows for axes of size 1, in the first input, where that has longer ones that are carried."""
     folded: Callable[[Function, int], Mapping[str, Any]] | None = None
-    """Where the first axis of those `inputs` and of the outputs is one of rows, into which leading axes can be folded: the
-    arguments that change where there are so many rows."""
+    """Where the first axis of those `inputs` and of the outputs is one of rows, into which leading axes can be folded:
+    the arguments that change where there are so many rows."""
     indices: Callable[[Function], Indices] | None = None
     """For a sum of products over indices: which they are."""
     before: Callable[[Function, Shape], Shape | None] | None = None
