@@ -119,10 +119,10 @@ def _until_all_are_done(
     order = max(body.orders, default=0)
     some = _leaves_of(condition)
     (holds,) = _values_at(condition, some)
-    holding = create(F.not_equal_scalar, (holds,), (0.0,), order=order)
-    how_many = create(F.sum, (create(F.cast, (holding,), ("int32",), order=order),), (None, False), order=order)
+    holding = create(F.cast, (holds,), ("bool",), order=order)
+    how_many = create(F.sum, (holding,), (None, False), order=order)
     inputs = _leaves_of(step)
-    (runs,) = _values_at(condition, inputs)
+    runs = create(F.cast, tuple(_values_at(condition, inputs)), ("bool",), order=order)
     given = inputs
     if _may_not_end(body):
         given = [*inputs[:fixed], *_with_stand_ins(runs, inputs[fixed:])]
@@ -164,7 +164,7 @@ def _switch_batched(f: Function, operands: Sequence[Operand], read: Sequence[boo
     selected: list[Variable] = []
     for i, body in enumerate(bodies):
         is_index = F.less_equal_scalar if i == 0 else F.greater_equal_scalar if i == last else F.equal_scalar
-        taken = is_index(index.value, val=i)
+        taken = F.cast(is_index(index.value, val=i), "bool")  # truth values have no part in the dtype of what is selected
         found = _of_the_taken(body, led, count, given, taken)
         selected = [F.where(taken, new, y) for new, y in zip(found, selected, strict=True)] if i else found
     return tuple(selected)
@@ -185,7 +185,7 @@ def _of_the_taken(
     safe = _with_stand_ins(taken, wide)
     specs = [body.spec(i) for i in body.outputs]
     zeros = _zeros(step.inputs, tuple([spec_of((count, *spec.shape), spec.dtype) for spec in specs]))
-    some = F.cast(F.not_equal_scalar(F.sum(F.cast(taken, "int32")), val=0), "int32")
+    some = F.cast(F.not_equal_scalar(F.sum(taken), val=0), "int32")
     return list(apply(switch_of_bodies, (some, *safe), ((zeros, step),)))
 
 

@@ -1,5 +1,5 @@
 """Random functions with loops and branches in them, for many rows: mapped, and their Jacobians and Hessians row by row,
-against JAX applied to one row after another; and how loops are built for it."""
+against `jax.vmap`; and how loops are built for it."""
 
 from __future__ import annotations
 
@@ -150,8 +150,11 @@ def check_row_by_row(recipe: Recipe, x: Variable, w: Variable, y: Variable, of_r
     def of_row(x: Any, w: Any) -> Any:
         return follow(recipe, THEIRS, x, w)
 
+    def by_rows(f: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(f, in_axes=(0, None))
+
     def total(x: Any, w: Any) -> Any:
-        return sum(jnp.sum(jnp.sin(of_row(x[b], w))) for b in range(B))
+        return jnp.sum(jnp.sin(by_rows(of_row)(x, w)))
 
     def penalty(x: Any, w: Any) -> Any:
         return sum(jnp.sum(g**2) for g in jax.grad(total, argnums=(0, 1))(x, w))
@@ -162,13 +165,10 @@ def check_row_by_row(recipe: Recipe, x: Variable, w: Variable, y: Variable, of_r
     nn.forward_all(ours)
 
     def everything(x: Any, w: Any) -> Any:
-        rows = range(B)
-        hessians = jnp.stack([jax.hessian(of_row)(x[b], w) for b in rows])
+        hessians = by_rows(jax.hessian(of_row))(x, w)
         return [
-            jnp.stack([of_row(x[b], w) for b in rows]),
-            *jax.grad(total, argnums=(0, 1))(x, w), *jax.grad(penalty, argnums=(0, 1))(x, w),
-            jnp.stack([jax.jacfwd(of_row)(x[b], w) for b in rows]),
-            jnp.sum(hessians, axis=1), jnp.trace(hessians, axis1=2, axis2=3),
+            by_rows(of_row)(x, w), *jax.grad(total, argnums=(0, 1))(x, w), *jax.grad(penalty, argnums=(0, 1))(x, w),
+            by_rows(jax.jacfwd(of_row))(x, w), jnp.sum(hessians, axis=1), jnp.trace(hessians, axis1=2, axis2=3),
         ]  # fmt: skip
 
     with jax.enable_x64(True):
