@@ -25,6 +25,7 @@ from . import (
     growth,
     memory,
     operators,
+    per_sample,
     physics,
     rebuilding,
     steering,
@@ -34,8 +35,8 @@ from .timing import Row
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
-        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, steering, memory,
-        first_result,
+        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, per_sample, steering,
+        memory, first_result,
     )
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
