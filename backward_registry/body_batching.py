@@ -164,7 +164,8 @@ def _switch_batched(f: Function, operands: Sequence[Operand], read: Sequence[boo
     selected: list[Variable] = []
     for i, body in enumerate(bodies):
         is_index = F.less_equal_scalar if i == 0 else F.greater_equal_scalar if i == last else F.equal_scalar
-        taken = F.cast(is_index(index.value, val=i), "bool")  # truth values have no part in the dtype of what is selected
+        # As truth values they have no part in the dtype of what is selected.
+        taken = F.cast(is_index(index.value, val=i), "bool")
         found = _of_the_taken(body, led, count, given, taken)
         selected = [F.where(taken, new, y) for new, y in zip(found, selected, strict=True)] if i else found
     return tuple(selected)
