@@ -13,7 +13,7 @@ from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
 from . import timing as timing
-from .autodiff import Grad, backward, grad
+from .autodiff import Grad, backward, grad, vmap
 from .context import (
     Context,
     auto_forward,
@@ -141,6 +141,7 @@ __all__ = [
     "to_jax",
     "train_step",
     "vjp",
+    "vmap",
 ]
 
 

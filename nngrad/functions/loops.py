@@ -18,7 +18,7 @@ from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op,
 from ..graph.arguments import Static
 from ..graph.body import captured
 from ..graph.leaf import common_floating
-from ..graph.loop import Loop, settled
+from ..graph.loop import Loop, scan_dependence, settled
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from .loop_fusion import fused
 from .stochastic import typed_key
@@ -110,7 +110,7 @@ def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Step
 _scan_of_body.__name__ = "scan_of_body"
 scan_of_body = ScanOfBody(
     _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused,
-    in_steps=InSteps(_bodies, _step_by_step),
+    dependence=scan_dependence, in_steps=InSteps(_bodies, _step_by_step),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ on; then the general way is taken, which is right for every op.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -85,6 +85,10 @@ class Facts:
     axes: AxisMap | None = None
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
     depend on every element of the inputs."""
+
+    dependence: Callable[[tuple[Any, ...], Sequence[bool]], Sequence[bool]] | None = None
+    """For an op with bodies: which outputs depend on some of the inputs, from its static arguments and for each input
+    whether it is one of these. None: all outputs do."""
 
     channels_last: Moved | None = None
     """For an op that is not diagonal: the arguments with which it gives its output with the channels last where it gets
