@@ -93,7 +93,7 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "activation", "reduction", "cumulative", "array",
             "movement", "slicing", "indexing", "control", "linear", "contractions", "convolution", "pooling",
-            "normalization", "loss", "stochastic")
+            "normalization", "recurrent", "packed_sequences", "loss", "stochastic")
 
 
 def all_samples() -> list[Sample]:
