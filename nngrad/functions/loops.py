@@ -16,7 +16,7 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
 from ..graph.arguments import Static
-from ..graph.body import captured
+from ..graph.capture import captured
 from ..graph.leaf import common_floating
 from ..graph.loop import Loop
 from .loop_fusion import fused
@@ -149,11 +149,13 @@ def scan(
         return [*checked_carry(carry, pair[0], "scan"), *stacked]
 
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
-    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True)
+    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True, updates=True)
     keys = [step_keys(key, length=count) for key in found.keys]
-    loop = Loop(found.body, len(found.variables), carries, count, bool(reverse), min(unroll, max(count, 1)))
-    outputs = apply(scan_of_body, (*found.variables, *inputs, *keys), loop)
-    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs[: loop.results])
+    own = len(found.updated)
+    loop = Loop(found.body, len(found.variables), own + carries, count, bool(reverse), min(unroll, max(count, 1)))
+    given = (*found.variables, *found.updated, *inputs, *keys)
+    outputs = apply(scan_of_body, given, loop, tuple([(leaf, j) for j, leaf in enumerate(found.updated)]))
+    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs[own : loop.results])
     return last
 
 
