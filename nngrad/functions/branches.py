@@ -58,7 +58,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """What one of several functions gives: `branches[index](*operands)`.
 
     As `jax.lax.switch`: the index is a Variable, and only the branch that is taken runs. Gradients of any order reach
-    the operands and what the branches read from outside, and come from the branch that is taken alone.
+    the operands and what the branches read from outside, and come from the branch that is taken alone. So do the new
+    values of leaves that functions in them update.
 
     Args:
         index: An integer of shape (); what is past the ends counts as the first or the last.
@@ -71,8 +72,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
     Raises:
         TypeError: The index is no integer, or the branches return different structures or dtypes.
-        ValueError: There is no branch, the index has axes, the branches return different shapes, or a function in one
-            of them updates a Variable.
+        ValueError: There is no branch, the index has axes, the branches return different shapes, or one of them updates
+            what it was given.
     """
     which = as_variable(index, "index", "switch")
     if which.dtype.kind not in "iu":
@@ -98,8 +99,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
     Raises:
         TypeError: The functions return different structures or dtypes.
-        ValueError: `pred` has axes, the functions return different shapes, or a function in one of them updates a
-            Variable.
+        ValueError: `pred` has axes, the functions return different shapes, or one of them updates what it was given.
     """
     condition = as_variable(pred, "pred", "cond")
     which = array.cast(comparison.not_equal_scalar(condition, 0), dtype="int32")

@@ -107,7 +107,8 @@ def scan(
     As `jax.lax.scan`: `body` gets the carry and a slice of `xs`, and returns the carry for the next step and what is to
     be stacked. It is run once, on Variables without values; what it computes is what runs at each step. Gradients of
     any order reach `init`, `xs` and all that the body reads from outside. Random functions in it draw at each step,
-    and gradients see what was drawn.
+    and gradients see what was drawn. A leaf that a function in it updates, as batch normalisation does, is updated at
+    each step.
 
     Args:
         body: `body(carry, x)` returns `(carry, y)`, pytrees of Variables, arrays and numbers. The carry that it returns
@@ -124,7 +125,7 @@ def scan(
 
     Raises:
         TypeError: The body returns something else than a pair, or a carry of another structure or dtype.
-        ValueError: The lengths do not fit, a carry changes its shape, or a function in the body updates a Variable.
+        ValueError: The lengths do not fit, a carry changes its shape, or the body updates what it was given.
     """
     leaves, tree = jax.tree.flatten((init, xs))
     floating = common_floating(leaves)

@@ -85,7 +85,7 @@ def while_loop(
 
     Raises:
         TypeError: The carry changes its structure or a dtype, or `bound` is no int.
-        ValueError: A carry changes its shape, the condition has axes, a function in the loop updates a Variable, or
+        ValueError: A carry changes its shape, the condition has axes, a function in it updates a Variable, or
             draws at random where there is no bound.
     """
     leaves, tree = jax.tree.flatten(init)
