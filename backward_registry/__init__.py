@@ -269,6 +269,7 @@ from . import (  # noqa: E402,F401
     recurrent,
     reduction,
     slicing,
+    special,
     stochastic,
     while_loops,
 )

@@ -239,6 +239,25 @@ def test_solvers_do_not_take_each_others_steps(tmp_path: Path) -> None:
     assert traced_again.split()[1:] == ["Halved", "Sgd"]
 
 
+LONG = """
+x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 4, dtype=np.float32), need_grad=True)
+y = x
+for _ in range(2100):
+    y = F.sin(y)
+compiled.clear()
+show(y.d)
+print(len([name for name in compiled if name]), nn.executables.info().disk_hits)
+"""
+
+
+def test_a_graph_that_is_compiled_in_pieces_is_remembered_piece_by_piece(tmp_path: Path) -> None:
+    *first, told = lines_of(tmp_path / "executables", LONG)
+    assert told == "2 0"  # of 64 functions, and of what is left
+    *second, told = lines_of(tmp_path / "executables", LONG)
+    assert told == "0 2"
+    assert second == first
+
+
 def test_processes_that_write_at_once(tmp_path: Path) -> None:
     folder = tmp_path / "executables"
     body = """

@@ -152,6 +152,41 @@ def test_gradients_of_every_order_see_the_mask_of_the_forward() -> None:
             h = jax.grad(h)
 
 
+def test_a_loop_draws_a_mask_for_each_step_which_gradients_of_every_order_see() -> None:
+    """Against JAX, with the masks that were drawn."""
+    nn.seed(3)
+    x, h, w = (leaf(RNG.standard_normal(shape)) for shape in ((4, 6), (6,), (6,)))
+
+    def ours(h: Variable, x: Variable) -> Any:
+        mask = F.dropout(F.constant(1, h.shape, "float64"), p=0.4)
+        h = F.tanh(h * mask * w + x)
+        return h, (h, mask)
+
+    y, masks = F.scan(ours, h, x)[1]
+    levels, gradients = F.sum(y), []
+    for _ in range(3):
+        gradients.append(nn.grad(levels, [x, h, w]))
+        levels = F.add_n(*[F.sum(g**2) for g in gradients[-1]])
+    for _ in range(2):
+        nn.forward_all([masks, *[g for each in gradients for g in each]])
+        assert len({tuple(row) for row in masks.d}) == 4
+        with jax.enable_x64(True):
+            drawn = jnp.asarray(masks.d)
+
+            def theirs(x: Any, h: Any, w: Any, drawn: Any = drawn) -> Any:
+                total = 0.0
+                for each, mask in zip(x, drawn, strict=True):
+                    h = jnp.tanh(h * mask * w + each)
+                    total += jnp.sum(h)
+                return total
+
+            for found in gradients:
+                g = jax.grad(theirs, argnums=(0, 1, 2))
+                for a, b in zip(found, jax.jit(g)(x.d, h.d, w.d), strict=True):
+                    np.testing.assert_allclose(a.d, b, rtol=1e-9, atol=1e-11)
+                theirs = lambda *xs, g=g: sum(jnp.sum(a**2) for a in g(*xs))  # noqa: E731
+
+
 # ---------------------------------------------------------------- what is refused, and dtypes
 
 

@@ -245,3 +245,12 @@ def test_a_gradient_in_a_body_of_what_was_normalised_outside() -> None:
     gs.forward()
     np.testing.assert_allclose(gs.d, np.full(3, np.sum(np.cos(1.0) * stats.follow(X[0]))), rtol=1e-9, atol=1e-9)
     stats.agree()
+
+
+def test_a_gradient_that_has_been_taken_outside_is_not_taken_in_a_body() -> None:
+    """A structure that came before has its gradient made from what was recorded: it is refused all the same."""
+    stats, x = Statistics(), leaf(X[0])
+    for _ in range(4):
+        nn.grad(F.sum(stats.normalized(x) ** 2), x)
+    with pytest.raises(ValueError, match="a derivative of it is taken in the body"):
+        F.scan(lambda h, _: (nn.grad(F.sum(stats.normalized(h) ** 2), h)[0], None), x, length=2)

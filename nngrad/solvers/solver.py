@@ -14,7 +14,6 @@ import numpy as np
 import optax
 
 from ..execution.fingerprint import structure_of_settings
-from ..execution.tiers import run_once
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
@@ -27,9 +26,13 @@ from .gradients import Arrays
 from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
 from .rates import as_rate
-from .state import NAMES_OF_LOSS_SCALE, fitting_states, names_of
+from .state import NAMES_OF_LOSS_SCALE, first_state, fitting_states, names_of
 
 Transformation: TypeAlias = optax.GradientTransformation
+
+MANY = 8
+"""The update of so many parameters is worth compiling cheaply at first: Adam's takes XLA 0.6 s for them, and ten times
+less so."""
 
 
 class Solver(GradientMethods):
@@ -71,8 +74,12 @@ class Solver(GradientMethods):
     def _compile(self) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
         self._update = InPlaceUpdate(
-            self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update")
+            self._flat_update, self, [], opaque=self.opaque, taken=(1,), is_large=self._has_many(),
+            structure=lambda: self.structure("update"),
         )
+
+    def _has_many(self) -> bool:
+        return len(self._variables) >= MANY
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -174,7 +181,11 @@ class Solver(GradientMethods):
             solver._set_rate(solver._lr)  # its dtype follows the parameters'
             solver._start_from(old, kept)
 
-        self._change(become)
+        with self.updating:
+            had_many = self._has_many()
+            self._change(become)
+            if self._has_many() is not had_many:
+                self._compile()
 
     def _change(self, change: Callable[[Solver], None]) -> None:
         """Let `change` alter several attributes of the solver, all at one moment."""
@@ -252,20 +263,12 @@ class Solver(GradientMethods):
         arrays, self._structure = jax.tree.flatten(value)
         self._state = Value(tuple(arrays))
 
-    def _first_state(self) -> Any:
-        """The state that parameters as they are begin with."""
-        params, init = tuple(arrays_in([p.cell for p in self._variables])), self._init()
-        structure = jax.tree.structure(jax.eval_shape(init, params))
-        leaves = run_once(
-            lambda given: tuple(jax.tree.leaves(init(given))), params, structure=lambda: self.structure("first state")
-        )
-        return jax.tree.unflatten(structure, leaves)
-
     def _flat_state(self) -> Arrays:
         if self._state is None:
             check_process()
             with self.updating, x64_if(self._needs_x64):
-                self.state = self._first_state()
+                params = tuple(arrays_in([p.cell for p in self._variables]))
+                self.state = first_state(self._init(), params, lambda: self.structure("first state"))
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
