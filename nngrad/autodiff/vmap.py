@@ -18,7 +18,7 @@ from backward_registry.body_batching import applied_body
 
 from ..functions.loops import step_keys
 from ..graph import Spec, Variable, as_variable, build_options, spec_of
-from ..graph.body import captured
+from ..graph.capture import captured
 from ..graph.leaf import common_floating
 
 
