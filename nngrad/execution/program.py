@@ -27,6 +27,8 @@ class Program(NamedTuple):
     """Numbers of the results."""
     device: jax.Device | None
     """Where it runs; None leaves it to JAX."""
+    rolls: bool = True
+    """Whether recurrences in it that were unrolled may become loops (`rolling.py`)."""
 
     @property
     def needs_x64(self) -> bool:

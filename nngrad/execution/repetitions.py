@@ -1,0 +1,458 @@
+"""Recurrences that somebody has unrolled, found again in the list of calls that they have become.
+
+A step of such a recurrence is a number of calls, and the next step is as many of the same: the same ops with the same
+arguments on arrays of the same shapes. What each call reads is, from step to step, the same value; or a value of its own
+step, or of a step before; or one that lies as far from the one before as at every other step: the next slice of one
+array, or what the next step of another recurrence has made. Such calls are steps of a loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..graph import Op, Spec
+from ..graph.layouts import by_key
+from .host_calls import has_opaque
+from .periods import Stretch, stretches_of
+from .program import Call
+
+LEAST = 4
+"""How many steps there are at least."""
+
+_MOST_BEFORE = 4
+"""How many steps back a value is read at most."""
+
+_TRIALS = 8
+"""How often a step that differs is left off at the ends."""
+
+
+class Place(NamedTuple):
+    """A value of each step of a repetition: an output of the call that is so many calls after the step's first."""
+
+    call: int
+    output: int
+
+
+class Same(NamedTuple):
+    """What a call reads where that is one value at all steps."""
+
+    number: int
+
+
+class Before(NamedTuple):
+    """What a call reads where that is a value of its own step, or of an earlier one."""
+
+    place: Place
+    starts: tuple[int, ...]
+    """What it reads at the first steps, for which there is no earlier one, as many as it looks back."""
+
+
+class Along(NamedTuple):
+    """What a call reads where that is a value of another repetition's steps, one after another."""
+
+    repetition: int
+    read: Before
+    """The value; with `starts`, that which was there before each step."""
+    first: int
+    stride: int
+
+
+class Window(NamedTuple):
+    """How an op takes a part of an array, or puts one into zeros, where one place is left open."""
+
+    op: Op
+    source: Any
+    """The number of the array; the shape of an array that parts are put in."""
+    axis: int
+    """The axis that the place is on."""
+    entry: int
+    """Where it is in the key."""
+    key: tuple[Any, ...]
+    """The key, with the place as 0."""
+
+
+class Slices(NamedTuple):
+    """What a call reads where that is a part of one array, at a place that moves on with each step."""
+
+    window: Window
+    first: int
+    stride: int
+
+
+class Each(NamedTuple):
+    """What a call reads where that is just some value at each step."""
+
+    numbers: tuple[int, ...]
+
+
+Read = Same | Before | Along | Slices | Each
+
+
+class Repetition(NamedTuple):
+    """Calls that are steps of a loop."""
+
+    start: int
+    """The place of the first call."""
+    period: int
+    """How many calls a step has."""
+    count: int
+    """How many steps there are."""
+    reads: tuple[tuple[Read, ...], ...]
+    """What each call of a step reads."""
+
+    @property
+    def end(self) -> int:
+        """The place after the last call."""
+        return self.start + self.period * self.count
+
+    def where(self, position: int) -> tuple[int, int]:
+        """The step of a call in it, and its place within that."""
+        return divmod(position - self.start, self.period)
+
+
+def window_of(call: Call) -> tuple[Any, ...] | None:
+    """The key of a call that takes a part of an array, or puts it; None for others."""
+    if call.op.channels_last is not by_key:
+        return None
+    key: tuple[Any, ...] = call.op.named(call.arguments)["key"]
+    return key
+
+
+def opened(key: tuple[Any, ...]) -> Iterator[tuple[int, int, tuple[Any, ...], int]]:
+    """The ways to leave one place of a key open: its axis, where it is in the key, the key with it as 0, and the place."""
+    axis = 0
+    for i, entry in enumerate(key):
+        if entry is None:
+            continue
+        if entry == (entry[0], 0, entry[2]) if isinstance(entry, tuple) else False:
+            return  # nothing is taken
+        start, new = (entry, 0) if isinstance(entry, int) else (entry[0], (0, *entry[1:]))
+        yield axis, i, (*key[:i], new, *key[i + 1 :]), start
+        axis += 1
+
+
+class Coordinate(NamedTuple):
+    """Where a value is, among those of its family: equal steps read values at equal distances of one family."""
+
+    family: Any
+    number: int
+
+
+class Listing:
+    """The calls of a program in an order in which they can run, and what is where.
+
+    Parts of arrays that are taken at several places, one place open, are no calls of the listing: each is where it is
+    read. So are parts that are put in an array to be added up.
+
+    Args:
+        calls: All calls.
+        specs: Of their values.
+        outputs: The values that are wanted.
+    """
+
+    def __init__(self, calls: Sequence[Call], specs: Mapping[int, Spec], outputs: Sequence[int]) -> None:
+        self.specs = specs
+        self.maker = {i: call for call in calls for i in call.outs}
+        self.taken = _parts(calls, puts=False)
+        """Parts that are taken, each by its window and its place."""
+        added = _only_added(calls).difference(outputs)
+        self.put = {i: part for i, part in _parts(calls, puts=True).items() if i in added}
+        """Parts that are put, to be added up."""
+        self.calls = [c for c in calls if c.outs[0] not in self.taken and c.outs[0] not in self.put]
+        self.position = {i: (n, k) for n, call in enumerate(self.calls) for k, i in enumerate(call.outs)}
+        """The call that gives a value, and which of its outputs that is."""
+        self._coordinates: dict[int, Coordinate] = {}
+
+    def whole(self, i: int) -> int:
+        """What a part is taken of, or made of; other values are themselves."""
+        while i in self.taken or i in self.put:
+            i = self.maker[i].ins[0]
+        return i
+
+    def coordinate(self, i: int) -> Coordinate:
+        """Where a value is."""
+        found = self._coordinates.get(i)
+        if found is None:
+            if i in self.taken:
+                found = Coordinate(*self.taken[i])
+            elif i in self.position:
+                n, k = self.position[i]
+                found = Coordinate(k, n)
+            else:
+                found = Coordinate((i,), 0)
+            self._coordinates[i] = found
+        return found
+
+    def labels(self) -> list[int]:
+        """Equal numbers for calls that do the same to arrays of the same shapes."""
+        known: dict[Any, int] = {}
+        labels = []
+        for n, call in enumerate(self.calls):
+            key = (call.op, call.arguments, tuple([self.specs[i] for i in call.ins]))
+            if not call.op.is_own or has_opaque(call.arguments):
+                key = (n,)  # type: ignore[assignment]  # like no other one
+            labels.append(known.setdefault(key, len(known)))
+        return labels
+
+    def links(self, n: int, period: int) -> tuple[int | None, ...]:
+        """How far what a call reads is from what the one that is a period later reads; None where there is no telling."""
+        pairs = [
+            (self.coordinate(a), self.coordinate(b))
+            for a, b in zip(self.calls[n].ins, self.calls[n + period].ins, strict=True)
+        ]
+        return tuple([b.number - a.number if a.family == b.family else None for a, b in pairs])
+
+
+def is_long_sum(call: Call) -> bool:
+    """Whether a call adds up an array for each step of a recurrence, perhaps."""
+    return call.op.linear == "together" and call.op.fold is not None and len(call.ins) >= LEAST
+
+
+def _only_added(calls: Sequence[Call]) -> set[int]:
+    """What nothing but long sums read."""
+    added = {i for call in calls if is_long_sum(call) for i in call.ins}
+    return added.difference([i for call in calls if not is_long_sum(call) for i in call.ins])
+
+
+def _parts(calls: Sequence[Call], puts: bool) -> dict[int, tuple[Window, int]]:
+    """Parts of arrays that are taken or put at more places than a step of a recurrence takes or puts them."""
+    ways: dict[int, list[tuple[Window, int]]] = {}
+    places: dict[Window, set[int]] = {}
+    alike: Counter[Any] = Counter()
+    for call in calls:
+        key = window_of(call)
+        if key is None or ("shape" in call.op.argument_names) != puts:
+            continue
+        alike[call.arguments] += 1
+        shape = call.op.named(call.arguments)["shape"] if puts else ()
+        ways[call.outs[0]] = [
+            (Window(call.op, shape if puts else call.ins[0], *way), place) for *way, place in opened(key)
+        ]
+        for window, place in ways[call.outs[0]]:
+            places.setdefault(window, set()).add(place)
+    found = {}
+    for call in calls:
+        each = ways.get(call.outs[0], ())
+        window, place = max(each, key=lambda way: len(places[way[0]]), default=(None, 0))
+        if window is not None and len(places[window]) >= max(LEAST, alike[call.arguments] + 1):
+            found[call.outs[0]] = (window, place)
+    return found
+
+
+def regular_stretches(listing: Listing) -> list[Stretch]:
+    """The stretches of a listing that may be repetitions, in order; none overlaps another."""
+    taken = bytearray(len(listing.calls))
+    regular: list[Stretch] = []
+    for stretch in stretches_of(listing.labels(), LEAST):
+        for start, end in _free(taken, stretch):
+            for each in _regular(listing, Stretch(start, end, stretch.period)):
+                regular.append(each)
+                taken[each.start : each.end] = b"\1" * (each.end - each.start)
+    return sorted(regular)
+
+
+def repetitions_of(listing: Listing, stretches: Iterable[Stretch]) -> dict[Stretch, Repetition]:
+    """The repetitions in stretches of a listing, which are in order."""
+    found: dict[Stretch, Repetition] = {}
+    for stretch in stretches:
+        repetition = _Finder(listing, list(found.values())).repetition(stretch)
+        if repetition is not None:
+            found[stretch] = repetition
+    return found
+
+
+def _free(taken: bytearray, stretch: Stretch) -> Iterator[tuple[int, int]]:
+    """The parts of a stretch that are not taken, and still repeat often enough."""
+    start = stretch.start
+    while start < stretch.end:
+        end = taken.find(1, start, stretch.end)
+        end = stretch.end if end < 0 else end
+        if end - start >= LEAST * stretch.period:
+            yield start, end
+        start = end
+        while start < stretch.end and taken[start]:
+            start += 1
+
+
+def _regular(listing: Listing, stretch: Stretch) -> Iterator[Stretch]:
+    """The parts of a stretch in which what calls read moves on evenly, with a step or two at either end."""
+    start, end, period = stretch
+    links = [listing.links(n, period) for n in range(start, end - period)]
+    even = [a == b for a, b in zip(links, links[period:], strict=False)]
+    first, done = None, start
+    for i, each in enumerate([*even, False]):
+        if each and first is None:
+            first = i
+        elif not each and first is not None:
+            if i - first >= (LEAST - 2) * period:
+                low = max(done, start + first - 2 * period)
+                done = min(end, start + i + 4 * period)
+                yield Stretch(low, done, period)
+            first = None
+
+
+class _Uneven(Exception):
+    """A step reads something else than the others."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
+
+
+class _Finder:
+    """Finds out what the calls of a stretch read, step by step.
+
+    Args:
+        listing: The calls.
+        known: The repetitions before it.
+    """
+
+    def __init__(self, listing: Listing, known: Sequence[Repetition]) -> None:
+        self._listing = listing
+        self._known = known
+
+    def repetition(self, stretch: Stretch) -> Repetition | None:
+        """The repetition in a stretch; None if there is none."""
+        start = self._best_start(stretch)
+        period = stretch.period
+        count = (stretch.end - start) // period
+        for _ in range(_TRIALS):
+            if count < LEAST:
+                return None
+            try:
+                reads = [self._reads_of(start, period, count, j) for j in range(period)]
+            except _Uneven as uneven:
+                if uneven.step < count // 2:
+                    start += (uneven.step + 1) * period
+                    count -= uneven.step + 1
+                else:
+                    count = uneven.step
+                continue
+            return Repetition(start, period, count, tuple(reads))
+        return None
+
+    def _best_start(self, stretch: Stretch) -> int:
+        """Where a step begins if few values are to be handed on from step to step, and few calls left over."""
+        start, end, period = stretch
+        middle = start + (end - start) // (2 * period) * period
+        reach: dict[tuple[int, int], int] = {}
+        for n in range(middle, middle + period):
+            links = self._listing.links(n - period, period)
+            for i, link in zip(self._listing.calls[n].ins, links, strict=True):
+                place = self._listing.position.get(i)
+                if place is not None and link == period and place[0] >= start:
+                    maker, output = place
+                    key = ((maker - start) % period, output)
+                    reach[key] = max(reach.get(key, 0), n - maker)
+        changes = [0] * (period + 1)
+        always = 0
+        for (residue, _), distance in reach.items():
+            always += distance // period
+            first, rest = residue + 1, distance % period
+            for low, high in ((first, first + rest), (first - period, first + rest - period)):
+                low, high = max(low, 0), min(high, period)
+                if low < high:
+                    changes[low] += 1
+                    changes[high] -= 1
+        best, least, carried = start, None, always
+        for phase in range(period):
+            carried += changes[phase]
+            cost = 2 * carried + (end - start - phase) % period + phase
+            if least is None or cost < least:
+                best, least = start + phase, cost
+        return best
+
+    def _reads_of(self, start: int, period: int, count: int, j: int) -> tuple[Read, ...]:
+        calls = [self._listing.calls[start + t * period + j] for t in range(count)]
+        return tuple([self._read(start, period, count, list(ins)) for ins in zip(*[c.ins for c in calls], strict=True)])
+
+    def _read(self, start: int, period: int, count: int, numbers: list[int]) -> Read:
+        end = start + period * count
+        places = [self._listing.position.get(i, (-1, 0)) for i in numbers]
+        inside = [start <= n < end for n, _ in places]
+        if not any(inside):
+            if numbers.count(numbers[0]) == count:
+                self._check_source(numbers[0], start, end)
+                return Same(numbers[0])
+            return self._outside(start, end, numbers)
+        n, output = places[-1]
+        step, call = divmod(n - start, period)
+        back = count - 1 - step
+        if not inside[-1] or not 0 <= back <= min(_MOST_BEFORE, count - 2):
+            raise _Uneven(count - 1)
+        for t in range(count - 2, -1, -1):
+            if t >= back and places[t] != (start + (t - back) * period + call, output):
+                raise _Uneven(t)
+            if t < back:
+                if inside[t]:
+                    raise _Uneven(t)
+                self._check_source(numbers[t], start, end)
+        return Before(Place(call, output), tuple(numbers[:back]))
+
+    def _check_source(self, i: int, start: int, end: int) -> None:
+        """Raise `_Uneven` if a value is a part of one within the stretch, or made of it."""
+        n, _ = self._listing.position.get(self._listing.whole(i), (-1, 0))
+        if start <= n < end:
+            raise _Uneven(0)
+
+    def _outside(self, start: int, end: int, numbers: list[int]) -> Read:
+        """What is read of values before the stretch."""
+        count = len(numbers)
+        at = [self._listing.coordinate(i) for i in numbers]
+        middle = count // 2
+        family, stride = at[middle].family, at[middle].number - at[middle - 1].number
+        first = at[middle].number - middle * stride
+        if at[middle - 1].family != family:
+            return self._each(start, end, numbers)
+        if isinstance(family, Window):
+            for t in _from_the_middle(count):
+                if at[t] != (family, first + t * stride):
+                    raise _Uneven(t)
+            self._check_source(numbers[middle], start, end)
+            return Slices(family, first, stride)
+        if isinstance(family, int):
+            along = self._along(family, first, stride, numbers)
+            if along is not None:
+                return along
+        return self._each(start, end, numbers)
+
+    def _along(self, output: int, first: int, stride: int, numbers: list[int]) -> Along | None:
+        """What is read of another repetition's values."""
+        count = len(numbers)
+        position = first + count // 2 * stride
+        for index, other in enumerate(self._known):
+            if other.start <= position < other.end and stride % other.period == 0:
+                break
+        else:
+            return None
+        _, call = other.where(position)
+        (begin, _), steps = other.where(first), stride // other.period
+        place = Place(call, output)
+        starts: tuple[int, ...] = ()
+        for t in _from_the_middle(count):
+            step = begin + t * steps
+            if 0 <= step < other.count:
+                if self._listing.position.get(numbers[t]) == (first + t * stride, output):
+                    continue
+            elif step == -1:
+                # What was there before the first step stands where the value of an earlier one would.
+                start = Before(place, (numbers[t],))
+                if any([start in reads for reads in other.reads]):
+                    starts = start.starts
+                    continue
+            raise _Uneven(t)
+        if starts and max(begin, begin + (count - 1) * steps) == other.count - 1:
+            raise _Uneven(0 if begin == -1 else count - 1)  # one stack has not both
+        return Along(index, Before(place, starts), begin + len(starts), steps)
+
+    def _each(self, start: int, end: int, numbers: list[int]) -> Each:
+        for i in set(numbers):
+            self._check_source(i, start, end)
+        return Each(tuple(numbers))
+
+
+def _from_the_middle(count: int) -> list[int]:
+    """The steps, those at the ends last."""
+    return sorted(range(count), key=lambda t: -min(t, count - 1 - t))
