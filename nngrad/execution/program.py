@@ -10,6 +10,7 @@ import jax
 from ..graph import Op, Spec
 from ..graph.body import Step
 from ..graph.spec import arguments_need_x64
+from ..graph.traverse import operands_first
 from .host_calls import has_opaque
 
 
@@ -94,3 +95,22 @@ def renumbered(program: Program, calls: Sequence[Call], instead: Mapping[int, in
     numbers = {i: ~n for n, i in enumerate(made)} | {i: i for i in range(len(program.leaves))}
     steps = tuple([(c.op, c.arguments, tuple([numbers[i] for i in c.ins])) for c in calls])
     return program._replace(steps=steps, outputs=tuple([numbers[instead.get(i, i)] for i in program.outputs]))
+
+
+def makers(calls: Sequence[Call]) -> dict[int, int]:
+    """The places of the calls that make values."""
+    return {i: n for n, call in enumerate(calls) for i in call.outs}
+
+
+def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
+    """Returns what `outputs` depend on, each call as late as its readers allow: depth first, the longest way first."""
+    maker = makers(calls)
+    depth: list[int] = []
+    for call in calls:
+        depth.append(1 + max([depth[maker[i]] for i in call.ins if i in maker], default=-1))
+
+    def deepest_first(n: int) -> list[int]:
+        return sorted({maker[i] for i in calls[n].ins if i in maker}, key=lambda m: (-depth[m], m))
+
+    roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
+    return [calls[n] for n in operands_first(roots, deepest_first)]

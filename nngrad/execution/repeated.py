@@ -5,6 +5,7 @@ It is there to be compiled. Its gradient is never asked for, since that is in th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -47,6 +48,8 @@ class Total(NamedTuple):
     """The step after the last that counts."""
     part: Part | None
     """Which part of the sum it is added to at each step; None for all of it."""
+    replaces: bool
+    """Whether it takes the place of that part instead."""
 
 
 class Kept(NamedTuple):
@@ -56,7 +59,8 @@ class Kept(NamedTuple):
     steps: tuple[int, ...]
 
 
-class Repeated(NamedTuple):
+@dataclass(frozen=True)
+class Repeated:
     """A loop: values are numbered as in a program, where the inputs of a step are what is the same at each step, what
     is handed on from step to step, and parts."""
 
@@ -153,14 +157,14 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
 
 def _added(each: Total, total: Any, value: Any, t: Any, length: int) -> Any:
     """The total after a step."""
+    before = total if each.part is None else each.part.of(total, t)
+    after = value if each.replaces else lax.add(before, value)
     if each.first > 0 or each.end < length:
         counts = lax.bitwise_and(lax.ge(t, jnp.int32(each.first)), lax.lt(t, jnp.int32(each.end)))
-        value = lax.select(lax.broadcast(counts, value.shape), value, lax.full_like(value, 0))
+        after = lax.select(lax.broadcast(counts, after.shape), after, before)
     if each.part is None:
-        return lax.add(total, value)
-    # A part that reaches beyond the array, at a step that does not count, adds zeros wherever it is put.
-    part = lax.add(each.part.of(total, t), value)
-    return lax.dynamic_update_slice_in_dim(total, part, each.part.place(t), each.part.axis)
+        return after
+    return lax.dynamic_update_slice_in_dim(total, after, each.part.place(t), each.part.axis)
 
 
 def _rows(steps: tuple[int, ...], length: int) -> Any:
@@ -186,6 +190,38 @@ def stack_of(*x: Array) -> jax.Array:
 
 
 @op(fuses="moving")
-def without_first_axis(x: Array, /) -> jax.Array:
-    """An array without its first axis, of size 1."""
-    return lax.squeeze(x, (0,))
+def part_of(x: Array, /, key: Static) -> jax.Array:
+    """`x[key]`."""
+    return x[tuple([_index(entry) for entry in key])]
+
+
+def _index(entry: Any) -> Any:
+    """An entry of a key as Python has it."""
+    if not isinstance(entry, tuple):
+        return entry
+    start, count, step = entry
+    end = start + count * step
+    return slice(start, None if end < 0 else end, step)
+
+
+@op(fuses="moving")
+def put_at(y: Array, /, key: Static, shape: Static) -> jax.Array:
+    """Zeros of a shape with `y` at `[key]`."""
+    places = [(entry, 1, 1) if isinstance(entry, int) else entry for entry in key if entry is not None]
+    y = lax.rev(lax.reshape(y, [count for _, count, _ in places]), [i for i, p in enumerate(places) if p[2] < 0])
+    margins = []
+    for (start, count, step), n in zip(places, shape, strict=True):
+        low, span = min(start, start + (count - 1) * step), (count - 1) * abs(step) + 1
+        margins.append((low, n - low - span, abs(step) - 1 if count > 1 else 0))
+    return lax.pad(y, lax.full((), 0, y.dtype), margins)
+
+
+@op
+def completed(*x: Array, keys: Static) -> jax.Array:
+    """The first of `x` with the others in place of its parts at `[key]`."""
+    whole, *parts = x
+    for part, key in zip(parts, keys, strict=True):
+        places = [(entry, 1) if isinstance(entry, int) else entry[:2] for entry in key]
+        part = lax.reshape(part, [count for _, count in places])
+        whole = lax.dynamic_update_slice(whole, part, [start for start, _ in places])
+    return whole

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..graph import Op, Spec
-from ..graph.layouts import by_key
+from ..graph import Spec
+from ..graph.parts import Keys
 from .host_calls import has_opaque
 from .periods import Stretch, stretches_of
 from .program import Call
@@ -60,11 +60,10 @@ class Along(NamedTuple):
 
 
 class Window(NamedTuple):
-    """How an op takes a part of an array, or puts one into zeros, where one place is left open."""
+    """A part of an array, of which one place is left open."""
 
-    op: Op
     source: Any
-    """The number of the array; the shape of an array that parts are put in."""
+    """The number of the array; the shape of one that parts are put in."""
     axis: int
     """The axis that the place is on."""
     entry: int
@@ -112,14 +111,6 @@ class Repetition(NamedTuple):
         return divmod(position - self.start, self.period)
 
 
-def window_of(call: Call) -> tuple[Any, ...] | None:
-    """The key of a call that takes a part of an array, or puts it; None for others."""
-    if call.op.channels_last is not by_key:
-        return None
-    key: tuple[Any, ...] = call.op.named(call.arguments)["key"]
-    return key
-
-
 def opened(key: tuple[Any, ...]) -> Iterator[tuple[int, int, tuple[Any, ...], int]]:
     """The ways to leave one place of a key open: its axis, where it is in the key, the key with it as 0, and the place."""
     axis = 0
@@ -155,11 +146,16 @@ class Listing:
     def __init__(self, calls: Sequence[Call], specs: Mapping[int, Spec], outputs: Sequence[int]) -> None:
         self.specs = specs
         self.maker = {i: call for call in calls for i in call.outs}
-        self.taken = _parts(calls, puts=False)
+        self.taken = _parts(
+            [(call, call.outs, call.op.taken, call.ins[0]) for call in calls if call.op.taken is not None], specs
+        )
         """Parts that are taken, each by its window and its place."""
         added = _only_added(calls).difference(outputs)
-        self.put = {i: part for i, part in _parts(calls, puts=True).items() if i in added}
-        """Parts that are put, to be added up."""
+        puts = [call for call in calls if call.op.placed is not None and len(call.ins) == 1 and call.outs[0] in added]
+        self.put = _parts([(call, call.outs, call.op.placed, specs[call.outs[0]].shape) for call in puts], specs)
+        """Parts that are put into zeros, to be added up."""
+        self.joined = {call.outs[0]: _joined(call, specs) for call in calls if is_join(call, specs)}
+        """For arrays that are put together of several: the window and the place of each."""
         self.calls = [c for c in calls if c.outs[0] not in self.taken and c.outs[0] not in self.put]
         self.position = {i: (n, k) for n, call in enumerate(self.calls) for k, i in enumerate(call.outs)}
         """The call that gives a value, and which of its outputs that is."""
@@ -210,34 +206,60 @@ def is_long_sum(call: Call) -> bool:
     return call.op.linear == "together" and call.op.fold is not None and len(call.ins) >= LEAST
 
 
+def is_join(call: Call, specs: Mapping[int, Spec]) -> bool:
+    """Whether a call puts an array for each step of a recurrence together, perhaps."""
+    (result, *_) = call.outs
+    return (
+        call.op.placed is not None and len(call.ins) >= LEAST
+        and all([specs[i].dtype == specs[result].dtype for i in call.ins])
+    )  # fmt: skip
+
+
 def _only_added(calls: Sequence[Call]) -> set[int]:
     """What nothing but long sums read."""
     added = {i for call in calls if is_long_sum(call) for i in call.ins}
     return added.difference([i for call in calls if not is_long_sum(call) for i in call.ins])
 
 
-def _parts(calls: Sequence[Call], puts: bool) -> dict[int, tuple[Window, int]]:
-    """Parts of arrays that are taken or put at more places than a step of a recurrence takes or puts them."""
+def _ways(call: Call, keys: Keys | None, source: Any, specs: Mapping[int, Spec]) -> list[list[tuple[Window, int]]]:
+    """For each part of a call, the ways to leave one of its places open."""
+    assert keys is not None
+    told = keys(tuple([specs[i].shape for i in call.ins]), call.op.named(call.arguments))
+    return [[(Window(source, *way), place) for *way, place in opened(key)] for key in told]
+
+
+def _joined(call: Call, specs: Mapping[int, Spec]) -> list[tuple[Window, int]]:
+    """The window and the place of each array that a call puts together, the place on the axis along which it does."""
+    ways = _ways(call, call.op.placed, specs[call.outs[0]].shape, specs)
+    axis = next((k for k, (_, place) in enumerate(ways[-1]) if place), 0)
+    return [each[axis] for each in ways]
+
+
+def _parts(
+    taking: Sequence[tuple[Call, tuple[int, ...], Keys | None, Any]], specs: Mapping[int, Spec]
+) -> dict[int, tuple[Window, int]]:
+    """Parts of arrays that are taken or put at more places than a step of a recurrence takes or puts them.
+
+    Args:
+        taking: Calls, with the numbers of the parts, what tells their keys, and the array that they are parts of.
+        specs: Of all values.
+    """
     ways: dict[int, list[tuple[Window, int]]] = {}
     places: dict[Window, set[int]] = {}
-    alike: Counter[Any] = Counter()
-    for call in calls:
-        key = window_of(call)
-        if key is None or ("shape" in call.op.argument_names) != puts:
-            continue
-        alike[call.arguments] += 1
-        shape = call.op.named(call.arguments)["shape"] if puts else ()
-        ways[call.outs[0]] = [
-            (Window(call.op, shape if puts else call.ins[0], *way), place) for *way, place in opened(key)
-        ]
-        for window, place in ways[call.outs[0]]:
+    alike = Counter([(call.op, call.arguments) for call, *_ in taking])
+    for call, numbers, keys, source in taking:
+        ways.update(zip(numbers, _ways(call, keys, source, specs), strict=True))
+    for each in ways.values():
+        for window, place in each:
             places.setdefault(window, set()).add(place)
-    found = {}
-    for call in calls:
-        each = ways.get(call.outs[0], ())
-        window, place = max(each, key=lambda way: len(places[way[0]]), default=(None, 0))
-        if window is not None and len(places[window]) >= max(LEAST, alike[call.arguments] + 1):
-            found[call.outs[0]] = (window, place)
+    found: dict[int, tuple[Window, int]] = {}
+    for call, numbers, _, _ in taking:
+        least = max(LEAST, alike[call.op, call.arguments] + 1)
+        chosen = {
+            i: max(ways[i], key=lambda way: len(places[way[0]]), default=None) for i in numbers
+        }
+        if all([way is not None and len(places[way[0]]) >= least for way in chosen.values()]):
+            found.update({i: way for i, way in chosen.items() if way is not None})
     return found
 
 

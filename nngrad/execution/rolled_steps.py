@@ -8,7 +8,7 @@ from typing import Any
 from ..graph import Op, Spec
 from ..graph.body import Step
 from ..graph.spec import spec_of
-from .repeated import Kept, Part, Repeated, Total, without_first_axis
+from .repeated import Kept, Part, Repeated, Total, part_of, put_at
 from .repetitions import Along, Before, Each, Listing, Place, Read, Repetition, Same, Slices, Window
 
 Outside = Along | Slices | Each
@@ -61,7 +61,8 @@ class Steps:
         """Shape and dtype of a value."""
         return self._listing.specs[self.in_program(place, 0)]
 
-    def total(self, place: Place, window: Window | None, first: int, end: int, at: int, stride: int) -> Total:
+    def total(self, place: Place, window: Window | None, first: int, end: int, replaces: bool, at: int,
+              stride: int) -> Total:  # fmt: skip
         """A sum over steps, perhaps of what is put in arrays.
 
         Args:
@@ -69,16 +70,17 @@ class Steps:
             window: Where it is put.
             first: The first step that counts.
             end: The step after the last.
+            replaces: Whether it takes the place of what is there.
             at: Where it would be put at step 0.
             stride: How much further it is put at each step.
         """
         number = self.number(Before(place, ()))
         if window is None:
-            return Total(number, self.spec(place), first, end, None)
+            return Total(number, self.spec(place), first, end, None, False)
         key, part = _moving(window, at, stride)
         shape = (*window.source[: part.axis], part.size, *window.source[part.axis + 1 :])
-        number = self._add(window.op, _arguments(window.op, {"key": key, "shape": shape}), [number])
-        return Total(number, spec_of(window.source, self.spec(place).dtype), first, end, part)
+        number = self._add(put_at, (key, shape), [number])
+        return Total(number, spec_of(window.source, self.spec(place).dtype), first, end, part, replaces)
 
     def loop(self, last: Sequence[Place], totals: Sequence[Total], kept: Sequence[tuple[Place, Sequence[int]]],
              stacked: Sequence[Before]) -> Repeated:  # fmt: skip
@@ -104,9 +106,9 @@ class Steps:
         if isinstance(read, Slices):
             key, part = _moving(read.window, read.first, read.stride)
             self._parts.append(part)
-            return self._add(read.window.op, _arguments(read.window.op, {"key": key}), [number])
+            return self._add(part_of, (key,), [number])
         self._parts.append(Part(0, read.first, read.stride, 1) if isinstance(read, Along) else Part(0, 0, 1, 1))
-        return self._add(without_first_axis, (), [number])
+        return self._add(part_of, ((0,),), [number])
 
 
 def _moving(window: Window, first: int, stride: int) -> tuple[tuple[Any, ...], Part]:
@@ -118,7 +120,3 @@ def _moving(window: Window, first: int, stride: int) -> tuple[tuple[Any, ...], P
     key = (*window.key[: window.entry], new, *window.key[window.entry + 1 :])
     return key, Part(window.axis, first + low, stride, (count - 1) * abs(step) + 1)
 
-
-def _arguments(op: Op, named: dict[str, Any]) -> tuple[Any, ...]:
-    """Static arguments in the order in which an op has them."""
-    return tuple([named[name] for name in op.argument_names])

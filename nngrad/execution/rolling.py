@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph.traverse import operands_first
-from .program import Call, Program, calls_of, renumbered, without_passes
-from .repeated import entry, loop_of_steps, stack_of
+from .program import Call, Program, calls_of, late, renumbered, without_passes
+from .repeated import completed, entry, loop_of_steps, stack_of
 from .repetitions import (
     LEAST, Along, Before, Each, Listing, Place, Repetition, Same, Slices, Window, is_long_sum, regular_stretches,
     repetitions_of,
@@ -28,8 +28,11 @@ from .rolled_steps import Outside, Steps
 LEAST_CALLS = 256
 """Programs of so many calls are looked through."""
 
-_LEAST_SAVED = 48
+_LEAST_SAVED = 16
 """How many calls fewer a loop must leave."""
+
+_GOOD = 8
+"""A program that becomes this much smaller is not looked through again."""
 
 _MOST_AT_THE_EDGES = 4
 """Of so many calls, one at most may be needed to take a loop's values apart or to put together what it reads."""
@@ -45,6 +48,11 @@ class Rolled(NamedTuple):
     loops: tuple[tuple[int, int], ...]
     """For each loop: how many steps it has, and of how many calls."""
 
+    @property
+    def size(self) -> int:
+        """How many calls there are to compile."""
+        return len(self.program.steps) + sum([period for _, period in self.loops])
+
 
 def with_recurrences_rolled(program: Program) -> Program:
     """The program with a loop in place of each recurrence that was unrolled; itself where there is none."""
@@ -58,11 +66,21 @@ def rolled(program: Program) -> Rolled:
     listed, specs = calls_of(program)
     calls, passed = without_passes(listed)
     plain = program._replace(outputs=tuple([passed.get(i, i) for i in program.outputs]))
-    listing = Listing(calls, specs, plain.outputs)
+    found = _rolled_in(plain, Listing(calls, specs, plain.outputs))
+    if found.size * _GOOD > len(calls):
+        # As they are listed, what belongs to no step may come between the calls of one, and steps of one recurrence
+        # between those of another.
+        again = _rolled_in(plain, Listing(late(calls, plain.outputs), specs, plain.outputs))
+        found = min(found, again, key=lambda rolled: rolled.size)
+    return found if found.loops else Rolled(program, ())
+
+
+def _rolled_in(program: Program, listing: Listing) -> Rolled:
+    """The program with the loops that are seen in a listing of its calls."""
     stretches = regular_stretches(listing)
     while stretches:
         found = repetitions_of(listing, stretches)
-        writer = _Writer(plain, listing, list(found.values()))
+        writer = _Writer(program, listing, list(found.values()))
         costly = writer.costly()
         if not costly and found:
             return Rolled(writer.rewritten(), tuple([(each.count, each.period) for each in found.values()]))
@@ -83,7 +101,7 @@ class _Demand:
         """What other loops read of all steps."""
         self.singles: dict[Place, set[int]] = {}
         """The steps whose values are read one by one."""
-        self.totals: dict[tuple[Place, Window | None, int, int], tuple[int, int]] = {}
+        self.totals: dict[tuple[Place, Window | None, int, int, bool], tuple[int, int]] = {}
         """Sums, of what put where over which steps: where it would be put at step 0, and how far the next one is."""
 
     def division(self) -> tuple[list[Place], list[Place], list[Before]]:
@@ -157,23 +175,25 @@ class _Writer:
                 i = self._listing.maker[i].ins[0]
 
     def _ask_for_operands(self, call: Call) -> None:
-        rest = list(range(len(call.ins)))
-        if is_long_sum(call):
-            rest = self._ask_for_totals(call)
+        joined = self._listing.joined.get(call.outs[0])
+        rest = self._ask_for_totals(call, joined) if joined or is_long_sum(call) else range(len(call.ins))
         for k in rest:
             self._ask_for(call.ins[k])
 
-    def _ask_for_totals(self, call: Call) -> list[int]:
-        """Have loops add up terms of a sum; returns which are left."""
+    def _ask_for_totals(self, call: Call, joined: Sequence[tuple[Window, int]] | None) -> list[int]:
+        """Have loops add up terms of a sum, or put together what is joined; returns which are left."""
         groups: dict[Any, dict[int, tuple[int, int]]] = {}
         weights = call.op.named(call.arguments)[call.op.weights] if call.op.weights else (1,) * len(call.ins)
         (result,) = call.outs
         for k, i in enumerate(call.ins):
-            window, at = self._listing.put.get(i, (None, 0))
-            owned = self._owned(i if window is None else self._listing.maker[i].ins[0])
-            if owned is not None and self._listing.specs[i] is self._listing.specs[result]:
+            window, at = joined[k] if joined else self._listing.put.get(i, (None, 0))
+            owned = self._owned(self._listing.maker[i].ins[0] if window is not None and not joined else i)
+            if owned is not None and (joined or self._listing.specs[i] is self._listing.specs[result]):
                 index, step, place = owned
                 groups.setdefault((index, place, window, weights[k]), {})[step] = (k, at)
+        if joined and groups:  # one loop makes the array, and the other parts are put there
+            largest = max(groups, key=lambda group: len(groups[group]))
+            groups = {largest: groups[largest]}
         left = set(range(len(call.ins)))
         totals = []
         for (index, place, window, _), terms in groups.items():
@@ -185,7 +205,7 @@ class _Writer:
             ):
                 continue
             left.difference_update([k for k, _ in terms.values()])
-            key = (place, window, first, end)
+            key = (place, window, first, end, bool(joined))
             self._demands[index].totals[key] = (terms[first][1] - first * stride, stride)
             totals.append((index, key, terms[first][0]))
         self._divided[result] = sorted(left), totals
@@ -240,6 +260,11 @@ class _Writer:
         left, totals = self._divided.get(call.outs[0], ([], []))
         if not totals:
             return call
+        joined = self._listing.joined.get(call.outs[0])
+        if joined:
+            ((index, key, _),) = totals
+            keys = [_at(*joined[k]) for k in left]
+            return Call(completed, (tuple(keys),), (self._totals[index, key], *[call.ins[k] for k in left]), call.outs)
         numbers = [call.ins[k] for k in left] + [self._totals[index, key] for index, key, _ in totals]
         arguments = call.arguments
         if call.op.weights:
@@ -287,6 +312,13 @@ class _Writer:
         for row, i in entries.items():
             self._instead[i] = self._number()
             self._calls.append(Call(entry, (row,), (stack,), (self._instead[i],)))
+
+
+def _at(window: Window, place: int) -> tuple[Any, ...]:
+    """The key of a window at a place."""
+    entry = window.key[window.entry]
+    new = place if isinstance(entry, int) else (place, *entry[1:])
+    return (*window.key[: window.entry], new, *window.key[window.entry + 1 :])
 
 
 def _read_before(each: Repetition) -> Iterable[int]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .axes import AxisMap
     from .function import Function
     from .layouts import Moved
+    from .parts import Keys
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
@@ -47,6 +48,11 @@ class Facts:
     together: Callable[..., Any] | None = None
     """For a loop: `together(applications)`, where each is a pair of static arguments and the numbers of the inputs, and
     none depends on another, says which of them are one loop that saves work (`nngrad.functions.loop_fusion.Fused`)."""
+    taken: Keys | None = None
+    """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
+    placed: Keys | None = None
+    """For an op that puts its inputs, as they are, at places of its output, which has zeros elsewhere: the key of
+    each."""
     passes: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False

@@ -54,6 +54,7 @@ class BuildOptions:
         "layers",
         "mark",
         "no_grad",
+        "rolls",
         "simplify",
         "special",
         "watched",
@@ -78,6 +79,8 @@ class BuildOptions:
     """What functions are marked with, so that gradients compute them again and do not keep what they give."""
     deterministic: bool
     """Whether all that runs is compiled in one way, so that results are the same from run to run."""
+    rolls: bool
+    """Whether recurrences that were unrolled become loops when they are compiled."""
     special: bool
     """Whether auto_forward, no_grad, debug mode or a mark is on; one look instead of four."""
     watched: bool
@@ -87,7 +90,7 @@ class BuildOptions:
         self.layers = layers
         self.builder = self.context = self.debug = self.mark = None
         self.auto_forward = self.no_grad = self.deterministic = False
-        self.simplify = True
+        self.simplify = self.rolls = True
         self.hooks = ()
         for _, switches in layers:
             for name, value in switches.items():
