@@ -24,6 +24,9 @@ LEAST = 4
 _MOST_BEFORE = 4
 """How many steps back a value is read at most."""
 
+_MOST_BYTES = 64
+"""Arrays of so many bytes may be stacked for a loop to read: a random key for each step, and not a layer's weight."""
+
 _TRIALS = 8
 """How often a step that differs is left off at the ends."""
 
@@ -53,6 +56,7 @@ class Along(NamedTuple):
     """What a call reads where that is a value of another repetition's steps, one after another."""
 
     repetition: int
+    """Where that begins."""
     read: Before
     """The value; with `starts`, that which was there before each step."""
     first: int
@@ -278,11 +282,17 @@ def regular_stretches(listing: Listing) -> list[Stretch]:
 def repetitions_of(listing: Listing, stretches: Iterable[Stretch]) -> dict[Stretch, Repetition]:
     """The repetitions in stretches of a listing, which are in order."""
     found: dict[Stretch, Repetition] = {}
-    for stretch in stretches:
-        repetition = _Finder(listing, list(found.values())).repetition(stretch)
+    waiting = sorted(stretches, reverse=True)
+    while waiting:
+        stretch = waiting.pop()
+        before = sorted([each for each in found.values() if each.end <= stretch.start])
+        repetition = _Finder(listing, before).repetition(stretch)
         if repetition is not None:
             found[stretch] = repetition
-    return found
+            for start, end in ((repetition.end, stretch.end), (stretch.start, repetition.start)):
+                if 2 * stretch.period * LEAST <= end - start:
+                    waiting.append(Stretch(start, end, stretch.period))
+    return dict(sorted(found.items(), key=lambda item: item[1].start))
 
 
 def _free(taken: bytearray, stretch: Stretch) -> Iterator[tuple[int, int]]:
@@ -444,7 +454,7 @@ class _Finder:
         """What is read of another repetition's values."""
         count = len(numbers)
         position = first + count // 2 * stride
-        for index, other in enumerate(self._known):
+        for other in self._known:
             if other.start <= position < other.end and stride % other.period == 0:
                 break
         else:
@@ -467,9 +477,11 @@ class _Finder:
             raise _Uneven(t)
         if starts and max(begin, begin + (count - 1) * steps) == other.count - 1:
             raise _Uneven(0 if begin == -1 else count - 1)  # one stack has not both
-        return Along(index, Before(place, starts), begin + len(starts), steps)
+        return Along(other.start, Before(place, starts), begin + len(starts), steps)
 
     def _each(self, start: int, end: int, numbers: list[int]) -> Each:
+        if self._listing.specs[numbers[0]].nbytes > _MOST_BYTES:
+            raise _Uneven(len(numbers) // 2)  # perhaps one half is even
         for i in set(numbers):
             self._check_source(i, start, end)
         return Each(tuple(numbers))

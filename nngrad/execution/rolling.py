@@ -34,11 +34,8 @@ _LEAST_SAVED = 16
 _GOOD = 8
 """A program that becomes this much smaller is not looked through again."""
 
-_MOST_AT_THE_EDGES = 4
+_MOST_AT_THE_EDGES = 2
 """Of so many calls, one at most may be needed to take a loop's values apart or to put together what it reads."""
-
-_MOST_COPIED = 16
-"""Of so many bytes that steps compute, one at most may be copied for a loop to read."""
 
 
 class Rolled(NamedTuple):
@@ -140,6 +137,7 @@ class _Writer:
         """The values that are read as such."""
         self._divided: dict[int, tuple[list[int], list[tuple[int, Any, int]]]] = {}
         """For long sums: which operands stay, and totals with the place of one of their terms."""
+        at = {each.start: index for index, each in enumerate(repetitions)}
         for n, call in enumerate(listing.calls):
             if n not in self._owner:
                 self._ask_for_operands(call)
@@ -148,7 +146,7 @@ class _Writer:
                 self._ask_for(i)
             for read in {read for reads in each.reads for read in reads}:
                 if isinstance(read, Along):
-                    self._demands[read.repetition].stacks[read.read] = None
+                    self._demands[at[read.repetition]].stacks[read.read] = None
         for i in program.outputs:
             self._ask_for(i)
 
@@ -217,18 +215,11 @@ class _Writer:
 
     def _pays(self, demand: _Demand) -> bool:
         """Whether a loop leaves less to compile, and copies little."""
-        each, specs = demand.repetition, self._listing.specs
+        each = demand.repetition
         saved = (each.count - 1) * each.period
         loose = {read for reads in each.reads for read in reads if isinstance(read, Each)}
         at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.count
-        copied = sum([specs[read.numbers[0]].nbytes for read in loose])
-        calls = self._listing.calls[each.start : each.start + each.period]
-        computed = sum([specs[i].nbytes for call in calls for i in call.outs])
-        return (
-            saved - at_edges >= _LEAST_SAVED
-            and at_edges * _MOST_AT_THE_EDGES <= each.count * each.period
-            and copied * _MOST_COPIED <= computed
-        )
+        return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.count * each.period
 
     # ---------------------------------------------------------------- the program
 
@@ -291,7 +282,7 @@ class _Writer:
         for place, kept_steps in chosen:
             self._take(next(made), {row: steps.in_program(place, t) for row, t in enumerate(kept_steps)})
         for before in stacked:
-            stack = self._stacks[index, before] = next(made)
+            stack = self._stacks[demand.repetition.start, before] = next(made)
             if not before.starts:
                 singles = demand.singles.get(before.place, ())
                 self._take(stack, {t: steps.in_program(before.place, t) for t in singles})
