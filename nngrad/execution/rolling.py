@@ -31,8 +31,8 @@ LEAST_CALLS = 256
 _LEAST_SAVED = 16
 """How many calls fewer a loop must leave."""
 
-_GOOD = 8
-"""A program that becomes this much smaller is not looked through again."""
+_MOST_LEFT = 8
+"""A program is looked through again where, for each call in a loop, so many are left that are in none."""
 
 _MOST_AT_THE_EDGES = 2
 """Of so many calls, one at most may be needed to take a loop's values apart or to put together what it reads."""
@@ -48,7 +48,12 @@ class Rolled(NamedTuple):
     @property
     def size(self) -> int:
         """How many calls there are to compile."""
-        return len(self.program.steps) + sum([period for _, period in self.loops])
+        return self.left + sum([period for _, period in self.loops])
+
+    @property
+    def left(self) -> int:
+        """How many of them are in no loop."""
+        return len(self.program.steps)
 
 
 def with_recurrences_rolled(program: Program) -> Program:
@@ -64,7 +69,7 @@ def rolled(program: Program) -> Rolled:
     calls, passed = without_passes(listed)
     plain = program._replace(outputs=tuple([passed.get(i, i) for i in program.outputs]))
     found = _rolled_in(plain, Listing(calls, specs, plain.outputs))
-    if found.size * _GOOD > len(calls):
+    if found.left > _MOST_LEFT * (found.size - found.left):
         # As they are listed, what belongs to no step may come between the calls of one, and steps of one recurrence
         # between those of another.
         again = _rolled_in(plain, Listing(late(calls, plain.outputs), specs, plain.outputs))
@@ -196,11 +201,11 @@ class _Writer:
         totals = []
         for (index, place, window, _), terms in groups.items():
             first, end = min(terms), max(terms) + 1
-            stride = 0 if window is None else terms[min(first + 1, end - 1)][1] - terms[first][1]
+            if len(terms) < LEAST or end - first != len(terms):
+                continue
+            stride = 0 if window is None else terms[first + 1][1] - terms[first][1]
             even = all([at == terms[first][1] + (t - first) * stride for t, (_, at) in terms.items()])
-            if len(terms) < LEAST or end - first != len(terms) or not even or not left.issuperset(
-                [k for k, _ in terms.values()]
-            ):
+            if not even or not left.issuperset([k for k, _ in terms.values()]):
                 continue
             left.difference_update([k for k, _ in terms.values()])
             key = (place, window, first, end, bool(joined))
