@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +18,7 @@ import nngrad.functions as F
 from nngrad.execution import rolling
 from nngrad.execution.fingerprint import structure_of
 from nngrad.execution.lower import in_one, linearize, lower
-from nngrad.execution.periods import Stretch, stretches_of
-from nngrad.execution.program import Program, calls_of
+from nngrad.execution.program import Program
 from nngrad.execution.rolling import rolled
 from nngrad.execution.tiers import cheap_options
 from nngrad.graph import Variable
@@ -175,11 +173,24 @@ def recurrences(draw: Any) -> list[Variable]:
     long = (steps + 2, WIDTH) if axis == 0 else (WIDTH, steps + 2)
     x, w, b, *starts = (V(a, need_grad=True) for a in drawn(long, (WIDTH, WIDTH), (WIDTH,), (WIDTH,), (WIDTH,)))
 
-    def part(t: int) -> Variable:
+    def part(t: Any) -> Variable:
         return x[t] if axis == 0 else x[:, t]
 
     def product(h: Variable) -> Variable:
         return F.reshape(F.reshape(h, (1, WIDTH)) @ w, (WIDTH,))
+
+    def applied(kind: int, t: int, hs: list[Variable], i: int) -> Variable:
+        h = hs[i]
+        return [
+            lambda: F.tanh(product(h) + part(steps - 1 - t if backwards else t)),
+            lambda: h * F.sigmoid(b) + 0.5 * part(t + 1),
+            lambda: F.sin(h) + 0.25 * hs[i - 1],
+            lambda: F.sum(part(slice(t, t + 2)), axis=axis) * b + h * 0.5,
+            lambda: F.concatenate(h[1:], h[:1], axis=0) * b,
+            lambda: F.tanh(h + 0.5 * history[-1 - delay][i]) if len(history) > delay else h,
+            lambda: F.where(h > 0, h, 0.25 * h) - 0.125 * F.exp(-h * h),
+            lambda: F.stack(h, b, axis=1)[:, 0] + F.split(F.stack(h, b, h, b, axis=0), axis=0)[2],
+        ][kind]()
 
     history = [starts[: len(cells)]]
     parts, losses = [], []
@@ -187,17 +198,7 @@ def recurrences(draw: Any) -> list[Variable]:
         hs = list(history[-1])
         for i, kinds in enumerate(cells):
             for kind in kinds:
-                h = hs[i]
-                hs[i] = [
-                    lambda h: F.tanh(product(h) + part(steps - 1 - t if backwards else t)),
-                    lambda h: h * F.sigmoid(b) + 0.5 * part(t + 1),
-                    lambda h: F.sin(h) + 0.25 * hs[i - 1],
-                    lambda h: F.sum(x[t : t + 2] if axis == 0 else x[:, t : t + 2], axis=axis) * b + h * 0.5,
-                    lambda h: F.concatenate(h[1:], h[:1], axis=0) * b,
-                    lambda h: F.tanh(h + 0.5 * history[-1 - delay][i]) if len(history) > delay else h,
-                    lambda h: F.where(h > 0, h, 0.25 * h) - 0.125 * F.exp(-h * h),
-                    lambda h: F.stack(h, b, axis=1)[:, 0] + F.split(F.stack(h, b, h, b, axis=0), axis=0)[2],
-                ][kind](h)
+                hs[i] = applied(kind, t, hs, i)
         history.append(hs)
         parts.append(hs[-1])
         losses += [F.sum(hs[0] ** 2)] * (t in read)

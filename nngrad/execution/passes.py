@@ -31,7 +31,8 @@ def prepared(program: Program) -> Program:
 
 def shortened(program: Program) -> Program:
     """The program as it is before it is asked whether the compiler can be given it as a whole."""
-    return with_recurrences_rolled(program) if with_recurrences_rolled in PASSES.get(_platform_of(program), ()) else program
+    passes = PASSES.get(_platform_of(program), ())
+    return with_recurrences_rolled(program) if with_recurrences_rolled in passes else program
 
 
 def _platform_of(program: Program) -> str:

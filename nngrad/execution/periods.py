@@ -11,8 +11,8 @@ _WINDOWS = (2, 8, 32, 128, 512)
 occur once in it: short ones where a step has few labels, long ones where a step repeats within itself."""
 
 _MOST_PERIODS = 6
-"""How many periods are tried for each length of a window, the most frequent first. With this the work is in proportion to
-the length of the sequence."""
+"""How many periods are tried for each length of a window, the most frequent first. So the work is in proportion to the
+length of the sequence."""
 
 
 class Stretch(NamedTuple):

@@ -14,7 +14,7 @@ in memory for the last. They are added up on the way, and the recurrence is made
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..graph import Op, op
@@ -206,9 +206,9 @@ class _Recurrences:
                 terms = [*([] if total is None else [total]), *[instead.get(i, i) for i in parts]]
                 added[m] = apply(self._calls[m].op, self._calls[m].arguments, terms), before.union(parts)
                 tokens.append(added[m][0])
-            for late, token in self._waiting.get(n, ()):
-                known = apply(barrier, (), (instead.get(late, late), instead.get(token, token), *tokens))
-                ins = [known if i == late else new for i, new in zip(call.ins, ins, strict=True)]
+            for value, token in self._waiting.get(n, ()):
+                known = apply(barrier, (), (instead.get(value, value), instead.get(token, token), *tokens))
+                ins = [known if i == value else new for i, new in zip(call.ins, ins, strict=True)]
             if n in added:
                 total, parts_added = added[n]
                 ins = [total, *[new for i, new in zip(call.ins, ins, strict=True) if i not in parts_added]]

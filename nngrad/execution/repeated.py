@@ -192,7 +192,8 @@ def stack_of(*x: Array) -> jax.Array:
 @op(fuses="moving")
 def part_of(x: Array, /, key: Static) -> jax.Array:
     """`x[key]`."""
-    return x[tuple([_index(entry) for entry in key])]
+    part: jax.Array = x[tuple([_index(entry) for entry in key])]
+    return part
 
 
 def _index(entry: Any) -> Any:
@@ -224,4 +225,5 @@ def completed(*x: Array, keys: Static) -> jax.Array:
         places = [(entry, 1) if isinstance(entry, int) else entry[:2] for entry in key]
         part = lax.reshape(part, [count for _, count in places])
         whole = lax.dynamic_update_slice(whole, part, [start for start, _ in places])
-    return whole
+    result: jax.Array = whole
+    return result

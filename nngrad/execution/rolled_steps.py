@@ -8,8 +8,9 @@ from typing import Any
 from ..graph import Op, Spec
 from ..graph.body import Step
 from ..graph.spec import spec_of
+from .listing import Listing, Window
 from .repeated import Kept, Part, Repeated, Total, part_of, put_at
-from .repetitions import Along, Before, Each, Listing, Place, Read, Repetition, Same, Slices, Window
+from .repetitions import Along, Before, Each, Place, Read, Repetition, Same, Slices
 
 Outside = Along | Slices | Each
 """What is read of an array, a part at each step."""
@@ -88,7 +89,7 @@ class Steps:
         after = [self.number(Before(before.place, before.starts[1:])) for before in self.handed]
         specs = [self.spec(place) for place in [*last, *[place for place, _ in kept], *[b.place for b in stacked]]]
         return Repeated(
-            tuple(self._steps), self._each.count, len(self.same), tuple(after), tuple(self._parts),
+            tuple(self._steps), self._each.length, len(self.same), tuple(after), tuple(self._parts),
             tuple([self.number(Before(place, ())) for place in last]), tuple(totals),
             tuple([Kept(self.number(Before(place, ())), tuple(steps)) for place, steps in kept]),
             tuple([self.number(before) for before in stacked]), tuple(specs),

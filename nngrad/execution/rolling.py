@@ -17,12 +17,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph.traverse import operands_first
+from .listing import LEAST, Listing, Window, is_long_sum
 from .program import Call, Program, calls_of, late, renumbered, without_passes
 from .repeated import completed, entry, loop_of_steps, stack_of
-from .repetitions import (
-    LEAST, Along, Before, Each, Listing, Place, Repetition, Same, Slices, Window, is_long_sum, regular_stretches,
-    repetitions_of,
-)  # fmt: skip
+from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
 from .rolled_steps import Outside, Steps
 
 LEAST_CALLS = 256
@@ -31,7 +29,7 @@ LEAST_CALLS = 256
 _LEAST_SAVED = 16
 """How many calls fewer a loop must leave."""
 
-_MOST_LEFT = 8
+_MOST_LEFT = 4
 """A program is looked through again where, for each call in a loop, so many are left that are in none."""
 
 _MOST_AT_THE_EDGES = 2
@@ -85,7 +83,7 @@ def _rolled_in(program: Program, listing: Listing) -> Rolled:
         writer = _Writer(program, listing, list(found.values()))
         costly = writer.costly()
         if not costly and found:
-            return Rolled(writer.rewritten(), tuple([(each.count, each.period) for each in found.values()]))
+            return Rolled(writer.rewritten(), tuple([(each.length, each.period) for each in found.values()]))
         stretches = [stretch for stretch, each in found.items() if each not in costly]
     return Rolled(program, ())
 
@@ -108,7 +106,7 @@ class _Demand:
 
     def division(self) -> tuple[list[Place], list[Place], list[Before]]:
         """The values whose last one is handed on, those that are kept of some steps, and what is stacked."""
-        count = self.repetition.count
+        count = self.repetition.length
         last, kept, stacked = [], [], list(self.stacks)
         for place, steps in self.singles.items():
             if Before(place, ()) in self.stacks:
@@ -221,10 +219,10 @@ class _Writer:
     def _pays(self, demand: _Demand) -> bool:
         """Whether a loop leaves less to compile, and copies little."""
         each = demand.repetition
-        saved = (each.count - 1) * each.period
+        saved = (each.length - 1) * each.period
         loose = {read for reads in each.reads for read in reads if isinstance(read, Each)}
-        at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.count
-        return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.count * each.period
+        at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.length
+        return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.length * each.period
 
     # ---------------------------------------------------------------- the program
 
