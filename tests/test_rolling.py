@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -18,8 +19,9 @@ import nngrad.functions as F
 from nngrad.execution import rolling
 from nngrad.execution.fingerprint import structure_of
 from nngrad.execution.lower import in_one, linearize, lower
-from nngrad.execution.program import Program
-from nngrad.execution.rolling import rolled
+from nngrad.execution.periods import stretches_of
+from nngrad.execution.program import calls_of
+from nngrad.execution.rolling import LoopFound, rolled
 from nngrad.execution.tiers import cheap_options
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
@@ -48,22 +50,15 @@ def outputs_of(y: Variable, wanted: list[Variable], penalised: Variable | None =
     return [y, *nn.grad(y, wanted)]
 
 
-def results(function: Callable[[Program], Any], outputs: list[Variable], eager: bool = False) -> list[np.ndarray]:
-    """The values of outputs, by what makes a function of their program."""
+def check(outputs: list[Variable]) -> tuple[LoopFound, ...]:
+    """With loops and without, the same; returns what the loops are."""
     linear = linearize(outputs)
+    again = rolled(linear.program)
     with jax.enable_x64(True):
         arrays = [jnp.asarray(a) for a in arrays_of(linear.leaves)]
-        run = function(linear.program)
-        compiled = run if eager else jax.jit(run).lower(*arrays).compile(compiler_options=cheap_options())
-        return [np.asarray(a) for a in compiled(*arrays)]
-
-
-def check(outputs: list[Variable]) -> tuple[tuple[int, int], ...]:
-    """With loops and without, the same; returns what the loops are."""
-    program = linearize(outputs).program
-    again = rolled(program)
-    for a, b in zip(results(lambda p: in_one(rolled(p).program), outputs), results(in_one, outputs, eager=True),
-                    strict=True):  # fmt: skip
+        lowered = jax.jit(in_one(again.program)).lower(*arrays)
+        found, expected = lowered.compile(compiler_options=cheap_options())(*arrays), in_one(linear.program)(*arrays)
+    for a, b in zip(found, expected, strict=True):
         assert a.shape == b.shape and a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10 * (1 + np.abs(b).max(initial=0)))
     return again.loops
@@ -222,3 +217,165 @@ def test_with_loops_or_without_it_is_the_same(data: st.DataObject) -> None:
         patch.setattr(rolling, "LEAST_CALLS", 1)
         patch.setattr(rolling, "_LEAST_SAVED", 4)
         check(data.draw(recurrences()))
+
+
+# ---------------------------------------------------------------- one by one
+
+
+def recurrence(steps: int, x: Any, w: Variable, h: Variable) -> list[Variable]:
+    """The values of a network of one recurrent layer."""
+    hs = [h]
+    for t in range(steps):
+        hs.append(F.tanh(x(t) + hs[-1] @ w))
+    return hs[1:]
+
+
+def leaves(steps: int) -> tuple[Variable, Variable, Variable]:
+    """A sequence, a weight and a first value."""
+    x, w, h = (V(a, need_grad=True) for a in drawn((steps + 3, BATCH, WIDTH), (WIDTH, WIDTH), (BATCH, WIDTH)))
+    return x, w, h
+
+
+WAYS: dict[str, Callable[[Variable, Variable, Variable], Variable]] = {
+    "slices backwards": lambda x, w, h: F.sum(recurrence(9, lambda t: x[8 - t], w, h)[-1] ** 2),
+    "every other slice": lambda x, w, h: F.sum(recurrence(6, lambda t: x[2 * t], w, h)[-1] ** 2),
+    "windows of a stride": lambda x, w, h: F.sum(recurrence(5, lambda t: F.sum(x[t + 5 : t : -2], axis=0), w, h)[-1]),
+    "all values joined": lambda x, w, h: F.sum(F.sin(F.concatenate(*recurrence(9, lambda t: x[t], w, h), axis=1))),
+    "all values stacked": lambda x, w, h: F.sum(F.sin(F.stack(*recurrence(9, lambda t: x[t], w, h), axis=-1)[..., 2:])),
+    "some values": lambda x, w, h: F.add_n(*[F.sum(recurrence(9, lambda t: x[t], w, h)[k] ** 2) for k in (1, 4, 5)]),
+    "two at a time": lambda x, w, h: F.sum(
+        recurrence(7, lambda t: x[t], w, recurrence(7, lambda t: x[6 - t], w, h)[-1])[-1] ** 2
+    ),
+    "slices split": lambda x, w, h: F.sum(recurrence(9, lambda t: F.split(x, axis=0)[t], w, h)[-1] ** 2),
+    "one value in all": lambda x, w, h: F.sum(recurrence(9, lambda t: x[3], w, h)[-1] ** 2),
+}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.usefixtures("small")
+def test_what_is_read_and_what_is_given(way: str, order: int) -> None:
+    x, w, h = leaves(9)
+    loops = check(outputs_of(WAYS[way](x, w, h), [x, w, h], x if order == 2 else None))
+    assert len(loops) >= 2
+
+
+@pytest.mark.usefixtures("small")
+def test_integers_and_truth_values_are_handed_on_too() -> None:
+    count, flag, seen = V(np.int32(3)), V(np.zeros(3, bool)), []
+    for _ in range(12):
+        count = F.where(count > 8, count - V(np.int32(7)), count + V(np.int32(3)))
+        flag = F.logical_xor(flag, count > 6)
+        seen.append(flag)
+    assert check([count, flag, F.stack(*seen, axis=0)])
+
+
+@pytest.mark.usefixtures("small")
+def test_a_key_for_each_step_and_no_weight_for_each() -> None:
+    x, w, h = leaves(9)
+    for t in range(9):
+        h = F.dropout(F.tanh(x[t] + h @ w), 0.25)
+    assert check(outputs_of(F.sum(h * h), [w]))
+    weights = [V(a, need_grad=True) for a in drawn(*[(WIDTH, WIDTH)] * 12)]
+    h = x[0]
+    for each in weights:
+        h = F.tanh(h @ each)
+    program = linearize(outputs_of(F.sum(h * h), weights)).program
+    assert rolled(program).program is program
+
+
+def test_a_thousand_layers_stay_as_they_are() -> None:
+    weights = [V(np.eye(2), need_grad=True) for _ in range(1000)]
+    h = V(np.ones((1, 2)))
+    for w in weights:
+        h = F.tanh(h @ w)
+    program = linearize(outputs_of(F.sum(h), weights)).program
+    assert rolled(program).program is program
+
+
+@pytest.mark.usefixtures("small")
+def test_effects_are_applied_once_for_each_step() -> None:
+    def statistics() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        x, w, _ = leaves(9)
+        shape = (1, WIDTH)
+        beta, gamma, mean = V(np.zeros(shape)), V(np.ones(shape), need_grad=True), V(np.zeros(shape))
+        variance, h = V(np.ones(shape)), x[0]
+        for t in range(9):
+            h = F.tanh(F.batch_normalization(x[t] + h @ w, beta, gamma, mean, variance, batch_stat=True))
+        (g,) = nn.grad(F.sum(h**2), gamma)
+        program = linearize([g]).program
+        assert not program.rolls or rolled(program).loops
+        g.forward()
+        return g.d, mean.d, variance.d
+
+    with nn.unrolled():
+        expected = statistics()
+    for a, b in zip(statistics(), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_a_chain_that_is_too_long_for_the_compiler_is_one_executable() -> None:
+    y = x = V(np.linspace(0.1, 1, 3), need_grad=True)
+    for _ in range(1500):
+        y = y + 0.125 * F.sin(y)
+    (g,) = nn.grad(F.sum(y), x)
+    with jax.enable_x64(True):
+        def step(y: Any, _: None) -> Any:
+            return y + 0.125 * jnp.sin(y), None
+
+        expected = jax.grad(lambda x: jnp.sum(lax.scan(step, x, None, length=1500)[0]))(x.d)
+    np.testing.assert_allclose(g.d, expected, rtol=1e-9, atol=1e-12)
+    program = linearize([g]).program
+    with jax.enable_x64(True):
+        text = jax.jit(lower(program)).lower(x.d).compile(compiler_options=cheap_options()).as_text()
+    assert text.count(" while(") == len(rolled(program).loops) == 2
+
+
+def test_what_explain_says() -> None:
+    outputs, _ = lstm(12, 1)
+    explained = nn.explain(outputs[1:])
+    assert len(explained.loops) == 2
+    assert f"compiled as a loop: {explained.loops[0].steps} steps of" in str(explained)
+    with nn.unrolled():
+        assert nn.explain(outputs[1:]).loops == ()
+
+
+# ---------------------------------------------------------------- how they are found
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), min_size=1, max_size=6),
+    st.integers(4, 9), st.lists(st.integers(0, 3), max_size=8),
+)  # fmt: skip
+def test_every_stretch_repeats_and_none_is_missed(
+    before: list[int], step: list[int], count: int, after: list[int]
+) -> None:
+    labels = before + step * count + after
+    found = stretches_of(labels, 4)
+    for start, end, period in found:
+        assert labels[start : end - period] == labels[start + period : end]
+        assert end - start >= 4 * period
+    covered = max([end - start - period for start, end, period in found], default=0)
+    assert covered >= len(step) * (count - 1)
+
+
+def test_finding_takes_time_in_proportion_to_the_length() -> None:
+    def calls_for(steps: int) -> int:
+        program = linearize(lstm(steps, 1)[0]).program
+        calls_of(program)  # shapes are known from now on
+        count = 0
+
+        def counted(frame: Any, event: str, argument: Any) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(counted)
+        try:
+            assert rolled(program).loops
+        finally:
+            sys.setprofile(None)
+        return count
+
+    few, many = calls_for(25), calls_for(100)
+    assert many < 4.5 * few

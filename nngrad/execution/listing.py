@@ -168,7 +168,7 @@ def _parts(
 
 
 def opened(key: tuple[Any, ...]) -> Iterator[tuple[int, int, tuple[Any, ...], int]]:
-    """The ways to leave one place of a key open: its axis, where in the key it is, the key with 0 there, and the place."""
+    """The ways to leave one place of a key open: its axis, where in the key it is, the key with 0 there, the place."""
     axis = 0
     for i, entry in enumerate(key):
         if entry is None:

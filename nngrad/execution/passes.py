@@ -14,7 +14,7 @@ from .layouts import with_channels_last
 from .loops import with_loops_together
 from .program import Program
 from .recurrences import with_sums_once
-from .rolling import with_recurrences_rolled
+from .rolling import LoopFound, rolled, with_recurrences_rolled
 
 Pass = Callable[[Program], Program]
 
@@ -31,8 +31,16 @@ def prepared(program: Program) -> Program:
 
 def shortened(program: Program) -> Program:
     """The program as it is before it is asked whether the compiler can be given it as a whole."""
-    passes = PASSES.get(_platform_of(program), ())
-    return with_recurrences_rolled(program) if with_recurrences_rolled in passes else program
+    return with_recurrences_rolled(program) if _rolls(program) else program
+
+
+def loops_found(program: Program) -> tuple[LoopFound, ...]:
+    """The recurrences that become loops when the program is compiled."""
+    return rolled(program).loops if _rolls(program) else ()
+
+
+def _rolls(program: Program) -> bool:
+    return with_recurrences_rolled in PASSES.get(_platform_of(program), ())
 
 
 def _platform_of(program: Program) -> str:

@@ -36,17 +36,25 @@ _MOST_AT_THE_EDGES = 2
 """Of so many calls, one at most may be needed to take a loop's values apart or to put together what it reads."""
 
 
+class LoopFound(NamedTuple):
+    """A recurrence that was unrolled, and is a loop again."""
+
+    steps: int
+    """How many steps it has."""
+    functions: int
+    """How many functions each of these is."""
+
+
 class Rolled(NamedTuple):
     """A program with loops, and what they stand for."""
 
     program: Program
-    loops: tuple[tuple[int, int], ...]
-    """For each loop: how many steps it has, and of how many calls."""
+    loops: tuple[LoopFound, ...]
 
     @property
     def size(self) -> int:
         """How many calls there are to compile."""
-        return self.left + sum([period for _, period in self.loops])
+        return self.left + sum([loop.functions for loop in self.loops])
 
     @property
     def left(self) -> int:
@@ -83,7 +91,7 @@ def _rolled_in(program: Program, listing: Listing) -> Rolled:
         writer = _Writer(program, listing, list(found.values()))
         costly = writer.costly()
         if not costly and found:
-            return Rolled(writer.rewritten(), tuple([(each.length, each.period) for each in found.values()]))
+            return Rolled(writer.rewritten(), tuple([LoopFound(each.length, each.period) for each in found.values()]))
         stretches = [stretch for stretch, each in found.items() if each not in costly]
     return Rolled(program, ())
 
