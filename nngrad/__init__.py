@@ -25,6 +25,7 @@ from .context import (
     no_grad,
     set_auto_forward,
     set_default_context,
+    unrolled,
 )
 from .custom import FunctionNode, PythonFunction
 from .debugging import debug
@@ -140,6 +141,7 @@ __all__ = [
     "timing",
     "to_jax",
     "train_step",
+    "unrolled",
     "vjp",
     "vmap",
 ]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .axes import AxisMap
     from .function import Function
     from .layouts import Moved
+    from .parts import Keys
     from .within import InSteps
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
@@ -51,6 +52,11 @@ class Facts:
     in_steps: InSteps | None = None
     """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
     into (`nngrad.graph.within`)."""
+    taken: Keys | None = None
+    """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
+    placed: Keys | None = None
+    """For an op that puts its inputs, as they are, at places of its output, which has zeros elsewhere: the key of
+    each."""
     passes: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False

@@ -56,6 +56,7 @@ class BuildOptions:
         "mark",
         "no_grad",
         "places",
+        "rolls",
         "simplify",
         "special",
         "watched",
@@ -84,6 +85,8 @@ class BuildOptions:
     """Where it is written down, by their serial numbers, where the user applies functions; None if nobody asks."""
     deterministic: bool
     """Whether all that runs is compiled in one way, so that results are the same from run to run."""
+    rolls: bool
+    """Whether recurrences that were unrolled become loops when they are compiled."""
     special: bool
     """Whether auto_forward, no_grad, debug mode or a mark is on, or places are asked for; one look instead of five."""
     watched: bool
@@ -93,7 +96,7 @@ class BuildOptions:
         self.layers = layers
         self.body = self.builder = self.context = self.debug = self.mark = self.places = None
         self.auto_forward = self.no_grad = self.deterministic = False
-        self.simplify = True
+        self.simplify = self.rolls = True
         self.hooks = ()
         for _, switches in layers:
             for name, value in switches.items():
