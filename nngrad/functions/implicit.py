@@ -73,7 +73,7 @@ def jacobian_of(residual: Body) -> Body:
     if not found.moved:
         return _zero_of(inputs, residual.spec(residual.outputs[0]))
     body = found.body
-    return Body(inputs, body.steps, body.orders, body.outputs[len(residual.outputs) :], body.stops)
+    return Body(inputs, body.steps, body.orders, body.outputs[len(residual.outputs) :], body.stops, body.places)
 
 
 def _zero_of(inputs: tuple[Spec, ...], spec: Spec) -> Body:

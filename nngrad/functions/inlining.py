@@ -17,8 +17,11 @@ def inlined(body: Body, inputs: Sequence[Variable]) -> list[Variable]:
         inputs: What it is applied to.
     """
     values: list[Variable] = []
-    for op, arguments, ins in body.steps:
+    places = body.places or (None,) * len(body.steps)
+    for (op, arguments, ins), place in zip(body.steps, places, strict=True):
         made = apply(op, tuple([inputs[i] if i >= 0 else values[~i] for i in ins]), arguments)
         for y in made if op.multiple_results else (made,):
+            if place is not None and y.parent is not None and not hasattr(y.parent, "place"):
+                y.parent.place = place
             values.append(unlink(y) if ~len(values) in body.stops else y)
     return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 from ..functions.control import unlink
 from ..functions.inlining import inlined
 from ..graph import Spec, Variable
-from ..graph.body import Body, captured
+from ..graph.body import Body
+from ..graph.capture import captured
 
 
 class Equation(NamedTuple):

@@ -11,7 +11,7 @@ import nngrad.functions as F
 from ..autodiff.grad import grad
 from ..functions.implicit import root_of_body
 from ..graph import Variable, apply
-from ..graph.body import captured
+from ..graph.capture import captured
 from .capturing import Equation, equation
 from .convergence import Convergence, checked_method, count, keeps, options_for, tolerance, without_gradients
 from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, Found, Problem
