@@ -13,6 +13,7 @@ from ..graph.arguments import Static
 from ..graph.body import Body
 from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
+from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import array, comparison
 
 
@@ -50,8 +51,40 @@ def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
     return tuple(lax.switch(index, [branch(body) for body in bodies], *given))
 
 
+def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
+    """The branches."""
+    (bodies,) = arguments
+    inputs, taken = tuple([f"operand{i}" for i in range(count - 1)]), tuple(range(1, count))
+    outputs = tuple([f"result{i}" for i in range(len(bodies[0].outputs))])
+    return tuple([
+        Within(f"branch {i}", body, 1, inputs, outputs, taken, tuple([("", k) for k in body.outputs]), alternative=True)
+        for i, body in enumerate(bodies)
+    ])
+
+
+def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
+    """The same as the forward, with a branch that is looked at."""
+    (bodies,) = arguments
+    index, *given = inputs
+    taken = min(max(int(steps.array(index)), 0), len(bodies) - 1)
+    return outputs_of(bodies[taken], given, steps.run(f"branch {taken}", bodies[taken], given))
+
+
+def switch_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+    """Which outputs of `switch_of_bodies` depend on the inputs that are `given`."""
+    bodies: tuple[Body, ...] = arguments[0]
+    numbers = [body.depending([i for i, is_given in enumerate(given[1:]) if is_given]) for body in bodies]
+    return [
+        given[0] or any([body.outputs[k] in found for body, found in zip(bodies, numbers, strict=True)])
+        for k in range(len(bodies[0].outputs))
+    ]
+
+
 _switch_of_bodies.__name__ = "switch_of_bodies"
-switch_of_bodies = SwitchOfBodies(_switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost)
+switch_of_bodies = SwitchOfBodies(
+    _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost, dependence=switch_dependence,
+    in_steps=InSteps(_bodies, _step_by_step),
+)  # fmt: skip
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
@@ -14,6 +16,8 @@ from ..graph.arguments import Static
 from ..graph.body import Body
 from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
+from ..graph.loop import depending_throughout
+from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
 from .branches import cond
 from .loops import checked_carry, scan
@@ -61,8 +65,44 @@ def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tu
     return last
 
 
+def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
+    """The condition and the body."""
+    goes_on, body, fixed = arguments
+    carries = [f"carry{i}" for i in range(count - fixed)]
+    inputs, taken = (*[f"same{i}" for i in range(fixed)], *carries), tuple(range(count))
+    return (
+        Within("condition", goes_on, 1, inputs, ("goes on",), taken),
+        Within("body", body, 1, inputs, tuple(carries), taken, tuple([("at the end", i) for i in body.outputs])),
+    )
+
+
+def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
+    """The same as the forward, with bodies that are looked at."""
+    goes_on, body, fixed = arguments
+    given = list(inputs)
+    for number in itertools.count():
+        (runs,) = outputs_of(goes_on, given, steps.run("condition", goes_on, given, number))
+        if not np.asarray(steps.array(runs)).any():
+            break
+        given[fixed:] = outputs_of(body, given, steps.run("body", body, given, number))
+    return given[fixed:]
+
+
+def while_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+    """Which outputs of `while_of_bodies` depend on the inputs that are `given`."""
+    goes_on, body, fixed = arguments
+    carries = len(body.outputs)
+    numbers = depending_throughout(body, fixed, carries, [i for i, is_given in enumerate(given) if is_given])
+    inputs = [i for i in range(len(body.inputs)) if i in numbers]
+    apart = goes_on.outputs[0] in goes_on.depending(inputs)
+    return [apart or fixed + j in numbers for j in range(carries)]
+
+
 _while_of_bodies.__name__ = "while_of_bodies"
-while_of_bodies = WhileOfBodies(_while_of_bodies, type_name="While", multiple_results=True, cost=_cost)
+while_of_bodies = WhileOfBodies(
+    _while_of_bodies, type_name="While", multiple_results=True, cost=_cost, dependence=while_dependence,
+    in_steps=InSteps(_bodies, _step_by_step),
+)  # fmt: skip
 
 
 def while_loop(

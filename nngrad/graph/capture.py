@@ -15,6 +15,7 @@ from .body import Body, closed
 from .function import Function, create, next_serial
 from .ndarray import NdArray
 from .options import build_options, contained, switch_to
+from .place import Place
 from .spec import Spec
 from .traverse import functions_of, path_between
 from .value import Deferred
@@ -79,8 +80,8 @@ def captured(
     Raises:
         ValueError: A function in it updates a leaf, and `updates` is False; or one of its own inputs.
     """
-    since = next_serial()
-    switch_to(simplify=build_options().simplify, body=since)
+    since, places = next_serial(), dict[int, Place | None]()
+    switch_to(simplify=build_options().simplify, body=since, places=places)
     own = [placeholder(spec, owner) for spec in inputs]
     try:
         outputs = function(own)
@@ -96,7 +97,7 @@ def captured(
     inside = {id(x) for x in given} | {id(y) for f in within.functions for y in f.outputs}
     read = [x for f in within.functions for x in f.inputs] + results
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
-    return Captured(closed(results, [*variables, *given]), tuple(variables), updated, within.keys)
+    return Captured(closed(results, [*variables, *given], places), tuple(variables), updated, within.keys)
 
 
 def _new_values(
