@@ -293,6 +293,7 @@ def closed(
     functions = functions_of(outputs, through=lambda x: id(x) not in cut)
     steps: list[Step] = []
     orders: list[int] = []
+    places: list[Place | None] = []
     stops: set[int] = set()
     count = 0
     for f in functions:
@@ -303,6 +304,7 @@ def closed(
             continue
         steps.append((f.op, f.arguments, tuple([numbers[id(x)] for x in f.inputs])))
         orders.append(f.order)
+        places.append(written.get(f.serial) or place_of(f))
         for k, y in enumerate(f.outputs):
             numbers.setdefault(id(y), ~(count + k))
             if y._need_grad is False:
@@ -311,7 +313,7 @@ def closed(
     return Body(
         tuple([x.spec for x in inputs]), tuple(steps), tuple(orders),
         tuple([numbers[id(y)] for y in outputs]), frozenset(stops),
-        tuple([written.get(f.serial) or place_of(f) for f in functions]),
+        tuple(places),
     )  # fmt: skip
 
 
