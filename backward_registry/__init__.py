@@ -250,6 +250,7 @@ from . import (  # noqa: E402,F401
     arithmetic,
     array,
     branches,
+    checkpoints,
     comparison,
     contractions,
     control,

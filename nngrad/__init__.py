@@ -43,6 +43,7 @@ from .derivatives import (
     vjp,
 )
 from .execution import RecompilationWarning, compile, executables, forward_all, to_jax
+from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
@@ -86,6 +87,7 @@ __all__ = [
     "auto_forward",
     "backward",
     "bilaplacian",
+    "checkpoint",
     "checks",
     "clear_parameters",
     "compile",

@@ -47,6 +47,8 @@ class Facts:
     together: Callable[..., Any] | None = None
     """For a loop: `together(applications)`, where each is a pair of static arguments and the numbers of the inputs, and
     none depends on another, says which of them are one loop that saves work (`nngrad.functions.loop_fusion.Fused`)."""
+    expands: Callable[..., Any] | None = None
+    """For a function that is just a body: `expands(*arguments)` gives the `Body`, which runs in its place."""
     passes: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False
