@@ -267,6 +267,7 @@ from . import (  # noqa: E402,F401
     polynomial,
     pooling,
     reduction,
+    segments,
     slicing,
     stochastic,
     while_loops,

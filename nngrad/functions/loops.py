@@ -16,9 +16,10 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
 from ..graph.arguments import Static
-from ..graph.body import captured
+from ..graph.body import Body, captured
 from ..graph.leaf import common_floating
 from ..graph.loop import Loop
+from .body_costs import operations_in
 from .loop_fusion import fused
 from .stochastic import typed_key
 
@@ -32,17 +33,31 @@ class ScanOfBody(Op):
         """Shape and dtype of each output."""
         loop = Loop(*arguments)
         finals = [loop.body.spec(number) for number in loop.body.outputs[: loop.carries]]
-        return (*finals, *[loop.stack_spec(number) for number in loop.stacked])
+        return (*finals, *[loop.stack_spec(number) for number in loop.stacked], *loop.start_specs())
 
 
 def _cost(f: Function) -> int:
     """About how many operations all steps take."""
     loop = Loop(*f.arguments)
-    return loop.length * sum([max(1, spec.size) for spec in loop.body.specs])
+    return loop.length * operations_in(loop.body)
+
+
+def _steps(f: Function) -> int:
+    """The number of steps; 0 where a gradient computes them again by segments anyway."""
+    loop = Loop(*f.arguments)
+    by_segments = f.order and any([op.expands is not None for op, _, _ in loop.body.steps])
+    return 0 if loop.segments or by_segments else loop.length
+
+
+def _within(arguments: tuple[Any, ...], read: Sequence[bool]) -> list[Body]:
+    """The body, with the outputs that somebody reads."""
+    loop = Loop(*arguments)
+    stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
+    return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
 
 
 def _scan_of_body(
-    *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int
+    *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int, segments: Static
 ) -> tuple[jax.Array, ...]:
     """A loop over a body.
 
@@ -57,11 +72,12 @@ def _scan_of_body(
         length: The number of steps.
         reverse: Whether the steps go from the last slice to the first.
         unroll: How many steps XLA gets as one.
+        segments: The numbers of steps of segments; see `Loop`.
 
     Returns:
-        The last carries, and the stacks that `Loop.stacked` lists.
+        The last carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
     """
-    loop = Loop(body, fixed, carries, length, reverse, unroll)
+    loop = Loop(body, fixed, carries, length, reverse, unroll, segments)
     same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
 
     def step(carry: tuple[Any, ...], slices: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -70,12 +86,44 @@ def _scan_of_body(
         after = [given[i] if i >= 0 else values[~i] for i in body.outputs[:carries]]
         return tuple(after), tuple([given[i] if i >= 0 else values[~i] for i in loop.stacked])
 
+    if segments:
+        return _in_segments(loop, step, tuple(first), tuple(scanned))
     last, stacks = lax.scan(step, tuple(first), tuple(scanned), length=length, reverse=reverse, unroll=unroll)
     return (*last, *stacks)
 
 
+def _in_segments(
+    loop: Loop, step: Callable[..., Any], first: tuple[Any, ...], scanned: tuple[Any, ...]
+) -> tuple[jax.Array, ...]:
+    """A loop over segments, and over the steps of each, and the steps after the last whole one."""
+    size, (count, rest) = loop.segments[0], loop.parts
+
+    def stretch(carry: tuple[Any, ...], slices: tuple[Any, ...], length: int) -> tuple[Any, Any]:
+        unroll = max(1, min(loop.unroll, length))
+        last, stacks = lax.scan(step, carry, slices, length=length, reverse=loop.reverse, unroll=unroll)
+        return last, (stacks, carry)
+
+    whole, after = (slice(rest, None), slice(rest)) if loop.reverse else (slice(size * count), slice(size * count, None))
+    cut = tuple([lax.reshape(x[whole] if rest else x, (count, size, *x.shape[1:])) for x in scanned])
+    last, (stacks, starts) = lax.scan(
+        lambda carry, slices: stretch(carry, slices, size), first, cut, length=count, reverse=loop.reverse
+    )
+    stacks = [lax.reshape(y, (count * size, *y.shape[2:])) for y in stacks]
+    if rest:
+        last, (more, start) = stretch(last, tuple([x[after] for x in scanned]), rest)
+
+        def joined(of_whole: jax.Array, of_rest: jax.Array) -> jax.Array:
+            return lax.concatenate((of_rest, of_whole) if loop.reverse else (of_whole, of_rest), 0)
+
+        stacks = [joined(y, z) for y, z in zip(stacks, more, strict=True)]
+        starts = [joined(c, lax.expand_dims(d, (0,))) for c, d in zip(starts, start, strict=True)]
+    return (*last, *stacks, *starts)
+
+
 _scan_of_body.__name__ = "scan_of_body"
-scan_of_body = ScanOfBody(_scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused)
+scan_of_body = ScanOfBody(
+    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused, steps=_steps, within=_within
+)
 
 
 @op

@@ -28,6 +28,14 @@ class Loop(NamedTuple):
     """Whether the steps go from the last slice to the first."""
     unroll: int
     """How many steps XLA gets as one."""
+    segments: tuple[int, ...] = ()
+    """Where it runs in segments, so that gradients compute again what they need of each: the number of steps of one; of
+    one of those that it is cut into in turn; and so on."""
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """How many whole segments there are, and how many steps after these."""
+        return divmod(self.length, self.segments[0])
 
     @property
     def first_slice(self) -> int:
@@ -56,6 +64,19 @@ class Loop(NamedTuple):
         if 0 <= number < self.fixed or number >= self.first_slice:
             return f.inputs[number]
         return f.outputs[self.places[number]]
+
+    @property
+    def first_start(self) -> int:
+        """The first of the outputs with the carries before each segment, which come last."""
+        return self.carries + len(self.stacked)
+
+    def start_specs(self) -> tuple[Spec, ...]:
+        """Shapes and dtypes of the carries before each segment, stacked; none where it does not run in segments."""
+        if not self.segments:
+            return ()
+        count = -(-self.length // self.segments[0])
+        carried = [self.body.inputs[i] for i in range(self.fixed, self.first_slice)]
+        return tuple([spec_of((count, *spec.shape), spec.dtype) for spec in carried])
 
     def stack_spec(self, number: int) -> Spec:
         """Shape and dtype of a value of the body, stacked."""

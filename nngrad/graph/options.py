@@ -54,6 +54,7 @@ class BuildOptions:
         "layers",
         "mark",
         "no_grad",
+        "segments",
         "simplify",
         "special",
         "watched",
@@ -76,6 +77,8 @@ class BuildOptions:
     """What debug mode looks for; None where it is off."""
     mark: Any
     """What functions are marked with, so that gradients compute them again and do not keep what they give."""
+    segments: Callable[[Function], tuple[int, ...]] | None
+    """For a loop, the numbers of steps of the segments that its gradient computes again; none where it keeps all."""
     deterministic: bool
     """Whether all that runs is compiled in one way, so that results are the same from run to run."""
     special: bool
@@ -85,7 +88,7 @@ class BuildOptions:
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        self.builder = self.context = self.debug = self.mark = None
+        self.builder = self.context = self.debug = self.mark = self.segments = None
         self.auto_forward = self.no_grad = self.deterministic = False
         self.simplify = True
         self.hooks = ()
