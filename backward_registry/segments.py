@@ -77,8 +77,6 @@ class _BySegments:
         self.gys = [gy for _, gy in arrived]
         given = Loop(*f.arguments).segments
         outputs = f.outputs if given else apply(scan_of_body, f.inputs, loop)
-        if not given:
-            outputs[0].parent.mark = build_options().mark
         self.starts = outputs[loop.first_start :]
         self.at_starts = gys[loop.first_start :] if given else [zeros_like(x) for x in self.starts]
 

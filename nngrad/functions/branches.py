@@ -13,6 +13,7 @@ from ..graph.arguments import Static
 from ..graph.body import Body, Captured, captured
 from ..graph.leaf import common_floating
 from . import array, comparison
+from .body_costs import operations_in
 
 
 class SwitchOfBodies(Op):
@@ -27,7 +28,7 @@ class SwitchOfBodies(Op):
 def _cost(f: Function) -> int:
     """About how many operations the longest branch takes."""
     bodies: tuple[Body, ...] = f.arguments[0]
-    return max([sum([max(1, spec.size) for spec in body.specs]) for body in bodies])
+    return max([operations_in(body) for body in bodies])
 
 
 def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
@@ -50,7 +51,9 @@ def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
 
 
 _switch_of_bodies.__name__ = "switch_of_bodies"
-switch_of_bodies = SwitchOfBodies(_switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost)
+switch_of_bodies = SwitchOfBodies(
+    _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost, within=lambda arguments, read: arguments[0]
+)
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:

@@ -14,6 +14,7 @@ from ..graph.arguments import Static
 from ..graph.body import Body, captured
 from ..graph.leaf import common_floating
 from . import comparison
+from .body_costs import operations_in
 from .branches import cond
 from .loops import checked_carry, scan
 
@@ -31,8 +32,7 @@ class WhileOfBodies(Op):
 
 def _cost(f: Function) -> int:
     """About how many operations one step takes; how many steps there are is not known."""
-    body: Body = f.arguments[1]
-    return sum([max(1, spec.size) for spec in body.specs])
+    return operations_in(f.arguments[1])
 
 
 def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
@@ -61,7 +61,9 @@ def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tu
 
 
 _while_of_bodies.__name__ = "while_of_bodies"
-while_of_bodies = WhileOfBodies(_while_of_bodies, type_name="While", multiple_results=True, cost=_cost)
+while_of_bodies = WhileOfBodies(
+    _while_of_bodies, type_name="While", multiple_results=True, cost=_cost, within=lambda arguments, read: arguments[:2]
+)
 
 
 def while_loop(
