@@ -128,7 +128,9 @@ class _BySegments:
         gys = [*self.finals, *[stretch.of(gy) for gy in self.gys]]
         moving = [i for i in range(loop.fixed, loop.first_slice) if inputs[i].spec.differentiable]
         wanted = tuple(sorted({*self.indexes, *moving}))
-        gxs = checkpoint_gradients(outputs[0].parent, gys, wanted, lambda i: None) if outputs else [None] * len(inputs)
+        gxs: list[Variable | None] = [None] * len(inputs)
+        if outputs:
+            gxs = checkpoint_gradients(outputs[0].parent, gys, wanted, lambda i: None)
         for j, gc in enumerate(self.at_starts):
             gx = gxs[loop.fixed + j]
             at = None if is_zeros(gc) else gc[place]

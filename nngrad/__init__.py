@@ -26,7 +26,7 @@ from .context import (
     set_auto_forward,
     set_default_context,
 )
-from .custom import FunctionNode, PythonFunction
+from .custom import FunctionNode, PythonFunction, custom_gradient
 from .debugging import debug
 from .derivatives import (
     bilaplacian,
@@ -94,6 +94,7 @@ __all__ = [
     "context_scope",
     "count",
     "curl",
+    "custom_gradient",
     "debug",
     "derivatives",
     "deterministic",

@@ -213,7 +213,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
 def along_route(
     request: Request, task: Task, owners: list[list[Variable]]
 ) -> tuple[routes.Routed, list[Variable], Retained]:
-    """Returns what the route gives, the gradients of the inputs, and those that are retained, each with its Variable."""
+    """Returns what the route gives, the gradients of the inputs, and each Variable on the way with its own."""
     retained: Retained | None = [] if request.retain else None
     routed = routes.gradients(task, request.aggregate, retained)
     gradients = routed.gradients if task.inputs is request.inputs else added_up(routed.gradients, owners)

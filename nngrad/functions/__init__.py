@@ -57,6 +57,7 @@ from .array import meshgrid as meshgrid
 from .array import one_hot as one_hot
 from .array import shape as shape
 from .array import trilu as trilu
+from .associative import associative_scan as associative_scan
 from .branches import cond as cond
 from .branches import switch as switch
 from .comparison import equal as equal
@@ -249,7 +250,7 @@ def names() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, Op | Composite))
 
 
-_WITH_FUNCTIONS = ("cond", "fori_loop", "jax_function", "map", "scan", "switch", "while_loop")
+_WITH_FUNCTIONS = ("associative_scan", "cond", "fori_loop", "jax_function", "map", "scan", "switch", "while_loop")
 """What takes a function, and is none of the ops."""
 
 

@@ -52,8 +52,9 @@ def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
 
 _switch_of_bodies.__name__ = "switch_of_bodies"
 switch_of_bodies = SwitchOfBodies(
-    _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost, within=lambda arguments, read: arguments[0]
-)
+    _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost,
+    within=lambda arguments, read: arguments[0],
+)  # fmt: skip
 
 
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:

@@ -19,6 +19,7 @@ from ..graph.arguments import Static
 from ..graph.body import Body, captured
 from ..graph.leaf import common_floating
 from ..graph.loop import Loop
+from . import control, indexing
 from .body_costs import operations_in
 from .loop_fusion import fused
 from .stochastic import typed_key
@@ -103,7 +104,8 @@ def _in_segments(
         last, stacks = lax.scan(step, carry, slices, length=length, reverse=loop.reverse, unroll=unroll)
         return last, (stacks, carry)
 
-    whole, after = (slice(rest, None), slice(rest)) if loop.reverse else (slice(size * count), slice(size * count, None))
+    end = size * count
+    whole, after = (slice(rest, None), slice(rest)) if loop.reverse else (slice(end), slice(end, None))
     cut = tuple([lax.reshape(x[whole] if rest else x, (count, size, *x.shape[1:])) for x in scanned])
     last, (stacks, starts) = lax.scan(
         lambda carry, slices: stretch(carry, slices, size), first, cut, length=count, reverse=loop.reverse
@@ -147,6 +149,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int = 1,
+    truncate: int | None = None,
 ) -> tuple[Any, Any]:
     """A loop that carries values from step to step, and stacks what each step gives.
 
@@ -166,6 +169,9 @@ def scan(
         length: The number of steps; by default, the length of the first axes.
         reverse: Go through `xs` from its end. Slice i still gives entry i of what is stacked.
         unroll: How many steps the compiler gets as one: more take longer to compile, and may run faster.
+        truncate: The steps are cut into stretches of so many, counted from the last step, and no gradient passes
+            through the carry from one stretch to the one before it: truncated back-propagation. Values are the same.
+            What comes of it is not the derivative of the loop, and counts as a surrogate in further gradients.
 
     Returns:
         The last carry, and the stacks, each with the steps along its first axis.
@@ -182,9 +188,16 @@ def scan(
     if unroll < 1:
         raise ValueError(f"scan: unroll must be at least 1, got {unroll!r}")
     results: Any = None
+    if truncate is not None:
+        inputs += _stretches(truncate, count, reverse)
 
     def flat(given: list[Variable]) -> list[Variable]:
         nonlocal results
+        if truncate is not None:
+            *given, cut = given
+            given[:carries] = [
+                indexing.where(cut, control.unlink(c), c) if c.spec.differentiable else c for c in given[:carries]
+            ]
         carry, x = jax.tree.unflatten(tree, given)
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -203,6 +216,15 @@ def scan(
     outputs = apply(scan_of_body, (*found.variables, *inputs, *keys), loop)
     last: tuple[Any, Any] = jax.tree.unflatten(results, outputs[: loop.results])
     return last
+
+
+def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
+    """For each step whether a stretch of `truncate` steps begins with it, but for the first of all."""
+    if isinstance(truncate, bool) or not isinstance(truncate, int | np.integer) or truncate < 1:
+        raise ValueError(f"scan: truncate must be an int of at least 1, or None, got {truncate!r}")
+    before = np.arange(count)
+    begins = (before > 0) & ((count - before) % int(truncate) == 0)
+    return [as_variable(begins[::-1].copy() if reverse else begins, "truncate", "scan")]
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:
