@@ -80,9 +80,9 @@ def test_bad_input_is_refused() -> None:
         F.associative_scan(lambda a, b: a, (x, y))
     with pytest.raises(ValueError, match=r"elems\[0\] of shape \(3, 2\)"):
         F.associative_scan(lambda a, b: a, x, axis=2)
-    with pytest.raises(ValueError, match="fn gets .* and returns"):
+    with pytest.raises(ValueError, match=r"fn gets .* and returns"):
         F.associative_scan(lambda a, b: F.sum(a), x)
-    with pytest.raises(TypeError, match="fn gets .* and returns"):
+    with pytest.raises(TypeError, match=r"fn gets .* and returns"):
         F.associative_scan(lambda a, b: (a, b), x)
     with pytest.raises(ValueError, match="nothing in elems"):
         F.associative_scan(lambda a, b: a, None)

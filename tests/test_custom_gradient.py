@@ -34,7 +34,7 @@ def halved_in_jax(x: Any, w: Any) -> Any:
     return x * w
 
 
-# What is computed on the way is the function itself again, or JAX would differentiate it in its own way the second time.
+# What is computed on the way is the function itself again; else JAX differentiates it in its own way the second time.
 halved_in_jax.defvjp(
     lambda x, w: (halved_in_jax(x, w), (x, w)), lambda r, gy: (0.5 * gy * r[1] ** 2, 0.5 * gy * r[0] * r[1])
 )
@@ -132,7 +132,7 @@ def test_bad_input_is_refused() -> None:
         nn.custom_gradient(lambda x: x)(x)
     with pytest.raises(ValueError, match="must return 1 gradients, got 2"):
         nn.custom_gradient(lambda x: (x, lambda gy: (gy, gy)))(x)
-    with pytest.raises(ValueError, match="gradient 0 is .*, and what it is the gradient of is"):
+    with pytest.raises(ValueError, match=r"gradient 0 is .*, and what it is the gradient of is"):
         nn.custom_gradient(lambda x: (x, lambda gy: F.sum(gy)))(x)
-    with pytest.raises(ValueError, match="reads a Variable of shape .* from outside that needs a gradient"):
+    with pytest.raises(ValueError, match=r"reads a Variable of shape .* from outside that needs a gradient"):
         nn.custom_gradient(lambda x: (x * w, lambda gy: gy))(x)

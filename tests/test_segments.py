@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import jax
@@ -145,7 +146,7 @@ def test_a_predicate_names_loops() -> None:
 def test_sizes_get_smaller(steps: int, levels: int, share: float) -> None:
     sizes = (steps, *sizes_of(steps, levels, share))
     assert len(sizes) <= levels + 1
-    assert all([2 <= b <= a / 2 + 1 and b < a for a, b in zip(sizes, sizes[1:], strict=False)])
+    assert all([2 <= b <= a / 2 + 1 and b < a for a, b in itertools.pairwise(sizes)])
 
 
 # ---------------------------------------------------------------- truncated back-propagation
