@@ -268,7 +268,9 @@ from . import (  # noqa: E402,F401
     pooling,
     reduction,
     segments,
+    shaping,
     slicing,
+    special,
     stochastic,
     while_loops,
 )
