@@ -45,7 +45,7 @@ def loss(m: Any, scan: Any, x: Any, w: Any, c: Any, reverse: bool) -> Any:
     return m.sum(last**2) + m.sum(m.sin(a)) + m.sum(b * b * b)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(
     st.integers(2, 11), st.booleans(), st.integers(1, 2),
     st.lists(st.integers(1, 6), min_size=1, max_size=3).map(lambda s: tuple(sorted(set(s), reverse=True))),
@@ -73,7 +73,7 @@ def test_derivatives_of_order_3() -> None:
     leaves = [leaf(a) for a in arrays]
     cut = whole = loss(F, F.scan, *leaves, False)
     for _ in range(3):
-        cut = F.add_n(*[F.sum(F.sin(g)) for g in gradients(cut, leaves, (3, 2))])
+        cut = F.add_n(*[F.sum(F.sin(g)) for g in gradients(cut, leaves, (3,))])
         whole = F.add_n(*[F.sum(F.sin(g)) for g in nn.grad(whole, leaves)])
     np.testing.assert_allclose(cut.d, whole.d, rtol=1e-10)
 
@@ -102,13 +102,13 @@ def taken(steps: int, policy: Any, order: int = 1) -> float:
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_sqrt_takes_the_square_root_of_the_steps(order: int) -> None:
-    few, many = (taken(steps, "sqrt", order) for steps in (64, 1024))
-    assert many < 4.4 * few < 0.5 * taken(1024, None, order)
+    few, many = (taken(steps, "sqrt", order) for steps in (64, 256))
+    assert many < 2.2 * few < 0.25 * taken(256, None, order)
 
 
 def test_many_levels_take_the_logarithm_of_the_steps() -> None:
-    few, more, many = (taken(steps, nn.Segments(9)) for steps in (64, 256, 1024))
-    assert max(many - more, more - few) < 10 and many < 40
+    few, many = (taken(steps, nn.Segments(9)) for steps in (64, 1024))
+    assert many - few < 15 and many < 40
 
 
 def test_the_forward_loop_runs_once() -> None:
