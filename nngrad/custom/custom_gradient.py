@@ -11,10 +11,11 @@ import jax
 import nngrad.functions as F
 from backward_registry import Rule, registry
 
-from ..functions.checkpoints import OpOfBody, body_of, cost_of_body, is_array, outputs_of
+from ..functions.checkpoints import OpOfBody, body_of, cost_of_body, dependence, in_steps, is_array, outputs_of
 from ..graph import Array, Function, NdArray, Variable, apply, as_variable
 from ..graph.arguments import Static
-from ..graph.body import Body, captured, closed, placeholder
+from ..graph.body import Body, closed
+from ..graph.capture import captured, placeholder
 from ..graph.leaf import common_floating
 from ..graph.variable import leaf_of
 
@@ -43,7 +44,10 @@ def _op(name: str, type_name: str) -> OpOfBody:
 
     forward.__name__ = name
     forward.__doc__ = _body_with_gradient.__doc__
-    return OpOfBody(forward, type_name=type_name, multiple_results=True, cost=cost_of_body, expands=body_of)
+    return OpOfBody(
+        forward, type_name=type_name, multiple_results=True, cost=cost_of_body, expands=body_of, dependence=dependence,
+        in_steps=in_steps,
+    )  # fmt: skip
 
 
 body_with_gradient = _op("body_with_gradient", "CustomGradient")

@@ -127,9 +127,9 @@ def _loops(program: Program) -> tuple[list[Loop], list[int]]:
             or (max([readers.get(o, 0) for o in outs]) > 1 and _is_worth_keeping(call, specs))
         ):
             through.update(dict.fromkeys(outs, read))
-        elif op.within is not None:
+        elif op.bodies is not None:
             wanted = [bool(readers.get(o)) or o in in_memory for o in outs]
-            inner = max([_peak_of(body) for body in op.within(arguments, wanted)])
+            inner = max([_peak_of(body) for body in op.bodies(arguments, wanted)])
             made = {o: specs[o].nbytes for o, is_wanted in zip(outs, wanted, strict=True) if is_wanted}
             loops.append(Loop(op, made, read, inner))
             through.update({o: {o: True} for o in outs})
