@@ -12,6 +12,7 @@ from typing import Any
 
 import nngrad.functions as F
 from nngrad.functions.branches import switch_dependence, switch_of_bodies
+from nngrad.functions.checkpoints import checkpoint_of_body
 from nngrad.functions.loops import scan_of_body
 from nngrad.functions.while_loops import while_of_bodies
 from nngrad.graph import Function, NdArray, Variable, apply, create
@@ -66,7 +67,7 @@ def _scan_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]
     body, (count,) = loop.body, size_of(operands)
     depending = loop.depending([i for i, each in enumerate(operands) if each.lead])
     led = tuple([i in depending for i in range(len(body.inputs))])
-    asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=True) if is_read]
+    asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
     wanted = tuple(dict.fromkeys(asked))
     full = (*led[loop.fixed : loop.first_slice], *(False,) * len(wanted))
     step = body.batched(led, count, (*body.outputs[: loop.carries], *wanted), full)
@@ -83,7 +84,23 @@ def _scan_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]
         number: _swapped(y) if number in depending else y
         for number, y in zip(wanted, outputs[loop.carries :], strict=False)
     }
-    return (*outputs[: loop.carries], *[stacks.get(number) for number in loop.stacked])
+    starts = outputs[Loop(step, *loop[1:]).first_start :]
+    return (
+        *outputs[: loop.carries], *[stacks.get(number) for number in loop.stacked],
+        *[_swapped(y) if loop.fixed + j in depending else y for j, y in enumerate(starts)],
+    )  # fmt: skip
+
+
+def _checkpoint_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
+    """A checkpoint of the body with one more axis"""
+    del read
+    body, (count,) = f.arguments[0], size_of(operands)
+    led = tuple([bool(each.lead) for each in operands])
+    depending = body.depending([i for i, is_led in enumerate(led) if is_led])
+    made = body.batched(led, count, body.outputs, tuple([number in depending for number in body.outputs]))
+    inputs = tuple([each.full((count,)) if each.lead else each.widened() for each in operands])
+    results: Results = apply(checkpoint_of_body, inputs, (made,))
+    return results
 
 
 def _while_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
@@ -226,5 +243,6 @@ def _may_not_end(body: Body) -> bool:
 
 
 body_forms.update({
-    scan_of_body: _scan_batched, while_of_bodies: _while_batched, switch_of_bodies: _switch_batched
+    checkpoint_of_body: _checkpoint_batched, scan_of_body: _scan_batched, while_of_bodies: _while_batched,
+    switch_of_bodies: _switch_batched
 })

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..functions.branches import switch_of_bodies
+from ..functions.checkpoints import checkpoint_of_body
 from ..functions.loops import scan_of_body
 from ..functions.while_loops import while_of_bodies
 from ..graph import Function, NdArray, Variable, functions_of
@@ -91,6 +92,10 @@ def scan_axes(f: Function, given: Given, count: int, walk: Walk) -> Followed:
         if number in found:
             axes = found[number]
             results[place] = None if axes is None else _stacked(axes, steps)
+    for j in range(loop.carries if loop.segments else 0):
+        if loop.fixed + j in found:
+            axes = found[loop.fixed + j]
+            results[loop.first_start + j] = None if axes is None or steps is not None else _stacked(axes, None)
     return results
 
 
@@ -100,6 +105,13 @@ def _stacked(axes: Axes, steps: int | None) -> Axes:
     if steps is not None:
         found.insert(steps, 0)
     return tuple(found)
+
+
+def checkpoint_axes(f: Function, given: Given, count: int, walk: Walk) -> Followed:
+    """Through a body."""
+    body: Body = f.arguments[0]
+    found = through_body(body, dict(given), count, walk)
+    return {k: found[number] for k, number in enumerate(body.outputs) if number in found}
 
 
 def switch_axes(f: Function, given: Given, count: int, walk: Walk) -> Followed:
@@ -129,6 +141,7 @@ def while_axes(f: Function, given: Given, count: int, walk: Walk) -> Followed:
 
 
 followers: dict[Any, Callable[[Function, Given, int, Walk], Followed]] = {
-    scan_of_body: scan_axes, switch_of_bodies: switch_axes, while_of_bodies: while_axes
-}
+    checkpoint_of_body: checkpoint_axes, scan_of_body: scan_axes, switch_of_bodies: switch_axes,
+    while_of_bodies: while_axes,
+}  # fmt: skip
 """For each op with bodies: `follower(f, given, count, walk)` gives the axes of those outputs that depend on inputs."""

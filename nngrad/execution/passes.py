@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import jax
 
+from .inlining import with_bodies_inline
 from .layouts import with_channels_last
 from .loops import with_loops_together
 from .program import Program
@@ -24,7 +25,7 @@ PASSES: dict[str, tuple[Pass, ...]] = {"cpu": (with_channels_last, with_recurren
 
 def prepared(program: Program) -> Program:
     """The program as the compiler of the platform that it is run on is to get it."""
-    for each in (with_loops_together, *PASSES.get(_platform_of(program), ())):
+    for each in (with_bodies_inline, with_loops_together, *PASSES.get(_platform_of(program), ())):
         program = each(program)
     return program
 

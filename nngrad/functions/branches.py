@@ -15,6 +15,7 @@ from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import array, comparison
+from .body_costs import operations_in
 
 
 class SwitchOfBodies(Op):
@@ -29,7 +30,7 @@ class SwitchOfBodies(Op):
 def _cost(f: Function) -> int:
     """About how many operations the longest branch takes."""
     bodies: tuple[Body, ...] = f.arguments[0]
-    return max([sum([max(1, spec.size) for spec in body.specs]) for body in bodies])
+    return max([operations_in(body) for body in bodies])
 
 
 def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
@@ -83,7 +84,7 @@ def switch_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list
 _switch_of_bodies.__name__ = "switch_of_bodies"
 switch_of_bodies = SwitchOfBodies(
     _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost, dependence=switch_dependence,
-    in_steps=InSteps(_bodies, _step_by_step),
+    bodies=lambda arguments, read: arguments[0], in_steps=InSteps(_bodies, _step_by_step),
 )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from ..graph.leaf import common_floating
 from ..graph.loop import depending_throughout
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
+from .body_costs import operations_in
 from .branches import cond
 from .loops import checked_carry, scan
 
@@ -36,8 +37,7 @@ class WhileOfBodies(Op):
 
 def _cost(f: Function) -> int:
     """About how many operations one step takes; how many steps there are is not known."""
-    body: Body = f.arguments[1]
-    return sum([max(1, spec.size) for spec in body.specs])
+    return operations_in(f.arguments[1])
 
 
 def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
@@ -101,7 +101,7 @@ def while_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[
 _while_of_bodies.__name__ = "while_of_bodies"
 while_of_bodies = WhileOfBodies(
     _while_of_bodies, type_name="While", multiple_results=True, cost=_cost, dependence=while_dependence,
-    in_steps=InSteps(_bodies, _step_by_step),
+    bodies=lambda arguments, read: arguments[:2], in_steps=InSteps(_bodies, _step_by_step),
 )  # fmt: skip
 
 

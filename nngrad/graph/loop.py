@@ -29,6 +29,14 @@ class Loop(NamedTuple):
     """Whether the steps go from the last slice to the first."""
     unroll: int
     """How many steps XLA gets as one."""
+    segments: tuple[int, ...] = ()
+    """Where it runs in segments, so that gradients compute again what they need of each: the number of steps of one; of
+    one of those that it is cut into in turn; and so on."""
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """How many whole segments there are, and how many steps after these."""
+        return divmod(self.length, self.segments[0])
 
     @property
     def first_slice(self) -> int:
@@ -57,6 +65,19 @@ class Loop(NamedTuple):
         if 0 <= number < self.fixed or number >= self.first_slice:
             return f.inputs[number]
         return f.outputs[self.places[number]]
+
+    @property
+    def first_start(self) -> int:
+        """The first of the outputs with the carries before each segment, which come last."""
+        return self.carries + len(self.stacked)
+
+    def start_specs(self) -> tuple[Spec, ...]:
+        """Shapes and dtypes of the carries before each segment, stacked; none where it does not run in segments."""
+        if not self.segments:
+            return ()
+        count = -(-self.length // self.segments[0])
+        carried = [self.body.inputs[i] for i in range(self.fixed, self.first_slice)]
+        return tuple([spec_of((count, *spec.shape), spec.dtype) for spec in carried])
 
     def depending(self, inputs: Iterable[int]) -> set[int]:
         """The numbers of what depends, at some step, on some of the inputs of the body, these and carries included."""
@@ -124,4 +145,5 @@ def scan_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[b
     """Which outputs of `scan_of_body` depend on the inputs that are `given`."""
     loop = Loop(*arguments)
     numbers = loop.depending([i for i, is_given in enumerate(given) if is_given])
-    return [loop.fixed + j in numbers for j in range(loop.carries)] + [number in numbers for number in loop.stacked]
+    carries = [loop.fixed + j in numbers for j in range(loop.carries)]
+    return [*carries, *[number in numbers for number in loop.stacked], *(carries if loop.segments else ())]

@@ -57,6 +57,7 @@ class BuildOptions:
         "no_grad",
         "places",
         "rolls",
+        "segments",
         "simplify",
         "special",
         "watched",
@@ -81,6 +82,8 @@ class BuildOptions:
     """What debug mode looks for; None where it is off."""
     mark: Any
     """What functions are marked with, so that gradients compute them again and do not keep what they give."""
+    segments: Callable[[Function], tuple[int, ...]] | None
+    """For a loop, the numbers of steps of the segments that its gradient computes again; none where it keeps all."""
     places: dict[int, Any] | None
     """Where it is written down, by their serial numbers, where the user applies functions; None if nobody asks."""
     deterministic: bool
@@ -94,7 +97,7 @@ class BuildOptions:
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        self.body = self.builder = self.context = self.debug = self.mark = self.places = None
+        self.body = self.builder = self.context = self.debug = self.mark = self.places = self.segments = None
         self.auto_forward = self.no_grad = self.deterministic = False
         self.simplify = self.rolls = True
         self.hooks = ()
