@@ -7,7 +7,7 @@ loop that counts its steps goes on until all elements are done, and those that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import nngrad.functions as F
@@ -28,6 +28,9 @@ BodyForm = Callable[[Function, Sequence[Operand], Sequence[bool]], Results]
 """Takes a function, its operands, and for each output whether somebody reads it; returns what the outputs become, with
 the axis where they depend on what has it. What nobody reads may be None."""
 
+Kinds = tuple[str, ...]
+Demanded = Callable[[Body, tuple[int, ...], tuple[int, ...], tuple[int, ...]], tuple[Any, Any]]
+
 body_forms: dict[Any, BodyForm] = {}
 
 
@@ -47,9 +50,9 @@ def applied_body(body: Body, inputs: Sequence[Variable], wanted: Sequence[int]) 
     return [inputs[i] if i >= 0 else values[~i] for i in wanted]
 
 
-def _led(operands: Sequence[Operand]) -> tuple[bool, ...]:
-    """Which of the operands have the leading axis."""
-    return tuple([bool(each.lead) for each in operands])
+def _each(led: Iterable[bool]) -> Kinds:
+    """What a body has of inputs or outputs: "each" of those that are `led`."""
+    return tuple(["each" if is_led else "" for is_led in led])
 
 
 def _swapped(x: Variable) -> Variable:
@@ -62,33 +65,104 @@ def _swapped(x: Variable) -> Variable:
 
 
 def _scan_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
-    """One loop. Of what is scanned, and of what is stacked, the steps come first within a loop and second outside"""
-    loop = Loop(*f.arguments)
-    body, (count,) = loop.body, size_of(operands)
+    """One loop that computes each element"""
+    loop, (count,) = Loop(*f.arguments), size_of(operands)
     depending = loop.depending([i for i, each in enumerate(operands) if each.lead])
-    led = tuple([i in depending for i in range(len(body.inputs))])
-    asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
-    wanted = tuple(dict.fromkeys(asked))
-    full = (*led[loop.fixed : loop.first_slice], *(False,) * len(wanted))
-    step = body.batched(led, count, (*body.outputs[: loop.carries], *wanted), full)
+    kinds = _each([i in depending for i in range(len(operands))])
+    return scan_in_kinds(f, operands, kinds, ["each" if is_read else "" for is_read in read], count)[0]
+
+
+def scan_in_kinds(
+    f: Function, operands: Sequence[Operand], kinds: Kinds, read: Sequence[str], count: int
+) -> tuple[Results, Results]:
+    """One loop. Of what is scanned, and of what is stacked, the steps come first within a loop and second outside.
+
+    Args:
+        f: The loop.
+        operands: What its inputs become.
+        kinds: For each input what the body has of it, at any step: "each", "sum", or "" if it is the same for all.
+        read: For each output what is read of it: "each", "sum", or "" for nothing.
+        count: How many elements there are.
+
+    Returns:
+        What the outputs become, and what their sums are; None for what is not read or not computed.
+    """
+    loop = Loop(*f.arguments)
+    body = loop.body
+    depending = loop.depending([i for i, kind in enumerate(kinds) if kind])
+    wanted = [*dict.fromkeys([
+        (number, "sum" if kind == "sum" and number in depending else "")
+        for number, kind in zip(loop.stacked, read[loop.carries : loop.first_start], strict=True) if kind
+    ])]  # fmt: skip
+    carried = kinds[loop.fixed : loop.first_slice]
+    numbers = (*body.outputs[: loop.carries], *[number for number, _ in wanted])
+    step = body.batched(kinds, count, numbers, (*carried, *[kind for _, kind in wanted]))
     inputs = []
-    for i, each in enumerate(operands):
+    for i, (each, kind) in enumerate(zip(operands, kinds, strict=True)):
         value = each.widened()
-        if led[i] and loop.fixed <= i < loop.first_slice:
+        if kind == "each" and loop.fixed <= i < loop.first_slice:
             value = each.full((count,))
-        elif led[i] and i >= loop.first_slice:
+        elif kind == "each" and i >= loop.first_slice:
             value = _swapped(value)
         inputs.append(value)
     outputs = apply(scan_of_body, tuple(inputs), (step, *loop[1:]))
-    stacks = {
-        number: _swapped(y) if number in depending else y
-        for number, y in zip(wanted, outputs[loop.carries :], strict=False)
-    }
-    starts = outputs[Loop(step, *loop[1:]).first_start :]
+    stacks: dict[tuple[int, str], Variable] = {}
+    for (number, kind), y in zip(wanted, outputs[loop.carries :], strict=False):
+        stacks[number, kind] = _swapped(y) if number in depending and kind != "sum" else y
+    finals = list(zip(carried, outputs, strict=False))
+    starts = list(zip(carried, outputs[Loop(step, *loop[1:]).first_start :], strict=False))
     return (
-        *outputs[: loop.carries], *[stacks.get(number) for number in loop.stacked],
-        *[_swapped(y) if loop.fixed + j in depending else y for j, y in enumerate(starts)],
+        (
+            *[None if kind == "sum" else y for kind, y in finals], *[stacks.get((n, "")) for n in loop.stacked],
+            *[None if kind == "sum" else _swapped(y) if kind else y for kind, y in starts],
+        ),
+        (
+            *[y if kind == "sum" else None for kind, y in finals], *[stacks.get((n, "sum")) for n in loop.stacked],
+            *[y if kind == "sum" else None for kind, y in starts],
+        ),
     )  # fmt: skip
+
+
+def kinds_of_loop(
+    loop: Loop, moved: Sequence[bool], each: Sequence[bool], sums: Sequence[bool], demanded: Demanded
+) -> Kinds:
+    """What a loop needs of each input of its body, at any step: "each", "sum", or "" if it is the same for all.
+
+    A carry is summed where nothing but its sum is needed of it at any step, and of what it becomes.
+
+    Args:
+        loop: The loop.
+        moved: For each input whether it has the leading axis.
+        each: For each output whether each element of it is wanted.
+        sums: For each output whether its sum is wanted.
+        demanded: Says this of a body: of it, the inputs that have the axis, what is wanted for each, and as its sum.
+    """
+    body = loop.body
+    depending = loop.depending([i for i, m in enumerate(moved) if m])
+    led = tuple([i for i in range(len(body.inputs)) if i in depending])
+    carries = {i: body.outputs[i - loop.fixed] for i in led if loop.fixed <= i < loop.first_slice}
+    stacked = slice(loop.carries, loop.first_start)
+    stacks = [n for n, wanted in zip(loop.stacked, each[stacked], strict=True) if wanted]
+    totals = [n for n, wanted in zip(loop.stacked, sums[stacked], strict=True) if wanted]
+    starts = each[loop.first_start :] or (False,) * loop.carries
+    kinds: dict[int, str] = {}
+    for i in led:
+        spec = body.inputs[i]
+        if not spec.differentiable or spec.dtype.itemsize < 4:  # sums of such are of another dtype
+            kinds[i] = "each"
+        elif i in carries:
+            kinds[i] = "each" if each[i - loop.fixed] or starts[i - loop.fixed] else "sum"
+    while True:
+        wanted = dict.fromkeys([*stacks, *[carries[i] for i in carries if kinds[i] == "each"]])
+        total = dict.fromkeys([*totals, *[carries[i] for i in carries if kinds[i] == "sum"]])
+        found, summed = demanded(body, led, tuple(wanted), tuple([n for n in total if n not in wanted]))
+        more = {i for i in found if kinds.get(i) == "sum"}
+        if not more:
+            return tuple([
+                "" if i not in led else kinds.get(i, "sum" if i in summed and i not in found else "each")
+                for i in range(len(body.inputs))
+            ])
+        kinds.update(dict.fromkeys(more, "each"))
 
 
 def _checkpoint_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
@@ -97,7 +171,7 @@ def _checkpoint_batched(f: Function, operands: Sequence[Operand], read: Sequence
     body, (count,) = f.arguments[0], size_of(operands)
     led = tuple([bool(each.lead) for each in operands])
     depending = body.depending([i for i, is_led in enumerate(led) if is_led])
-    made = body.batched(led, count, body.outputs, tuple([number in depending for number in body.outputs]))
+    made = body.batched(_each(led), count, body.outputs, _each([number in depending for number in body.outputs]))
     inputs = tuple([each.full((count,)) if each.lead else each.widened() for each in operands])
     results: Results = apply(checkpoint_of_body, inputs, (made,))
     return results
@@ -116,8 +190,8 @@ def _while_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool
         led = (*led[:fixed], *(True,) * carries)
         condition, step = _until_all_are_done(goes_on, body, fixed, led, count)
     else:
-        condition = goes_on.batched(led, count, goes_on.outputs, (False,))
-        step = body.batched(led, count, body.outputs, led[fixed:])
+        condition = goes_on.batched(_each(led), count, goes_on.outputs, ("",))
+        step = body.batched(_each(led), count, body.outputs, _each(led[fixed:]))
     inputs = tuple([
         each.full((count,)) if is_led and i >= fixed else each.widened()
         for i, (each, is_led) in enumerate(zip(operands, led, strict=True))
@@ -131,8 +205,8 @@ def _until_all_are_done(
     goes_on: Body, body: Body, fixed: int, led: tuple[bool, ...], count: int
 ) -> tuple[Body, Body]:
     """The condition and the step of a loop of which each element may stop at another step."""
-    condition = goes_on.batched(led, count, goes_on.outputs, (True,))
-    step = body.batched(led, count, body.outputs, (True,) * len(body.outputs))
+    condition = goes_on.batched(_each(led), count, goes_on.outputs, ("each",))
+    step = body.batched(_each(led), count, body.outputs, ("each",) * len(body.outputs))
     order = max(body.orders, default=0)
     some = _leaves_of(condition)
     (holds,) = _values_at(condition, some)
@@ -169,10 +243,10 @@ def _switch_batched(f: Function, operands: Sequence[Operand], read: Sequence[boo
     index, *others = operands
     bodies: tuple[Body, ...] = f.arguments[0]
     (count,) = size_of(operands)
-    led = _led(others)
+    led = tuple([bool(each.lead) for each in others])
     if not index.lead:
         full = switch_dependence(f.arguments, (False, *led))
-        branches = tuple([body.batched(led, count, body.outputs, tuple(full)) for body in bodies])
+        branches = tuple([body.batched(_each(led), count, body.outputs, _each(full)) for body in bodies])
         inputs = tuple([each.widened() for each in others])
         results: Results = apply(switch_of_bodies, (index.widened(), *inputs), (branches,))
         return results
@@ -192,13 +266,13 @@ def _of_the_taken(
     body: Body, led: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
 ) -> list[Variable]:
     """The results of a branch, for those elements that take it; what the others get does not matter."""
-    full = (True,) * len(body.outputs)
+    full = ("each",) * len(body.outputs)
     if not _is_hidden(body):
-        many = body.batched(led, count, body.outputs, full)
+        many = body.batched(_each(led), count, body.outputs, full)
         return applied_body(many, given, many.outputs)
     # What a selection is moved outside of cannot be seen here, so that a derivative that is infinite for an element
     # that does not take the branch would come through. These get the inputs of one that does, and there is one.
-    step = body.batched((True,) * len(led), count, body.outputs, full)
+    step = body.batched(("each",) * len(led), count, body.outputs, full)
     wide = [x if is_led else repeated(x, (count, *x.shape)) for x, is_led in zip(given, led, strict=True)]
     safe = _with_stand_ins(taken, wide)
     specs = [body.spec(i) for i in body.outputs]

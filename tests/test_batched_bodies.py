@@ -17,8 +17,10 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff.vectorize import vectorize
+from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
+from tests import test_loops
 from tests.test_properties import SETTINGS
 
 RNG = np.random.default_rng(0)
@@ -227,6 +229,45 @@ def test_a_jacobian_takes_one_loop_for_all_directions() -> None:
     assert [x.shape for x in along.inputs[1:3]] == [(B, N), (N, B, N)], "the value is carried once, its tangents by all"
     full = nn.jacobian(last, c, batched=False)
     np.testing.assert_allclose(matrix.d, np.einsum("bibj->bij", full.d), rtol=1e-12)
+
+
+def test_a_laplacian_carries_one_second_derivative_for_all_directions() -> None:
+    w, c, x = leaf(W), leaf(X), leaf(RNG.random((5, B, N)))
+
+    def of(c: Variable, x: Variable) -> Variable:
+        return F.sum(F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)[0] ** 2, axis=1)
+
+    laplacian = nn.laplacian(of(c, x), c)
+    (loop,) = [f for f in loops_in([laplacian]) if len(f.inputs) == 5]
+    assert [x.shape for x in loop.inputs[1:4]] == [(B, N), (N, B, N), (B, N)]
+    hessian = nn.hessian(of(c, x), c)
+    np.testing.assert_allclose(laplacian.d, np.trace(hessian.d, axis1=1, axis2=2), rtol=1e-12)
+
+
+@pytest.mark.parametrize("number", range(len(test_loops.SCANS)), ids=[f.__name__ for f in test_loops.SCANS])
+def test_sums_of_loops(number: int) -> None:
+    """The sum over the axis, propagated through loops as far as it may be, and that of what was computed for each."""
+    function, chosen = test_loops.SCANS[number], [(0, 1, 2), (1,), (0,), (2,)][number % 4]
+    leaves = [leaf(a) for a in (test_loops.X, test_loops.C, test_loops.W)]
+    ys = test_loops.results_of(function, *leaves)
+    ts = nn.jvp(ys, leaves, [leaf(RNG.standard_normal(x.shape)) for x in leaves])
+    table = {leaves[i]: leaf(np.stack([leaves[i].d, -leaves[i].d, leaves[i].d * 0.3])) for i in chosen}
+    outputs = [*ys, *ts]
+    each, sums = vectorize(outputs, table), vectorize(outputs, table, collapse=True)
+    results = [np.asarray(a) for a in interpret([*each, *sums], {})]
+    for a, b in zip(results[: len(each)], results[len(each) :], strict=True):
+        np.testing.assert_allclose(b, a.sum(0), rtol=1e-9, atol=1e-9 * max(1.0, float(np.max(np.abs(a)))))
+
+
+def test_a_loop_that_is_linear_takes_sums_alone() -> None:
+    x, c, w = leaf(RNG.random((5, B, N))), leaf(X), leaf(W)
+    last, ys = F.scan(lambda h, x: (h @ w + x, h * 2), c, x)
+    table = {c: leaf(np.stack([X, X + 1])), x: leaf(RNG.random((2, 5, B, N)))}
+    totals = vectorize([last, ys], table, collapse=True)
+    (loop,) = loops_in(totals)
+    assert [x.shape for x in loop.inputs] == [(N, N), (B, N), (5, B, N)]
+    for a, b in zip(totals, vectorize([last, ys], table), strict=True):
+        np.testing.assert_allclose(a.d, b.d.sum(0), rtol=1e-12)
 
 
 def test_a_batched_body_is_derived_once() -> None:

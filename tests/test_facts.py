@@ -67,6 +67,7 @@ SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "
 NO_CHECK = {
     "multiple_results": "a forward that returns no tuple fails at once",
     "together": "about loops alone: tests/test_loops.py",
+    "dependence": "about ops with bodies alone: tests/test_batched_bodies.py",
 }
 """Facts without a check, each with the reason."""
 

@@ -11,15 +11,17 @@ from .vectorize import in_batches
 
 @derived_once
 def body_batched(
-    body: Body, led: tuple[bool, ...], count: int, wanted: tuple[int, ...], full: tuple[bool, ...]
+    body: Body, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
 ) -> Body:
     """What `Body.batched` gives."""
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
     values = body.values_of(inputs)
-    many = {
+    each = {
         x: leaf_of(NdArray.of_spec(spec_of((count, *x.shape), x.dtype)))
-        for x, is_led in zip(inputs, led, strict=True)
-        if is_led
+        for x, kind in zip(inputs, given, strict=True)
+        if kind == "each"
     }
+    sums = {x: leaf_of(NdArray.of_spec(x.spec)) for x, kind in zip(inputs, given, strict=True) if kind == "sum"}
     outputs = [inputs[i] if i >= 0 else values[~i] for i in wanted]
-    return closed(in_batches(outputs, many, count, full), [many.get(x, x) for x in inputs])
+    instead = each | sums
+    return closed(in_batches(outputs, each, sums, count, kinds), [instead.get(x, x) for x in inputs])

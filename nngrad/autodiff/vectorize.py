@@ -13,7 +13,9 @@ from typing import Any
 import nngrad.functions as F
 from backward_registry import Rule, registry
 from backward_registry.batching import Operand
+from backward_registry.body_batching import Kinds, kinds_of_loop, scan_in_kinds
 
+from ..functions.loops import scan_of_body
 from ..graph import (
     Function,
     NdArray,
@@ -27,6 +29,8 @@ from ..graph import (
     path_between,
     switched,
 )
+from ..graph.body import Body, derived_once
+from ..graph.loop import Loop
 from ..graph.options import Builder
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
@@ -38,6 +42,7 @@ from .mapped import mapped, mapped_several
 from .walk import Grad
 
 Values = Mapping[Variable, Variable]
+Numbers = tuple[int, ...]
 
 
 def vectorize(outputs: Sequence[Variable], batched: Values, collapse: bool = False) -> list[Variable]:
@@ -92,22 +97,54 @@ def substituted(
 
 
 @contained
-def in_batches(outputs: Sequence[Variable], batched: Values, count: int, full: Sequence[bool]) -> list[Variable]:
+def in_batches(
+    outputs: Sequence[Variable], batched: Values, sums: Values, count: int, kinds: Sequence[str]
+) -> list[Variable]:
     """`outputs`, each of the order of differentiation that it has, with values along a leading axis of size `count` put
-    in the place of the leaves in `batched`; those that do not depend on these are as they are, unless they are `full`.
+    in the place of some leaves, and in the place of others, of which nothing else is needed, their sums.
+
+    Args:
+        outputs: What is computed.
+        batched: The leaves that have the axis, and their values.
+        sums: Those that are given as their sums.
+        count: The size of the axis.
+        kinds: For each of `outputs` "each" or "sum", or "" where it has the axis if it depends on what has it.
     """
-    path, _, known = path_between(outputs, [*batched], stops=False)
+    path, _, known = path_between(outputs, [*batched, *sums], stops=False)
     with emitting(known, 0) as builder:
-        walk = _Walk(path, batched, {}, count)
-        walk.demand(outputs, [False] * len(outputs))
+        walk = _Walk(path, batched, {}, count, sums)
+        walk.demand(outputs, [kind == "sum" for kind in kinds])
         for f in path:
             builder.order = f.order
             walk.emit(f)
         builder.order = max([y.parent.order for y in outputs if y.parent is not None], default=0)
         return [
-            walk.result(y, False) if is_full or walk.has_axis(y) else walk.plain.get(y, y)
-            for y, is_full in zip(outputs, full, strict=True)
+            walk.result(y, kind == "sum") if kind or walk.has_axis(y) else walk.plain.get(y, y)
+            for y, kind in zip(outputs, kinds, strict=True)
         ]
+
+
+@derived_once
+def demanded_of_body(body: Body, moved: Numbers, each: Numbers, sums: Numbers) -> tuple[Numbers, Numbers]:
+    """Of which inputs of a body each element is needed, and of which the sum, of those that have the leading axis.
+
+    Args:
+        body: The body.
+        moved: The inputs that have the axis.
+        each: Numbers of what is wanted for each element.
+        sums: Numbers of what is wanted as its sum.
+    """
+    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
+    values = body.values_of(inputs)
+    outputs = [inputs[i] if i >= 0 else values[~i] for i in (*each, *sums)]
+    leaves = {inputs[i]: inputs[i] for i in moved}
+    walk = _Walk(path_between(outputs, [*leaves], stops=False)[0], leaves, {}, 0)
+    walk.demand(outputs, [False] * len(each) + [True] * len(sums))
+    found = [walk.wanted(inputs[i]) for i in moved]
+    return (
+        tuple([i for i, kinds in zip(moved, found, strict=True) if kinds[0]]),
+        tuple([i for i, kinds in zip(moved, found, strict=True) if kinds[1]]),
+    )
 
 
 def _checked_count(batched: Values) -> int:
@@ -133,17 +170,21 @@ class _Walk:
     Of each Variable three values may be there: `plain`, without the leading axis; `each`, with it; and `sums`, over it.
     """
 
-    def __init__(self, path: list[Function], batched: Values, replaced: Values, count: int) -> None:
+    def __init__(
+        self, path: list[Function], batched: Values, replaced: Values, count: int, sums: Values | None = None
+    ) -> None:
         self.path = path
         self.count = count
         self.plain: dict[Variable, Variable] = dict(replaced)
         self.each: dict[Variable, Variable] = dict(batched)
-        self.sums: dict[Variable, Variable] = {}
-        self._given = {*batched, *replaced}
-        self._moved = set(batched)
+        self.sums: dict[Variable, Variable] = dict(sums or {})
+        self._given = {*batched, *replaced, *self.sums}
+        self._moved = {*batched, *self.sums}
         """What has the leading axis."""
         self._each_wanted: set[Variable] = set()
         self._sum_wanted: set[Variable] = set()
+        self._kinds: dict[Function, Kinds] = {}
+        """Of loops that give sums, what they are given of each input."""
 
     def moved(self, f: Function) -> Moved:
         """Which inputs of `f` have the leading axis."""
@@ -162,6 +203,12 @@ class _Walk:
         for f in reversed(self.path):
             outs, moved = f.outputs, self.moved(f)
             each = any([y in self._each_wanted for y in outs])
+            kinds = self._kinds_of_loop(f, moved)
+            if kinds is not None:
+                self._kinds[f] = kinds
+                for x, m, kind in zip(f.inputs, moved, kinds, strict=True):
+                    (self._sum_wanted if m and kind == "sum" else self._each_wanted).add(x)
+                continue
             if any([y in self._sum_wanted for y in outs]) and any(moved):
                 if commutes(f, moved):
                     self._sum_wanted.update(x for x, m in zip(f.inputs, moved, strict=True) if m)
@@ -173,6 +220,21 @@ class _Walk:
                     each = True
             if each:
                 self._each_wanted.update(f.inputs)
+
+    def _kinds_of_loop(self, f: Function, moved: Moved) -> Kinds | None:
+        """Of a loop that is asked for sums, what it needs of each input; None where that is all elements of all."""
+        if f.op is not scan_of_body or not any(moved):
+            return None
+        sums = [y in self._sum_wanted and y in self._moved for y in f.outputs]
+        if not any(sums):
+            return None
+        each = [y in self._each_wanted for y in f.outputs]
+        kinds = kinds_of_loop(Loop(*f.arguments), moved, each, sums, demanded_of_body)
+        return kinds if "sum" in kinds else None
+
+    def wanted(self, x: Variable) -> tuple[bool, bool]:
+        """Whether each element of `x` is needed, and whether the sum is."""
+        return x in self._each_wanted, x in self._sum_wanted
 
     def emit(self, f: Function) -> None:
         """Emit what is demanded of `f`."""
@@ -189,11 +251,30 @@ class _Walk:
         if not any(moved):
             self._keep(f, self.plain, apply(f.op, tuple([self.plain.get(x, x) for x in f.inputs]), f.arguments))
             return
+        if f in self._kinds:
+            self._keep_loop(f, moved, self._kinds[f])
+            return
         if each:
             read = [y in self._each_wanted for y in f.outputs]
             self._keep(f, self.each, in_batch(f, self._operands(f, moved, self.each, 1), read))
         if total:
             self._keep(f, self.sums, self._sum(f, moved))
+
+    def _keep_loop(self, f: Function, moved: Moved, kinds: Kinds) -> None:
+        """Emit a loop that carries sums."""
+        operands = []
+        for x, m, kind in zip(f.inputs, moved, kinds, strict=True):
+            if kind == "sum":
+                total = self._total(x) if m else F.mul_scalar(self.plain.get(x, x), val=self.count)
+                operands.append(Operand(total, x, 0))
+            else:
+                operands.append(Operand(self.each[x], x, 1) if m else Operand(self.plain.get(x, x), x, 0))
+        read = [
+            "each" if y in self._each_wanted else "sum" if y in self._sum_wanted else "" for y in f.outputs
+        ]
+        each, sums = scan_in_kinds(f, operands, kinds, read, self.count)
+        self._keep(f, self.each, each)
+        self._keep(f, self.sums, sums)
 
     def _sum(self, f: Function, moved: Moved) -> Any:
         """The sum of `f`, or of each of its outputs."""

@@ -96,7 +96,9 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
     for leaf, number in zip(returned, body.outputs, strict=True):
         if leaf.axis is None and number in depending:
             raise ValueError(f"vmap: {leaf.name} is not the same for all rows; out_axes must say where they are put")
-    batched = body.batched(led, count, body.outputs, tuple([leaf.axis is not None for leaf in returned]))
+    given_as = tuple(["each" if is_led else "" for is_led in led])
+    wanted_as = tuple(["" if leaf.axis is None else "each" for leaf in returned])
+    batched = body.batched(given_as, count, body.outputs, wanted_as)
     ys = _inlined(batched, [*found.variables, *rows, *keys])
     outputs = [
         y if leaf.axis is None else _moved(y, 0, _place(leaf.axis, y.ndim, leaf.name, y.shape) or 0)

@@ -199,19 +199,17 @@ class Body:
         result: BodyTangent = engine.body_tangent(self, moving, along)
         return result
 
-    def batched(self, led: tuple[bool, ...], count: int, wanted: tuple[int, ...], full: tuple[bool, ...]) -> Body:
+    def batched(self, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]) -> Body:
         """What is computed for many values of some of the inputs at once, as a body.
 
-        Its inputs are those of the body, of which those that are `led` have one more, leading, axis; so have those of
-        its outputs that are `full` or depend on such an input.
-
         Args:
-            led: For each input whether it has the axis.
+            given: For each input "each" where it has one more, leading, axis, "sum" where it is the sum over that
+                axis, and "" where it is as it was. What is given as its sum must be needed as that alone.
             count: The size of the axis.
             wanted: Numbers of what the outputs are.
-            full: For each of these whether it has the axis in any case.
+            kinds: For each of these "each" or "sum", or "" where it has the axis if it depends on what has it.
         """
-        result: Body = engine.body_batched(self, led, count, wanted, full)
+        result: Body = engine.body_batched(self, given, count, wanted, kinds)
         return result
 
     def __eq__(self, other: object) -> bool:
