@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from ..execution import background
-from ..execution.compiled import BoundedCache
+from ..execution.compiled import BoundedCache, executables
 from ..graph import NdArray
 from ..graph.spec import x64_if
 from ..graph.value import put_together
@@ -64,7 +64,7 @@ def _is_on_host(array: Any) -> bool:
     return not array.committed and all([device.platform == "cpu" for device in array.devices()])
 
 
-_executables = BoundedCache(256)
+_executables = executables.learned(BoundedCache(256))
 
 
 _MOST_SUMS = 256
