@@ -19,6 +19,23 @@ from .lower import Program, linearize
 from .units import any_watched
 
 
+class Lookup:
+    """The executable of a program, which is looked up when it runs first: a backward may come before that."""
+
+    __slots__ = ("_executable", "_program")
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._executable: Callable[..., tuple[Any, ...]] | None = None
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """The results for arrays of the leaves."""
+        executable = self._executable
+        if executable is None:
+            executable = self._executable = executable_of(self._program)
+        return executable(*arrays)
+
+
 class RunPlan:
     """How to run the graph above some outputs: made once for a graph, since graphs do not change.
 
@@ -41,7 +58,7 @@ class RunPlan:
         self.leaves = linear.leaves
         self.updated = linear.updated
         self.leaf_ids = tuple([id(x) for x in linear.leaves])
-        self.executable = executable_of(linear.program)
+        self.executable = Lookup(linear.program)
         self.fused: dict[Any, Any] = {}
 
 
