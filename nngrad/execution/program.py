@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
 from ..graph import Op, Spec
-from ..graph.body import Step
+from ..graph.body import Step, run_steps
 from ..graph.spec import arguments_need_x64
 from .host_calls import has_opaque
 
@@ -92,3 +92,13 @@ def renumbered(program: Program, calls: Sequence[Call], instead: Mapping[int, in
     numbers = {i: ~n for n, i in enumerate(made)} | {i: i for i in range(len(program.leaves))}
     steps = tuple([(c.op, c.arguments, tuple([numbers[i] for i in c.ins])) for c in calls])
     return program._replace(steps=steps, outputs=tuple([numbers[instead.get(i, i)] for i in program.outputs]))
+
+
+def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """The program as one function, just as it is."""
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        values = run_steps(program.steps, arrays)
+        return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
+
+    return run

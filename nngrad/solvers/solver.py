@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ..execution.fingerprint import structure_of_settings
 from ..execution.tiers import run_once
 from ..graph import Variable
 from ..graph.leaf import arrays_in
@@ -69,7 +70,9 @@ class Solver(GradientMethods):
 
     def _compile(self) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
-        self._update = InPlaceUpdate(self._flat_update, self, [], opaque=self.opaque, taken=(1,))
+        self._update = InPlaceUpdate(
+            self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update")
+        )
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -89,9 +92,21 @@ class Solver(GradientMethods):
 
         return FromOptax(tx, lr)
 
+    def _settings(self) -> dict[str, Any]:
+        """What it was made with, and what was set since, but for the parameters and the learning rate of now."""
+        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_scaling"}
+        return {name: value for name, value in vars(self).items() if name not in made_anew}
+
+    def structure(self, part: str) -> bytes | None:
+        """A digest of a part of what it does, the same in every process; None for a solver that is not nngrad's own, or
+        has settings that it was not made with."""
+        settings = self._settings()
+        if isinstance(self._scaling, DynamicLossScale):
+            settings["_scaling"] = tuple([getattr(self._scaling, name) for name in DynamicLossScale.__slots__])
+        return structure_of_settings(type(self), {**settings, "part": part, "optax": optax.__version__})
+
     def __getstate__(self) -> dict[str, Any]:
-        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_lr", "_params", "_scaling"}
-        kept = {name: value for name, value in vars(self).items() if name not in made_anew}
+        kept = {**self._settings(), "_lr": self._lr, "_params": self._params}
         return kept if self._state is None else {**kept, "states": self.get_states()}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
@@ -237,11 +252,20 @@ class Solver(GradientMethods):
         arrays, self._structure = jax.tree.flatten(value)
         self._state = Value(tuple(arrays))
 
+    def _first_state(self) -> Any:
+        """The state that parameters as they are begin with."""
+        params, init = tuple(arrays_in([p.cell for p in self._variables])), self._init()
+        structure = jax.tree.structure(jax.eval_shape(init, params))
+        leaves = run_once(
+            lambda given: tuple(jax.tree.leaves(init(given))), params, structure=lambda: self.structure("first state")
+        )
+        return jax.tree.unflatten(structure, leaves)
+
     def _flat_state(self) -> Arrays:
         if self._state is None:
             check_process()
             with self.updating, x64_if(self._needs_x64):
-                self.state = run_once(self._init(), tuple(arrays_in([p.cell for p in self._variables])))
+                self.state = self._first_state()
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
