@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..remat import policy_key
 from .accumulation import accumulate
 from .fused import Fused, Key, Wanted, alive, fused_for, gradient_graph, middle, stops
 from .grad import grad
+from .pending import PendingBackward
 from .request import given_gradient, given_gradients
 from .seeds import seed_array
 
@@ -115,8 +117,11 @@ def accumulate_gradients(
             arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
     kept = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
     retained: list[tuple[NdArray, Any]] = []
+    alone = len(groups) == 1 and not arrived and not kept
     for snapshot, pairs in groups.items():
-        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
+        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options, alone)
+        if found is None:
+            return
         arrived += found.arrived
         retained += found.retained
     if not arrived and not retained and outputs and not any([y.need_grad for y in outputs]):
@@ -136,17 +141,20 @@ class Found(NamedTuple):
 
 
 def _gradients_from(
-    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options
-) -> Found:
+    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options, alone: bool
+) -> Found | None:
+    """The gradients; None where they are put off, which they may be if they come `alone`."""
     if snapshot is None:
         snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     if not wanted:
         return Found([], [])
-    run = _interpreted if options.op_by_op or is_watched(outputs) else _compiled
-    gradients, retained = run(outputs, plan, wanted, seeds, snapshot, options)
-    return Found([(plan.leaves[i].grad, gx) for i, gx in zip(wanted, gradients, strict=True)], retained)
+    cells = [plan.leaves[i].grad for i in wanted]
+    if options.op_by_op or is_watched(outputs):
+        gradients, retained = _interpreted(outputs, plan, wanted, seeds, snapshot, options)
+        return Found(list(zip(cells, gradients, strict=True)), retained)
+    return _compiled(outputs, plan, wanted, seeds, snapshot, options, cells, alone)
 
 
 def _gradient_variables(
@@ -168,10 +176,23 @@ def _arrays(plan: RunPlan, snapshot: Snapshot) -> tuple[Any, ...]:
     return tuple([arrays[i] for i in plan.leaf_ids])
 
 
+_can_wait: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
+"""Executables that have run, so that nobody who reads a value waits for the compiler, and without code of the user's,
+which may raise errors."""
+
+
 def _compiled(
-    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
-) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
-    """The gradients, and those that are retained, from one executable that computes the forward as well."""
+    outputs: list[Variable],
+    plan: RunPlan,
+    wanted: Wanted,
+    seeds: list[Any],
+    snapshot: Snapshot,
+    options: Options,
+    cells: list[NdArray],
+    alone: bool,
+) -> Found | None:
+    """The gradients, and those that are retained, from one executable that computes the forward as well; None where it
+    runs later, as it does if they are `alone` and the first that their `cells` get."""
     seeded = tuple([seed is not None for seed in seeds])
     retained = options.retain_grad and alive(plan)
     memory = policy_key(options.recompute, plan.functions)
@@ -182,16 +203,27 @@ def _compiled(
         fused = plan.fused[key] = fused_for(outputs, plan, key, options.recompute)
     given = [seed for seed in seeds if seed is not None]
     others = [x.cell.raw() for x in fused.others]
-    results = fused.executable(*_arrays(plan, snapshot), *given, *fused.numbers, *others)
+    arrays = (*_arrays(plan, snapshot), *given, *fused.numbers, *others)
     count = len(outputs) + len(plan.kept) + len(plan.updated)
     run = snapshot.run
-    if run is not None and not run.done:
-        if snapshot.leaf_ids is plan.leaf_ids:
+    if run is not None and run.done:
+        run = None
+    is_own = snapshot.leaf_ids is plan.leaf_ids
+    if run is not None and alone and is_own and not fused.retained and fused.executable in _can_wait:
+        pending = PendingBackward(fused.executable, fused.program, arrays, run, count)
+        if pending.hold(cells):
+            return None
+    results = fused.executable(*arrays)
+    if alone and fused.executable not in _can_wait and not fused.program.opaque:
+        _can_wait.add(fused.executable)
+    if run is not None:
+        if is_own:
             run.keep(results[:count])
         elif len(outputs) > 1:
             run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
     end = count + len(wanted)
-    return list(results[count:end]), _cells_of(plan, fused.retained, results[end:])
+    arrived = list(zip(cells, results[count:end], strict=True))
+    return Found(arrived, _cells_of(plan, fused.retained, results[end:]))
 
 
 def _cells_of(plan: RunPlan, numbers: Iterable[int], gradients: Sequence[Any]) -> list[tuple[NdArray, Any]]:

@@ -30,6 +30,7 @@ class Fused(NamedTuple):
     """
 
     executable: Callable[..., tuple[Any, ...]]
+    program: Program
     others: list[Variable]
     """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
     retained: list[int]
@@ -59,17 +60,18 @@ class Key(NamedTuple):
 class _Shared:
     """What graphs of one structure share: a Fused, as long as its executable is kept."""
 
-    __slots__ = ("dtypes", "executable", "retained")
+    __slots__ = ("dtypes", "executable", "program", "retained")
 
     def __init__(self, fused: Fused) -> None:
         self.executable = weakref.ref(fused.executable)
+        self.program = fused.program
         self.retained = fused.retained
         self.dtypes = fused.dtypes
 
     def fused(self) -> Fused | None:
         """The Fused, or None where the executable is gone."""
         executable = self.executable()
-        return None if executable is None else Fused(executable, [], self.retained, self.dtypes)
+        return None if executable is None else Fused(executable, self.program, [], self.retained, self.dtypes)
 
 
 _fused = executables.learned(BoundedCache(512))
@@ -132,7 +134,7 @@ def _fuse(
     graph = gradient_graph(outputs, plan, key.wanted, key.seeded, bool(key.retained), recompute)
     results = [*graph.gradients, *graph.retained.values()]
     program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], kept)
-    return Fused(executable_of(program), others, list(graph.retained))
+    return Fused(executable_of(program), program, others, list(graph.retained))
 
 
 def _fuse_with_leaves(
