@@ -187,6 +187,16 @@ class Tiers:
         with self._lock:
             return self._compile(given)
 
+    def compile_in_background(self, given: tuple[Any, ...]) -> None:
+        """Compile the best executable for what arrays will be like, or find it on the disk, where nobody waits."""
+        start = time.perf_counter()
+        with self._lock:
+            self._entry = None if self._on_disk is None else self._on_disk.entry(given)
+            if self._entry is None or self._entry.load(given) is None:
+                self._keep_best(self._trace(given).lower().compile())
+            self.best = self._then
+        spent.add(background=time.perf_counter() - start)
+
     def _compile(self, arrays: tuple[Any, ...]) -> Any:
         """Get an executable, at the first call: from disk, or from the compiler. Nothing changes if that fails."""
         if not hasattr(self._jitted, "trace"):  # several, each of which is compiled as it is met

@@ -13,19 +13,22 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from ..autodiff.pending import pending_of
 from ..execution.fingerprint import structure_of_settings
 from ..execution.tiers import run_once
 from ..graph import Variable
+from ..graph.in_place import raw_together
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
 from ..graph.spec import x64_if
 from ..graph.spelling import spelling_checked
-from ..graph.value import Value, Zeros, hold_together
+from ..graph.value import Value, Zeros, hold_together, values_of
 from ..storage import read_arrays, write_arrays
 from .gradient_methods import GradientMethods
 from .gradients import Arrays
 from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
+from .merged import MergedUpdates
 from .rates import as_rate
 from .state import NAMES_OF_LOSS_SCALE, fitting_states, names_of
 
@@ -66,6 +69,8 @@ class Solver(GradientMethods):
         self._set_rate(self._initial_lr)
         self.updating = threading.RLock()
         """Held while parameters and state move, and while what they are is changed."""
+        self.holder: InPlaceUpdate | None = None
+        """Which update parameters and state are read from."""
         self._compile()
 
     def _compile(self) -> None:
@@ -73,6 +78,8 @@ class Solver(GradientMethods):
         self._update = InPlaceUpdate(
             self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update")
         )
+
+        self._merged = MergedUpdates(self)
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -175,6 +182,7 @@ class Solver(GradientMethods):
             solver._start_from(old, kept)
 
         self._change(become)
+        self._merged = MergedUpdates(self)
 
     def _change(self, change: Callable[[Solver], None]) -> None:
         """Let `change` alter several attributes of the solver, all at one moment."""
@@ -210,7 +218,10 @@ class Solver(GradientMethods):
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         with self.updating:
-            self._update(None, (self._rate, arrays_in([p.grad for p in self._variables])))
+            gradients = values_of([p.grad for p in self._variables])
+            pending = pending_of(gradients)
+            if pending is None or not self._merged.run(pending, gradients):
+                self._update(None, (self._rate, raw_together(gradients)))
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments
