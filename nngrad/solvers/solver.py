@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..autodiff.pending import pending_of
 from ..execution.fingerprint import structure_of_settings
 from ..execution.tiers import run_once
 from ..graph import Variable
@@ -69,8 +68,7 @@ class Solver(GradientMethods):
         self._set_rate(self._initial_lr)
         self.updating = threading.RLock()
         """Held while parameters and state move, and while what they are is changed."""
-        self.holder: InPlaceUpdate | None = None
-        """Which update parameters and state are read from."""
+        self.holder: InPlaceUpdate | None = None  # that parameters and state are read from
         self._compile()
 
     def _compile(self) -> None:
@@ -219,8 +217,7 @@ class Solver(GradientMethods):
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         with self.updating:
             gradients = values_of([p.grad for p in self._variables])
-            pending = pending_of(gradients)
-            if pending is None or not self._merged.run(pending, gradients):
+            if not self._merged.run(gradients):
                 self._update(None, (self._rate, raw_together(gradients)))
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
