@@ -1,4 +1,4 @@
-"""Loops of forward, zero_grad, backward and update: what waits, and what becomes one executable, changes no number but by rounding."""
+"""Loops of forward, zero_grad, backward and update: what waits, and what becomes one executable, changes no number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
 def leaves(dtype: Any = "d") -> Leaves:
     rng = np.random.default_rng(0)
     shapes = {"w1": (4, 8), "b1": (8,), "w2": (8, 1)}
-    return {n: nn.Variable.from_numpy_array(rng.normal(size=s).astype(dtype), need_grad=True) for n, s in shapes.items()}
+    arrays = {name: rng.normal(size=shape).astype(dtype) for name, shape in shapes.items()}
+    return {name: nn.Variable.from_numpy_array(array, need_grad=True) for name, array in arrays.items()}
 
 
 def data(step: int, dtype: Any = "d") -> np.ndarray:
@@ -212,6 +213,43 @@ def test_gradients_wait_until_they_are_read() -> None:
     again = plain(p, nn.Variable.from_numpy_array(data(0)))
     (g,) = nn.grad(again, p["w1"])
     np.testing.assert_allclose(before, g.d, rtol=1e-12)
+
+
+def test_a_backward_runs_under_the_settings_in_which_it_was_asked_for() -> None:
+    p = leaves()
+    x = nn.Variable.from_numpy_array(data(0))
+    seen: list[Any] = []
+    for _ in range(2):
+        for w in p.values():
+            w.grad.zero()
+        loss = plain(p, x)
+        with jax.default_matmul_precision("highest"):
+            loss.forward()
+            loss.backward()
+    waiting = p["w1"].grad._value.source  # type: ignore[attr-defined]
+    run = waiting.executable
+
+    def seeing(*arrays: Any) -> Any:
+        seen.append(jax.config.jax_default_matmul_precision)  # type: ignore[attr-defined]
+        return run(*arrays)
+
+    waiting.executable = seeing
+    assert loss.d > 0
+    assert seen == ["highest"]
+
+
+def test_nan_is_found_where_the_backward_is_asked_for() -> None:
+    w = nn.Variable.from_numpy_array(np.array([0.0, 1.0]), need_grad=True)
+    for _ in range(2):
+        w.grad.zero()
+        loss = F.sum(F.log(w) * w)
+        loss.forward()
+        loss.backward()
+    w.grad.zero()
+    loss = F.sum(F.log(w) * w)
+    loss.forward()
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        loss.backward()
 
 
 def test_two_solvers_share_a_backward(often: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+
 from ..execution.forward import DeferredRun
 from ..execution.program import Program
-from ..graph import NdArray
+from ..execution.tiers import Settings, settings_of_now, under
+from ..graph import NdArray, build_options
 from ..graph.process import check_process
 from ..graph.value import Deferred, Value
 from .accumulation import put_in_place_of_zeros
@@ -26,7 +29,10 @@ class PendingBackward:
         count: How many results that has.
     """
 
-    __slots__ = ("_count", "_forward", "_places", "_waiting", "arrays", "executable", "program")
+    __slots__ = ("_count", "_forward", "_places", "_waiting", "arrays", "executable", "program", "settings")
+
+    settings: Settings
+    """JAX's settings when it was asked for: it runs under them, whoever wants its results."""
 
     def __init__(
         self,
@@ -43,10 +49,14 @@ class PendingBackward:
         self._count = count
         self._waiting: list[weakref.ref[Deferred]] | None = []
         self._places: dict[int, int] = {}
+        self.settings = settings_of_now()
 
     def hold(self, cells: Sequence[NdArray]) -> bool:
         """Let cells hold the gradients, when they are computed; returns False, and does nothing, where they would have
-        to be added to what is there."""
+        to be added to what is there, or JAX looks for NaN, which is to be found where the backward is asked for."""
+        config: Any = jax.config
+        if config.jax_debug_nans or config.jax_debug_infs or build_options().deterministic:
+            return False
         values = [Deferred(self) for _ in cells]
         self._waiting = [weakref.ref(value) for value in values]
         self._places = {id(value): self._count + i for i, value in enumerate(values)}
@@ -67,7 +77,11 @@ class PendingBackward:
         """Compute the results."""
         if self._waiting is not None:
             check_process()
-            self.keep(self.executable(*self.arrays))
+            if self.settings == settings_of_now():
+                self.keep(self.executable(*self.arrays))
+            else:
+                with under(self.settings):
+                    self.keep(self.executable(*self.arrays))
 
     def keep(self, results: Sequence[Any]) -> None:
         """Hand the results, computed here or elsewhere, to the values that still wait for them."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -337,13 +338,27 @@ def tiered(tiers: Tiers) -> Callable[..., Any]:
     return run
 
 
-_SETTINGS = ("jax_default_device", "jax_default_matmul_precision", "jax_enable_x64")
-"""Those of JAX's that users switch from call to call."""
+Settings = tuple[Any, ...]
+"""Those of JAX's settings that users switch from call to call: default device, precision of products, 64 bits."""
+
+
+def settings_of_now() -> Settings:
+    """What these settings are in this thread."""
+    config: Any = jax.config
+    return config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
+
+
+@contextmanager
+def under(settings: Settings) -> Iterator[None]:
+    """Let these settings be in force within this context."""
+    device, precision, x64 = settings
+    with jax.default_device(device), jax.default_matmul_precision(precision), jax.enable_x64(x64):
+        yield
 
 
 def _placement_of(arrays: tuple[Any, ...]) -> list[Any]:
     """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each."""
-    return [getattr(jax.config, name) for name in _SETTINGS] + [_place_of(array) for array in jax.tree.leaves(arrays)]
+    return [*settings_of_now(), *[_place_of(array) for array in jax.tree.leaves(arrays)]]
 
 
 def _place_of(array: Any) -> Any:

@@ -20,6 +20,7 @@ from ..execution import background
 from ..execution.compiled import BoundedCache
 from ..execution.fingerprint import digest_of, structure_of
 from ..execution.lower import whole
+from ..execution.tiers import settings_of_now
 from ..graph import build_options
 from ..graph.value import Value
 from .in_place import InPlaceUpdate, Results
@@ -145,9 +146,9 @@ class MergedUpdates:
         places, program = pending.places_of(gradients), pending.program
         if places is None or build_options().deterministic or self._solver.opaque or program.device is not None:
             return False
-        if len(program.steps) > MOST_FUNCTIONS:
+        if len(program.steps) > MOST_FUNCTIONS or pending.settings != settings_of_now():
             return False
         merged: Merged = self._by_structure.get(
-            (pending.executable, places), lambda: Merged(self._solver, pending, places)
+            (pending.executable, places, pending.settings), lambda: Merged(self._solver, pending, places)
         )
         return merged.run(pending)

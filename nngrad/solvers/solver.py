@@ -216,8 +216,7 @@ class Solver(GradientMethods):
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         with self.updating:
-            gradients = values_of([p.grad for p in self._variables])
-            if not self._merged.run(gradients):
+            if not self._merged.run(gradients := values_of([p.grad for p in self._variables])):
                 self._update(None, (self._rate, raw_together(gradients)))
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
