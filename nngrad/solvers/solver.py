@@ -14,7 +14,6 @@ import numpy as np
 import optax
 
 from ..execution.fingerprint import structure_of_settings
-from ..execution.tiers import run_once
 from ..graph import Variable
 from ..graph.in_place import raw_together
 from ..graph.leaf import arrays_in
@@ -29,9 +28,13 @@ from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
 from .merged import MergedUpdates
 from .rates import as_rate
-from .state import NAMES_OF_LOSS_SCALE, fitting_states, names_of
+from .state import NAMES_OF_LOSS_SCALE, first_state, fitting_states, names_of
 
 Transformation: TypeAlias = optax.GradientTransformation
+
+MANY = 8
+"""The update of so many parameters is worth compiling cheaply at first: Adam's takes XLA 0.6 s for them, and ten times
+less so."""
 
 
 class Solver(GradientMethods):
@@ -66,18 +69,20 @@ class Solver(GradientMethods):
         self._scaling: LossScale | None = None
         self._initial_lr = as_rate(lr, self.rate_name)
         self._set_rate(self._initial_lr)
-        self.updating = threading.RLock()
-        """Held while parameters and state move, and while what they are is changed."""
+        self.updating = threading.RLock()  # held while parameters and state move, or what they are is changed
         self.holder: InPlaceUpdate | None = None  # that parameters and state are read from
         self._compile()
 
     def _compile(self) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
         self._update = InPlaceUpdate(
-            self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update")
+            self._flat_update, self, [], opaque=self.opaque, taken=(1,), is_large=self._has_many(),
+            structure=lambda: self.structure("update"),
         )
-
         self._merged = MergedUpdates(self)
+
+    def _has_many(self) -> bool:
+        return len(self._variables) >= MANY
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -179,8 +184,12 @@ class Solver(GradientMethods):
             solver._set_rate(solver._lr)  # its dtype follows the parameters'
             solver._start_from(old, kept)
 
-        self._change(become)
-        self._merged = MergedUpdates(self)
+        with self.updating:
+            had_many = self._has_many()
+            self._change(become)
+            self._merged = MergedUpdates(self)
+            if self._has_many() is not had_many:
+                self._compile()
 
     def _change(self, change: Callable[[Solver], None]) -> None:
         """Let `change` alter several attributes of the solver, all at one moment."""
@@ -259,20 +268,12 @@ class Solver(GradientMethods):
         arrays, self._structure = jax.tree.flatten(value)
         self._state = Value(tuple(arrays))
 
-    def _first_state(self) -> Any:
-        """The state that parameters as they are begin with."""
-        params, init = tuple(arrays_in([p.cell for p in self._variables])), self._init()
-        structure = jax.tree.structure(jax.eval_shape(init, params))
-        leaves = run_once(
-            lambda given: tuple(jax.tree.leaves(init(given))), params, structure=lambda: self.structure("first state")
-        )
-        return jax.tree.unflatten(structure, leaves)
-
     def _flat_state(self) -> Arrays:
         if self._state is None:
             check_process()
             with self.updating, x64_if(self._needs_x64):
-                self.state = self._first_state()
+                params = tuple(arrays_in([p.cell for p in self._variables]))
+                self.state = first_state(self._init(), params, lambda: self.structure("first state"))
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
@@ -396,5 +397,4 @@ class Solver(GradientMethods):
 
     def _named_state(self) -> tuple[list[str], list[Any]]:
         state = self.state
-        names = names_of(self._init(), state, tuple(self._params))
-        return names, jax.tree.leaves(state)
+        return names_of(self._init(), state, tuple(self._params)), jax.tree.leaves(state)
