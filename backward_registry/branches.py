@@ -107,7 +107,7 @@ def tangents_of(bodies: tuple[Body, ...], moving: Numbers, read: Numbers) -> Der
         tangents = dict(zip(each.moved, each.body.outputs[len(body.outputs) :], strict=True))
         places = [k for k in moved if body.outputs[k] in tangents]
         own = Body(each.body.inputs, each.body.steps, each.body.orders,
-                   tuple([tangents[body.outputs[k]] for k in places]), each.body.stops)  # fmt: skip
+                   tuple([tangents[body.outputs[k]] for k in places]), each.body.stops, each.body.places)  # fmt: skip
         results.append(_filled(own, inputs, places, moved, [first.spec(first.outputs[k]) for k in moved]))
     return Derived(tuple(results), tuple(range(len(first.inputs))), tuple(moved))
 

@@ -13,7 +13,7 @@ from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
 from . import timing as timing
-from .autodiff import Grad, backward, grad
+from .autodiff import Grad, backward, grad, vmap
 from .context import (
     Context,
     auto_forward,
@@ -25,6 +25,7 @@ from .context import (
     no_grad,
     set_auto_forward,
     set_default_context,
+    unrolled,
 )
 from .custom import FunctionNode, PythonFunction
 from .debugging import debug
@@ -47,7 +48,7 @@ from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
 from .hooks import FunctionHook
-from .inspection import count, explain, find_nan, memory_report
+from .inspection import count, explain, find_nan, memory_report, show
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -132,6 +133,7 @@ __all__ = [
     "set_auto_forward",
     "set_default_context",
     "set_parameter",
+    "show",
     "show_registry",
     "show_rewrites",
     "simplify",
@@ -139,7 +141,9 @@ __all__ = [
     "timing",
     "to_jax",
     "train_step",
+    "unrolled",
     "vjp",
+    "vmap",
 ]
 
 

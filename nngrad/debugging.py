@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .execution.stepwise import Marked, Trail, written_at
 from .graph import Function, Variable, switched
 from .graph.options import Switched, start_with
 from .graph.place import Place, users_place
@@ -41,6 +42,18 @@ class Finding(NamedTuple):
     """Which of its inputs are not finite either."""
     described: list[str]
     """All of its inputs, for messages."""
+    within: Sequence[Beginning | None]
+    """For a function with bodies: where in them it began, for each output."""
+
+
+class Beginning(NamedTuple):
+    """A function in a body that has made something that is not finite, of what is."""
+
+    function: Function
+    output: int
+    """Which of its outputs it is."""
+    finding: Finding
+    trail: Trail
 
 
 class Checker:
@@ -50,12 +63,40 @@ class Checker:
         self.inf = inf
         self.findings: dict[Function, Finding] = {}
 
-    def ran(self, f: Function, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Look at one function."""
+    def ran(
+        self, f: Function, inputs: Sequence[Any], results: Sequence[Any], within: Sequence[Beginning | None]
+    ) -> None:
+        """Look at one function; `within` is what `marks` said of the functions in its bodies."""
+        finding = self.found(inputs, results, within)
+        if finding is not None:
+            self.findings[f] = finding
+
+    def found(
+        self, inputs: Sequence[Any], results: Sequence[Any], within: Sequence[Beginning | None] = ()
+    ) -> Finding | None:
+        """Returns what there is to say of the results of a function; None if all are finite."""
         wrong = {i: text for i, result in enumerate(results) for text in [self.wrong(result)] if text}
-        if wrong:
-            bad = [i for i, array in enumerate(inputs) if self.wrong(array)]
-            self.findings[f] = Finding(wrong, bad, [self.described(array) for array in inputs])
+        if not wrong:
+            return None
+        bad = [i for i, array in enumerate(inputs) if self.wrong(array)]
+        return Finding(wrong, bad, [self.described(array) for array in inputs], within)
+
+    def marks(
+        self, f: Function, inputs: Sequence[Marked], results: Sequence[Any], trail: Trail
+    ) -> list[Beginning | None]:
+        """Where what is not finite in the results of a function of a body began: in what it was given, or here."""
+        finding = self.found([x.array for x in inputs], results)
+        if finding is None:
+            return [None] * len(results)
+        earlier = next((inputs[i].mark for i in finding.inputs if inputs[i].mark is not None), None)
+        return [
+            None if i not in finding.outputs else Beginning(f, i, finding, trail) if earlier is None else earlier
+            for i in range(len(results))
+        ]
+
+    def of_part(self, mark: Beginning, array: Any) -> Beginning | None:
+        """Where what is not finite in a part of an array began."""
+        return mark if self.wrong(array) else None
 
     def finish(self, outputs: Sequence[Variable]) -> None:
         """Raise a FloatingPointError if something that is not finite has reached `outputs`."""
@@ -78,17 +119,34 @@ class Checker:
     def message(self, f: Function, index: int) -> str:
         """Returns what is wrong, with which function, and where that was called."""
         finding = self.findings[f]
+        within = finding.within[index] if finding.within else None
+        if within is not None and not finding.inputs:
+            return self.message_within(within, f)
+        return self.described_finding(f, index, finding) + "\n" + self.whereabouts(f)
+
+    def message_within(self, beginning: Beginning, f: Function) -> str:
+        """Returns the same of a function in a body of `f`."""
+        lines = [self.described_finding(*beginning[:3], "the body's")]
+        part = f"part of a derivative of order {beginning.function.order} of what was " * (beginning.function.order > 0)
+        lines += [f"  {beginning.function.op.name} is {part}{written_at(beginning.function)}"]
+        lines += [f"  {step}" for step in reversed(beginning.trail)]
+        return "\n".join([*lines, self.whereabouts(f)])
+
+    def described_finding(self, f: Function, index: int, finding: Finding, leaf: str = "the leaf") -> str:
+        """Returns what is wrong with which function, and what that was given."""
         which = f"output {index}" if len(f.specs) > 1 else "the result"
         lines = [f"{finding.outputs[index]} in {which} of {f.op.name} (order {f.order}), {f!r}"]
         for name, x, text in zip(f.op.names_of(len(f.inputs)), f.inputs, finding.described, strict=True):
-            lines.append(f"  its input {name}, {_named(x)}, is {text}")
-        origin = f.origin
-        if origin is not None:
-            lines.append(f"  it is part of the gradient of {origin.op.name} (order {origin.order})" + _called(origin))
-            lines.append(f"  which was asked for at {_place(f)}")
-        else:
-            lines.append(f"  {f.op.name} was called at {_place(f)}")
+            lines.append(f"  its input {name}, {_named(x, leaf)}, is {text}")
         return "\n".join(lines)
+
+    def whereabouts(self, f: Function) -> str:
+        """Returns where a function was called."""
+        origin = f.origin
+        if origin is None:
+            return f"  {f.op.name} was called at {_place(f)}"
+        gradient = f"  it is part of the gradient of {origin.op.name} (order {origin.order})" + _called(origin)
+        return f"{gradient}\n  which was asked for at {_place(f)}"
 
     def wrong(self, array: Any) -> str:
         """Returns what is not finite in an array; nothing where all is well."""
@@ -116,12 +174,12 @@ class Checker:
         return f"finite, between {values.min():.6g} and {values.max():.6g}"
 
 
-_CLEAN = Finding({}, [], [])
+_CLEAN = Finding({}, [], [], ())
 
 
-def _named(x: Variable) -> str:
+def _named(x: Variable, leaf: str) -> str:
     name = f" {x.name!r}" if x.name else ""
-    return f"the leaf{name} {x.spec}" if x.parent is None else f"{x.spec} from {x.parent.op.name}"
+    return f"{leaf}{name} {x.spec}" if x.parent is None else f"{x.spec} from {x.parent.op.name}"
 
 
 def _place(f: Function) -> str:

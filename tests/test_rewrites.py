@@ -11,6 +11,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.graph import Variable, functions_of
 from nngrad.rewrite import RULES
 from nngrad.rewrite.builder import emitting
@@ -41,6 +42,12 @@ def difference_of_carries() -> Variable:
     return a - b
 
 
+def tangent_of_a_sum() -> Variable:
+    """What the last carry moves by, of a loop that adds to it."""
+    (t,) = Pushforward()([F.scan(lambda h, x: (h + x, None), A, M)[0]], [A], [B])
+    return t
+
+
 SMALLER: dict[str, Callable[[], Any]] = {
     "equal-functions": lambda: [F.sin(A), F.sin(A)],
     "ones": lambda: [1.0 * A],
@@ -67,6 +74,7 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "transposes-in-products": lambda: [F.batch_matmul(F.transpose(M), W)],
     "sums-of-repeated": lambda: [F.sum(F.broadcast(A, shape=(4, 3)), axis=0)],
     "equal-carries": lambda: [difference_of_carries()],
+    "unchanging-carries": lambda: [tangent_of_a_sum()],
     "masks-outermost": lambda: [selected()],
 }
 """For each rule what is smaller with it."""

@@ -16,6 +16,7 @@ from .compiled import BoundedCache, bytes_of, executables, on_device
 from .fingerprint import structure_of_op
 from .host_calls import finished, has_opaque
 from .on_disk import on_disk_by_structure
+from .stepwise import Marked, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
@@ -115,9 +116,8 @@ def run_functions(functions: list[Function]) -> None:
         checker = None if debug is None else debug.checker()
 
         def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
-            results = results_of(f, inputs)
+            results = _checked(f, inputs, checker)
             if checker is not None:
-                checker.ran(f, inputs, results)
                 checker.finish(f.outputs)
             for y, result in zip(f.outputs, results, strict=True):
                 y.cell.put(result)
@@ -125,6 +125,19 @@ def run_functions(functions: list[Function]) -> None:
             return results
 
         run_unit(unit, _computed, run)
+
+
+def _checked(f: Function, arrays: list[Any], checker: Any) -> Arrays:
+    """The outputs of `f`, shown to the checker of debug mode, if there is one: that of a loop a step at a time."""
+    if checker is None:
+        return results_of(f, arrays)
+    if f.op.in_steps is None:
+        results, within = results_of(f, arrays), ()
+    else:
+        made = run_in_steps(f, [Marked(array, None) for array in arrays], results_of, checker)
+        results, within = tuple([y.array for y in made]), tuple([y.mark for y in made])
+    checker.ran(f, arrays, results, within)
+    return results
 
 
 def _computed(x: Variable) -> Any:
@@ -165,17 +178,15 @@ def interpret(
     def run(f: Function, inputs: list[Any]) -> Arrays:
         if before is not None and hooked(f):
             before(f)
-        results = results_of(f, inputs)
-        keep(f, inputs, results)
+        results = _checked(f, inputs, checker)
+        keep(f, results)
         if computed is not None:
             computed(f, results)
         if after is not None and hooked(f):
             after(f)
         return results
 
-    def keep(f: Function, inputs: list[Any], results: Arrays) -> None:
-        if checker is not None:
-            checker.ran(f, inputs, results)
+    def keep(f: Function, results: Arrays) -> None:
         for i, result in enumerate(results):
             if left[f, i]:
                 values[f, i] = result
@@ -186,7 +197,9 @@ def interpret(
     for unit, xs in zip(units, needs, strict=True):
         if unit.call is None and unit.functions[0] in known:
             (f,) = unit.functions
-            keep(f, [value(x) for x in f.inputs], known[f])
+            if checker is not None:
+                checker.ran(f, [value(x) for x in f.inputs], known[f], ())
+            keep(f, known[f])
         else:
             run_unit(unit, value, run)
         for x in xs:

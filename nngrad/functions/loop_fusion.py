@@ -40,6 +40,8 @@ class _Values:
     def __init__(self, applications: Sequence[Application], classes: Sequence[Sequence[int]]) -> None:
         self.table: dict[Any, tuple[Any, ...]] = {}
         """The outputs of each distinct step, by op, static arguments, and what it is applied to."""
+        self.steps_of: list[set[Any]] = []
+        """For each body its steps, by the same, but for those of fixed inputs alone."""
         self.of: list[list[Any]] = []
         """For each body what its values are, by number: inputs first, then values backwards, as indexing does it."""
         for application, carried in zip(applications, classes, strict=True):
@@ -54,6 +56,8 @@ class _Values:
             for i, number in enumerate(ins)
         ]
         values: list[Any] = []
+        steps: set[Any] = set()
+        fixed = {x for x in given if x[0] == "fixed"}
         for op, arguments, numbers in body.steps:
             key = op, arguments, tuple([given[i] if i >= 0 else values[~i] for i in numbers])
             made = self.table.get(key)
@@ -61,6 +65,11 @@ class _Values:
                 specs = op.result_specs(tuple([body.spec(i) for i in numbers]), arguments)
                 made = self.table[key] = tuple([("value", len(self.table), k) for k in range(len(specs))])
             values.extend(made)
+            if fixed.issuperset(key[2]):
+                fixed.update(made)
+            else:
+                steps.add(key)
+        self.steps_of.append(steps)
         return [*given, *reversed(values)]
 
 
@@ -102,12 +111,13 @@ def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused
 
 
 def _sharing(members: Sequence[int], applications: Sequence[Application]) -> list[Numbers]:
-    """Those of `members` that have carries in common with others."""
+    """Those of `members` that have carries in common with others, or something that they compute at each step."""
     if len(members) < 2:
         return []
-    classes, _ = _classes(applications)
-    group_of: dict[int, list[int]] = {}
-    for member, own in zip(members, classes, strict=True):
+    classes, values = _classes(applications)
+    group_of: dict[Any, list[int]] = {}
+    for member, carried, steps in zip(members, classes, values.steps_of, strict=True):
+        own = [*carried, *steps]
         joined = [member]
         for group in {id(group_of[c]): group_of[c] for c in own if c in group_of}.values():
             joined += group

@@ -16,9 +16,10 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
 from ..graph.arguments import Static
-from ..graph.body import captured
+from ..graph.capture import captured
 from ..graph.leaf import common_floating
-from ..graph.loop import Loop
+from ..graph.loop import Loop, scan_dependence, settled
+from ..graph.within import InSteps, Steps, Within, outputs_of
 from .loop_fusion import fused
 from .stochastic import typed_key
 
@@ -74,8 +75,43 @@ def _scan_of_body(
     return (*last, *stacks)
 
 
+def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
+    """The one that it has."""
+    loop = Loop(*arguments)
+    slices, stacks = count - loop.first_slice, loop.results - loop.carries
+    inputs = (*_numbered("same", loop.fixed), *_numbered("carry", loop.carries), *_numbered("slice", slices))
+    outputs = (*_numbered("carry", loop.carries), *_numbered("stacked", stacks))
+    finals = [("at the end", number) for number in loop.body.outputs[: loop.carries]]
+    gives = (*finals, *[("of each step", number) for number in loop.stacked])
+    return (Within("body", loop.body, loop.length, inputs, outputs, tuple(range(count)), gives),)
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}{i}" for i in range(count)]
+
+
+def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
+    """The same as the forward, with a body that is looked at."""
+    loop = Loop(*arguments)
+    body, same, scanned = loop.body, inputs[: loop.fixed], inputs[loop.first_slice :]
+    carry = list(inputs[loop.fixed : loop.first_slice])
+    rows = []
+    for number in reversed(range(loop.length)) if loop.reverse else range(loop.length):
+        given = [*same, *carry, *[steps.slice(x, number) for x in scanned]]
+        values = steps.run("body", body, given, number)
+        carry = outputs_of(body, given, values)[: loop.carries]
+        rows.append([given[i] if i >= 0 else values[~i] for i in loop.stacked])
+    if loop.reverse:
+        rows.reverse()
+    specs = [loop.stack_spec(number) for number in loop.stacked]
+    return [*carry, *[steps.stack([row[k] for row in rows], spec) for k, spec in enumerate(specs)]]
+
+
 _scan_of_body.__name__ = "scan_of_body"
-scan_of_body = ScanOfBody(_scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused)
+scan_of_body = ScanOfBody(
+    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused,
+    dependence=scan_dependence, in_steps=InSteps(_bodies, _step_by_step),
+)  # fmt: skip
 
 
 @op
@@ -107,7 +143,8 @@ def scan(
     As `jax.lax.scan`: `body` gets the carry and a slice of `xs`, and returns the carry for the next step and what is to
     be stacked. It is run once, on Variables without values; what it computes is what runs at each step. Gradients of
     any order reach `init`, `xs` and all that the body reads from outside. Random functions in it draw at each step,
-    and gradients see what was drawn.
+    and gradients see what was drawn. A leaf that a function in it updates, as batch normalisation does, is updated at
+    each step.
 
     Args:
         body: `body(carry, x)` returns `(carry, y)`, pytrees of Variables, arrays and numbers. The carry that it returns
@@ -124,7 +161,7 @@ def scan(
 
     Raises:
         TypeError: The body returns something else than a pair, or a carry of another structure or dtype.
-        ValueError: The lengths do not fit, a carry changes its shape, or a function in the body updates a Variable.
+        ValueError: The lengths do not fit, a carry changes its shape, or the body updates what it was given.
     """
     leaves, tree = jax.tree.flatten((init, xs))
     floating = common_floating(leaves)
@@ -149,12 +186,32 @@ def scan(
         return [*checked_carry(carry, pair[0], "scan"), *stacked]
 
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
-    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True)
+    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True, updates=True)
     keys = [step_keys(key, length=count) for key in found.keys]
-    loop = Loop(found.body, len(found.variables), carries, count, bool(reverse), min(unroll, max(count, 1)))
-    outputs = apply(scan_of_body, (*found.variables, *inputs, *keys), loop)
-    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs[: loop.results])
+    own = len(found.updated)
+    loop = Loop(found.body, len(found.variables), own + carries, count, bool(reverse), min(unroll, max(count, 1)))
+    outputs = outputs_of_loop(loop, (*found.variables, *found.updated, *inputs, *keys), found.updated)
+    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs[own:])
     return last
+
+
+def outputs_of_loop(loop: Loop, inputs: Sequence[Variable], updated: Sequence[Variable] = ()) -> list[Variable]:
+    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each.
+
+    Args:
+        loop: The loop.
+        inputs: Its inputs.
+        updated: The leaves that get the last values of the first carries.
+    """
+    found = settled(loop)
+    if found is None:
+        effects = tuple([(leaf, j) for j, leaf in enumerate(updated)])
+        return list(apply(scan_of_body, tuple(inputs), loop, effects)[: loop.results])
+    changing = [j for j in range(loop.carries) if j not in found.unchanging]
+    effects = tuple([(updated[j], k) for k, j in enumerate(changing) if j < len(updated)])
+    taken = tuple([inputs[i] for i in found.inputs])
+    made = iter(apply(scan_of_body, taken, found.loop, effects)[: found.loop.results])
+    return [inputs[loop.fixed + j] if j in found.unchanging else next(made) for j in range(loop.results)]
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jax
+import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
 from ..graph.arguments import Static
-from ..graph.body import Body, captured
+from ..graph.body import Body
+from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
+from ..graph.loop import depending_throughout
+from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
 from .branches import cond
 from .loops import checked_carry, scan
@@ -60,8 +65,44 @@ def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tu
     return last
 
 
+def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
+    """The condition and the body."""
+    goes_on, body, fixed = arguments
+    carries = [f"carry{i}" for i in range(count - fixed)]
+    inputs, taken = (*[f"same{i}" for i in range(fixed)], *carries), tuple(range(count))
+    return (
+        Within("condition", goes_on, 1, inputs, ("goes on",), taken),
+        Within("body", body, 1, inputs, tuple(carries), taken, tuple([("at the end", i) for i in body.outputs])),
+    )
+
+
+def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
+    """The same as the forward, with bodies that are looked at."""
+    goes_on, body, fixed = arguments
+    given = list(inputs)
+    for number in itertools.count():
+        (runs,) = outputs_of(goes_on, given, steps.run("condition", goes_on, given, number))
+        if not np.asarray(steps.array(runs)).any():
+            break
+        given[fixed:] = outputs_of(body, given, steps.run("body", body, given, number))
+    return given[fixed:]
+
+
+def while_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+    """Which outputs of `while_of_bodies` depend on the inputs that are `given`."""
+    goes_on, body, fixed = arguments
+    carries = len(body.outputs)
+    numbers = depending_throughout(body, fixed, carries, [i for i, is_given in enumerate(given) if is_given])
+    inputs = [i for i in range(len(body.inputs)) if i in numbers]
+    apart = goes_on.outputs[0] in goes_on.depending(inputs)
+    return [apart or fixed + j in numbers for j in range(carries)]
+
+
 _while_of_bodies.__name__ = "while_of_bodies"
-while_of_bodies = WhileOfBodies(_while_of_bodies, type_name="While", multiple_results=True, cost=_cost)
+while_of_bodies = WhileOfBodies(
+    _while_of_bodies, type_name="While", multiple_results=True, cost=_cost, dependence=while_dependence,
+    in_steps=InSteps(_bodies, _step_by_step),
+)  # fmt: skip
 
 
 def while_loop(
@@ -84,7 +125,7 @@ def while_loop(
 
     Raises:
         TypeError: The carry changes its structure or a dtype, or `bound` is no int.
-        ValueError: A carry changes its shape, the condition has axes, a function in the loop updates a Variable, or
+        ValueError: A carry changes its shape, the condition has axes, a function in it updates a Variable, or
             draws at random where there is no bound.
     """
     leaves, tree = jax.tree.flatten(init)
@@ -102,23 +143,34 @@ def while_loop(
         after: T = jax.tree.unflatten(tree, checked_carry(carry, body_fun(carry), "while_loop"))
         return after
 
-    if bound is not None:
-        return _bounded(goes_on, step, carry, bound)
     specs = [x.spec for x in inputs]
-    condition = captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", cond_fun, often=True)
+    def condition_as_body(often: bool) -> Captured:
+        return captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", cond_fun, often)
+
+    if bound is not None:
+        condition_as_body(often=False)  # refuses what has no meaning in a condition
+        return _bounded(goes_on, step, carry, bound)
     body = captured(
-        lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", body_fun, often=True
-    )
+        lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", body_fun, often=True,
+        updates=True,
+    )  # fmt: skip
+    condition = condition_as_body(often=not body.updated)  # what it reads of these is another value at each step
     if condition.keys or body.keys:
         raise ValueError("while_loop: it draws at random at each step; give a bound, so that keys can be made for each")
-    same = list({id(x): x for x in (*condition.variables, *body.variables)}.values())
-    places = {id(x): i for i, x in enumerate(same)}
-    all_specs = tuple([x.spec for x in (*same, *inputs)])
+    updated = {id(x): x for x in body.updated}
+    read = {id(x): x for x in (*condition.variables, *body.variables) if id(x) not in updated}
+    given = (*read.values(), *updated.values(), *inputs)
+    places = {i: k for k, i in enumerate([*read, *updated])}
+    own = range(len(places), len(given))
     bodies = [
-        each.body.with_inputs(all_specs, [*[places[id(x)] for x in each.variables], *range(len(same), len(all_specs))])
+        each.body.with_inputs(
+            tuple([x.spec for x in given]), [*[places[id(x)] for x in (*each.variables, *each.updated)], *own]
+        )
         for each in (condition, body)
     ]
-    return jax.tree.unflatten(tree, apply(while_of_bodies, (*same, *inputs), (*bodies, len(same))))  # type: ignore[no-any-return]
+    effects = tuple([(leaf, k) for k, leaf in enumerate(body.updated)])
+    outputs = apply(while_of_bodies, given, (*bodies, len(read)), effects)
+    return jax.tree.unflatten(tree, outputs[len(updated) :])  # type: ignore[no-any-return]
 
 
 def _bounded(goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T, bound: int) -> T:

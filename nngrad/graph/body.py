@@ -8,19 +8,17 @@ bodies, so whatever is derived from a body is derived once.
 from __future__ import annotations
 
 import functools
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .engine import engine
-from .function import Function, create, next_serial
-from .ndarray import NdArray
+from .function import Function, create
 from .op import Op
 from .options import build_options, contained, switch_to
+from .place import Place
 from .spec import Spec, arguments_need_x64
 from .traverse import functions_of
-from .value import Deferred
-from .variable import Variable, leaf_of
+from .variable import Variable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,10 +57,13 @@ class Body:
         orders: The order of differentiation of each step.
         outputs: Numbers of the results.
         stops: Numbers of the values at which gradients stop.
+        places: Where the user wrote each step, None where that is not known; empty if nothing is. They have no part in
+            what is equal.
     """
 
     __slots__ = (
-        "_hash", "_key", "inputs", "needs_x64", "opaque", "ops", "orders", "outputs", "specs", "steps", "stops",
+        "_hash", "_key", "inputs", "needs_x64", "opaque", "ops", "orders", "outputs", "places", "specs", "steps",
+        "stops", "written",
     )  # fmt: skip
 
     inputs: tuple[Spec, ...]
@@ -70,6 +71,9 @@ class Body:
     orders: tuple[int, ...]
     outputs: tuple[int, ...]
     stops: frozenset[int]
+    places: tuple[Place | None, ...]
+    written: tuple[Any, ...]
+    """The places of the steps in it, and in the bodies within it."""
     specs: tuple[Spec, ...]
     """Shape and dtype of each value of the steps."""
     ops: frozenset[Op]
@@ -86,14 +90,17 @@ class Body:
         orders: tuple[int, ...],
         outputs: tuple[int, ...],
         stops: frozenset[int] = frozenset(),
+        places: tuple[Place | None, ...] = (),
     ) -> None:
         self.inputs, self.steps, self.orders, self.outputs, self.stops = inputs, steps, orders, outputs, stops
+        self.places = places
         specs: list[Spec] = []
         for op, arguments, ins in steps:
             specs += op.result_specs(tuple([inputs[i] if i >= 0 else specs[~i] for i in ins]), arguments)
         self.specs = tuple(specs)
         given = [argument for _, arguments, _ in steps for argument in arguments]
         within = bodies_in(given)
+        self.written = places, *[body.written for body in within]
         self.ops = frozenset([op for op, _, _ in steps]).union(*[body.ops for body in within])
         self.opaque = any([getattr(each, "opaque", False) for each in (*given, *within)])
         known = any([s.needs_x64 for s in (*inputs, *specs)])
@@ -123,15 +130,18 @@ class Body:
         """
         steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
         outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
-        return Body(inputs, steps, self.orders, outputs, self.stops)
+        return Body(inputs, steps, self.orders, outputs, self.stops, self.places)
 
     def values_of(self, inputs: Sequence[Variable]) -> list[Variable]:
         """The Variables of all values, newly made, for Variables of the inputs."""
         values: list[Variable] = []
-        for (op, arguments, ins), order in zip(self.steps, self.orders, strict=True):
+        places = self.places or (None,) * len(self.steps)
+        for (op, arguments, ins), order, place in zip(self.steps, self.orders, places, strict=True):
             given = tuple([inputs[i] if i >= 0 else values[~i] for i in ins])
             made = create(op, given, arguments, order=order)
             values.extend(made if op.multiple_results else (made,))
+            if place is not None:
+                values[-1].parent.place = place  # type: ignore[union-attr]
         for number in self.stops:
             values[~number].need_grad = False
         return values
@@ -145,6 +155,19 @@ class Body:
             if not found.isdisjoint(ins):
                 numbers = [~k for k in range(count, count + made)]
                 found.update([n for n in numbers if self.spec(n).differentiable and n not in self.stops])
+            count += made
+        return found
+
+    def depending(self, inputs: Iterable[int]) -> set[int]:
+        """The numbers of what depends on some of the inputs, these included, whether gradients may pass or not."""
+        found = set(inputs)
+        count = 0
+        for op, arguments, ins in self.steps:
+            given = [i in found for i in ins]
+            made = len(op.result_specs(tuple([self.spec(i) for i in ins]), arguments))
+            if any(given):
+                depends = [True] * made if op.dependence is None else op.dependence(arguments, given)
+                found.update([~k for k, does in enumerate(depends, start=count) if does])
             count += made
         return found
 
@@ -170,6 +193,21 @@ class Body:
             along: Numbers of the values whose tangents are wanted.
         """
         result: BodyTangent = engine.body_tangent(self, moving, along)
+        return result
+
+    def batched(self, led: tuple[bool, ...], count: int, wanted: tuple[int, ...], full: tuple[bool, ...]) -> Body:
+        """What is computed for many values of some of the inputs at once, as a body.
+
+        Its inputs are those of the body, of which those that are `led` have one more, leading, axis; so have those of
+        its outputs that are `full` or depend on such an input.
+
+        Args:
+            led: For each input whether it has the axis.
+            count: The size of the axis.
+            wanted: Numbers of what the outputs are.
+            full: For each of these whether it has the axis in any case.
+        """
+        result: Body = engine.body_batched(self, led, count, wanted, full)
         return result
 
     def __eq__(self, other: object) -> bool:
@@ -217,18 +255,20 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
     """Let a function that derives something from bodies, which is all that it is given, run once for each question.
 
     What it applies is applied as it is, with none of the switches in force that the caller has set, but for which rules
-    gradients are simplified by.
+    gradients are simplified by. Bodies that are equal and were written in different places are different questions.
     """
 
     @functools.lru_cache(maxsize=_MOST_DERIVED)
     @contained
-    def remembered(simplify: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+    def remembered(simplify: Any, written: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        del written
         switch_to(simplify=simplify)
         return derive(*args, **kwargs)
 
     @functools.wraps(derive)
     def ask(*args: P.args, **kwargs: P.kwargs) -> R:
-        return remembered(build_options().simplify, *args, **kwargs)  # type: ignore[arg-type]  # all are hashable
+        written = tuple([body.written for body in bodies_in(args)])
+        return remembered(build_options().simplify, written, *args, **kwargs)  # type: ignore[arg-type]  # all are hashable
 
     return ask
 
@@ -236,128 +276,46 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
 # ---------------------------------------------------------------- from a graph
 
 
-def closed(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Body:
+def closed(
+    outputs: Sequence[Variable], inputs: Sequence[Variable], written: Mapping[int, Place | None] | None = None
+) -> Body:
     """The body that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
-    depend on is a leaf."""
+    depend on is a leaf.
+
+    Args:
+        outputs: The results.
+        inputs: What they are computed from.
+        written: Where the user wrote functions that do not know it themselves, by their serial numbers.
+    """
+    written = written or {}
     numbers = {id(x): i for i, x in enumerate(inputs)}
     cut = frozenset(numbers)
     functions = functions_of(outputs, through=lambda x: id(x) not in cut)
     steps: list[Step] = []
+    orders: list[int] = []
     stops: set[int] = set()
     count = 0
     for f in functions:
+        if f.effects and f.op.passes and not any([y._need_grad is False for y in f.outputs]):
+            # An output that is passed on with new values of leaves does not depend on them.
+            for x, y in zip(f.inputs, f.outputs, strict=True):
+                numbers.setdefault(id(y), numbers[id(x)])
+            continue
         steps.append((f.op, f.arguments, tuple([numbers[id(x)] for x in f.inputs])))
+        orders.append(f.order)
         for k, y in enumerate(f.outputs):
             numbers.setdefault(id(y), ~(count + k))
             if y._need_grad is False:
                 stops.add(~(count + k))
         count += len(f.specs)
     return Body(
-        tuple([x.spec for x in inputs]), tuple(steps), tuple([f.order for f in functions]),
+        tuple([x.spec for x in inputs]), tuple(steps), tuple(orders),
         tuple([numbers[id(y)] for y in outputs]), frozenset(stops),
+        tuple([written.get(f.serial) or place_of(f) for f in functions]),
     )  # fmt: skip
 
 
-class _NoValue(NamedTuple):
-    """What is asked for the value of a placeholder: there is none."""
-
-    owner: str
-
-    def run(self) -> None:
-        """Raise a ValueError."""
-        raise ValueError(
-            f"in the body of {self.owner} there are no values to read: it is run once, to see what it computes. Let it "
-            "return what is to be read, use F.where in place of if, and leave nothing of it in variables outside"
-        )
-
-
-def placeholder(spec: Spec, owner: str) -> Variable:
-    """A Variable that stands for the input of a body; it has no value."""
-    cell = NdArray.of_spec(spec)
-    cell._value = Deferred(_NoValue(owner))
-    return leaf_of(cell)
-
-
-class Captured(NamedTuple):
-    """What a function of Variables computes, and what it takes from outside."""
-
-    body: Body
-    """Its inputs are `variables`, then those of the function, then `keys`."""
-    variables: tuple[Variable, ...]
-    """What the function closes over, and what it computes from that alone."""
-    keys: tuple[Variable, ...]
-    """Leaves in it that are drawn anew at each run: keys of random functions."""
-
-
-@contained
-def captured(
-    function: Callable[[list[Variable]], list[Variable]],
-    inputs: Sequence[Spec],
-    owner: str,
-    written: Callable[..., Any],
-    often: bool,
-) -> Captured:
-    """What `function` computes from Variables of these shapes and dtypes. It takes in as inputs what was there before.
-
-    Args:
-        function: Lists of Variables in, and out.
-        inputs: Shape and dtype of each input.
-        owner: The name of the function that has the body, for messages.
-        written: What the user has written, for messages.
-        often: Whether it is run often, so that what depends on none of its own inputs is better computed before; else
-            it may not be run at all.
-
-    Raises:
-        ValueError: A function in it updates a leaf.
-    """
-    switch_to(simplify=build_options().simplify)
-    since = next_serial()
-    own = [placeholder(spec, owner) for spec in inputs]
-    try:
-        outputs = function(own)
-    except Exception as error:
-        error.add_note(f"in the body of {owner}{_place_of(written)}")
-        raise
-    made = functions_of(outputs, through=lambda x: x.parent is None or x.parent.serial > since)
-    for f in made:
-        if f.effects:
-            raise ValueError(
-                f"{owner}: {f.op.name} in the body{_place_of(written)} updates a Variable, which has no meaning there. "
-                "Return the value and update the Variable with it outside, or use what updates none (batch_stat=False)"
-            )
-    within = _within(made, own, often)
-    inside = {id(x) for x in own} | {id(x) for x in within.keys} | {id(y) for f in within.functions for y in f.outputs}
-    read = [x for f in within.functions for x in f.inputs] + outputs
-    variables = list({id(x): x for x in read if id(x) not in inside}.values())
-    return Captured(closed(outputs, [*variables, *own, *within.keys]), tuple(variables), within.keys)
-
-
-def _place_of(function: Callable[..., Any]) -> str:
-    """Where a function of the user's is written."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
-
-
-class _Within(NamedTuple):
-    functions: list[Function]
-    """Those that depend on the inputs of a body or on a key, and constants."""
-    keys: tuple[Variable, ...]
-    """The leaves that are drawn at each run."""
-
-
-def _within(functions: Iterable[Function], own: Sequence[Variable], often: bool) -> _Within:
-    """What of `functions`, given lowest rank first, is computed at each run of a body with the inputs `own`."""
-    moving: set[int] = {id(x) for x in own}
-    constants: set[int] = set()
-    keys: dict[int, Variable] = {}
-    found = []
-    for f in functions:
-        keys |= {id(x): x for x in f.inputs if x._source is not None}
-        if all([id(x) in constants for x in f.inputs]):
-            constants |= {id(y) for y in f.outputs}
-        elif any([id(x) in moving or id(x) in keys for x in f.inputs]):
-            moving |= {id(y) for y in f.outputs}
-        elif often:
-            continue
-        found.append(f)
-    return _Within(found, tuple(keys.values()))
+def place_of(f: Function) -> Place | None:
+    """Where the user wrote a function, or the one that it is part of a derivative of; None if that is not known."""
+    place: Place | None = getattr(f, "place", None)
+    return getattr(f.origin, "place", None) if place is None else place

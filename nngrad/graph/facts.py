@@ -7,7 +7,7 @@ on; then the general way is taken, which is right for every op.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .axes import AxisMap
     from .function import Function
     from .layouts import Moved
+    from .parts import Keys
+    from .within import InSteps
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
@@ -47,6 +49,14 @@ class Facts:
     together: Callable[..., Any] | None = None
     """For a loop: `together(applications)`, where each is a pair of static arguments and the numbers of the inputs, and
     none depends on another, says which of them are one loop that saves work (`nngrad.functions.loop_fusion.Fused`)."""
+    in_steps: InSteps | None = None
+    """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
+    into (`nngrad.graph.within`)."""
+    taken: Keys | None = None
+    """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
+    placed: Keys | None = None
+    """For an op that puts its inputs, as they are, at places of its output, which has zeros elsewhere: the key of
+    each."""
     passes: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False
@@ -81,6 +91,10 @@ class Facts:
     axes: AxisMap | None = None
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
     depend on every element of the inputs."""
+
+    dependence: Callable[[tuple[Any, ...], Sequence[bool]], Sequence[bool]] | None = None
+    """For an op with bodies: which outputs depend on some of the inputs, from its static arguments and for each input
+    whether it is one of these. None: all outputs do."""
 
     channels_last: Moved | None = None
     """For an op that is not diagonal: the arguments with which it gives its output with the channels last where it gets

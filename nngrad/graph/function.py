@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .engine import engine
 from .options import BuildOptions, build_options
+from .place import users_place
 from .spec import Spec
 from .variable import Variable, new_variable
 
@@ -199,7 +200,14 @@ class Function:
 
     def __repr__(self) -> str:
         described = [repr(x.spec) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.args.items()]
-        return f"<{self.op.type_name}({', '.join(described)}) -> {', '.join(map(repr, self.specs))}>"
+        results = list(map(repr, self.specs[:_MOST_SHOWN]))
+        if len(self.specs) > _MOST_SHOWN:  # a loop has a stack of each value in its body
+            results.append(f"and {len(self.specs) - _MOST_SHOWN} more")
+        return f"<{self.op.type_name}({', '.join(described)}) -> {', '.join(results)}>"
+
+
+_MOST_SHOWN = 8
+"""How many results are listed of one function."""
 
 
 _new_function = Function.__new__
@@ -334,6 +342,8 @@ def make(
 def _apply_switches(f: Function, options: BuildOptions) -> None:
     if options.debug is not None:
         f.place = options.debug.place()
+    if options.places is not None:
+        options.places[f.serial] = users_place()
     if options.no_grad:
         for y in f.outputs:
             y.need_grad = False

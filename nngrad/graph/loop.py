@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from .body import Body
+from .body import Body, derived_once
 from .function import Function
 from .spec import Spec, spec_of
 from .variable import Variable
@@ -57,7 +58,70 @@ class Loop(NamedTuple):
             return f.inputs[number]
         return f.outputs[self.places[number]]
 
+    def depending(self, inputs: Iterable[int]) -> set[int]:
+        """The numbers of what depends, at some step, on some of the inputs of the body, these and carries included."""
+        return depending_throughout(self.body, self.fixed, self.carries, inputs)
+
     def stack_spec(self, number: int) -> Spec:
         """Shape and dtype of a value of the body, stacked."""
         spec = self.body.spec(number)
         return spec_of((self.length, *spec.shape), spec.dtype)
+
+
+class Settled(NamedTuple):
+    """A loop without the carries that no step changes: they are the same at each step."""
+
+    loop: Loop
+    inputs: tuple[int, ...]
+    """Which of the inputs each of its inputs is."""
+    unchanging: frozenset[int]
+    """Which of the carries it does not have, by their positions."""
+
+
+@derived_once
+def settled(loop: Loop) -> Settled | None:
+    """Returns the loop without the carries that no step changes; None if each is changed by some.
+
+    Args:
+        loop: The loop.
+    """
+    body, carried = loop.body, range(loop.fixed, loop.first_slice)
+    unchanging = [i for i in carried if body.outputs[i - loop.fixed] == i]
+    if not unchanging:
+        return None
+    others = [i for i in carried if i not in unchanging]
+    order = (*range(loop.fixed), *unchanging, *others, *range(loop.first_slice, len(body.inputs)))
+    places = {i: k for k, i in enumerate(order)}
+    moved = body.with_inputs(tuple([body.inputs[i] for i in order]), [places[i] for i in range(len(order))])
+    outputs = (*[moved.outputs[i - loop.fixed] for i in others], *moved.outputs[loop.carries :])
+    own = Body(moved.inputs, moved.steps, moved.orders, outputs, moved.stops, moved.places)
+    fixed = loop.fixed + len(unchanging)
+    return Settled(
+        loop._replace(body=own, fixed=fixed, carries=len(others)), order,
+        frozenset([i - loop.fixed for i in unchanging]),
+    )  # fmt: skip
+
+
+def depending_throughout(body: Body, fixed: int, carries: int, inputs: Iterable[int]) -> set[int]:
+    """The numbers of what depends, at some step, on some of the inputs of a body.
+
+    Args:
+        body: What is run at each step.
+        fixed: How many of its inputs are the same at each step.
+        carries: How many are carries.
+        inputs: The inputs; those that are carries, at the first step.
+    """
+    found = set(inputs)
+    while True:
+        numbers = body.depending(found)
+        more = {fixed + j for j in range(carries) if body.outputs[j] in numbers}
+        if more <= found:
+            return numbers
+        found |= more
+
+
+def scan_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+    """Which outputs of `scan_of_body` depend on the inputs that are `given`."""
+    loop = Loop(*arguments)
+    numbers = loop.depending([i for i, is_given in enumerate(given) if is_given])
+    return [loop.fixed + j in numbers for j in range(loop.carries)] + [number in numbers for number in loop.stacked]

@@ -46,6 +46,7 @@ class BuildOptions:
 
     __slots__ = (
         "auto_forward",
+        "body",
         "builder",
         "context",
         "debug",
@@ -54,6 +55,8 @@ class BuildOptions:
         "layers",
         "mark",
         "no_grad",
+        "places",
+        "rolls",
         "simplify",
         "special",
         "watched",
@@ -65,6 +68,8 @@ class BuildOptions:
     """The Context whose device the functions are meant for; None stands for JAX's default device."""
     auto_forward: bool
     """Whether each function is run as it is made."""
+    body: int | None
+    """Set while the function that a body is made of runs: what it makes has larger serial numbers."""
     simplify: bool | frozenset[str]
     """Whether emitted graphs are brought to canonical form; the names of the rewriting rules that are left out, if any
     are."""
@@ -76,24 +81,31 @@ class BuildOptions:
     """What debug mode looks for; None where it is off."""
     mark: Any
     """What functions are marked with, so that gradients compute them again and do not keep what they give."""
+    places: dict[int, Any] | None
+    """Where it is written down, by their serial numbers, where the user applies functions; None if nobody asks."""
     deterministic: bool
     """Whether all that runs is compiled in one way, so that results are the same from run to run."""
+    rolls: bool
+    """Whether recurrences that were unrolled become loops when they are compiled."""
     special: bool
-    """Whether auto_forward, no_grad, debug mode or a mark is on; one look instead of four."""
+    """Whether auto_forward, no_grad, debug mode or a mark is on, or places are asked for; one look instead of five."""
     watched: bool
     """Whether hooks or debug mode watch what runs; one look instead of two."""
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        self.builder = self.context = self.debug = self.mark = None
+        self.body = self.builder = self.context = self.debug = self.mark = self.places = None
         self.auto_forward = self.no_grad = self.deterministic = False
-        self.simplify = True
+        self.simplify = self.rolls = True
         self.hooks = ()
         for _, switches in layers:
             for name, value in switches.items():
                 setattr(self, name, (*self.hooks, *value) if name == "hooks" else value)
         self.watched = bool(self.hooks) or self.debug is not None
-        self.special = self.auto_forward or self.no_grad or self.debug is not None or self.mark is not None
+        self.special = (
+            self.auto_forward or self.no_grad
+            or self.debug is not None or self.mark is not None or self.places is not None
+        )  # fmt: skip
 
 
 _start = BuildOptions()

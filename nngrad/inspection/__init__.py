@@ -2,6 +2,7 @@
 
 from .count import Count, Tally, count
 from .explanation import Explanation, OrderOfGradient, explain
+from .listing import Line, Listing, show
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
 
@@ -9,6 +10,8 @@ __all__ = [
     "Count",
     "Explanation",
     "InputState",
+    "Line",
+    "Listing",
     "MemoryReport",
     "NanReport",
     "OrderOfGradient",
@@ -17,4 +20,5 @@ __all__ = [
     "explain",
     "find_nan",
     "memory_report",
+    "show",
 ]

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from ..execution.compiled import BoundedCache
-from ..graph import Function
+from ..graph import Op, Spec
 from ..graph.spec import arguments_need_x64, x64_if
 
 
@@ -42,18 +42,57 @@ _traced = BoundedCache(4096)
 """Costs without the bytes, by op, arguments and specs of the inputs."""
 
 
-def cost_of(f: Function) -> Cost:
-    """The cost of one function, alone: each input is read and each output written once."""
-    given = tuple([x.spec for x in f.inputs])
-    cost: Cost = _traced.part((f.op,)).get((f.op, f.arguments, given), lambda: _traced_cost(f))
-    return cost._replace(bytes=sum([s.nbytes for s in given]) + sum([s.nbytes for s in f.specs]))
+def cost_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost:
+    """The cost of an op on inputs of these shapes and dtypes, alone: each is read and each output written once."""
+    cost: Cost = _traced.part((op,)).get((op, arguments, given), lambda: _traced_cost(op, arguments, given))
+    return cost._replace(bytes=sum([s.nbytes for s in (*given, *op.result_specs(given, arguments))]))
 
 
-def _traced_cost(f: Function) -> Cost:
-    given = [x.spec for x in f.inputs]
-    with x64_if(any(s.needs_x64 for s in given) or arguments_need_x64(f.arguments)):
-        traced = jax.make_jaxpr(f.op.bind(f.arguments))(*[s.abstract() for s in given])
+def _traced_cost(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost:
+    with x64_if(any(s.needs_x64 for s in given) or arguments_need_x64(arguments)):
+        traced = jax.make_jaxpr(op.bind(arguments))(*[s.abstract() for s in given])
     return _cost_of_jaxpr(traced.jaxpr)
+
+
+class Application(NamedTuple):
+    """An op applied in a graph, or in a body in it."""
+
+    op: Op
+    order: int
+    cost: Cost | None
+    """What it takes one time; None for a constant, which has no inputs."""
+    runs: int
+    """How often it runs."""
+
+
+def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...], order: int) -> list[Application]:
+    """The application of an op, and those in its bodies. A loop costs nothing but what is in it; of branches it is the
+    dearest one.
+
+    Args:
+        op: The op.
+        arguments: Its static arguments.
+        given: Shape and dtype of each input.
+        order: Its order of differentiation.
+    """
+    if op.in_steps is None:
+        return [Application(op, order, cost_of(op, arguments, given) if given else None, 1)]
+    alternatives: list[list[Application]] = []
+    found = [Application(op, order, Cost(), 1)]
+    for within in op.in_steps.within(arguments, len(given)):
+        body, inner = within.body, []
+        for (inner_op, inner_arguments, ins), inner_order in zip(body.steps, body.orders, strict=True):
+            specs = tuple([body.spec(i) for i in ins])  # as deep as there are loops within loops
+            inner += applications_of(inner_op, inner_arguments, specs, inner_order)
+        if within.alternative:
+            alternatives.append(inner)
+        else:
+            found += [each._replace(runs=each.runs * within.runs) for each in inner]
+    return found + max(alternatives, key=_operations, default=[])
+
+
+def _operations(applications: Sequence[Application]) -> int:
+    return sum([each.cost.flops * each.runs for each in applications if each.cost is not None])
 
 
 def _cost_of_jaxpr(jaxpr: Any) -> Cost:

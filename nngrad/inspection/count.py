@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from ..autodiff.request import variables
 from ..graph import Variable, functions_of
-from .cost import Cost, cost_of
+from .cost import Cost, applications_of
 
 Key = TypeVar("Key")
 
@@ -65,37 +65,46 @@ class Count(NamedTuple):
         return "\n".join(lines)
 
 
-def count(outputs: Variable | Iterable[Variable]) -> Count:
+def count(outputs: Variable | Iterable[Variable], each_step: bool = True) -> Count:
     """Functions, matrix products, operations and bytes of the graph that computes `outputs`, each function once.
 
-    Nothing is run. Leaves are no functions; constants of the graph are counted apart. A loop of which the number of
-    rounds is not known counts one round, a condition its dearest branch, and a call out of JAX nothing.
+    Nothing is run. Leaves are no functions; constants of the graph are counted apart. Functions in the body of a loop
+    count as often as they run, or once if not `each_step`; a loop of which the number of rounds is not known counts one
+    round, a condition its dearest branch, and a call out of JAX nothing. The loop itself is a function that costs
+    nothing.
 
     Args:
         outputs: A Variable or Variables.
+        each_step: Whether what is in a loop counts at each step: what has to be computed. If not, it counts once: what
+            the graph is made of, and what is compiled.
 
     Returns:
         A `Count`.
 
     Raises:
-        TypeError: Something is not a Variable.
+        TypeError: Something is not a Variable, or `each_step` no bool.
     """
-    functions = functions_of(variables(outputs, "outputs"))
-    computing = [f for f in functions if f.inputs]
-    costs = [(f, cost_of(f)) for f in computing]
-    by_op = _tallies([(f.name, cost) for f, cost in costs])
-    by_order = _tallies([(f.order, cost) for f, cost in costs])
+    if not isinstance(each_step, bool):
+        raise TypeError(f"count: each_step must be True or False, got {each_step!r}")
+    applied = [
+        each if each_step else each._replace(runs=1)
+        for f in functions_of(variables(outputs, "outputs"))
+        for each in applications_of(f.op, f.arguments, tuple([x.spec for x in f.inputs]), f.order)
+    ]
+    computing = [(each, each.cost) for each in applied if each.cost is not None]
+    by_op = _tallies([(each.op.name, each.runs, cost) for each, cost in computing])
+    by_order = _tallies([(each.order, each.runs, cost) for each, cost in computing])
     ops = dict(sorted(by_op.items(), key=lambda entry: (-entry[1].flops, -entry[1].functions, entry[0])))
-    total = _tallies([(None, cost) for _, cost in costs]).get(None, Tally(0, 0, 0, 0, 0))
-    return Count(*total, len(functions) - len(computing), ops, dict(sorted(by_order.items())))
+    total = _tallies([(None, each.runs, cost) for each, cost in computing]).get(None, Tally(0, 0, 0, 0, 0))
+    return Count(*total, len(applied) - len(computing), ops, dict(sorted(by_order.items())))
 
 
-def _tallies(costs: list[tuple[Key, Cost]]) -> dict[Key, Tally]:
-    """The sums of costs that have the same key."""
+def _tallies(costs: list[tuple[Key, int, Cost]]) -> dict[Key, Tally]:
+    """The sums of costs that have the same key, each so many times."""
     sums: dict[Key, tuple[int, Cost]] = {}
-    for key, cost in costs:
+    for key, runs, cost in costs:
         number, before = sums.get(key, (0, Cost()))
-        sums[key] = number + 1, before.plus(cost)
+        sums[key] = number + runs, before.plus(cost.times(runs))
     return {key: Tally(number, *cost) for key, (number, cost) in sums.items()}
 
 

@@ -14,6 +14,7 @@ from ..execution.lower import linearize
 from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
 from ..graph.spec import Spec
+from ..graph.within import bodies_of
 from ..remat import Timeline, reads, timeline
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -25,6 +26,7 @@ class Held(NamedTuple):
     """Values of one op, shape and dtype, and one reason."""
 
     op: str
+    """The name of the op; for what a loop stacks, that of the one in its body, and of the loop."""
     spec: Spec
     number: int
     nbytes: int
@@ -150,10 +152,24 @@ def _reason(f: Function | None) -> str:
 def _rows(reasons: dict[Variable, str]) -> tuple[Held, ...]:
     groups: dict[tuple[str, Spec, str], int] = {}
     for x, why in reasons.items():
-        key = (x.parent.name if x.parent is not None else "leaf", x.spec, why)
+        key = (_maker(x), x.spec, why)
         groups[key] = groups.get(key, 0) + 1
     rows = [Held(op, spec, n, n * spec.nbytes, why) for (op, spec, why), n in groups.items()]
     return tuple(sorted(rows, key=lambda row: (-row.nbytes, row.op, row.why)))
+
+
+def _maker(x: Variable) -> str:
+    """The op that gives `x`; of a stack that a loop gives, the one in its body."""
+    f = x.parent
+    if f is None:
+        return "leaf"
+    for within in bodies_of(f):
+        if within.gives and f.op.multiple_results:
+            number = within.gives[x.index][1]
+            makers = [op.name for op, given, ins in within.body.steps
+                      for _ in op.result_specs(tuple([within.body.spec(i) for i in ins]), given)]  # fmt: skip
+            return f"{within.inputs[number] if number >= 0 else makers[~number]} in {f.name}"
+    return f.name
 
 
 def _size(nbytes: int) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..autodiff.request import variables
-from ..execution.interpret import interpret
+from ..execution.interpret import interpret, results_of
+from ..execution.stepwise import Marked, Trail, run_in_steps, written_at
 from ..graph import Function, Variable, leaves_of
 from ..graph.leaf import arrays_of
 
@@ -45,15 +46,24 @@ class NanReport(NamedTuple):
     """For a NaN that was made of infinities: where the first of those comes from."""
     reaches: tuple[int, ...]
     """Which of the outputs are not finite; none if what was found is selected away before it gets there."""
+    within: NanReport | None = None
+    """For a loop, and what else has a body: the function in the body that made the first one."""
+    steps: Trail = ()
+    """For a function in a body: at which step of which loop, the outermost first."""
 
     def __str__(self) -> str:
         lines = [f"{_NAMES[self.kind]} in {self._whose()}, {self._where()}"]
+        if self.steps and self.function is not None:
+            lines += [f"  {self.function.op.name}, {written_at(self.function)}"]
+            lines += [f"  {step}" for step in reversed(self.steps)]
         for state in self.inputs:
             known = "" if state.value is None else f", {state.value:.6g} there"
             lines.append(f"  {state.name}: {'finite' if state.finite else 'not finite'}{known}")
         if self.cause is not None:
             cause = "\n".join("  " + line for line in str(self.cause).splitlines())
             lines += ["  made of an infinity, which comes from here:", cause]
+        if self.within is not None:
+            lines += ["  which comes from within:", *["  " + line for line in str(self.within).splitlines()]]
         return "\n".join(lines)
 
     def _whose(self) -> str:
@@ -127,16 +137,16 @@ class _Graph:
             self._look(y, array)
 
     def _look(self, x: Variable, array: Any) -> None:
+        values = self._values[_key(x)] = np.asarray(array)
         if not x.spec.differentiable:
             return
-        values = self._values[_key(x)] = np.asarray(array)
-        if not np.isfinite(values).all():
-            self._bad[_key(x)] = {"nan": np.isnan(values), "inf": np.isinf(values)}
+        if kinds := _kinds(values):
+            self._bad[_key(x)] = kinds
 
     def has(self, x: Variable, kind: str) -> bool:
         """Whether `x` has an element of the kind."""
         bad = self._bad.get(_key(x))
-        return bad is not None and bool(bad[kind].any())
+        return bad is not None and kind in bad
 
     def source(self, kind: str, roots: list[Variable]) -> NanReport | None:
         """Where what is of the kind in `roots` comes from: what made the first of it, in the order of running."""
@@ -167,25 +177,79 @@ class _Graph:
         if f is None:
             return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None, ())
         cause = self.source("inf", list(f.inputs)) if kind == "nan" else None
-        states = tuple([
-            InputState(
-                f"{name} {z.name!r}" if z.name else name,
-                _key(z) not in self._bad,
-                self._element(z, place, f),
-            )
-            for name, z in zip(f.op.names_of(len(f.inputs)), f.inputs, strict=True)
-        ])
-        return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, ())
+        states = input_states(f, [self._values[_key(z)] for z in f.inputs], place)
+        within = None if f.op.in_steps is None else self._within(kind, f, x.index)
+        return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, (), within)
 
-    def _element(self, x: Variable, place: tuple[int, ...], f: Function) -> float | None:
-        """The element of `x` that the result at `place` is made of, where that is one and a floating number."""
-        y = f.specs[0].shape
-        if not x.spec.differentiable or (x.shape and not f.op.diagonal):
-            return None
-        if f.op.selects and x.shape not in ((), y):
-            return None  # a condition may stand for the first axes
-        own = place[len(place) - x.ndim :]
-        return float(self._values[_key(x)][tuple([i if n > 1 else 0 for i, n in zip(own, x.shape, strict=True)])])
+    def _within(self, kind: str, f: Function, index: int) -> NanReport | None:
+        """What made the first of the kind in the bodies of `f`: it is run once more, a step at a time."""
+        inputs = [Marked(self._values[_key(z)], None) for z in f.inputs]
+        mark: _Marks | None = run_in_steps(f, inputs, results_of, _InBodies())[index].mark
+        return None if mark is None else mark.get(kind)
+
+
+_Marks = dict[str, NanReport]
+"""What made the first NaN, and the first infinity, that an array has."""
+
+
+class _InBodies:
+    """Looks at functions in bodies: of a NaN or an infinity that one gives it knows where that comes from."""
+
+    def marks(
+        self, f: Function, inputs: Sequence[Marked], results: Sequence[Any], trail: Trail
+    ) -> list[_Marks | None]:
+        """The marks of the results of a function."""
+        return [self._of_result(f, y, inputs, result, trail) for y, result in zip(f.outputs, results, strict=True)]
+
+    def of_part(self, mark: _Marks, array: Any) -> _Marks | None:
+        """The mark of a part of an array."""
+        return {kind: report for kind, report in mark.items() if _kinds(array).get(kind) is not None} or None
+
+    def _of_result(
+        self, f: Function, y: Variable, inputs: Sequence[Marked], result: Any, trail: Trail
+    ) -> _Marks | None:
+        found: _Marks = {}
+        for kind, mask in _kinds(result).items():
+            earlier = [x.mark[kind] for x in inputs if x.mark is not None and kind in x.mark]
+            if earlier:
+                found[kind] = earlier[0]
+                continue
+            place = tuple(int(i) for i in np.argwhere(mask)[0])
+            causes = [x.mark["inf"] for x in inputs if x.mark is not None and "inf" in x.mark]
+            cause = causes[0] if causes and kind == "nan" else None
+            states = input_states(f, [np.asarray(x.array) for x in inputs], place)
+            found[kind] = NanReport(
+                kind, f, y, f.order, place, int(mask.sum()), states, cause, (), steps=trail
+            )
+        return found or None
+
+
+def _kinds(array: Any) -> dict[str, np.ndarray[Any, Any]]:
+    """Where an array has NaN and where infinity, if it has any."""
+    values = np.asarray(array)
+    if values.dtype.kind in "biu" or np.isfinite(values).all():
+        return {}
+    return {kind: mask for kind, mask in (("nan", np.isnan(values)), ("inf", np.isinf(values))) if mask.any()}
+
+
+def input_states(f: Function, arrays: Sequence[Any], place: tuple[int, ...]) -> tuple[InputState, ...]:
+    """The inputs of a function, of which the result at `place` is not finite."""
+    names = f.op.names_of(len(f.inputs))
+    return tuple([
+        InputState(f"{name} {x.name!r}" if x.name else name, not _kinds(array), _element(x, array, place, f))
+        for name, x, array in zip(names, f.inputs, arrays, strict=True)
+    ])
+
+
+def _element(x: Variable, array: Any, place: tuple[int, ...], f: Function) -> float | None:
+    """The element of `x` that the result at `place` is made of, where that is one and a floating number."""
+    y = f.specs[0].shape
+    if not x.spec.differentiable or (x.shape and not f.op.diagonal):
+        return None
+    if f.op.selects and x.shape not in ((), y):
+        return None  # a condition may stand for the first axes
+    own = place[len(place) - x.ndim :]
+    return float(array[tuple([i if n > 1 else 0 for i, n in zip(own, x.shape, strict=True)])])
 
 
 def _key(x: Variable) -> tuple[Any, int]:

@@ -7,12 +7,14 @@ carry 2^n things in place of n + 1.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 from ..functions.loops import scan_of_body
+from ..functions.movement import broadcast, reshape
 from ..graph import NdArray, Variable, build_options, switch
 from ..graph.body import closed, derived_once
-from ..graph.loop import Loop
+from ..graph.loop import Loop, settled
 from ..graph.variable import leaf_of
 from .nodes import Nodes
 from .rules import Arguments, Inputs, forms_without, rule
@@ -46,6 +48,31 @@ def equal_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -
     outputs = [one[i] for i in merged.outputs]
     # What a gradient reads beside these it reads at the function that it differentiates.
     return (*outputs, *nodes.node(op, inputs, arguments)[len(outputs) :])
+
+
+@rule("unchanging-carries", scan_of_body)
+def unchanging_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
+    """a carry that no step changes is the same at each step"""
+    loop = Loop(*arguments)
+    found = settled(loop)
+    if found is None:
+        return None
+    one = nodes.emit(op, tuple([inputs[i] for i in found.inputs]), tuple(found.loop))
+    stacks = loop.results - loop.carries
+    made, before = iter(one[: found.loop.results]), iter(one[found.loop.results :])
+    carries = [inputs[loop.fixed + j] for j in range(loop.carries)]
+    finals = [x if j in found.unchanging else next(made) for j, x in enumerate(carries)]
+    outputs = [
+        *finals, *itertools.islice(made, stacks),
+        *[_repeated(x, loop.length) if j in found.unchanging else next(before) for j, x in enumerate(carries)],
+    ]  # fmt: skip
+    # What a gradient reads beside these it reads at the function that it differentiates.
+    return (*outputs, *nodes.node(op, inputs, arguments)[len(outputs) :])
+
+
+def _repeated(x: Variable, length: int) -> Variable:
+    """`x` for each step."""
+    return broadcast(reshape(x, (1, *x.shape)), (length, *x.shape))
 
 
 @derived_once
@@ -91,12 +118,16 @@ def _rewritten(builder: Nodes, loop: Loop, inputs: list[Variable]) -> list[Varia
     """Returns the values of the body of `loop`, of which what gradients have emitted is brought to canonical form."""
     values: list[Variable] = []
     body = loop.body
-    for (op, arguments, ins), order in zip(body.steps, body.orders, strict=True):
+    places = body.places or (None,) * len(body.steps)
+    for (op, arguments, ins), order, place in zip(body.steps, body.orders, places, strict=True):
         given = tuple([inputs[i] if i >= 0 else values[~i] for i in ins])
         builder.order = order
         apply = builder.emit if order and op.together is None else builder.node
         made = apply(op, given, arguments)
         values.extend(made if op.multiple_results else (made,))
+        f = values[-1].parent
+        if place is not None and f is not None and not hasattr(f, "place"):
+            f.place = place
     for number in body.stops:
         values[~number].need_grad = False
     return values

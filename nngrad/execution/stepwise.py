@@ -1,0 +1,172 @@
+"""Loops and branches a step at a time: each function of a body by itself, with real arrays, and somebody who looks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import numpy as np
+
+from ..graph import Function, NdArray, Spec, Variable, build_options, contained
+from ..graph.body import Body
+from ..graph.options import switch_to
+from ..graph.spec import x64_if
+from ..graph.variable import leaf_of
+from ..graph.within import bodies_of
+
+Arrays = tuple[Any, ...]
+
+
+class Step(NamedTuple):
+    """Where in a function with bodies something runs."""
+
+    owner: Function
+    """The function; one that is in a body itself is made for looking, and in no graph."""
+    role: str
+    """Which of its bodies."""
+    number: int | None
+    """Which step, counted from 0 along what is scanned; None where there is one alone."""
+
+    def __str__(self) -> str:
+        of = f"the {self.role} of {self.owner.op.name}"
+        return f"in {of}" if self.number is None else f"in step {self.number} of {of}"
+
+
+Trail = tuple[Step, ...]
+"""Steps within steps, the outermost first."""
+
+
+class Marked(NamedTuple):
+    """An array, and what who looks has to say of it."""
+
+    array: Any
+    mark: Any
+
+
+class Watcher(Protocol):
+    """Who looks at functions in bodies."""
+
+    def marks(self, f: Function, inputs: Sequence[Marked], results: Arrays, trail: Trail) -> Sequence[Any]:
+        """What is to be said of each result of a function, which has just run."""
+        ...
+
+    def of_part(self, mark: Any, array: Any) -> Any:
+        """What is to be said of a part of an array that has this mark."""
+        ...
+
+
+class _Graph(NamedTuple):
+    """A body as functions of a graph, to be shown to those who look."""
+
+    functions: list[Function]
+    held: list[Variable]
+    """The Variables, which live no longer than this."""
+
+
+@contained
+def _graph_of(body: Body, names: Sequence[str], context: Any) -> _Graph:
+    switch_to(context=context)
+    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
+    for x, name in zip(inputs, names, strict=True):
+        x.name = name
+    values = body.values_of(inputs)
+    functions = dict.fromkeys([y.parent for y in values if y.parent is not None])
+    return _Graph(list(functions), values)
+
+
+class _Stepper:
+    """Runs the bodies of one function, and of those within them.
+
+    Args:
+        owner: The function.
+        run: Runs one function without bodies on arrays.
+        watcher: Who looks.
+        trail: Where the function itself runs.
+        graphs: The bodies that have run, by their ids, with the bodies.
+    """
+
+    def __init__(
+        self,
+        owner: Function,
+        run: Callable[[Function, list[Any]], Arrays],
+        watcher: Watcher,
+        trail: Trail,
+        graphs: dict[int, tuple[Body, _Graph]],
+    ) -> None:
+        self._owner, self._run, self._watcher, self._trail, self._graphs = owner, run, watcher, trail, graphs
+
+    def run(self, role: str, body: Body, inputs: Sequence[Marked], number: int | None = None) -> list[Marked]:
+        """The values of a body."""
+        known = self._graphs.get(id(body))
+        if known is None:
+            (names,) = [within.inputs for within in bodies_of(self._owner) if within.role == role]
+            known = self._graphs[id(body)] = body, _graph_of(body, names, self._owner.context)
+        trail = (*self._trail, Step(self._owner, role, number))
+        values: list[Marked] = []
+        for f, (_, _, ins) in zip(known[1].functions, body.steps, strict=True):
+            given = [inputs[i] if i >= 0 else values[~i] for i in ins]
+            try:
+                values += self._results(f, given, trail)
+            except Exception as error:
+                if f.op.in_steps is None:
+                    error.add_note("\n  ".join([f"{f.op.name}, {written_at(f)}", *map(str, reversed(trail))]))
+                raise
+        return values
+
+    def _results(self, f: Function, given: list[Marked], trail: Trail) -> Sequence[Marked]:
+        hooks = build_options().hooks if f.order == 0 else ()
+        arrays = tuple([x.array for x in given])
+        for hook in hooks:
+            hook.forward_preprocess(f, arrays)
+        if f.op.in_steps is None:
+            results = self._run(f, list(arrays))
+            made: Sequence[Marked] = [
+                Marked(*each)
+                for each in zip(results, self._watcher.marks(f, given, results, trail), strict=True)
+            ]
+        else:  # as deep as the user has written loops within loops
+            made = f.op.in_steps.run(f.arguments, given, _Stepper(f, self._run, self._watcher, trail, self._graphs))
+        for hook in hooks:
+            hook.forward_postprocess(f, arrays)
+        return made
+
+    def array(self, x: Marked) -> Any:
+        """The array of a value."""
+        return x.array
+
+    def slice(self, x: Marked, number: int) -> Marked:
+        """A slice along the first axis."""
+        part = np.asarray(x.array)[number]
+        return Marked(part, None if x.mark is None else self._watcher.of_part(x.mark, part))
+
+    def stack(self, xs: Sequence[Marked], spec: Spec) -> Marked:
+        """What is stacked along a new first axis, with the first mark that there is."""
+        if not xs:
+            return Marked(np.zeros(spec.shape, spec.dtype), None)
+        marks = [x.mark for x in xs if x.mark is not None]
+        return Marked(np.stack([np.asarray(x.array) for x in xs]), marks[0] if marks else None)
+
+
+def run_in_steps(
+    f: Function, inputs: Sequence[Marked], run: Callable[[Function, list[Any]], Arrays], watcher: Watcher
+) -> list[Marked]:
+    """The outputs of a function with bodies, computed a step at a time.
+
+    Args:
+        f: The function.
+        inputs: What it is applied to.
+        run: Runs one function without bodies on arrays.
+        watcher: Who looks at each.
+    """
+    assert f.op.in_steps is not None
+    made = f.op.in_steps.run(f.arguments, inputs, _Stepper(f, run, watcher, (), {}))
+    device = None if f.context is None else f.context.device
+    with x64_if(any([spec.needs_x64 for spec in f.specs])):
+        return [Marked(jax.device_put(y.array, device), y.mark) for y in made]
+
+
+def written_at(f: Function) -> str:
+    """Where the user has written a function of a body."""
+    place = getattr(f, "place", None)
+    return "written at a place that is not known" if place is None else f"written at {place}"
