@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff import replay
 from nngrad.graph import functions_of
 
 from .timing import Row, row, shown
@@ -42,7 +41,7 @@ def nngrad_times(ops: int, comes_again: bool = True) -> tuple[float, float, int]
     """Seconds for the gradient and for the gradient of its sum, and functions in the latter; of a structure that is
     new, or one that `comes_again`, of which they are made from a recording."""
     if not comes_again:
-        replay.forget()
+        nn.executables.clear()
     x, y = nngrad_chain(ops)
     start = time.perf_counter()
     (g,) = nn.grad([y], [x])

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 import nngrad as nn
-from nngrad.autodiff import replay
 
 Contender = Callable[[], Any]
 
@@ -53,7 +52,6 @@ def forget() -> None:
     """Drop what has been traced, compiled and recorded, and what is known of shapes, as in a new process."""
     jax.clear_caches()
     nn.executables.clear()
-    replay.forget()
     for op, _ in nn.registry.ops():
         op._specs.clear()
     gc.collect()

@@ -14,6 +14,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.execution.compiled import executable_of
 
 COMPILATION = "/jax/core/compile/backend_compile_duration"
 
@@ -133,7 +134,7 @@ def test_a_table_that_is_cleared_keeps_no_executable_with_numbers() -> None:
     values(build, [0.2, 0.3])
     y = build(0.3)
     y.forward()
-    executable = weakref.ref(y.parent.plan.executable)
+    executable = weakref.ref(executable_of(y.parent.plan.program))
     del y
     assert executable() is not None
     nn.executables.clear()

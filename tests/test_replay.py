@@ -29,10 +29,10 @@ Built = tuple[list[Variable], list[Variable]]
 @pytest.fixture(autouse=True)
 def nothing_on_record() -> Iterator[None]:
     """Nothing is known from other tests, nor they from these."""
-    replay.forget()
+    nn.executables.clear()
     yield
     replay._recordings.resize(1024, 64 << 20)
-    replay.forget()
+    nn.executables.clear()
 
 
 def replays() -> int:

@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from ..execution import background
-from ..execution.compiled import BoundedCache
+from ..execution.compiled import BoundedCache, executables
 from ..graph import NdArray
 from ..graph.spec import x64_if
-from ..graph.value import put_together
+from ..graph.value import Value, hold_together, put_together
 
 Terms = tuple[tuple[Any, ...], ...]
 
@@ -64,7 +64,7 @@ def _is_on_host(array: Any) -> bool:
     return not array.committed and all([device.platform == "cpu" for device in array.devices()])
 
 
-_executables = BoundedCache(256)
+_executables = executables.learned(BoundedCache(256))
 
 
 _MOST_SUMS = 256
@@ -72,6 +72,16 @@ _MOST_SUMS = 256
 
 _cell = operator.itemgetter(0)
 _accumulating = threading.RLock()
+
+
+def put_in_place_of_zeros(cells: Sequence[NdArray], values: Sequence[Value]) -> bool:
+    """Let cells hold Values, all from one moment on, if all of them are zero and none is there twice; returns whether
+    that was so."""
+    with _accumulating:
+        if len({*cells}) < len(cells) or not all([cell.is_zero for cell in cells]):
+            return False
+        hold_together(cells, values)
+        return True
 
 
 def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[NdArray, Any]] = ()) -> None:

@@ -10,55 +10,17 @@ import numpy as np
 
 from backward_registry import registry
 
-from ..execution.compiled import BoundedCache, executable_of
 from ..execution.forward import RunPlan, Snapshot, is_watched, plan_of, present, run_one_by_one, take_snapshot
 from ..execution.interpret import Hook
-from ..execution.lower import linearize
-from ..execution.program import Program
-from ..graph import NdArray, Variable, build_options, contained, leaves_of, switch
+from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.place import warn_user
-from ..graph.variable import leaf_of
 from ..remat import policy_key
 from .accumulation import accumulate
-from .grad import emitted, grad
-from .request import Request, given_gradient, given_gradients
+from .fused import Fused, Key, Wanted, alive, fused_for, gradient_graph, middle, stops
+from .grad import grad
+from .pending import PendingBackward
+from .request import given_gradient, given_gradients
 from .seeds import seed_array
-
-Wanted = tuple[int, ...]
-
-
-class Fused(NamedTuple):
-    """Forward and gradient of a structure as one executable.
-
-    Its arguments are the arrays of the forward graph's leaves, of the seeds that are given, and of `others`; its
-    results the outputs, the persistent Variables, the leaves that the forward updates, the gradients, and those
-    that are retained.
-    """
-
-    executable: Callable[..., tuple[Any, ...]]
-    others: list[Variable]
-    """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
-    retained: list[int]
-    """Which of the Variables in the middle have a gradient among the results, by their number."""
-
-
-class _Shared:
-    """What graphs of one structure share: a Fused, as long as its executable is kept."""
-
-    __slots__ = ("executable", "retained")
-
-    def __init__(self, fused: Fused) -> None:
-        self.executable = weakref.ref(fused.executable)
-        self.retained = fused.retained
-
-    def fused(self) -> Fused | None:
-        """The Fused, or None where the executable is gone."""
-        executable = self.executable()
-        return None if executable is None else Fused(executable, [], self.retained)
-
-
-_fused = BoundedCache(512)
-"""What is known of the executables of structures; those themselves are in `executables`, and may be gone from there."""
 
 
 def backward(
@@ -155,8 +117,11 @@ def accumulate_gradients(
             arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
     kept = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
     retained: list[tuple[NdArray, Any]] = []
+    alone = len(groups) == 1 and not arrived and not kept
     for snapshot, pairs in groups.items():
-        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
+        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options, alone)
+        if found is None:
+            return
         arrived += found.arrived
         retained += found.retained
     if not arrived and not retained and outputs and not any([y.need_grad for y in outputs]):
@@ -176,17 +141,20 @@ class Found(NamedTuple):
 
 
 def _gradients_from(
-    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options
-) -> Found:
+    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options, alone: bool
+) -> Found | None:
+    """The gradients; None where they are put off, which they may be if they come `alone`."""
     if snapshot is None:
         snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     if not wanted:
         return Found([], [])
-    run = _interpreted if options.op_by_op or is_watched(outputs) else _compiled
-    gradients, retained = run(outputs, plan, wanted, seeds, snapshot, options)
-    return Found([(plan.leaves[i].grad, gx) for i, gx in zip(wanted, gradients, strict=True)], retained)
+    cells = [plan.leaves[i].grad for i in wanted]
+    if options.op_by_op or is_watched(outputs):
+        gradients, retained = _interpreted(outputs, plan, wanted, seeds, snapshot, options)
+        return Found(list(zip(cells, gradients, strict=True)), retained)
+    return _compiled(outputs, plan, wanted, seeds, snapshot, options, cells, alone)
 
 
 def _gradient_variables(
@@ -208,126 +176,67 @@ def _arrays(plan: RunPlan, snapshot: Snapshot) -> tuple[Any, ...]:
     return tuple([arrays[i] for i in plan.leaf_ids])
 
 
+_can_wait: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
+"""Executables that have run, so that nobody who reads a value waits for the compiler, and without code of the user's,
+which may raise errors."""
+
+
 def _compiled(
-    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
-) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
-    """The gradients, and those that are retained, from one executable that computes the forward as well."""
+    outputs: list[Variable],
+    plan: RunPlan,
+    wanted: Wanted,
+    seeds: list[Any],
+    snapshot: Snapshot,
+    options: Options,
+    cells: list[NdArray],
+    alone: bool,
+) -> Found | None:
+    """The gradients, and those that are retained, from one executable that computes the forward as well; None where it
+    runs later, as it does if they are `alone` and the first that their `cells` get."""
     seeded = tuple([seed is not None for seed in seeds])
-    retained = options.retain_grad and _alive(plan)
+    retained = options.retain_grad and alive(plan)
     memory = policy_key(options.recompute, plan.functions)
-    key = (wanted, _stops(plan), seeded, registry.version, build_options().simplify, retained, memory)
+    key = Key(wanted, stops(plan), seeded, registry.version, build_options().simplify, retained, memory)
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
-        table = _fused.part([op for op, _, _ in plan.program.steps])
-        shared: _Shared | None = table.find((plan.program, key))
-        fused = None if shared is None else shared.fused()
-        if fused is None:
-            fused = _fuse(outputs, plan, wanted, seeded, options)
-            if shared is not None:
-                shared.executable = weakref.ref(fused.executable)
-            elif not fused.others:
-                table.keep((plan.program, key), _Shared(fused))
-        plan.fused[key] = fused
+        fused = plan.fused[key] = fused_for(outputs, plan, key, options.recompute)
     given = [seed for seed in seeds if seed is not None]
-    results = fused.executable(*_arrays(plan, snapshot), *given, *[x.cell.raw() for x in fused.others])
+    others = [x.cell.raw() for x in fused.others]
+    arrays = (*_arrays(plan, snapshot), *given, *fused.numbers, *others)
     count = len(outputs) + len(plan.kept) + len(plan.updated)
     run = snapshot.run
-    if run is not None and not run.done:
-        if snapshot.leaf_ids is plan.leaf_ids:
+    if run is not None and run.done:
+        run = None
+    is_own = snapshot.leaf_ids is plan.leaf_ids
+    if run is not None and alone and is_own and not fused.retained and fused.executable in _can_wait:
+        pending = PendingBackward(fused.executable, fused.program, arrays, run, count)
+        if pending.hold(cells):
+            return None
+    results = fused.executable(*arrays)
+    if alone and fused.executable not in _can_wait and not fused.program.opaque:
+        _can_wait.add(fused.executable)
+    if run is not None:
+        if is_own:
             run.keep(results[:count])
         elif len(outputs) > 1:
             run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
     end = count + len(wanted)
-    return list(results[count:end]), _cells_of(plan, fused.retained, results[end:])
+    arrived = list(zip(cells, results[count:end], strict=True))
+    return Found(arrived, _cells_of(plan, fused.retained, results[end:]))
 
 
 def _cells_of(plan: RunPlan, numbers: Iterable[int], gradients: Sequence[Any]) -> list[tuple[NdArray, Any]]:
     """The gradients of Variables in the middle, by their numbers, each with its cell."""
-    middle = list(_middle(plan).values()) if gradients else []
-    return [(middle[i].grad, gy) for i, gy in zip(numbers, gradients, strict=True)]
-
-
-def _middle(plan: RunPlan) -> dict[tuple[int, int], Variable]:
-    """The Variables in the middle of the graph, by function and output."""
-    found = {(i, k): ref() for i, f in enumerate(plan.functions) for k, ref in enumerate(f._outputs)}
-    return {place: y for place, y in found.items() if y is not None}
-
-
-def _alive(plan: RunPlan) -> tuple[tuple[int, int], ...]:
-    return tuple(_middle(plan))
-
-
-def _stops(plan: RunPlan) -> tuple[tuple[int, int], ...]:
-    """Which outputs of functions gradients stop at, by place in the graph."""
-    return tuple([
-        (i, k)
-        for i, f in enumerate(plan.functions)
-        for k, ref in enumerate(f._outputs)
-        for y in [ref()]
-        if y is not None and y._need_grad is False
-    ])
-
-
-class GradientGraph(NamedTuple):
-    """What a backward computes."""
-
-    gradients: list[Variable]
-    """Of the leaves."""
-    seeds: list[Variable]
-    """The leaves that stand for the seeds that are given."""
-    retained: dict[int, Variable]
-    """The gradients of Variables in the middle, by their number."""
-
-
-@contained
-def _gradient_graph(
-    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
-) -> GradientGraph:
-    seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
-    switch(auto_forward=False, no_grad=False)
-    leaves = [plan.leaves[i] for i in wanted]
-    given = [seed for seed in seeds if seed is not None]
-
-    def program_of(gradients: list[Variable]) -> Program:
-        return _program(outputs, plan, gradients, given)[0]
-
-    numbers = {id(y): i for i, y in enumerate(_middle(plan).values())} if retain else {}
-    found = emitted(Request(
-        outputs, leaves, seeds, retain=retain, retained_at=frozenset(numbers), recompute=recompute, final=True,
-        program_of=program_of,
-    ))
-    retained = {numbers[id(y)]: gy for y, gy in found.retained}
-    return GradientGraph(found.gradients, given, retained)
-
-
-def _fuse(outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeded: Sequence[bool], options: Options) -> Fused:
-    graph = _gradient_graph(outputs, plan, wanted, seeded, options.retain_grad, options.recompute)
-    program, others = _program(outputs, plan, [*graph.gradients, *graph.retained.values()], graph.seeds)
-    return Fused(executable_of(program), others, list(graph.retained))
-
-
-def _program(
-    outputs: list[Variable], plan: RunPlan, gradients: Sequence[Variable], seeds: Sequence[Variable]
-) -> tuple[Program, list[Variable]]:
-    """The program of a forward and its gradients, and its leaves besides those of the plan and the seeds."""
-    first = [*plan.leaves, *seeds]
-    linear = linearize([*outputs, *plan.kept, *gradients], first=first, device=plan.program.device)
-    results = linear.program.outputs
-    end = len(outputs) + len(plan.kept)
-    values, rest = results[:end], results[end:]
-    updates = {id(x): number for x, number in zip(linear.updated, rest[len(gradients) :], strict=True)}
-    program = linear.program._replace(
-        outputs=(*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
-    )
-    return program, linear.leaves[len(first) :]
+    found = list(middle(plan).values()) if gradients else []
+    return [(found[i].grad, gy) for i, gy in zip(numbers, gradients, strict=True)]
 
 
 def _interpreted(
     outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """The same, op by op, with the hooks around every function of the gradient graph."""
-    graph = _gradient_graph(outputs, plan, wanted, [seed is not None for seed in seeds], options.retain_grad)
+    graph = gradient_graph(outputs, plan, wanted, [seed is not None for seed in seeds], options.retain_grad)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))
     own = {*plan.functions, *[y.parent for y in outputs]}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ..execution.compiled import BoundedCache
+from ..execution.compiled import BoundedCache, executables
 from ..graph import Function, build_options
 from ..graph.function import watched
 from ..graph.options import pause_collector
@@ -23,14 +23,14 @@ FEWEST = 4
 MOST = 50_000
 """A graph of more functions is not recorded: it would take the place of all others."""
 
-_recordings = BoundedCache(1024, most_bytes=64 << 20)
+_recordings = executables.learned(BoundedCache(1024, most_bytes=64 << 20))
 _BYTES_OF_A_FUNCTION = 400
 """About what a function takes, in a structure or in a recording: 300 measured, more with long arguments."""
 
-_seen = BoundedCache(1 << 14)
+_seen = executables.learned(BoundedCache(1 << 14))
 """Hashes of the functions that were differentiated before: a look that costs little where nothing comes again."""
 
-_foreign = BoundedCache(1 << 14)
+_foreign = executables.learned(BoundedCache(1 << 14))
 """Hashes of the structures that are not recorded."""
 
 
@@ -77,9 +77,3 @@ def record(structure: Structure, results: Results, since: int) -> None:
         _foreign.keep(number, True)
     else:
         _recordings.keep(structure.key, recording, count * _BYTES_OF_A_FUNCTION)
-
-
-def forget() -> None:
-    """Let nothing be on record, as in a new process."""
-    for table in (_recordings, _seen, _foreign):
-        table.clear()

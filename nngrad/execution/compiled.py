@@ -163,6 +163,16 @@ class Executables(BoundedCache):
 
     disk = disk_cache
 
+    def __init__(self, capacity: int, most_bytes: int) -> None:
+        super().__init__(capacity, most_bytes)
+        self._learned: list[BoundedCache] = []
+
+    def learned(self, table: BoundedCache) -> BoundedCache:
+        """Returns a table of what else is learned of structures as they come, which is forgotten with the executables.
+        """
+        self._learned.append(table)
+        return table
+
     def info(self) -> CacheInfo:
         """Hits, misses, number of entries and bytes, the limits of both, what was compiled in which tier, and what came
         from disk."""
@@ -173,8 +183,11 @@ class Executables(BoundedCache):
         )
 
     def clear(self) -> None:
-        """Forget everything, but for what is on disk."""
+        """Forget everything, but for what is on disk: executables, and what was recorded of structures for their sake.
+        """
         super().clear()
+        for table in self._learned:
+            table.clear()
         spent.forget()
         recompilations.forget()
         self.disk.hits = self.disk.misses = 0
@@ -255,7 +268,7 @@ def has_tiers(program: Program) -> bool:
     return len(program.steps) >= LARGE and not program.opaque
 
 
-_numbers_seen = BoundedCache(512)
+_numbers_seen = executables.learned(BoundedCache(512))
 """The numbers with which a structure came first."""
 
 

@@ -12,11 +12,28 @@ from ..graph import Function, NdArray, Variable, functions_of
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process
-from ..graph.value import Deferred, hold_together, values_of
+from ..graph.value import Deferred, Source, hold_together, values_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
 from .units import any_watched
+
+
+class Lookup:
+    """The executable of a program, which is looked up when it runs first: a backward may come before that."""
+
+    __slots__ = ("_executable", "_program")
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._executable: Callable[..., tuple[Any, ...]] | None = None
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        """The results for arrays of the leaves."""
+        executable = self._executable
+        if executable is None:
+            executable = self._executable = executable_of(self._program)
+        return executable(*arrays)
 
 
 class RunPlan:
@@ -41,7 +58,7 @@ class RunPlan:
         self.leaves = linear.leaves
         self.updated = linear.updated
         self.leaf_ids = tuple([id(x) for x in linear.leaves])
-        self.executable = executable_of(linear.program)
+        self.executable = Lookup(linear.program)
         self.fused: dict[Any, Any] = {}
 
 
@@ -70,11 +87,15 @@ class Snapshot:
 class DeferredRun:
     """A run of an executable, put off until the first of its results is read."""
 
-    __slots__ = ("_arrays", "_executable", "_waiting")
+    __slots__ = ("_arrays", "_executable", "_waiting", "instead")
+
+    instead: Source | None
+    """What computes the results besides others, and is to run in place of this."""
 
     def __init__(self, executable: Callable[..., Any], arrays: tuple[Any, ...], cells: Sequence[NdArray]) -> None:
         self._executable = executable
         self._arrays = arrays
+        self.instead = None
         values = [Deferred(self) for _ in cells]
         self._waiting: list[weakref.ref[Deferred]] | None = [weakref.ref(value) for value in values]
         hold_together(cells, values)
@@ -86,7 +107,12 @@ class DeferredRun:
 
     def run(self) -> None:
         """Compute the results."""
-        if self._waiting is not None:
+        instead = self.instead
+        if self._waiting is None:
+            return
+        if instead is not None:
+            instead.run()
+        else:
             check_process()
             self.keep(self._executable(*self._arrays))
 
@@ -97,6 +123,7 @@ class DeferredRun:
             if value is not None:
                 value.fill(result)
         self._waiting = None  # at the end: what an interrupt leaves waiting is computed again
+        self.instead = None
 
     def keep_if_complete(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
         """Hand over what was computed for `cells`, if nothing else waits."""

@@ -12,7 +12,7 @@ from ..graph import Function, Op, Variable, build_options, engine, functions_of
 from ..graph.leaf import arrays_of
 from ..graph.spec import arguments_need_x64
 from ..graph.value import put_together
-from .compiled import BoundedCache, bytes_of, on_device
+from .compiled import BoundedCache, bytes_of, executables, on_device
 from .fingerprint import structure_of_op
 from .host_calls import finished, has_opaque
 from .on_disk import on_disk_by_structure
@@ -22,7 +22,7 @@ from .units import Unit, hooks_of, needed_by, units_of
 Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
 
-single_ops = BoundedCache(4096, most_bytes=1 << 30)
+single_ops = executables.learned(BoundedCache(4096, most_bytes=1 << 30))
 """Executables of single ops, by op, arguments and device."""
 
 

@@ -73,6 +73,8 @@ class ProgramWriter:
         self.leaves = leaves
         self.numbers = {id(x): i for i, x in enumerate(leaves)}
         """The numbers of the leaves, by id."""
+        self._given = frozenset(self.numbers) if any([x.parent is not None for x in leaves]) else None
+        """The ids of those that are given, if one of them is computed by a function."""
         self.steps: list[Step] = []
         self.first: dict[Function, int] = {}
         """How many outputs the functions before it have."""
@@ -92,14 +94,19 @@ class ProgramWriter:
 
     def write(self, functions: list[Function]) -> None:
         """Append the steps of functions."""
-        numbers, steps, first, count = self.numbers, self.steps, self.first, self._count
+        numbers, leaves, steps, first, count = self.numbers, self.leaves, self.steps, self.first, self._count
+        given = self._given
         for f in functions:
             ins = []
             for x in f.inputs:  # as `number` has it, without a call for each
+                p = x.parent
+                if p is not None and (given is None or id(x) not in given):
+                    ins.append(~(first[p] + x.index))
+                    continue
                 i = numbers.get(id(x))
                 if i is None:
-                    p = x.parent
-                    i = self.number(x) if p is None else ~(first[p] + x.index)
+                    i = numbers[id(x)] = len(leaves)
+                    leaves.append(x)
                 ins.append(i)
             steps.append((f.op, f.arguments, tuple(ins)))
             first[f] = count

@@ -18,7 +18,7 @@ from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.traverse import by_rank
 from ..graph.value import Deferred, put_together
-from .compiled import BoundedCache, executable_of
+from .compiled import BoundedCache, executable_of, executables
 from .forward import Snapshot, device_of, is_watched, plan_of, present
 from .interpret import interpret, results_of
 from .lower import linearize
@@ -253,7 +253,7 @@ def _run(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], state: S
     return executable(*given)[0]
 
 
-_met = BoundedCache(1 << 14)
+_met = executables.learned(BoundedCache(1 << 14))
 """How often programs and applications of ops were met, by their hashes."""
 
 

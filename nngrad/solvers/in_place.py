@@ -121,6 +121,22 @@ class InPlaceUpdate:
             with jax.default_device(self._device):
                 return self._run(kind, jax.device_put(arguments, self._device))
 
+    def compile_in_background(self, given: tuple[Any, ...]) -> None:
+        """Compile for parameters, state and arguments, or what they will be like, where nobody waits for it."""
+        with x64_if(self._needs_x64 or self._solver._needs_x64):
+            self._tiers.compile_in_background(given)
+
+    def drop_result(self) -> None:
+        """Let go of what the last call has returned. Hold the solver's lock."""
+        owner = self._owner
+        if owner is not None:
+            with owner.lock:
+                owner.held[-1] = (None, *owner.held[-1][1:])
+
+    def leave(self) -> None:
+        """Let go of parameters and state, which another update has taken over."""
+        self._owner, self._values, self._state = None, [], None
+
     def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
         solver, owner = self._solver, self._owner
         cells: list[Any] = [p._data for p in solver._variables]
@@ -186,5 +202,8 @@ class InPlaceUpdate:
             held = InPlaceTuple(owner, _STATE)
             if exchange(cells, before, values, solver, held):
                 self._owner, self._values, self._state = owner, values, held
+                before_this, solver.holder = solver.holder, self
+                if before_this is not None and before_this is not self:
+                    before_this.leave()
                 return owner
 

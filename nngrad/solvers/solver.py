@@ -15,16 +15,18 @@ import optax
 
 from ..execution.fingerprint import structure_of_settings
 from ..graph import Variable
+from ..graph.in_place import raw_together
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
 from ..graph.spec import x64_if
 from ..graph.spelling import spelling_checked
-from ..graph.value import Value, Zeros, hold_together
+from ..graph.value import Value, Zeros, hold_together, values_of
 from ..storage import read_arrays, write_arrays
 from .gradient_methods import GradientMethods
 from .gradients import Arrays
 from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
+from .merged import MergedUpdates
 from .rates import as_rate
 from .state import NAMES_OF_LOSS_SCALE, first_state, fitting_states, names_of
 
@@ -67,8 +69,8 @@ class Solver(GradientMethods):
         self._scaling: LossScale | None = None
         self._initial_lr = as_rate(lr, self.rate_name)
         self._set_rate(self._initial_lr)
-        self.updating = threading.RLock()
-        """Held while parameters and state move, and while what they are is changed."""
+        self.updating = threading.RLock()  # held while parameters and state move, or what they are is changed
+        self.holder: InPlaceUpdate | None = None  # that parameters and state are read from
         self._compile()
 
     def _compile(self) -> None:
@@ -77,6 +79,7 @@ class Solver(GradientMethods):
             self._flat_update, self, [], opaque=self.opaque, taken=(1,), is_large=self._has_many(),
             structure=lambda: self.structure("update"),
         )
+        self._merged = MergedUpdates(self)
 
     def _has_many(self) -> bool:
         return len(self._variables) >= MANY
@@ -184,6 +187,7 @@ class Solver(GradientMethods):
         with self.updating:
             had_many = self._has_many()
             self._change(become)
+            self._merged = MergedUpdates(self)
             if self._has_many() is not had_many:
                 self._compile()
 
@@ -221,7 +225,8 @@ class Solver(GradientMethods):
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         with self.updating:
-            self._update(None, (self._rate, arrays_in([p.grad for p in self._variables])))
+            if not self._merged.run(gradients := values_of([p.grad for p in self._variables])):
+                self._update(None, (self._rate, raw_together(gradients)))
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments
@@ -392,5 +397,4 @@ class Solver(GradientMethods):
 
     def _named_state(self) -> tuple[list[str], list[Any]]:
         state = self.state
-        names = names_of(self._init(), state, tuple(self._params))
-        return names, jax.tree.leaves(state)
+        return names_of(self._init(), state, tuple(self._params)), jax.tree.leaves(state)

@@ -1,0 +1,181 @@
+"""Numbers that change from one graph to the next, as inputs of the executable that a backward runs.
+
+What is emitted for a graph depends on its numbers: zeros and ones vanish, others are collected. So a graph that comes
+again with another number, as `loss + lam * penalty` does where lam is annealed, would be differentiated anew each time.
+Nobody sees the graph of a backward's gradients; so from the second number on leaves stand for the numbers that have
+changed, which are right for every number by the rules alone. Numbers that never change stay where they are, and so do
+0, 1, -1 and what is not finite wherever they turn up: each of them has a program of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import nngrad.functions as F
+
+from ..execution.compiled import BoundedCache, executables
+from ..execution.free_numbers import Numbers, Slot, without_numbers
+from ..execution.lower import ProgramWriter
+from ..execution.program import Program
+from ..graph import Function, NdArray, Op, Variable, contained, create, functions_of, switch
+from ..graph.spec import DType, spec_of
+from ..graph.variable import leaf_of
+from ..rewrite.builder import PlainBuilder
+
+Inputs = tuple[Variable, ...]
+
+
+def _combination(f: Function, inputs: Inputs, arguments: tuple[Any, ...]) -> Variable:
+    coefficients, added = arguments
+    terms = [_times(x, c) for x, c in zip(inputs, coefficients, strict=True)]
+    total: Variable = terms[0] if len(terms) == 1 else F.add_n(*terms)
+    if isinstance(added, Variable):
+        return F.add2(total, added)
+    return F.add_scalar(total, float(added)) if added else total
+
+
+def _times(x: Variable, number: Any) -> Variable:
+    if isinstance(number, Variable):
+        return F.mul2(x, number)
+    return x if number == 1 else F.mul_scalar(x, float(number))
+
+
+_INSTEAD: dict[Op, Callable[[Function, Inputs, tuple[Any, ...]], Variable]] = {
+    F.add_scalar: lambda f, inputs, numbers: F.add2(*inputs, *numbers),
+    F.mul_scalar: lambda f, inputs, numbers: F.mul2(*inputs, *numbers),
+    F.r_sub_scalar: lambda f, inputs, numbers: F.sub2(*numbers, *inputs),
+    F.r_div_scalar: lambda f, inputs, numbers: F.div2(*numbers, *inputs),
+    F.constant: lambda f, inputs, arguments: F.broadcast(arguments[0], shape=f.specs[0].shape),
+    F.linear_combination: _combination,
+}
+"""What computes the same as a function with numbers, from its inputs, and its arguments with leaves for numbers."""
+
+_SPECIAL = (0, 1, -1)
+
+
+class _Met:
+    """What is known of programs that differ in numbers alone."""
+
+    __slots__ = ("changed", "first")
+
+    def __init__(self, first: Numbers) -> None:
+        self.first = first
+        """The numbers that such a program had first."""
+        self.changed: frozenset[int] = frozenset()
+        """Which of them were others later."""
+
+
+_met = executables.learned(BoundedCache(512))
+
+
+class Changing(NamedTuple):
+    """A program of which numbers have changed."""
+
+    program: Program
+    """The same with slots in the places of those numbers: equal for all that differ in them alone."""
+    values: dict[int, float]
+    """The numbers, by the places of their slots."""
+
+    def arrays(self, dtypes: Mapping[int, DType]) -> tuple[np.ndarray[Any, Any], ...]:
+        """The numbers as arrays, in the dtypes of what is computed with them."""
+        with np.errstate(over="ignore"):
+            return tuple([np.asarray(self.values[place]).astype(dtype) for place, dtype in dtypes.items()])
+
+
+def changing(program: Program) -> Changing | None:
+    """Returns which numbers of a program have changed since one like it came first; None where none have, where one of
+    them matters for what is emitted, or where it is not known how a leaf stands for it."""
+    general, numbers = without_numbers(program)
+    if not numbers:
+        return None
+    table = _met.part([op for op, _, _ in program.steps])
+    met: _Met = table.get(general, lambda: _Met(numbers))
+    met.changed |= {i for i, pair in enumerate(zip(numbers, met.first, strict=True)) if len({*map(repr, pair)}) > 1}
+    if not met.changed:
+        return None
+    values: dict[int, float] = {}
+    steps = list(program.steps)
+    for i, (op, arguments, ins) in enumerate(general.steps):
+        own = program.steps[i][1]
+        filled = tuple([_kept(*pair, met.changed, values) for pair in zip(arguments, own, strict=True)])
+        if filled != own:
+            if op not in _INSTEAD:
+                return None
+            steps[i] = op, filled, ins
+    if any([number in _SPECIAL or not math.isfinite(number) for number in values.values()]):
+        return None
+    return Changing(program._replace(steps=tuple(steps)), values)
+
+
+def _kept(argument: Any, own: Any, changed: frozenset[int], values: dict[int, float]) -> Any:
+    """An argument with the slots of numbers that have changed alone; their numbers are entered in `values`."""
+    if isinstance(argument, tuple):
+        return tuple([_kept(*pair, changed, values) for pair in zip(argument, own, strict=True)])
+    if argument.__class__ is not Slot or argument.place not in changed:
+        return own
+    values[argument.place] = float(own)
+    return argument
+
+
+class WithLeaves(NamedTuple):
+    """A graph in which leaves stand for numbers."""
+
+    variables: list[Variable]
+    """What takes the place of those that were given."""
+    leaves: dict[int, Variable]
+    """The leaves, by the places of the slots."""
+
+
+@contained
+def with_leaves(
+    outputs: Sequence[Variable], others: Sequence[Variable], program: Program, found: Changing
+) -> WithLeaves | None:
+    """Returns a graph that computes the same, with leaves in place of the numbers that change; None where integers are
+    computed with, whose dtype depends on the number, or where the program is not just the graph.
+
+    Args:
+        outputs: What is computed.
+        others: Variables above them, which are computed as well.
+        program: The program that does so.
+        found: The numbers in it.
+    """
+    builder = PlainBuilder()
+    switch(auto_forward=False, no_grad=False, mark=None, builder=builder)
+    functions = functions_of(outputs)
+    writer = ProgramWriter([])
+    writer.write(functions)
+    if tuple(writer.steps) != program.steps:  # effects have added to it
+        return None
+    instead: dict[tuple[Function, int], Variable] = {}
+    leaves: dict[int, Variable] = {}
+
+    def leaf_for(argument: Any, dtype: DType) -> Any:
+        if isinstance(argument, tuple):
+            return tuple([leaf_for(each, dtype) for each in argument])
+        if argument.__class__ is not Slot:
+            return argument
+        leaves[argument.place] = leaf = leaf_of(NdArray.of_spec(spec_of((), dtype)))
+        return leaf
+
+    for f, (op, arguments, _) in zip(functions, found.program.steps, strict=True):
+        inputs = tuple([x if x.parent is None else instead.get((x.parent, x.index), x) for x in f.inputs])
+        if arguments != f.arguments:
+            (spec,) = f.specs
+            if not spec.differentiable or not all([x.spec is spec for x in inputs]):
+                return None
+            builder.call, builder.order = f.call, f.order
+            results: Inputs = (_INSTEAD[op](f, inputs, leaf_for(arguments, spec.dtype)),)
+        elif any([x is not y for x, y in zip(inputs, f.inputs, strict=True)]):
+            made = create(op, inputs, f.arguments, f.effects, f.call, f.order)
+            results = made if op.multiple_results else (made,)
+        else:
+            continue
+        for y, z in zip(f.outputs, results, strict=True):
+            z._need_grad = y._need_grad
+            instead[f, y.index] = z
+    variables = [instead.get((y.parent, y.index), y) if y.parent is not None else y for y in (*outputs, *others)]
+    return WithLeaves(variables, leaves)

@@ -1,0 +1,212 @@
+"""Forward and gradients of a structure as one executable, which is found again or made."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from ..execution.compiled import BoundedCache, executable_of, executables
+from ..execution.forward import RunPlan
+from ..execution.lower import linearize
+from ..execution.program import Program
+from ..graph import NdArray, Variable, contained, switch
+from ..graph.spec import DType
+from ..graph.variable import leaf_of
+from .changing_numbers import Changing, changing, with_leaves
+from .grad import emitted
+from .request import Request
+
+Wanted = tuple[int, ...]
+
+
+class Fused(NamedTuple):
+    """Forward and gradient of a structure as one executable.
+
+    Its arguments are the arrays of the forward graph's leaves, of the seeds that are given, `numbers`, and the arrays
+    of `others`; its results the outputs, the persistent Variables, the leaves that the forward updates, the gradients,
+    and those that are retained.
+    """
+
+    executable: Callable[..., tuple[Any, ...]]
+    program: Program
+    others: list[Variable]
+    """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
+    retained: list[int]
+    """Which of the Variables in the middle have a gradient among the results, by their number."""
+    dtypes: Mapping[int, DType] = MappingProxyType({})
+    """Those of the numbers that are inputs, by the places of their slots."""
+    numbers: tuple[Any, ...] = ()
+    """Their arrays."""
+
+
+class Key(NamedTuple):
+    """What is wanted of a structure, and what else decides which executable gives it."""
+
+    wanted: Wanted
+    """The leaves that need a gradient, by their number."""
+    stops: tuple[tuple[int, int], ...]
+    seeded: tuple[bool, ...]
+    """Which outputs are given a gradient."""
+    rules: int
+    """The version of the registry."""
+    simplify: bool | frozenset[str]
+    retained: Any
+    memory: Any
+    """The policy of what is computed again."""
+
+
+class _Shared:
+    """What graphs of one structure share: a Fused, as long as its executable is kept."""
+
+    __slots__ = ("dtypes", "executable", "program", "retained")
+
+    def __init__(self, fused: Fused) -> None:
+        self.executable = weakref.ref(fused.executable)
+        self.program = fused.program
+        self.retained = fused.retained
+        self.dtypes = fused.dtypes
+
+    def fused(self) -> Fused | None:
+        """The Fused, or None where the executable is gone."""
+        executable = self.executable()
+        return None if executable is None else Fused(executable, self.program, [], self.retained, self.dtypes)
+
+
+_fused = executables.learned(BoundedCache(512))
+"""What is known of the executables of structures; those themselves are in `executables`, and may be gone from there."""
+
+
+class GradientGraph(NamedTuple):
+    """What a backward computes."""
+
+    gradients: list[Variable]
+    """Of the leaves."""
+    seeds: list[Variable]
+    """The leaves that stand for the seeds that are given."""
+    retained: dict[int, Variable]
+    """The gradients of Variables in the middle, by their number."""
+
+
+def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) -> Fused:
+    """What was made for the structure of a graph, or is made now."""
+    table = _fused.part([op for op, _, _ in plan.program.steps])
+    fused = _found(table, (plan.program, key))
+    if fused is not None:
+        return fused
+    found = None if key.retained or key.memory not in (None, False) else changing(plan.program)
+    if found is not None:
+        fused = _found(table, (found.program, key)) or _fuse_with_leaves(outputs, plan, key, recompute, found)
+        if fused is not None:
+            _keep(table, (found.program, key), fused)
+            return fused._replace(numbers=found.arrays(fused.dtypes))
+    fused = _fuse(outputs, plan, key, recompute)
+    _keep(table, (plan.program, key), fused)
+    return fused
+
+
+def _found(table: BoundedCache, structure: tuple[Program, Key]) -> Fused | None:
+    shared: _Shared | None = table.find(structure)
+    return None if shared is None else shared.fused()
+
+
+def _keep(table: BoundedCache, structure: tuple[Program, Key], fused: Fused) -> None:
+    if not fused.others:
+        shared: _Shared = table.keep(structure, _Shared(fused))
+        shared.executable = weakref.ref(fused.executable)
+
+
+def _fuse(
+    outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any, kept: Sequence[Variable] | None = None,
+    numbers: Sequence[Variable] = (),
+) -> Fused:
+    """Emit the gradients of `outputs`, and make an executable of all.
+
+    Args:
+        outputs: Those of the plan, or what computes the same.
+        plan: That of the graph.
+        key: What is wanted.
+        recompute: The policy of what is computed again.
+        kept: What computes the same as the Variables that the plan keeps; by default these.
+        numbers: Leaves that stand for numbers.
+    """
+    graph = gradient_graph(outputs, plan, key.wanted, key.seeded, bool(key.retained), recompute)
+    results = [*graph.gradients, *graph.retained.values()]
+    program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], kept)
+    return Fused(executable_of(program), program, others, list(graph.retained))
+
+
+def _fuse_with_leaves(
+    outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any, found: Changing
+) -> Fused | None:
+    """The same, with leaves for the numbers that change; None where there can be none."""
+    graph = with_leaves(outputs, plan.kept, plan.program, found)
+    if graph is None:
+        return None
+    count = len(outputs)
+    fused = _fuse(graph.variables[:count], plan, key, recompute, graph.variables[count:], list(graph.leaves.values()))
+    return None if fused.others else fused._replace(dtypes={i: x.dtype for i, x in graph.leaves.items()})
+
+
+@contained
+def gradient_graph(
+    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
+) -> GradientGraph:
+    seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
+    switch(auto_forward=False, no_grad=False)
+    leaves = [plan.leaves[i] for i in wanted]
+    given = [seed for seed in seeds if seed is not None]
+
+    def program_of(gradients: list[Variable]) -> Program:
+        return _program(outputs, plan, gradients, given)[0]
+
+    numbers = {id(y): i for i, y in enumerate(middle(plan).values())} if retain else {}
+    found = emitted(Request(
+        outputs, leaves, seeds, retain=retain, retained_at=frozenset(numbers), recompute=recompute, final=True,
+        program_of=program_of,
+    ))
+    retained = {numbers[id(y)]: gy for y, gy in found.retained}
+    return GradientGraph(found.gradients, given, retained)
+
+
+def _program(
+    outputs: list[Variable],
+    plan: RunPlan,
+    gradients: Sequence[Variable],
+    seeds: Sequence[Variable],
+    kept: Sequence[Variable] | None = None,
+) -> tuple[Program, list[Variable]]:
+    """The program of a forward and its gradients, and its leaves besides those of the plan and the seeds."""
+    first = [*plan.leaves, *seeds]
+    kept = plan.kept if kept is None else kept
+    linear = linearize([*outputs, *kept, *gradients], first=first, device=plan.program.device)
+    results = linear.program.outputs
+    end = len(outputs) + len(kept)
+    values, rest = results[:end], results[end:]
+    updates = {id(x): number for x, number in zip(linear.updated, rest[len(gradients) :], strict=True)}
+    program = linear.program._replace(
+        outputs=(*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
+    )
+    return program, linear.leaves[len(first) :]
+
+
+def middle(plan: RunPlan) -> dict[tuple[int, int], Variable]:
+    """The Variables in the middle of the graph, by function and output."""
+    found = {(i, k): ref() for i, f in enumerate(plan.functions) for k, ref in enumerate(f._outputs)}
+    return {place: y for place, y in found.items() if y is not None}
+
+
+def alive(plan: RunPlan) -> tuple[tuple[int, int], ...]:
+    return tuple(middle(plan))
+
+
+def stops(plan: RunPlan) -> tuple[tuple[int, int], ...]:
+    """Which outputs of functions gradients stop at, by place in the graph."""
+    return tuple([
+        (i, k)
+        for i, f in enumerate(plan.functions)
+        for k, ref in enumerate(f._outputs)
+        for y in [ref()]
+        if y is not None and y._need_grad is False
+    ])
