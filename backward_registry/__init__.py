@@ -266,7 +266,9 @@ from . import (  # noqa: E402,F401
     polynomial,
     pooling,
     reduction,
+    shaping,
     slicing,
+    special,
     stochastic,
     while_loops,
 )

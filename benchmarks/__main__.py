@@ -23,6 +23,7 @@ from . import (
     derivatives,
     first_result,
     growth,
+    loops,
     memory,
     operators,
     physics,
@@ -34,7 +35,7 @@ from .timing import Row
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
-        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, steering, memory,
+        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, loops, steering, memory,
         first_result,
     )
 }

@@ -16,8 +16,10 @@ from .autodiff.request import Request
 from .execution.by_shape import ByShape
 from .execution.compiled import has_tiers
 from .execution.convert import check_read
+from .execution.fingerprint import digest_of, structure_of
 from .execution.forward import device_of
 from .execution.lower import Linearized, linearize, lower
+from .execution.program import Program
 from .execution.recompilations import watched
 from .graph import NdArray, Variable, contained, leaves_of, switched
 from .graph.leaf import arrays_of
@@ -124,7 +126,21 @@ class TrainStep:
         self._update = InPlaceUpdate(
             self._run, solver, self._updated, linear.program.needs_x64, device, opaque,
             is_large=has_tiers(linear.program) and not wait_for_best, compiled=watched(linear.program),
+            structure=self._structure_of(linear.program),
         )
+
+    def _structure_of(self, program: Program) -> Callable[[], bytes | None]:
+        """What gives a digest of the step, the same in every process; None where there is none."""
+
+        def structure() -> bytes | None:
+            computed, moved = structure_of(program), self._solver.structure("update")
+            if computed is None or moved is None:
+                return None
+            inputs = [(spec.shape, spec.dtype.name) for spec in self._input_specs]
+            arranged = self._places, self._gradients, inputs, self._loss_dtype.name, self._dynamic
+            return digest_of(b"training step", computed, moved, str(arranged).encode())
+
+        return structure
 
     def _targets(self, loss: Variable, owners: dict[int, int]) -> list[tuple[Variable, int]]:
         """The leaves through which the loss depends on parameters, each with the number of its parameter.

@@ -179,7 +179,82 @@ def test_training_goes_on_without_compiling(tmp_path: Path) -> None:
     assert told.split()[1] == "0"
     *second, told = lines_of(folder, TRAINING)
     assert told.split()[0] == "0"
-    assert told.split()[1] == "3"
+    assert told.split()[1] == "5"  # two first states, the training step, gradients, and the update
+    assert second == first
+
+
+SOLVERS = """
+import jax
+import optax
+
+nn.seed(1)
+x = nn.Variable.from_numpy_array(np.random.default_rng(0).normal(size=(4, 3)).astype("f"))
+
+class Halved(S.Adam):
+    def transformation(self, lr):
+        return super().transformation(lr / 2)
+
+def scaled(solver, scale):
+    solver.loss_scaling(scale)
+    return solver
+
+def changed(solver):
+    solver.transformation = lambda lr: optax.scale(-3 * lr)
+    return solver
+
+traced = []
+traces = S.Solver.pure_update
+S.Solver.pure_update = lambda self, *given: (traced.append(type(self).__name__), traces(self, *given))[1]
+for make in (
+    lambda: S.Adam(0.1), lambda: S.Adam(0.1, beta1=0.5), lambda: S.Adam(0.1, eps=0.1), lambda: S.AdamW(0.1, wd=0.5),
+    lambda: S.AdamW(0.1, wd=0.25), lambda: Halved(0.1), lambda: S.Sgd(0.1), lambda: changed(S.Sgd(0.1)),
+    lambda: scaled(S.Adam(0.1), nn.DynamicLossScale(interval=1)), lambda: scaled(S.Adam(0.1), nn.DynamicLossScale()),
+    lambda: scaled(S.Adam(0.1), 2.0),
+):
+    for in_one in (True, False):
+        w = nn.Variable.from_numpy_array(np.ones((3, 2), np.float32), need_grad=True)
+        loss = F.mean(F.tanh(x @ w))
+        solver = make()
+        solver.set_parameters({"w": w})
+        step = nn.train_step(loss, {"w": w}, solver) if in_one else None
+        for _ in range(2):
+            if in_one:
+                step()
+            else:
+                loss.forward(); solver.zero_grad(); loss.backward(loss_scale=solver.loss_scale); solver.update()
+        show(w.d, *jax.tree.leaves(solver.state))
+print(len(traced), *sorted(set(traced)))
+"""
+
+
+def test_solvers_do_not_take_each_others_steps(tmp_path: Path) -> None:
+    """By its settings an update is known, and the user's own are traced."""
+    *without, _ = lines_of(tmp_path / "none", SOLVERS, NNGRAD_DISK_CACHE="off")
+    *first, traced = lines_of(tmp_path / "executables", SOLVERS)
+    *second, traced_again = lines_of(tmp_path / "executables", SOLVERS)
+    assert first == without
+    assert second == without
+    assert len(set(without)) == 11  # as many as there are solvers
+    assert traced.split()[1:] == ["Adam", "AdamW", "Halved", "Sgd"]
+    assert traced_again.split()[1:] == ["Halved", "Sgd"]
+
+
+LONG = """
+x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 4, dtype=np.float32), need_grad=True)
+y = x
+for _ in range(2100):
+    y = F.sin(y)
+compiled.clear()
+show(y.d)
+print(len([name for name in compiled if name]), nn.executables.info().disk_hits)
+"""
+
+
+def test_a_graph_that_is_compiled_in_pieces_is_remembered_piece_by_piece(tmp_path: Path) -> None:
+    *first, told = lines_of(tmp_path / "executables", LONG)
+    assert told == "2 0"  # of 64 functions, and of what is left
+    *second, told = lines_of(tmp_path / "executables", LONG)
+    assert told == "0 2"
     assert second == first
 
 

@@ -12,8 +12,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.layouts import with_channels_last
-from nngrad.execution.lower import in_one, linearize
-from nngrad.execution.program import Program, calls_of
+from nngrad.execution.lower import linearize
+from nngrad.execution.program import Program, calls_of, in_one
 from nngrad.graph import Variable
 
 RNG = np.random.default_rng(0)

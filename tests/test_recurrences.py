@@ -12,9 +12,9 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.lower import in_one, linearize, lower
+from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import prepared
-from nngrad.execution.program import Program, calls_of
+from nngrad.execution.program import Program, calls_of, in_one
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
 from tests.rematerialising import temporaries

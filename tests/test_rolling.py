@@ -18,9 +18,9 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution import rolling
 from nngrad.execution.fingerprint import structure_of
-from nngrad.execution.lower import in_one, linearize, lower
+from nngrad.execution.lower import linearize, lower
 from nngrad.execution.periods import stretches_of
-from nngrad.execution.program import calls_of
+from nngrad.execution.program import calls_of, in_one
 from nngrad.execution.rolling import LoopFound, rolled
 from nngrad.execution.tiers import cheap_options
 from nngrad.graph import Variable
@@ -35,6 +35,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short recurrences become loops too."""
     monkeypatch.setattr(rolling, "LEAST_CALLS", 1)
     monkeypatch.setattr(rolling, "_LEAST_SAVED", 4)
+    monkeypatch.setattr(rolling, "_LEAST_STEPS", 4)
 
 
 def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -216,6 +217,7 @@ def test_with_loops_or_without_it_is_the_same(data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rolling, "LEAST_CALLS", 1)
         patch.setattr(rolling, "_LEAST_SAVED", 4)
+        patch.setattr(rolling, "_LEAST_STEPS", 4)
         check(data.draw(recurrences()))
 
 

@@ -205,6 +205,42 @@ def test_a_training_step_takes_over_and_then_updates_in_place() -> None:
     assert (w.d < 0.1).any()
 
 
+def moved(count: int, calls: int | None) -> tuple[list[V], int]:
+    """So many parameters after updates, as many as there are asked for or until the best executable moves them, and
+    how many there were."""
+    ps = [V.from_numpy_array(np.full((2, 3), 1 + i, "f"), need_grad=True) for i in range(count)]
+    solver = S.Adam(0.1)
+    solver.set_parameters({str(i): p for i, p in enumerate(ps)})
+    for p in ps:
+        p.g = 0.5
+    done = 0
+
+    def update() -> None:
+        nonlocal done
+        solver.update()
+        done += 1
+
+    if calls is None:
+        until_best(update)
+    else:
+        for _ in range(calls):
+            update()
+    return ps, done
+
+
+def test_the_update_of_many_parameters_is_compiled_cheaply_first() -> None:
+    ps, calls = moved(8, None)
+    assert counted() == (1, 1)
+    nn.executables.clear()
+    with nn.deterministic():
+        others, _ = moved(8, calls)
+    assert counted() == (0, 0)
+    for p, other in zip(ps, others, strict=True):
+        np.testing.assert_allclose(p.d, other.d, rtol=1e-5)
+    moved(7, 1)
+    assert counted() == (0, 0)
+
+
 def test_an_error_in_the_background_is_told_once_and_the_first_tier_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(self: tiers.Tiers) -> None:
         raise RuntimeError("no more room")

@@ -13,7 +13,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,20 @@ def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
         return digest_of(b"op", _applied(op, arguments).encode())
     except Unknown:
         return None
+
+
+def structure_of_settings(kind: type, settings: Mapping[str, Any]) -> bytes | None:
+    """The digest of a class of nngrad's own with settings by name: numbers, text, and tuples of them; None for what
+    another process would not find as it is."""
+    own = kind.__module__.startswith("nngrad.") and getattr(sys.modules[kind.__module__], kind.__name__, None) is kind
+    try:
+        return digest_of(f"{kind.__module__}.{kind.__name__}{_settings(settings)}".encode()) if own else None
+    except Unknown:
+        return None
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return _tuple([f"{name}={_written(value)}" for name, value in sorted(settings.items())])
 
 
 def _steps(inputs: Sequence[Spec], steps: Sequence[Step], outputs: Sequence[int]) -> str:

@@ -16,9 +16,8 @@ import numpy as np
 
 from ..graph import Spec
 from ..graph.spec import spec_of
-from .lower import in_one
 from .passes import prepared
-from .program import Program, calls_of
+from .program import Program, calls_of, in_one
 
 Numbers = tuple[float, ...]
 

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import Function, Variable, build_options, functions_of, path_between
-from ..graph.body import Step, run_steps
+from ..graph.body import Step
+from .fingerprint import structure_of
+from .on_disk import on_disk_by_structure
 from .passes import prepared, shortened
 from .pieces import Piece, apart, cut, is_long
 from .program import Program as Program
+from .program import in_one
 
 
 class Linearized(NamedTuple):
@@ -165,20 +168,10 @@ def whole(program: Program) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
-def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The program as one function, just as it is."""
-
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        values = run_steps(program.steps, arrays)
-        return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
-
-    return run
-
-
 def in_pieces(program: Program, pieces: list[Piece]) -> Callable[..., tuple[Any, ...]]:
     """The program as a function that calls a jitted one for each of its pieces; see `lower`."""
-    jitted = {piece.program: jax.jit(in_one(piece.program)) for piece in pieces}  # one for all that are equal
-    parts = [(jitted[piece.program], piece) for piece in pieces]
+    programs = {piece.program: _remembered(piece.program) for piece in pieces}  # one for all that are equal
+    parts = [(programs[piece.program], piece) for piece in pieces]
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         values: dict[int, Any] = dict(enumerate(arrays))
@@ -190,3 +183,10 @@ def in_pieces(program: Program, pieces: list[Piece]) -> Callable[..., tuple[Any,
         return tuple([values[i] for i in program.outputs])
 
     return run
+
+
+def _remembered(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """A program as a jitted function, whose executable is kept on disk where it can be."""
+    jitted = jax.jit(in_one(program))
+    on_disk = on_disk_by_structure(structure_of(program), jitted, program.leaves)
+    return jitted if on_disk is None else on_disk.call

@@ -26,19 +26,28 @@ _SETTINGS: Any = jax.config
 class Entry(NamedTuple):
     """What the disk may have for a function and arguments of one kind."""
 
+    function: OnDisk
     key: bytes
     tree: Any
     """That of the arguments."""
     device: jax.Device
     committed: bool
     """Whether the results are bound to the device."""
+    kind: Any
+    """Of the calls that the executable can serve from then on; None for none."""
 
-    def load(self, lower: Callable[[], jax.stages.Lowered]) -> jax.stages.Compiled | None:
-        """The executable, if it is there; `lower` lowers the function, if that is needed."""
-        return disk_cache.load(self.key, self.tree, self.device, self.committed, lower)
+    def load(self, arguments: Sequence[Any]) -> jax.stages.Compiled | None:
+        """The executable, if it is there."""
+        compiled = disk_cache.load(
+            self.key, self.tree, self.device, self.committed, lambda: self.function.traced(arguments).lower()
+        )
+        if compiled is not None:
+            self.function.know(self.kind, compiled)
+        return compiled
 
     def keep(self, compiled: jax.stages.Compiled) -> None:
         """Keep the executable."""
+        self.function.know(self.kind, compiled)
         disk_cache.keep(self.key, compiled)
 
 
@@ -55,14 +64,6 @@ class OnDisk:
         self._lock = threading.RLock()  # a signal's handler may compute the same
         self.call = dispatched(self._choose, jitted)
 
-    def kind_of(self, arguments: Sequence[Any]) -> Any:
-        """What an executable is made for: equal for calls that one can serve; None where JAX shall decide."""
-        leaves, tree = jax.tree.flatten(tuple(arguments))
-        place = _place_of(leaves)
-        if place is None or not self._takes(arguments) or _is_looked_into():
-            return None
-        return trace_context(), place, tree, tuple(map(jax.typeof, leaves))
-
     def know(self, kind: Any, compiled: jax.stages.Compiled) -> None:
         """Let calls of a kind run `compiled`, in whatever thread it was made."""
         if kind is not None:
@@ -71,39 +72,43 @@ class OnDisk:
 
     def entry(self, arguments: Sequence[Any], options: Options = ()) -> Entry | None:
         """What the disk may have for such arguments: arrays, or what they will be like, in pytrees; None where nothing
-        can be said of that. `options` is what the compiler is told besides, by name."""
+        can be said of that. `options` is what the compiler is told besides, by name: calls are not served by what it
+        makes then."""
         leaves, tree = jax.tree.flatten(tuple(arguments))
         place = _place_of(leaves)
         if place is None or not self._takes(arguments) or not _can_be_kept(place[0]):
             return None
         digest = self._digest(arguments, *place)
         around = surroundings(place[0], options)
-        return None if digest is None or around is None else Entry(digest_of(digest, around), tree, *place)
-
-    def lowered(self, arguments: Sequence[Any]) -> jax.stages.Lowered:
-        """The function lowered for such arguments. JAX does it once."""
-        lowered: jax.stages.Lowered = self.traced(arguments).lower()
-        return lowered
+        if digest is None or around is None:
+            return None
+        kind = None if options else self._kind_of(leaves, tree, place)
+        return Entry(self, digest_of(digest, around), tree, *place, kind)
 
     def traced(self, arguments: Sequence[Any]) -> Any:
         """The function traced for such arguments. JAX does it once."""
         return self.jitted.trace(*arguments)
 
+    def _kind_of(self, leaves: list[Any], tree: Any, place: tuple[jax.Device, bool]) -> Any:
+        """What an executable is made for: equal for calls that one can serve; None where JAX shall decide."""
+        return None if _is_looked_into() else (trace_context(), place, tree, tuple(map(jax.typeof, leaves)))
+
     def _choose(self, arguments: tuple[Any, ...]) -> jax.stages.Compiled | None:
-        kind = self.kind_of(arguments)
+        leaves, tree = jax.tree.flatten(arguments)
+        place = _place_of(leaves)
+        if place is None or not self._takes(arguments):
+            return None
+        kind = self._kind_of(leaves, tree, place)
         if kind is None:
             return None
         with self._lock:
             if kind not in self._known:
                 entry = self.entry(arguments)
-                self._known[kind] = None if entry is None else self._loaded_or_compiled(entry, arguments)
+                self._known[kind] = None if entry is None else entry.load(arguments) or self._compiled(entry, arguments)
             return self._known[kind]
 
-    def _loaded_or_compiled(self, entry: Entry, arguments: Sequence[Any]) -> jax.stages.Compiled:
-        found = entry.load(lambda: self.lowered(arguments))
-        if found is not None:
-            return found
-        compiled = self.lowered(arguments).compile()
+    def _compiled(self, entry: Entry, arguments: Sequence[Any]) -> jax.stages.Compiled:
+        compiled: jax.stages.Compiled = self.traced(arguments).lower().compile()
         entry.keep(compiled)
         return compiled
 
@@ -148,12 +153,26 @@ class OnDiskByStructure(OnDisk):
         return digest_of(self._structure, str([(a.shape, a.dtype.name) for a in arguments]).encode())
 
 
-class OnDiskByText(OnDisk):
-    """One that is not compiled where the disk has its executable, but traced and lowered in every process: what it
-    computes is known by what the compiler gets. So it may be any function, of any pytrees, that returns tuples of
-    arrays. One that calls functions on the host is not remembered."""
+class OnDiskOfTrees(OnDisk):
+    """One that may be any function, of any pytrees, that returns tuples of arrays. What it computes is known by its
+    structure, where it has one; else by what the compiler gets: then it is traced and lowered in every process, but not
+    compiled where the disk has its executable, and one that calls functions on the host is not remembered.
+
+    Args:
+        jitted: A jitted function.
+        structure: Gives a digest of what it computes from arguments of whatever kind, the same in every process; None
+            where that is not known. It is asked when arguments of another kind come.
+    """
+
+    def __init__(self, jitted: Any, structure: Callable[[], bytes | None]) -> None:
+        super().__init__(jitted)
+        self._structure = structure
 
     def _digest(self, arguments: Sequence[Any], device: jax.Device, committed: bool) -> bytes | None:
+        structure = self._structure()
+        if structure is not None:
+            leaves, tree = jax.tree.flatten(tuple(arguments))
+            return digest_of(b"call", structure, str(tree).encode(), str(list(map(_described, leaves))).encode())
         traced = self.traced(arguments)
         if traced.jaxpr.effects or any(["callback" in name for name in primitives_in(traced.jaxpr.jaxpr)]):
             return None
@@ -161,6 +180,12 @@ class OnDiskByText(OnDisk):
         # The text does not say how arrays are nested, nor which of those that come and go are weak in their dtype.
         described = lowered.as_text(), str(lowered.in_tree), str(lowered.out_tree), str(lowered.out_info)
         return digest_of(b"text", *[text.encode() for text in described])
+
+
+def _described(array: Any) -> tuple[Any, ...]:
+    """What a function sees of an array when it is traced."""
+    aval: Any = jax.typeof(array)
+    return aval.shape, aval.dtype.name, aval.weak_type
 
 
 def on_disk_by_structure(
@@ -171,9 +196,9 @@ def on_disk_by_structure(
     return OnDiskByStructure(jitted, structure, specs) if structure is not None and disk_cache.is_on else None
 
 
-def on_disk_by_text(jitted: Any) -> OnDiskByText | None:
-    """The same for a function that is known by what the compiler gets."""
-    return OnDiskByText(jitted) if disk_cache.is_on else None
+def on_disk_of_trees(jitted: Any, structure: Callable[[], bytes | None] = lambda: None) -> OnDiskOfTrees | None:
+    """The same for a function of pytrees. The arguments are those of the class."""
+    return OnDiskOfTrees(jitted, structure) if disk_cache.is_on else None
 
 
 def _can_be_kept(device: jax.Device) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
 from ..graph import Op, Spec
-from ..graph.body import Step
+from ..graph.body import Step, run_steps
 from ..graph.spec import arguments_need_x64
 from ..graph.traverse import operands_first
 from .host_calls import has_opaque
@@ -114,3 +114,13 @@ def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
 
     roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
     return [calls[n] for n in operands_first(roots, deepest_first)]
+
+
+def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """The program as one function, just as it is."""
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        values = run_steps(program.steps, arrays)
+        return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
+
+    return run

@@ -26,6 +26,9 @@ from .rolled_steps import Added, Outside, Steps
 LEAST_CALLS = 256
 """Programs of so many calls are looked through."""
 
+_LEAST_STEPS = 8
+"""How many steps a loop must have to be worth it."""
+
 _LEAST_SAVED = 16
 """How many calls fewer a loop must leave."""
 
@@ -230,6 +233,8 @@ class _Writer:
         saved = (each.length - 1) * each.period
         loose = {read for reads in each.reads for read in reads if isinstance(read, Each)}
         at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.length
+        if each.length < _LEAST_STEPS:
+            return False
         return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.length * each.period
 
     # ---------------------------------------------------------------- the program

@@ -19,7 +19,7 @@ import jax
 from ..graph import build_options
 from ..graph.place import warn_user
 from . import background
-from .on_disk import Entry, OnDisk
+from .on_disk import Entry, OnDisk, on_disk_of_trees
 from .progress import shown
 from .spent import spent
 
@@ -33,6 +33,8 @@ _CHEAP: dict[str, str | bool] = {
     "xla_cpu_parallel_codegen_split_count": "2",  # a fifth of what is left, since parts are not compiled over and over
 }
 """XLA's options for the first tier, the most important one first."""
+_WANTED = tuple(_CHEAP.items())
+"""By these an executable is known on disk; which of them XLA has, its version says."""
 
 _SECONDS_FROM_DISK = 1.0
 """For so long a cheap executable that came from disk is in use before the best one is asked for: what compiling it took
@@ -57,6 +59,51 @@ def cheap_options() -> dict[str, str | bool]:
     return _CHEAP if known(_CHEAP) else {name: value for name, value in _CHEAP.items() if known({name: value})}
 
 
+class _First:
+    """The executable of the first tier, and how long it has been in use.
+
+    Args:
+        executable: What was compiled cheaply.
+        arrays: Arrays, or pytrees of them, as those that it was compiled for.
+        seconds: How long it is to be in use before the best one is asked for.
+    """
+
+    __slots__ = ("_is_due", "_placement", "_seconds", "_since", "executable", "failure")
+
+    failure: Exception | None
+    """Why there will be no best one, until that is told."""
+
+    def __init__(self, executable: Callable[..., Any], arrays: tuple[Any, ...], seconds: float) -> None:
+        self.executable = executable
+        self.failure = None
+        self._placement = _placement_of(arrays)
+        self._seconds = seconds
+        self._since: float | None = None
+        self._is_due = False
+
+    def takes(self, arrays: tuple[Any, ...]) -> bool:
+        """Whether it was compiled for such arrays."""
+        return _placement_of(arrays) == self._placement
+
+    def becomes_due(self) -> bool:
+        """Note a call; returns whether it is time for the best one, once."""
+        now = time.perf_counter()
+        if self._since is None:
+            self._since = now
+            return False
+        if self._is_due or now - self._since < self._seconds:
+            return False
+        self._is_due = True
+        return True
+
+    def tell(self) -> None:
+        """Warn, once, if the best one could not be compiled."""
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            warn_user(f"nngrad could not compile the best executable of a graph and goes on with a slower one: "
+                      f"{failure}", RuntimeWarning)
+
+
 class Tiers:
     """The executables of a program. See `tiered`.
 
@@ -74,17 +121,12 @@ class Tiers:
         "_compiled",
         "_device",
         "_entry",
-        "_failure",
         "_first",
-        "_is_requested",
         "_jitted",
-        "_kind",
         "_lock",
         "_lowered",
         "_on_disk",
-        "_placement",
         "_seconds",
-        "_since",
         "_then",
         "best",
         "is_large",
@@ -109,16 +151,11 @@ class Tiers:
         self._jitted = jitted
         self._on_disk = on_disk
         self._entry: Entry | None = None
-        self._kind: Any = None
         self._then = best
         self._lock = threading.RLock()  # a signal's handler may come back to it
-        self._first: Callable[..., Any] | None = None
+        self._first: _First | None = None
         self._lowered: Any = None
-        self._placement: list[Any] = []
         self._seconds = 0.0
-        self._since: float | None = None
-        self._is_requested = False
-        self._failure: Exception | None = None
 
     def __call__(self, arrays: tuple[Any, ...]) -> Any:
         """The results for arrays, or pytrees of them, while the best executable is not there."""
@@ -137,10 +174,13 @@ class Tiers:
             self._prepare(arrays)
             self._wait_for_best()
             return self._then(*arrays)
-        if _placement_of(arrays) != self._placement:
-            return self._then(*arrays)  # for which it was not compiled: JAX does so
-        self._use(arrays)
-        return first(*arrays)
+        if not first.takes(arrays):
+            return self._then(*arrays)  # for which JAX compiles
+        first.tell()
+        if first.becomes_due():
+            self._prepare(arrays)
+            background.request(self)
+        return first.executable(*arrays)
 
     def compile_for(self, given: tuple[Any, ...]) -> Any:
         """Compile for arrays, or what they will be like, with one tier or two; returns a `jax.stages.Compiled`."""
@@ -148,22 +188,27 @@ class Tiers:
             return self._compile(given)
 
     def _compile(self, arrays: tuple[Any, ...]) -> Any:
-        """Compile, at the first call. Nothing changes if that fails."""
+        """Get an executable, at the first call: from disk, or from the compiler. Nothing changes if that fails."""
         if not hasattr(self._jitted, "trace"):  # several, each of which is compiled as it is met
             self.best = self._then
             return None
-        compiled, start = self._found(arrays), time.perf_counter()
+        has_first, on_disk = self._has_first(), self._on_disk
+        entry = None if on_disk is None else on_disk.entry(arrays)
+        compiled = None if entry is None else entry.load(arrays)
         if compiled is not None:
             self.best, self._compiled = self._then, None
             return compiled
-        options = self._cheap_options()
-        cheap_entry = None if self._entry is None or not options else self._entry_for(arrays, options)
-        if cheap_entry is not None:
-            compiled = cheap_entry.load(lambda: self._lower(arrays))
-            if compiled is not None:
-                self._begin_cheaply(arrays, compiled)
-                self._compiled, self._seconds = None, _SECONDS_FROM_DISK
-                return compiled
+        self._entry = entry
+        cheap = None if on_disk is None or entry is None or not has_first else on_disk.entry(arrays, _WANTED)
+        compiled = None if cheap is None else cheap.load(arrays)
+        if compiled is not None:
+            self._first, self._compiled = _First(compiled, arrays, _SECONDS_FROM_DISK), None
+            return compiled
+        return self._compile_anew(arrays, cheap_options() if has_first else {}, cheap)
+
+    def _compile_anew(self, arrays: tuple[Any, ...], options: dict[str, str | bool], cheap: Entry | None) -> Any:
+        """Compile, by the options of the first tier if there are any, and remember it in `cheap` then."""
+        start = time.perf_counter()
         with shown("a graph"):
             traced = self._trace(arrays)
             at_trace = time.perf_counter()
@@ -179,49 +224,26 @@ class Tiers:
         now = time.perf_counter()
         spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, cheaply=int(bool(options)))
         self._seconds = now - start
-        if options:
-            self._begin_cheaply(arrays, compiled)
-            self._lowered = lowered
-            if cheap_entry is not None:
-                cheap_entry.keep(compiled)
-        else:
+        if not options:
             self._keep_best(compiled)
+            return compiled
+        self._first, self._lowered = _First(compiled, arrays, self._seconds), lowered
+        if cheap is not None:
+            cheap.keep(compiled)
         return compiled
 
-    def _found(self, arrays: tuple[Any, ...]) -> Any:
-        """The best executable, if the disk has it."""
-        on_disk = self._on_disk
-        if on_disk is None:
-            return None
-        self._kind, self._entry = on_disk.kind_of(arrays), on_disk.entry(arrays)
-        compiled = None if self._entry is None else self._entry.load(lambda: self._lower(arrays))
-        if compiled is not None:
-            on_disk.know(self._kind, compiled)
-        return compiled
-
-    def _entry_for(self, arrays: tuple[Any, ...], options: dict[str, str | bool]) -> Entry | None:
-        return None if self._on_disk is None else self._on_disk.entry(arrays, tuple(sorted(options.items())))
-
-    def _cheap_options(self) -> dict[str, str | bool]:
-        if self.is_large and not build_options().deterministic and self._on_platform():
-            return cheap_options()
-        return {}
-
-    def _begin_cheaply(self, arrays: tuple[Any, ...], compiled: Any) -> None:
-        self._placement, self._first = _placement_of(arrays), compiled
+    def _has_first(self) -> bool:
+        """Whether there is a first tier for calls of now."""
+        return self.is_large and not build_options().deterministic and self._on_platform()
 
     def _keep_best(self, compiled: Any) -> None:
         """Let the best executable take over, and be remembered."""
-        if self._entry is not None and self._on_disk is not None:
-            self._on_disk.know(self._kind, compiled)
+        if self._entry is not None:
             self._entry.keep(compiled)
         self.best = self._then
 
     def _trace(self, arrays: tuple[Any, ...]) -> Any:
         return self._jitted.trace(*arrays) if self._on_disk is None else self._on_disk.traced(arrays)
-
-    def _lower(self, arrays: tuple[Any, ...]) -> Any:
-        return self._trace(arrays).lower()
 
     def _tell(self) -> None:
         """Say how long it took, once, when nothing is locked: what is told may warn, and warnings may be errors."""
@@ -232,25 +254,11 @@ class Tiers:
     def _on_platform(self) -> bool:
         return (jax.default_backend() if self._device is None else self._device.platform) == _PLATFORM
 
-    def _use(self, arrays: tuple[Any, ...]) -> None:
-        """Note a call of the first tier, and ask for the best one where it is time."""
-        if self._is_requested:
-            if self._failure is not None:
-                failure, self._failure = self._failure, None
-                warn_user(f"nngrad could not compile the best executable of a graph and goes on with a slower one: "
-                          f"{failure}", RuntimeWarning)
-        elif self._since is None:
-            self._since = time.perf_counter()
-        elif time.perf_counter() - self._since >= self._seconds:
-            self._is_requested = True
-            self._prepare(arrays)
-            background.request(self)
-
     def _prepare(self, arrays: tuple[Any, ...]) -> None:
         """Let there be what the best executable is compiled from; in the caller's thread, whose settings count."""
         with self._lock:
             if self._lowered is None and self.best is None:
-                self._lowered = self._lower(arrays)
+                self._lowered = self._trace(arrays).lower()
 
     def _wait_for_best(self) -> None:
         start = time.perf_counter()
@@ -268,11 +276,12 @@ class Tiers:
 
     def work(self) -> None:
         """Compile the best executable in the background; an error is told at the next call."""
-        start = time.perf_counter()
+        start, first = time.perf_counter(), self._first
         try:
             self._compile_best()
         except Exception as error:
-            self._failure = error
+            if first is not None:
+                first.failure = error
         spent.add(background=time.perf_counter() - start)
 
     def compiles(self, arrays: tuple[Any, ...]) -> bool:
@@ -286,10 +295,26 @@ class Tiers:
         return True
 
 
-def run_once(function: Callable[..., Any], *arrays: Any) -> Any:
-    """The results of a function that is run once, so that it is not worth much to compile it."""
-    options = cheap_options() if jax.default_backend() == _PLATFORM else None
-    return jax.jit(function).lower(*arrays).compile(compiler_options=options or None)(*arrays)
+def run_once(
+    function: Callable[..., tuple[Any, ...]], *arrays: Any, structure: Callable[[], bytes | None] = lambda: None
+) -> tuple[Any, ...]:
+    """The results of a function that is run once, so that it is not worth much to compile it.
+
+    Args:
+        function: A function of pytrees of arrays, which returns arrays.
+        arrays: What it is given.
+        structure: Gives a digest of what it computes, by which the disk knows it; None for one that is compiled.
+    """
+    jitted, is_cheap = jax.jit(function), jax.default_backend() == _PLATFORM
+    on_disk = on_disk_of_trees(jitted, structure) if structure() is not None else None
+    entry = None if on_disk is None else on_disk.entry(arrays, _WANTED if is_cheap else ())
+    compiled: Any = None if entry is None else entry.load(arrays)
+    if compiled is None:
+        compiled = jitted.lower(*arrays).compile(compiler_options=(cheap_options() or None) if is_cheap else None)
+        if entry is not None:
+            entry.keep(compiled)
+    results: tuple[Any, ...] = compiled(*arrays)
+    return results
 
 
 def tiered(tiers: Tiers) -> Callable[..., Any]:

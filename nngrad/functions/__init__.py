@@ -205,11 +205,41 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .shaping import depth2space as depth2space
+from .shaping import expand_dims as expand_dims
+from .shaping import flatten as flatten
+from .shaping import fliplr as fliplr
+from .shaping import flipud as flipud
+from .shaping import moveaxis as moveaxis
+from .shaping import repeat as repeat
+from .shaping import rollaxis as rollaxis
+from .shaping import space2depth as space2depth
+from .shaping import squeeze as squeeze
+from .shaping import swapaxes as swapaxes
 from .slicing import put_points as put_points
 from .slicing import put_slices as put_slices
 from .slicing import slice as slice
 from .slicing import take_points as take_points
 from .slicing import take_slices as take_slices
+from .special import digamma as digamma
+from .special import digamma_derivative as digamma_derivative
+from .special import erfc as erfc
+from .special import erfcinv as erfcinv
+from .special import erfcx as erfcx
+from .special import erfinv as erfinv
+from .special import expm1 as expm1
+from .special import hurwitz_zeta as hurwitz_zeta
+from .special import lgamma as lgamma
+from .special import log1p as log1p
+from .special import log2 as log2
+from .special import log10 as log10
+from .special import log_ndtr as log_ndtr
+from .special import logaddexp as logaddexp
+from .special import ndtr as ndtr
+from .special import ndtri as ndtri
+from .special import polygamma as polygamma
+from .special import rsqrt as rsqrt
+from .special import zeta as zeta
 from .stochastic import bernoulli as bernoulli
 from .stochastic import dropout as dropout
 from .stochastic import integers as integers
@@ -225,11 +255,13 @@ FAMILIES = (
     "polynomial",
     "comparison",
     "elementwise",
+    "special",
     "activation",
     "reduction",
     "cumulative",
     "array",
     "movement",
+    "shaping",
     "slicing",
     "indexing",
     "control",
@@ -249,12 +281,12 @@ def names() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, Op | Composite))
 
 
-_WITH_FUNCTIONS = ("cond", "fori_loop", "jax_function", "map", "scan", "switch", "while_loop")
-"""What takes a function, and is none of the ops."""
+_PLAIN = ("cond", "fori_loop", "jax_function", "map", "polygamma", "scan", "switch", "while_loop", "zeta")
+"""What takes a function, or a number before a Variable, and is none of the ops."""
 
 
 if not TYPE_CHECKING:  # checkers of types say it themselves
 
     def __getattr__(name: str) -> Any:
-        hint = did_you_mean(name, [*names(), *_WITH_FUNCTIONS]) or "; `nngrad ops` lists those there are"
+        hint = did_you_mean(name, [*names(), *_PLAIN]) or "; `nngrad ops` lists those there are"
         raise AttributeError(f"nngrad.functions has no function {name!r}{hint}")

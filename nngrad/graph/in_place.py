@@ -127,17 +127,25 @@ def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
 def copied(array: Any) -> jax.Array:
     """A copy, as a JAX array with memory of its own."""
     with x64_if(array.dtype.itemsize == 8):
-        if isinstance(array, np.ndarray) or all([device.platform == "cpu" for device in array.devices()]):
+        if _is_on_host(array):
             copy: jax.Array = jax.device_put(array, may_alias=False)  # which compiles nothing
             return copy
         return jax.numpy.array(array, copy=True)
 
 
 def copied_together(*groups: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Copies of several groups of arrays, by one program: to compile one for each shape takes many times as long."""
+    """Copies of several groups of arrays; on a device by one program: to compile one for each shape takes many times as
+    long."""
+    if all([_is_on_host(a) for arrays in groups for a in arrays]):
+        return tuple([tuple(map(copied, arrays)) for arrays in groups])
     with x64_if(any([a.dtype.itemsize == 8 for arrays in groups for a in arrays])):
         copies: tuple[tuple[Any, ...], ...] = _copies(groups)
     return copies
+
+
+def _is_on_host(array: Any) -> bool:
+    """Whether it lies where a copy takes no program."""
+    return isinstance(array, np.ndarray) or all([device.platform == "cpu" for device in array.devices()])
 
 
 @jax.jit

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from ..execution.host_calls import finished
-from ..execution.on_disk import on_disk_by_text
+from ..execution.on_disk import on_disk_of_trees
 from ..execution.tiers import Tiers, tiered
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
@@ -46,6 +46,7 @@ class InPlaceUpdate:
         taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
         is_large: Whether an executable that is compiled cheaply may run first. It takes nothing over.
         compiled: Called with the seconds that a compilation took, if that is wanted.
+        structure: Gives a digest of what `function` computes, the same in every process; None where that is not known.
     """
 
     __slots__ = (
@@ -60,6 +61,7 @@ class InPlaceUpdate:
         "_owner",
         "_solver",
         "_state",
+        "_structure",
         "_taken",
         "_tiers",
         "_updated",
@@ -77,7 +79,9 @@ class InPlaceUpdate:
         taken: tuple[int, ...] = (0, 1),
         is_large: bool = False,
         compiled: Callable[[float], None] | None = None,
+        structure: Callable[[], bytes | None] = lambda: None,
     ) -> None:
+        self._structure = structure
         self._taken = () if opaque else taken
         self._function = function
         self._opaque = opaque
@@ -95,7 +99,7 @@ class InPlaceUpdate:
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
         jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
-        on_disk = None if self._opaque else on_disk_by_text(jitted)
+        on_disk = None if self._opaque else on_disk_of_trees(jitted, self._structure)
         best = finished(jitted, self._opaque) if on_disk is None else on_disk.call
         self._tiers = Tiers(jitted, best, self._is_large, self._device, self._compiled, on_disk)
         self._executable = tiered(self._tiers)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ..execution.tiers import run_once
+from ..execution.fingerprint import structure_of_settings
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
@@ -26,9 +26,13 @@ from .gradients import Arrays
 from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
 from .rates import as_rate
-from .state import NAMES_OF_LOSS_SCALE, fitting_states, names_of
+from .state import NAMES_OF_LOSS_SCALE, first_state, fitting_states, names_of
 
 Transformation: TypeAlias = optax.GradientTransformation
+
+MANY = 8
+"""The update of so many parameters is worth compiling cheaply at first: Adam's takes XLA 0.6 s for them, and ten times
+less so."""
 
 
 class Solver(GradientMethods):
@@ -69,7 +73,13 @@ class Solver(GradientMethods):
 
     def _compile(self) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
-        self._update = InPlaceUpdate(self._flat_update, self, [], opaque=self.opaque, taken=(1,))
+        self._update = InPlaceUpdate(
+            self._flat_update, self, [], opaque=self.opaque, taken=(1,), is_large=self._has_many(),
+            structure=lambda: self.structure("update"),
+        )
+
+    def _has_many(self) -> bool:
+        return len(self._variables) >= MANY
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -89,9 +99,21 @@ class Solver(GradientMethods):
 
         return FromOptax(tx, lr)
 
+    def _settings(self) -> dict[str, Any]:
+        """What it was made with, and what was set since, but for the parameters and the learning rate of now."""
+        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_scaling"}
+        return {name: value for name, value in vars(self).items() if name not in made_anew}
+
+    def structure(self, part: str) -> bytes | None:
+        """A digest of a part of what it does, the same in every process; None for a solver that is not nngrad's own, or
+        has settings that it was not made with."""
+        settings = self._settings()
+        if isinstance(self._scaling, DynamicLossScale):
+            settings["_scaling"] = tuple([getattr(self._scaling, name) for name in DynamicLossScale.__slots__])
+        return structure_of_settings(type(self), {**settings, "part": part, "optax": optax.__version__})
+
     def __getstate__(self) -> dict[str, Any]:
-        made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_lr", "_params", "_scaling"}
-        kept = {name: value for name, value in vars(self).items() if name not in made_anew}
+        kept = {**self._settings(), "_lr": self._lr, "_params": self._params}
         return kept if self._state is None else {**kept, "states": self.get_states()}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
@@ -159,7 +181,11 @@ class Solver(GradientMethods):
             solver._set_rate(solver._lr)  # its dtype follows the parameters'
             solver._start_from(old, kept)
 
-        self._change(become)
+        with self.updating:
+            had_many = self._has_many()
+            self._change(become)
+            if self._has_many() is not had_many:
+                self._compile()
 
     def _change(self, change: Callable[[Solver], None]) -> None:
         """Let `change` alter several attributes of the solver, all at one moment."""
@@ -241,7 +267,8 @@ class Solver(GradientMethods):
         if self._state is None:
             check_process()
             with self.updating, x64_if(self._needs_x64):
-                self.state = run_once(self._init(), tuple(arrays_in([p.cell for p in self._variables])))
+                params = tuple(arrays_in([p.cell for p in self._variables]))
+                self.state = first_state(self._init(), params, lambda: self.structure("first state"))
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 

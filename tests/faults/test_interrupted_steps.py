@@ -17,6 +17,8 @@ from .counting import Counting
 TRIES = 200
 MOST_STEPS = 1000
 """How many steps are taken if Python drops an interrupt: what counts them is exact for some 5,000."""
+WARM = 3
+"""After so many steps nothing is compiled any more."""
 INTERRUPTED = (KeyboardInterrupt, Exception)
 """What an interrupt becomes: JAX makes an error of its own of some, which then says something else."""
 
@@ -81,6 +83,8 @@ def test_an_interrupted_step_is_done_or_not_done(alarm: Any, statistics: bool, r
         signal.setitimer(signal.ITIMER_REAL, 0)
         assert model.count() - before in (taken, taken + 1)
         done += taken
+        for _ in range(0 if taken else WARM):  # what was interrupted while it was being made is made anew
+            step(model.ones)
         if model.count() > 4000:  # whole numbers are exact in float32 up to 2^24
             model = Counting(statistics=statistics)
             step = model.warm_step()

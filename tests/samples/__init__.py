@@ -91,9 +91,9 @@ def matrix(*shape: int) -> Draw:
     return lambda rng: rng.standard_normal(shape) + 3.0 * np.eye(shape[-1])
 
 
-FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "activation", "reduction", "cumulative", "array",
-            "movement", "slicing", "indexing", "control", "linear", "contractions", "convolution", "pooling",
-            "normalization", "loss", "stochastic")
+FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
+            "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "contractions",
+            "convolution", "pooling", "normalization", "loss", "stochastic")
 
 
 def all_samples() -> list[Sample]:

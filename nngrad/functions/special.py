@@ -1,0 +1,303 @@
+"""Special functions: logarithms and exponentials near 1, of the error function, of the gamma function.
+
+All are elementwise, and differentiated to any order. Integers are taken as float32.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, Variable, op
+from .arithmetic import broadcast_pair, floating, widened
+
+# ---------------------------------------------------------------- logarithms, exponentials, roots
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def log1p(x: Array, /) -> jax.Array:
+    """`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return lax.log1p(floating(x))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def expm1(x: Array, /) -> jax.Array:
+    """`exp(x) - 1`, accurate near 0 too.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return lax.expm1(floating(x))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def log2(x: Array, /) -> jax.Array:
+    """Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return jnp.log2(floating(x))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def log10(x: Array, /) -> jax.Array:
+    """Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return jnp.log10(floating(x))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def rsqrt(x: Array, /) -> jax.Array:
+    """`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return lax.rsqrt(floating(x))
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True)
+def logaddexp(x0: Array, x1: Array, /) -> jax.Array:
+    """`log(exp(x0) + exp(x1))`, without overflow.
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: Any shape that broadcasts with that of `x0`; integers are taken as float32.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    x0, x1 = broadcast_pair(x0, x1)
+    return jnp.logaddexp(floating(x0), floating(x1))
+
+
+# ---------------------------------------------------------------- of the error function
+
+
+@op(elementwise=True, diagonal=True)
+def erfc(x: Array, /) -> jax.Array:
+    """`1 - erf(x)`, accurate where that is small.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return lax.erfc(floating(x))
+
+
+_FAR = 4.0
+"""From here on the continued fraction of `erfcx` is exact to 64 bits in `_TERMS` terms."""
+_TERMS = 18
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def erfcx(x: Array, /) -> jax.Array:
+    """`exp(x^2) erfc(x)`, without underflow where `x` is large.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    x = floating(x)
+    return lax.convert_element_type(_scaled_erfc(widened(x)), x.dtype)
+
+
+def _scaled_erfc(x: jax.Array) -> jax.Array:
+    """`exp(x^2) erfc(x)`, from 4 on by Laplace's continued fraction, 1 / (sqrt(pi) (x + (1/2) / (x + (2/2) / (x + (3/2)
+    / (x + ...))))): Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.14."""
+    bound = lax.full_like(x, _FAR)
+    far, near = lax.max(x, bound), lax.min(x, bound)
+    tail = far
+    for k in range(_TERMS, 0, -1):
+        tail = far + (k / 2) / tail
+    return lax.select(x >= bound, 1 / (math.sqrt(math.pi) * tail), lax.exp(near * near) * lax.erfc(near))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def erfinv(x: Array, /) -> jax.Array:
+    """The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return lax.erf_inv(floating(x))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def erfcinv(x: Array, /) -> jax.Array:
+    """The number `y` with `erfc(y) = x`, accurate where `x` is small; infinite at 0 and 2, and NaN beyond.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    x = floating(x)
+    y = jax.scipy.special.ndtri(widened(x) / 2) * -math.sqrt(0.5)
+    return lax.convert_element_type(y, x.dtype)
+
+
+@op(elementwise=True, diagonal=True)
+def ndtr(x: Array, /) -> jax.Array:
+    """The probability that a standard normal number is not above `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    x = floating(x)
+    return lax.convert_element_type(jax.scipy.special.ndtr(widened(x)), x.dtype)
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def ndtri(x: Array, /) -> jax.Array:
+    """The number that a standard normal one does not exceed with probability `x`; infinite at 0 and 1, NaN beyond.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    x = floating(x)
+    return lax.convert_element_type(jax.scipy.special.ndtri(widened(x)), x.dtype)
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def log_ndtr(x: Array, /) -> jax.Array:
+    """The logarithm of `ndtr(x)`, without underflow where `x` is far below 0.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    x = floating(x)
+    wide = widened(x)
+    zero, scaled = lax.full_like(wide, 0), math.sqrt(0.5) * wide
+    above = lax.log1p(-0.5 * lax.erfc(lax.max(scaled, zero)))
+    below = lax.min(scaled, zero)
+    value = lax.select(wide > zero, above, lax.log(0.5 * _scaled_erfc(-below)) - below * below)
+    return lax.convert_element_type(value, x.dtype)
+
+
+# ---------------------------------------------------------------- of the gamma function
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def lgamma(x: Array, /) -> jax.Array:
+    """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return lax.lgamma(floating(x))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
+def digamma(x: Array, /) -> jax.Array:
+    """The derivative of `lgamma`; NaN at 0, -1, -2, ...
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return lax.digamma(floating(x))
+
+
+@op(diagonal=True, unbounded=True)
+def digamma_derivative(x: Array, /, order: int) -> jax.Array:
+    """The derivative of `digamma` of an order from 1 to 100.
+
+    With n for the order, it is (-1)^(n + 1) n! zeta(n + 1, x) where `x` is positive, and follows elsewhere from
+    psi(1 - x) - psi(x) = pi cot(pi x), differentiated n times (Abramowitz and Stegun, 6.4.7 and 6.4.10).
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        order: How often `digamma` is differentiated.
+
+    Raises:
+        ValueError: The order is not from 1 to 100.
+    """
+    if not 1 <= order <= 100:
+        raise ValueError(f"order must be from 1 to 100, got {order}")
+    x = floating(x)
+    wide = widened(x)
+    is_positive = wide > 0
+    mirrored = lax.select(is_positive, wide, 1 - wide)
+    sign = -1.0 if order % 2 == 0 else 1.0
+    value = sign * math.factorial(order) * lax.zeta(lax.full_like(wide, order + 1), mirrored)
+    cotangent = 1 / lax.tan(math.pi * lax.select(is_positive, lax.full_like(wide, 0.25), wide - lax.round(wide)))
+    below = -sign * value - math.pi * _polynomial(_cotangent_derivative(order), cotangent)
+    return lax.convert_element_type(lax.select(is_positive, value, below), x.dtype)
+
+
+def _cotangent_derivative(order: int) -> list[float]:
+    """The coefficients, the constant first, of the polynomial in cot(pi x) that is its derivative of some order."""
+    coefficients = [0.0, 1.0]
+    for _ in range(order):  # of c the derivative is -pi (1 + c^2)
+        slopes = [-math.pi * k * a for k, a in enumerate(coefficients)][1:]
+        coefficients = [a + b for a, b in zip([*slopes, 0.0, 0.0], [0.0, 0.0, *slopes], strict=True)]
+    return coefficients
+
+
+def _polynomial(coefficients: list[float], x: jax.Array) -> jax.Array:
+    """The value of a polynomial, by Horner's rule."""
+    value = lax.full_like(x, coefficients[-1])
+    for a in reversed(coefficients[:-1]):
+        value = value * x + a
+    return value
+
+
+def polygamma(n: int, x: Variable) -> Variable:
+    """The derivative of `digamma` of order `n`; `digamma` itself for 0.
+
+    Args:
+        n: The order, from 0 to 100.
+        x: Any shape; integers are taken as float32.
+
+    Raises:
+        TypeError: `n` is no int.
+        ValueError: `n` is not from 0 to 100.
+    """
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"polygamma: n must be an int, which is the same for all elements, got {n!r}")
+    if not 0 <= n <= 100:
+        raise ValueError(f"polygamma: n must be from 0 to 100, got {n}")
+    return digamma(x) if n == 0 else digamma_derivative(x, order=n)
+
+
+@op(diagonal=True, unbounded=True)
+def hurwitz_zeta(q: Array, /, x: float) -> jax.Array:
+    """The sum of `(k + q)^-x` over k = 0, 1, 2, ...
+
+    Args:
+        q: Any shape, positive; integers are taken as float32.
+        x: The exponent, above 1.
+
+    Raises:
+        ValueError: The exponent is not above 1.
+    """
+    if not x > 1:
+        raise ValueError(f"x must be above 1, where the sum converges, got {x}")
+    q = floating(q)
+    wide = widened(q)
+    return lax.convert_element_type(lax.zeta(lax.full_like(wide, x), wide), q.dtype)
+
+
+def zeta(x: float, q: Variable) -> Variable:
+    """Hurwitz's zeta function: the sum of `(k + q)^-x` over k = 0, 1, 2, ...
+
+    It is differentiated with respect to `q`; for `x` there is no closed form.
+
+    Args:
+        x: The exponent, a number above 1.
+        q: Any shape, positive; integers are taken as float32.
+
+    Raises:
+        TypeError: `x` is no number.
+        ValueError: `x` is not above 1.
+    """
+    if isinstance(x, Variable):
+        raise TypeError("zeta: x must be a number: there is no derivative with respect to the exponent")
+    return hurwitz_zeta(q, x=x)
