@@ -334,6 +334,9 @@ def test_a_chain_that_is_too_long_for_the_compiler_is_one_executable() -> None:
     with jax.enable_x64(True):
         text = jax.jit(lower(program)).lower(x.d).compile(compiler_options=cheap_options()).as_text()
     assert text.count(" while(") == len(rolled(program).loops) == 2
+    with nn.unrolled():  # in pieces
+        (again,) = nn.grad(F.sum(y), x)
+        np.testing.assert_allclose(again.d, expected, rtol=1e-9, atol=1e-12)
 
 
 def test_what_explain_says() -> None:
