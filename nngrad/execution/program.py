@@ -97,16 +97,6 @@ def renumbered(program: Program, calls: Sequence[Call], instead: Mapping[int, in
     return program._replace(steps=steps, outputs=tuple([numbers[instead.get(i, i)] for i in program.outputs]))
 
 
-def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The program as one function, just as it is."""
-
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        values = run_steps(program.steps, arrays)
-        return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
-
-    return run
-
-
 def makers(calls: Sequence[Call]) -> dict[int, int]:
     """The places of the calls that make values."""
     return {i: n for n, call in enumerate(calls) for i in call.outs}
@@ -124,3 +114,13 @@ def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
 
     roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
     return [calls[n] for n in operands_first(roots, deepest_first)]
+
+
+def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """The program as one function, just as it is."""
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        values = run_steps(program.steps, arrays)
+        return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
+
+    return run

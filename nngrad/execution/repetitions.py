@@ -147,9 +147,10 @@ def _regular(listing: Listing, stretch: Stretch) -> Iterator[Stretch]:
             first = i
         elif not each and first is not None:
             if i - first >= (LEAST - 2) * period:
-                low = max(done, start + first - 2 * period)
-                done = min(end, start + i + 4 * period)
-                yield Stretch(low, done, period)
+                low, high = max(done, start + first - 2 * period), min(end, start + i + 4 * period)
+                if high - low >= LEAST * period:
+                    yield Stretch(low, high, period)
+                    done = high
             first = None
 
 

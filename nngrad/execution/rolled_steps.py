@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..graph import Op, Spec
 from ..graph.body import Step
@@ -14,6 +14,24 @@ from .repetitions import Along, Before, Each, Place, Read, Repetition, Same, Sli
 
 Outside = Along | Slices | Each
 """What is read of an array, a part at each step."""
+
+
+class Added(NamedTuple):
+    """What is added up over steps, perhaps in a part of an array."""
+
+    place: Place
+    window: Window | None
+    """Where it is put; None for what is no array's part."""
+    first: int
+    """The first step that counts."""
+    end: int
+    """The step after the last."""
+    at: int
+    """Where it would be put at step 0."""
+    stride: int
+    """How much further it is put at each step."""
+    replaces: bool
+    """Whether it takes the place of what is there."""
 
 
 class Steps:
@@ -62,19 +80,9 @@ class Steps:
         """Shape and dtype of a value."""
         return self._listing.specs[self.in_program(place, 0)]
 
-    def total(self, place: Place, window: Window | None, first: int, end: int, replaces: bool, at: int,
-              stride: int) -> Total:  # fmt: skip
-        """A sum over steps, perhaps of what is put in arrays.
-
-        Args:
-            place: What is added up.
-            window: Where it is put.
-            first: The first step that counts.
-            end: The step after the last.
-            replaces: Whether it takes the place of what is there.
-            at: Where it would be put at step 0.
-            stride: How much further it is put at each step.
-        """
+    def total(self, added: Added) -> Total:
+        """A sum over steps."""
+        place, window, first, end, at, stride, replaces = added
         number = self.number(Before(place, ()))
         if window is None:
             return Total(number, self.spec(place), first, end, None, False)

@@ -21,10 +21,13 @@ from .listing import LEAST, Listing, Window, is_long_sum
 from .program import Call, Program, calls_of, late, renumbered, without_passes
 from .repeated import completed, entry, loop_of_steps, stack_of
 from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
-from .rolled_steps import Outside, Steps
+from .rolled_steps import Added, Outside, Steps
 
 LEAST_CALLS = 256
 """Programs of so many calls are looked through."""
+
+_LEAST_STEPS = 8
+"""How many steps a loop must have to be worth it."""
 
 _LEAST_SAVED = 16
 """How many calls fewer a loop must leave."""
@@ -109,8 +112,8 @@ class _Demand:
         """What other loops read of all steps."""
         self.singles: dict[Place, set[int]] = {}
         """The steps whose values are read one by one."""
-        self.totals: dict[tuple[Place, Window | None, int, int, bool], tuple[int, int]] = {}
-        """Sums, of what put where over which steps: where it would be put at step 0, and how far the next one is."""
+        self.totals: dict[Added, None] = {}
+        """Sums over steps."""
 
     def division(self) -> tuple[list[Place], list[Place], list[Before]]:
         """The values whose last one is handed on, those that are kept of some steps, and what is stacked."""
@@ -146,7 +149,7 @@ class _Writer:
         self._demands = [_Demand(each) for each in repetitions]
         self._wanted: set[int] = set()
         """The values that are read as such."""
-        self._divided: dict[int, tuple[list[int], list[tuple[int, Any, int]]]] = {}
+        self._divided: dict[int, tuple[list[int], list[tuple[int, Added, int]]]] = {}
         """For long sums: which operands stay, and totals with the place of one of their terms."""
         at = {each.start: index for index, each in enumerate(repetitions)}
         for n, call in enumerate(listing.calls):
@@ -214,9 +217,9 @@ class _Writer:
             if not even or not left.issuperset([k for k, _ in terms.values()]):
                 continue
             left.difference_update([k for k, _ in terms.values()])
-            key = (place, window, first, end, bool(joined))
-            self._demands[index].totals[key] = (terms[first][1] - first * stride, stride)
-            totals.append((index, key, terms[first][0]))
+            added = Added(place, window, first, end, terms[first][1] - first * stride, stride, bool(joined))
+            self._demands[index].totals[added] = None
+            totals.append((index, added, terms[first][0]))
         self._divided[result] = sorted(left), totals
         return sorted(left)
 
@@ -230,6 +233,8 @@ class _Writer:
         saved = (each.length - 1) * each.period
         loose = {read for reads in each.reads for read in reads if isinstance(read, Each)}
         at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.length
+        if each.length < _LEAST_STEPS:
+            return False
         return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.length * each.period
 
     # ---------------------------------------------------------------- the program
@@ -243,7 +248,7 @@ class _Writer:
         self._calls: list[Call] = []
         self._instead: dict[int, int] = {}
         self._stacks: dict[tuple[int, Before], int] = {}
-        self._totals: dict[tuple[int, Any], int] = {}
+        self._totals: dict[tuple[int, Added], int] = {}
         for index, demand in enumerate(self._demands):
             self._write_loop(index, demand)
         kept = [c for n, c in enumerate(self._listing.calls) if n not in self._owner]
@@ -279,7 +284,7 @@ class _Writer:
         """Append the call of a loop, and those that take its values apart."""
         steps = Steps(self._listing, demand.repetition)
         last, kept, stacked = demand.division()
-        totals = [steps.total(*key, *where) for key, where in demand.totals.items()]
+        totals = [steps.total(added) for added in demand.totals]
         chosen = [(place, sorted(demand.singles[place])) for place in kept]
         loop = steps.loop(last, totals, chosen, stacked)
         ins = [*steps.same, *[before.starts[0] for before in steps.handed], *map(self._source, steps.outside)]
@@ -288,8 +293,8 @@ class _Writer:
         made = iter(outs[len(loop.after) :])
         for place in last:
             self._instead[steps.in_program(place, loop.length - 1)] = next(made)
-        for key in demand.totals:
-            self._totals[index, key] = next(made)
+        for added in demand.totals:
+            self._totals[index, added] = next(made)
         for place, kept_steps in chosen:
             self._take(next(made), {row: steps.in_program(place, t) for row, t in enumerate(kept_steps)})
         for before in stacked:
