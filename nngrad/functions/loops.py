@@ -16,7 +16,7 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
 from ..graph.arguments import Static
-from ..graph.body import captured
+from ..graph.body import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.loop import Loop, settled
 from ..graph.within import InSteps, Steps, Within, outputs_of
@@ -159,16 +159,33 @@ def scan(
         The last carry, and the stacks, each with the steps along its first axis.
 
     Raises:
-        TypeError: The body returns something else than a pair, or a carry of another structure or dtype.
+        TypeError: An argument is not what it should be, or the body returns something else than a pair, or a carry of
+            another structure or dtype.
         ValueError: The lengths do not fit, a carry changes its shape, or a function in the body updates a Variable.
     """
+    return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body)
+
+
+def scanned(
+    body: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int, owner: str,
+    written: Callable[..., Any],
+) -> tuple[Any, Any]:  # fmt: skip
+    """What `scan` gives, for a function of this name; `written` is what the user has written as its body."""
     leaves, tree = jax.tree.flatten((init, xs))
     floating = common_floating(leaves)
-    inputs = [as_variable(leaf, name, "scan", floating) for leaf, name in zip(leaves, _names(init, xs), strict=True)]
+    inputs = [as_variable(leaf, name, owner, floating) for leaf, name in zip(leaves, _names(init, xs), strict=True)]
     carries = len(jax.tree.leaves(init))
-    count = _checked_length(inputs[carries:], _names(init, xs)[carries:], length)
+    try:
+        count = _checked_length(inputs[carries:], _names(init, xs)[carries:], length, owner)
+    except ValueError as error:
+        error.add_note(f"for the body of {owner}{place_of_function(written)}")
+        raise
+    if isinstance(unroll, bool) or not isinstance(unroll, int | np.integer):
+        raise TypeError(f"{owner}: unroll must be an int, got {unroll!r}")
     if unroll < 1:
-        raise ValueError(f"scan: unroll must be at least 1, got {unroll!r}")
+        raise ValueError(f"{owner}: unroll must be at least 1, got {unroll!r}")
+    if not isinstance(reverse, bool | np.bool_):
+        raise TypeError(f"{owner}: reverse must be True or False, got {reverse!r}")
     results: Any = None
 
     def flat(given: list[Variable]) -> list[Variable]:
@@ -176,16 +193,16 @@ def scan(
         carry, x = jax.tree.unflatten(tree, given)
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"scan: the body must return a pair, the carry and what is stacked, got {_short(pair)}")
+            raise TypeError(f"{owner}: the body must return a pair, the carry and what is stacked, got {_short(pair)}")
         results = jax.tree.structure(tuple(pair))
         stacked = [
-            as_variable(leaf, f"what the body returns as {name}", "scan", floating)
+            as_variable(leaf, f"what the body returns as {name}", owner, floating)
             for leaf, name in zip(jax.tree.leaves(pair[1]), _names(pair[1], of=("y",)), strict=True)
         ]
-        return [*checked_carry(carry, pair[0], "scan"), *stacked]
+        return [*checked_carry(carry, pair[0], owner), *stacked]
 
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
-    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True)
+    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], owner, written, often=True)
     keys = [step_keys(key, length=count) for key in found.keys]
     loop = Loop(found.body, len(found.variables), carries, count, bool(reverse), min(unroll, max(count, 1)))
     last: tuple[Any, Any] = jax.tree.unflatten(results, outputs_of_loop(loop, (*found.variables, *inputs, *keys)))
@@ -225,7 +242,10 @@ def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T)
     except TypeError:
         raise TypeError(f"fori_loop: lower and upper must be ints, got {lower!r} and {upper!r}") from None
     numbers = np.arange(first, max(first, end), dtype=np.int32)
-    result: T = scan(lambda carry, i: (body(i, carry), None), init, numbers)[0]
+    check_body(body, "body", "fori_loop")
+    result: T = scanned(
+        lambda carry, i: (body(i, carry), None), init, numbers, None, False, 1, "fori_loop", body
+    )[0]
     return result
 
 
@@ -244,7 +264,8 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.
     Raises:
         ValueError: The lengths do not fit.
     """
-    return scan(lambda _, x: (None, function(x)), None, xs)[1]
+    check_body(function, "function", "map")
+    return scanned(lambda _, x: (None, function(x)), None, xs, None, False, 1, "map", function)[1]
 
 
 def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:
@@ -256,24 +277,32 @@ def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:
     ]
 
 
-def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: int | None) -> int:
+def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: int | None, owner: str) -> int:
     """The number of steps."""
     for x, name in zip(scanned, names, strict=True):
         if not x.shape:
-            raise ValueError(f"scan: {name} has no axis to go along; close over what is the same at each step")
+            raise ValueError(f"{owner}: {name} has no axis to go along; close over what is the same at each step")
     if length is None:
         if not scanned:
-            raise ValueError("scan: there is nothing in xs; say by length how many steps there are")
+            raise ValueError(f"{owner}: there is nothing in xs; say by length how many steps there are")
         length = scanned[0].shape[0]
         wanted = f"{names[0]} has {length}"
     else:
         if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0:
-            raise ValueError(f"scan: length must be an int that is not negative, got {length!r}")
+            raise ValueError(f"{owner}: length must be an int that is not negative, got {length!r}")
         wanted = f"length is {length}"
     for x, name in zip(scanned, names, strict=True):
         if x.shape[0] != length:
-            raise ValueError(f"scan: {name} has {x.shape[0]} entries along its first axis, and {wanted}")
+            raise ValueError(f"{owner}: {name} has {x.shape[0]} entries along its first axis, and {wanted}")
     return int(length)
+
+
+def check_body(function: Any, name: str, owner: str) -> Callable[..., Any]:
+    """The argument `name` of `owner`, which must be a function."""
+    if not callable(function) or isinstance(function, Variable):
+        raise TypeError(f"{owner}: {name} must be a function of Variables, got {_short(function)}")
+    checked: Callable[..., Any] = function
+    return checked
 
 
 def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:

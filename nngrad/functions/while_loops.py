@@ -18,7 +18,7 @@ from ..graph.leaf import common_floating
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
 from .branches import cond
-from .loops import checked_carry, scan
+from .loops import check_body, checked_carry, scanned
 
 T = TypeVar("T")
 
@@ -116,6 +116,8 @@ def while_loop(
         ValueError: A carry changes its shape, the condition has axes, a function in the loop updates a Variable, or
             draws at random where there is no bound.
     """
+    check_body(cond_fun, "cond_fun", "while_loop")
+    check_body(body_fun, "body_fun", "while_loop")
     leaves, tree = jax.tree.flatten(init)
     floating = common_floating(leaves)
     inputs = [as_variable(leaf, f"init, leaf {i},", "while_loop", floating) for i, leaf in enumerate(leaves)]
@@ -132,7 +134,7 @@ def while_loop(
         return after
 
     if bound is not None:
-        return _bounded(goes_on, step, carry, bound)
+        return _bounded(goes_on, step, carry, bound, body_fun)
     specs = [x.spec for x in inputs]
     condition = captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", cond_fun, often=True)
     body = captured(
@@ -150,8 +152,10 @@ def while_loop(
     return jax.tree.unflatten(tree, apply(while_of_bodies, (*same, *inputs), (*bodies, len(same))))  # type: ignore[no-any-return]
 
 
-def _bounded(goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T, bound: int) -> T:
-    """The loop as a scan."""
+def _bounded(
+    goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T, bound: int, written: Callable[[T], T]
+) -> T:
+    """The loop as a scan; `written` is what the user has written as its body."""
     try:
         length = operator.index(bound)
     except TypeError:
@@ -165,5 +169,8 @@ def _bounded(goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T,
         runs, carry = state
         return cond(runs, advance, lambda carry: (runs, carry), carry), None
 
-    last: T = scan(at_each, (comparison.not_equal_scalar(goes_on(carry), 0), carry), length=length)[0][1]
+    if isinstance(bound, bool) or length < 0:
+        raise ValueError(f"while_loop: bound must be an int that is not negative, got {bound!r}")
+    start = comparison.not_equal_scalar(goes_on(carry), 0), carry
+    last: T = scanned(at_each, start, None, length, False, 1, "while_loop", written)[0][1]
     return last

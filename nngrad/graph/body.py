@@ -348,14 +348,14 @@ def captured(
     try:
         outputs = function(own)
     except Exception as error:
-        error.add_note(f"in the body of {owner}{_place_of(written)}")
+        error.add_note(f"in the body of {owner}{place_of_function(written)}")
         raise
     made = functions_of(outputs, through=lambda x: x.parent is None or x.parent.serial > since)
     for f in made:
         if f.effects:
             raise ValueError(
-                f"{owner}: {f.op.name} in the body{_place_of(written)} updates a Variable, which has no meaning there. "
-                "Return the value and update the Variable with it outside, or use what updates none (batch_stat=False)"
+                f"{owner}: {f.op.name} in the body{place_of_function(written)} updates a Variable, which has no "
+                "meaning there. Return the value and update it outside, or use what updates none (batch_stat=False)"
             )
     within = _within(made, own, often)
     inside = {id(x) for x in own} | {id(x) for x in within.keys} | {id(y) for f in within.functions for y in f.outputs}
@@ -364,7 +364,7 @@ def captured(
     return Captured(closed(outputs, [*variables, *own, *within.keys], places), tuple(variables), within.keys)
 
 
-def _place_of(function: Callable[..., Any]) -> str:
+def place_of_function(function: Callable[..., Any]) -> str:
     """Where a function of the user's is written."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
