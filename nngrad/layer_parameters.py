@@ -18,6 +18,8 @@ from .parameter import Initializer, get_parameter_or_create, in_scopes
 
 Init: TypeAlias = Initializer | np.ndarray[Any, Any] | float | None
 Apply: TypeAlias = Callable[[Variable], Variable] | None
+ZEROS = None
+"""Parameters start as zeros where no initializer is given."""
 P = ParamSpec("P")
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)

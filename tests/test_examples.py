@@ -95,6 +95,7 @@ FEW_STEPS = {
     "hessian_spectrum": 30,
     "korteweg_de_vries": 100,
     "kuramoto_sivashinsky": 60,
+    "recurrent_critic": 100,
 }
 SMALLER = {
     ("pinn", "POINTS"): 128,
@@ -103,6 +104,9 @@ SMALLER = {
     ("hessian_spectrum", "WIDTH"): 8,
     ("force_matching", "CLUSTERS"): 200,
     ("force_matching", "HELD_OUT"): 20,
+    ("recurrent_critic", "BATCH"): 8,
+    ("recurrent_critic", "HELD_OUT"): 20,
+    ("recurrent_critic", "UNITS"): 8,
 }
 """Constants of the scripts, made small."""
 
@@ -250,3 +254,14 @@ def test_forces_are_minus_the_gradient_of_the_energy(script: Any) -> None:
     learned = matching.forces_of(matching.energy(x), x).d
     assert np.abs(learned).max() > 1e-3
     np.testing.assert_allclose(learned.sum(axis=1), 0, atol=1e-5)  # Newton's third law
+
+
+def test_slopes_of_the_recurrent_critic_are_those_of_its_values(script: Any) -> None:
+    module = script("recurrent_critic")
+    rng = np.random.default_rng(0)
+    x, v = module.sequences(2, rng).astype(np.float64), rng.standard_normal((module.LENGTH, 2, 1))
+    at, after, before = (module.critic(nn.Variable.from_numpy_array(x + h * v)) for h in (0.0, 1e-6, -1e-6))
+    gradient, slope = module.slopes(nn.Variable.from_numpy_array(x))
+    np.testing.assert_allclose(np.sum(gradient.d * v, axis=(0, 2)), (after.d - before.d) / 2e-6, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(slope.d, np.sqrt(np.sum(gradient.d**2, axis=(0, 2))), rtol=1e-9)
+    assert at.shape == (2,) and np.linalg.norm(module.WAVE) > 1

@@ -12,6 +12,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad import Variable
+from nngrad.initializer import ConstantInitializer
 from nngrad.parameter import clear_parameters, get_parameter, get_parameter_or_create, get_parameters, parameter_scope
 from nngrad.random import seed
 
@@ -291,7 +292,7 @@ def test_a_call_within_one_that_fails_is_undone_too() -> None:
 def test_a_user_s_own() -> None:
     @PF.parametric_function_api("scale")
     def scale(x: Variable, factor: float = 1.0) -> Variable:
-        return x * get_parameter_or_create("s", (), PF.ONES) * factor
+        return x * get_parameter_or_create("s", (), ConstantInitializer(1)) * factor
 
     with parameter_scope("net"):
         y = scale(leaf(2), 3.0, name="a")

@@ -1,4 +1,4 @@
-"""What rules return: checked, and brought into the form of the inputs."""
+"""What rules return: checked, and brought into the form of the inputs; and what no derivative is taken of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import nngrad.functions as F
 
-from ..graph import Function, Spec, Variable
+from ..graph import Function, Spec, Variable, build_options
 from ..rewrite.masks import reduced
 
 
@@ -59,3 +59,19 @@ def described_path(outputs: Sequence[Variable], target: Function) -> str:
         step = below[step]
     shown = names if len(names) <= 8 else [*names[:4], "...", *names[-4:]]
     return " <- ".join(["output", *reversed(shown), target.op.type_name])
+
+
+def check_updates(path: Sequence[Function]) -> None:
+    """Raise an error if a derivative that is taken in a body goes through a function there that updates a leaf: whether
+    a step updated it would depend on what the derivative happens to need.
+
+    Args:
+        path: What the derivative goes through.
+    """
+    body = build_options().body
+    for f in path:
+        if f.effects and body is not None and f.serial > body:
+            raise ValueError(
+                f"{f.op.name} updates a Variable at each run of a body, and a derivative of it is taken in the body; "
+                "use what updates none there (batch_stat=False, or batch normalisation without running statistics)"
+            )

@@ -22,13 +22,13 @@ import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
 from ..functions.array import zeros_like
-from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, contained, path_between
+from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, build_options, contained, path_between
 from ..graph.options import Builder
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting, recording
 from ..rewrite.masks import applied
 from ..rewrite.numbers import is_zero
-from .checking import described_path, in_form_of
+from .checking import check_updates, described_path, in_form_of
 from .walk import Grad, order_of, sum_of
 
 Tangents = Sequence[Any]
@@ -68,6 +68,8 @@ class Pushforward:
             NoForwardMode: A rule on the way is of no use forward.
         """
         path, active, known = path_between(outputs, inputs, ends=self.ends)
+        if build_options().body is not None:
+            check_updates(path)
         with emitting(known, order_of(path)) as builder:
             return self.walk(builder, path, active, outputs, inputs, tangents)
 

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..execution.program import Program
-from ..graph import Function, Variable, among, functions_of
+from ..graph import Function, Variable, among, build_options, functions_of
 from ..graph.place import warn_user
 from ..rewrite.builder import emitting
+from .checking import check_updates
 from .seeds import initial_gradients, one_each, scaled_seeds, seeds_of
 
 Aggregate = Callable[[list[Variable]], Variable]
@@ -189,6 +190,8 @@ def task_of(
     known."""
     functions = functions_of(outputs) if functions is None else functions
     path, active = among(functions, inputs, ends=[id(x) for x in stops])
+    if build_options().body is not None:
+        check_updates(path)
     return Task(outputs, inputs, seeds, stops, functions, path, active)
 
 

@@ -62,11 +62,12 @@ class Structure:
         # What was just made for the request may be handed out as it is; what was there already may not.
         given = any([x is not None for each in about[3:] for x in each])
         own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
-        effects = [i for i, f in enumerate(functions) if f.effects]
+        in_force = build_options()
+        body = in_force.body  # in which what updates a leaf is not differentiated
+        effects = [(i, body is not None and f.serial > body) for i, f in enumerate(functions) if f.effects]
         contexts = [f.context for f in functions]
         context = contexts[0] if contexts else None
         elsewhere = [] if all([each is context for each in contexts]) else contexts
-        in_force = build_options()
         marked = any([f.mark is not None for f in functions])
         self.key = None if marked else (
             tuple(writer.steps), tuple([f.order for f in functions]), tuple([x.spec for x in writer.leaves]),

@@ -111,7 +111,7 @@ class ProgramWriter:
         newest: dict[int, tuple[Variable, int]] = {}
         for f in functions:
             for leaf, index in f.effects:
-                value, before = f.inputs[index], newest.get(id(leaf))
+                value, before = f.outputs[index], newest.get(id(leaf))
                 number = self.number(value) if before is None else self._again(value, leaf, before[1])
                 newest[id(leaf)] = leaf, number
         return newest

@@ -179,6 +179,8 @@ from .normalization import layer_normalization as layer_normalization
 from .normalization import tensor_normalization as tensor_normalization
 from .normalization import weight_normalization as weight_normalization
 from .normalization import weight_standardization as weight_standardization
+from .packed_sequences import pack_padded_sequence as pack_padded_sequence
+from .packed_sequences import pad_packed_sequence as pad_packed_sequence
 from .polynomial import linear_combination as linear_combination
 from .polynomial import monomial as monomial
 from .pooling import average_pooling as average_pooling
@@ -190,6 +192,9 @@ from .pooling import max_pooling_select as max_pooling_select
 from .pooling import sum_pooling as sum_pooling
 from .pooling import sum_pooling_backward as sum_pooling_backward
 from .pooling import unpooling as unpooling
+from .recurrent import gru as gru
+from .recurrent import lstm as lstm
+from .recurrent import rnn as rnn
 from .reduction import amax as amax
 from .reduction import amin as amin
 from .reduction import argmax as argmax
@@ -258,6 +263,8 @@ FAMILIES = (
     "convolution",
     "pooling",
     "normalization",
+    "recurrent",
+    "packed_sequences",
     "loss",
     "stochastic",
 )

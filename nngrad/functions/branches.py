@@ -10,7 +10,8 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
 from ..graph.arguments import Static
-from ..graph.body import Body, Captured, captured, place_of_function
+from ..graph.body import Body
+from ..graph.capture import Captured, captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import array, comparison
@@ -81,7 +82,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """What one of several functions gives: `branches[index](*operands)`.
 
     As `jax.lax.switch`: the index is a Variable, and only the branch that is taken runs. Gradients of any order reach
-    the operands and what the branches read from outside, and come from the branch that is taken alone.
+    the operands and what the branches read from outside, and come from the branch that is taken alone. So do the new
+    values of leaves that functions in them update.
 
     Args:
         index: An integer of shape (); what is past the ends counts as the first or the last.
@@ -94,8 +96,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
     Raises:
         TypeError: The index is no integer, or the branches return different structures or dtypes.
-        ValueError: There is no branch, the index has axes, the branches return different shapes, or a function in one
-            of them updates a Variable.
+        ValueError: There is no branch, the index has axes, the branches return different shapes, or one of them updates
+            what it was given.
     """
     which = as_variable(index, "index", "switch")
     if which.dtype.kind not in "iu":
@@ -123,8 +125,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
     Raises:
         TypeError: The functions return different structures or dtypes.
-        ValueError: `pred` has axes, the functions return different shapes, or a function in one of them updates a
-            Variable.
+        ValueError: `pred` has axes, the functions return different shapes, or one of them updates what it was given.
     """
     condition = as_variable(pred, "pred", "cond")
     which = array.cast(comparison.not_equal_scalar(condition, 0), dtype="int32")
@@ -147,32 +148,42 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
             results.append(structure)
             return [as_variable(y, f"what {name} returns", owner, floating) for y in returned]
 
-        return captured(flat, [x.spec for x in inputs], owner, branch, often=False)
+        return captured(flat, [x.spec for x in inputs], owner, branch, often=False, updates=True)
 
     for name, branch in branches:
         check_body(branch, name, owner)
     found = [run(branch, name) for name, branch in branches]
     try:
-        _check_alike([name for name, _ in branches], results, [each.body for each in found], owner)
+        _check_alike([name for name, _ in branches], results, found, owner)
     except (TypeError, ValueError) as error:
         error.add_note("; ".join([f"{name} of {owner}{place_of_function(branch)}" for name, branch in branches]))
         raise
-    variables = {id(x): x for each in found for x in (*each.variables, *inputs, *each.keys)}
+    updated = tuple({id(x): x for each in found for x in each.updated}.values())
+    variables = {id(x): x for each in found for x in (*each.variables, *each.updated, *inputs, *each.keys)}
     place = {i: k for k, i in enumerate(variables)}
     specs = tuple([x.spec for x in variables.values()])
-    bodies = tuple([
-        each.body.with_inputs(specs, [place[id(x)] for x in (*each.variables, *inputs, *each.keys)]) for each in found
-    ])
-    return jax.tree.unflatten(results[0], apply(switch_of_bodies, (which, *variables.values()), (bodies,)))
+
+    def arranged(each: Captured) -> Body:
+        """With the inputs of all, and first the new values of all leaves that some branch updates."""
+        given = (*each.variables, *each.updated, *inputs, *each.keys)
+        body = each.body.with_inputs(specs, [place[id(x)] for x in given])
+        new = {id(x): number for x, number in zip(each.updated, body.outputs, strict=False)}
+        after = [new.get(id(x), place[id(x)]) for x in updated]
+        return Body(body.inputs, body.steps, body.orders, (*after, *body.outputs[len(new) :]), body.stops, body.places)
+
+    bodies = tuple([arranged(each) for each in found])
+    effects = tuple([(leaf, k) for k, leaf in enumerate(updated)])
+    outputs = apply(switch_of_bodies, (which, *variables.values()), (bodies,), effects)
+    return jax.tree.unflatten(results[0], outputs[len(updated) :])
 
 
-def _check_alike(names: list[str], results: list[Any], bodies: list[Body], owner: str) -> None:
+def _check_alike(names: list[str], results: list[Any], found: list[Captured], owner: str) -> None:
     """Raise an error unless all branches return the same structure, shapes and dtypes."""
-    for name, structure, body in zip(names, results, bodies, strict=True):
+    first, *_ = given = [[each.body.spec(n) for n in each.body.outputs[len(each.updated) :]] for each in found]
+    for name, structure, specs in zip(names, results, given, strict=True):
         if str(structure) != str(results[0]):
             raise TypeError(f"{owner}: {names[0]} returns {results[0]}, and {name} returns {structure}")
-        for i, (one, other) in enumerate(zip(bodies[0].outputs, body.outputs, strict=True)):
-            a, b = bodies[0].spec(one), body.spec(other)
+        for i, (a, b) in enumerate(zip(first, specs, strict=True)):
             if a is not b:
                 kind = TypeError if a.shape == b.shape else ValueError
                 raise kind(f"{owner}: {names[0]} returns {a} as result {i}, and {name} returns {b}")

@@ -6,6 +6,7 @@ graph, however long it is; its gradient is a loop over the gradient of its body.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -16,9 +17,9 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
 from ..graph.arguments import Static
-from ..graph.body import captured, place_of_function
+from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
-from ..graph.loop import Loop, settled
+from ..graph.loop import Loop, Settled, settled
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from .loop_fusion import fused
 from .stochastic import typed_key
@@ -143,7 +144,8 @@ def scan(
     As `jax.lax.scan`: `body` gets the carry and a slice of `xs`, and returns the carry for the next step and what is to
     be stacked. It is run once, on Variables without values; what it computes is what runs at each step. Gradients of
     any order reach `init`, `xs` and all that the body reads from outside. Random functions in it draw at each step,
-    and gradients see what was drawn.
+    and gradients see what was drawn. A leaf that a function in it updates, as batch normalisation does, is updated at
+    each step.
 
     Args:
         body: `body(carry, x)` returns `(carry, y)`, pytrees of Variables, arrays and numbers. The carry that it returns
@@ -161,7 +163,7 @@ def scan(
     Raises:
         TypeError: An argument is not what it should be, or the body returns something else than a pair, or a carry of
             another structure or dtype.
-        ValueError: The lengths do not fit, a carry changes its shape, or a function in the body updates a Variable.
+        ValueError: The lengths do not fit, a carry changes its shape, or the body updates what it was given.
     """
     return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body)
 
@@ -202,20 +204,30 @@ def scanned(
         return [*checked_carry(carry, pair[0], owner), *stacked]
 
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
-    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], owner, written, often=True)
+    specs = [*[x.spec for x in inputs[:carries]], *slices]
+    found = captured(flat, specs, owner, written, often=True, updates=True)
     keys = [step_keys(key, length=count) for key in found.keys]
-    loop = Loop(found.body, len(found.variables), carries, count, bool(reverse), min(unroll, max(count, 1)))
-    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs_of_loop(loop, (*found.variables, *inputs, *keys)))
+    own = len(found.updated)
+    loop = Loop(found.body, len(found.variables), own + carries, count, bool(reverse), min(unroll, max(count, 1)))
+    given = (*found.variables, *found.updated, *inputs, *keys)
+    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs_of_loop(loop, given, found.updated))
     return last
 
 
-def outputs_of_loop(loop: Loop, inputs: Sequence[Variable]) -> list[Variable]:
-    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each."""
-    found = settled(loop)
-    if found is None:
-        return list(apply(scan_of_body, tuple(inputs), loop)[: loop.results])
-    made = iter(apply(scan_of_body, tuple([inputs[i] for i in found.inputs]), found.loop)[: found.loop.results])
-    return [inputs[loop.fixed + j] if j in found.unchanging else next(made) for j in range(loop.results)]
+def outputs_of_loop(loop: Loop, inputs: tuple[Variable, ...], updated: Sequence[Variable]) -> list[Variable]:
+    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each.
+
+    Args:
+        loop: The loop.
+        inputs: What it is applied to.
+        updated: Leaves that are the first of its carries, and get their last values; these are not among the results.
+    """
+    found = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
+    changing = [j for j in range(loop.carries) if j not in found.unchanging]
+    effects = tuple([(leaf, changing.index(j)) for j, leaf in enumerate(updated) if j in changing])
+    made = iter(apply(scan_of_body, tuple([inputs[i] for i in found.inputs]), found.loop, effects))
+    finals = [next(made) if j in changing else inputs[loop.fixed + j] for j in range(loop.carries)]
+    return [*finals[len(updated) :], *itertools.islice(made, loop.results - loop.carries)]
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:

@@ -13,7 +13,8 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
 from ..graph.arguments import Static
-from ..graph.body import Body, captured
+from ..graph.body import Body
+from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
@@ -113,7 +114,7 @@ def while_loop(
 
     Raises:
         TypeError: The carry changes its structure or a dtype, or `bound` is no int.
-        ValueError: A carry changes its shape, the condition has axes, a function in the loop updates a Variable, or
+        ValueError: A carry changes its shape, the condition has axes, a function in it updates a Variable, or
             draws at random where there is no bound.
     """
     check_body(cond_fun, "cond_fun", "while_loop")
@@ -133,23 +134,34 @@ def while_loop(
         after: T = jax.tree.unflatten(tree, checked_carry(carry, body_fun(carry), "while_loop"))
         return after
 
-    if bound is not None:
-        return _bounded(goes_on, step, carry, bound, body_fun)
     specs = [x.spec for x in inputs]
-    condition = captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", cond_fun, often=True)
+    def condition_as_body(often: bool) -> Captured:
+        return captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", cond_fun, often)
+
+    if bound is not None:
+        condition_as_body(often=False)  # refuses what has no meaning in a condition
+        return _bounded(goes_on, step, carry, bound, body_fun)
     body = captured(
-        lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", body_fun, often=True
-    )
+        lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", body_fun, often=True,
+        updates=True,
+    )  # fmt: skip
+    condition = condition_as_body(often=not body.updated)  # what it reads of these is another value at each step
     if condition.keys or body.keys:
         raise ValueError("while_loop: it draws at random at each step; give a bound, so that keys can be made for each")
-    same = list({id(x): x for x in (*condition.variables, *body.variables)}.values())
-    places = {id(x): i for i, x in enumerate(same)}
-    all_specs = tuple([x.spec for x in (*same, *inputs)])
+    updated = {id(x): x for x in body.updated}
+    read = {id(x): x for x in (*condition.variables, *body.variables) if id(x) not in updated}
+    given = (*read.values(), *updated.values(), *inputs)
+    places = {i: k for k, i in enumerate([*read, *updated])}
+    own = range(len(places), len(given))
     bodies = [
-        each.body.with_inputs(all_specs, [*[places[id(x)] for x in each.variables], *range(len(same), len(all_specs))])
+        each.body.with_inputs(
+            tuple([x.spec for x in given]), [*[places[id(x)] for x in (*each.variables, *each.updated)], *own]
+        )
         for each in (condition, body)
     ]
-    return jax.tree.unflatten(tree, apply(while_of_bodies, (*same, *inputs), (*bodies, len(same))))  # type: ignore[no-any-return]
+    effects = tuple([(leaf, k) for k, leaf in enumerate(body.updated)])
+    outputs = apply(while_of_bodies, given, (*bodies, len(read)), effects)
+    return jax.tree.unflatten(tree, outputs[len(updated) :])  # type: ignore[no-any-return]
 
 
 def _bounded(

@@ -8,20 +8,17 @@ bodies, so whatever is derived from a body is derived once.
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .engine import engine
-from .function import Function, create, next_serial
-from .ndarray import NdArray
+from .function import Function, create
 from .op import Op
 from .options import build_options, contained, switch_to
 from .place import Place
 from .spec import Spec, arguments_need_x64
 from .traverse import functions_of
-from .value import Deferred
-from .variable import Variable, leaf_of
+from .variable import Variable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -267,19 +264,28 @@ def closed(
     cut = frozenset(numbers)
     functions = functions_of(outputs, through=lambda x: id(x) not in cut)
     steps: list[Step] = []
+    orders: list[int] = []
+    places: list[Place | None] = []
     stops: set[int] = set()
     count = 0
     for f in functions:
+        if f.effects and f.op.passes and not any([y._need_grad is False for y in f.outputs]):
+            # An output that is passed on with new values of leaves does not depend on them.
+            for x, y in zip(f.inputs, f.outputs, strict=True):
+                numbers.setdefault(id(y), numbers[id(x)])
+            continue
         steps.append((f.op, f.arguments, tuple([numbers[id(x)] for x in f.inputs])))
+        orders.append(f.order)
+        places.append(written.get(f.serial) or place_of(f))
         for k, y in enumerate(f.outputs):
             numbers.setdefault(id(y), ~(count + k))
             if y._need_grad is False:
                 stops.add(~(count + k))
         count += len(f.specs)
     return Body(
-        tuple([x.spec for x in inputs]), tuple(steps), tuple([f.order for f in functions]),
+        tuple([x.spec for x in inputs]), tuple(steps), tuple(orders),
         tuple([numbers[id(y)] for y in outputs]), frozenset(stops),
-        tuple([written.get(f.serial) or place_of(f) for f in functions]),
+        tuple(places),
     )  # fmt: skip
 
 
@@ -287,109 +293,3 @@ def place_of(f: Function) -> Place | None:
     """Where the user wrote a function, or the one that it is part of a derivative of; None if that is not known."""
     place: Place | None = getattr(f, "place", None)
     return getattr(f.origin, "place", None) if place is None else place
-
-
-class _NoValue(NamedTuple):
-    """What is asked for the value of a placeholder: there is none."""
-
-    owner: str
-
-    def run(self) -> None:
-        """Raise a ValueError."""
-        raise ValueError(
-            f"in the body of {self.owner} there are no values to read: it is run once, to see what it computes. Let it "
-            "return what is to be read, use F.where in place of if, and leave nothing of it in variables outside"
-        )
-
-
-def placeholder(spec: Spec, owner: str) -> Variable:
-    """A Variable that stands for the input of a body; it has no value."""
-    cell = NdArray.of_spec(spec)
-    cell._value = Deferred(_NoValue(owner))
-    return leaf_of(cell)
-
-
-class Captured(NamedTuple):
-    """What a function of Variables computes, and what it takes from outside."""
-
-    body: Body
-    """Its inputs are `variables`, then those of the function, then `keys`."""
-    variables: tuple[Variable, ...]
-    """What the function closes over, and what it computes from that alone."""
-    keys: tuple[Variable, ...]
-    """Leaves in it that are drawn anew at each run: keys of random functions."""
-
-
-@contained
-def captured(
-    function: Callable[[list[Variable]], list[Variable]],
-    inputs: Sequence[Spec],
-    owner: str,
-    written: Callable[..., Any],
-    often: bool,
-) -> Captured:
-    """What `function` computes from Variables of these shapes and dtypes. It takes in as inputs what was there before.
-
-    Args:
-        function: Lists of Variables in, and out.
-        inputs: Shape and dtype of each input.
-        owner: The name of the function that has the body, for messages.
-        written: What the user has written, for messages.
-        often: Whether it is run often, so that what depends on none of its own inputs is better computed before; else
-            it may not be run at all.
-
-    Raises:
-        ValueError: A function in it updates a leaf.
-    """
-    places: dict[int, Place | None] = {}
-    switch_to(simplify=build_options().simplify, places=places)
-    since = next_serial()
-    own = [placeholder(spec, owner) for spec in inputs]
-    try:
-        outputs = function(own)
-    except Exception as error:
-        error.add_note(f"in the body of {owner}{place_of_function(written)}")
-        raise
-    made = functions_of(outputs, through=lambda x: x.parent is None or x.parent.serial > since)
-    for f in made:
-        if f.effects:
-            raise ValueError(
-                f"{owner}: {f.op.name} in the body{place_of_function(written)} updates a Variable, which has no "
-                "meaning there. Return the value and update it outside, or use what updates none (batch_stat=False)"
-            )
-    within = _within(made, own, often)
-    inside = {id(x) for x in own} | {id(x) for x in within.keys} | {id(y) for f in within.functions for y in f.outputs}
-    read = [x for f in within.functions for x in f.inputs] + outputs
-    variables = list({id(x): x for x in read if id(x) not in inside}.values())
-    return Captured(closed(outputs, [*variables, *own, *within.keys], places), tuple(variables), within.keys)
-
-
-def place_of_function(function: Callable[..., Any]) -> str:
-    """Where a function of the user's is written."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
-
-
-class _Within(NamedTuple):
-    functions: list[Function]
-    """Those that depend on the inputs of a body or on a key, and constants."""
-    keys: tuple[Variable, ...]
-    """The leaves that are drawn at each run."""
-
-
-def _within(functions: Iterable[Function], own: Sequence[Variable], often: bool) -> _Within:
-    """What of `functions`, given lowest rank first, is computed at each run of a body with the inputs `own`."""
-    moving: set[int] = {id(x) for x in own}
-    constants: set[int] = set()
-    keys: dict[int, Variable] = {}
-    found = []
-    for f in functions:
-        keys |= {id(x): x for x in f.inputs if x._source is not None}
-        if all([id(x) in constants for x in f.inputs]):
-            constants |= {id(y) for y in f.outputs}
-        elif any([id(x) in moving or id(x) in keys for x in f.inputs]):
-            moving |= {id(y) for y in f.outputs}
-        elif often:
-            continue
-        found.append(f)
-    return _Within(found, tuple(keys.values()))

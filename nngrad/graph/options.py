@@ -46,6 +46,7 @@ class BuildOptions:
 
     __slots__ = (
         "auto_forward",
+        "body",
         "builder",
         "context",
         "debug",
@@ -66,6 +67,8 @@ class BuildOptions:
     """The Context whose device the functions are meant for; None stands for JAX's default device."""
     auto_forward: bool
     """Whether each function is run as it is made."""
+    body: int | None
+    """Set while the function that a body is made of runs: what it makes has larger serial numbers."""
     simplify: bool | frozenset[str]
     """Whether emitted graphs are brought to canonical form; the names of the rewriting rules that are left out, if any
     are."""
@@ -88,7 +91,7 @@ class BuildOptions:
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        self.builder = self.context = self.debug = self.mark = self.places = None
+        self.body = self.builder = self.context = self.debug = self.mark = self.places = None
         self.auto_forward = self.no_grad = self.deterministic = False
         self.simplify = True
         self.hooks = ()

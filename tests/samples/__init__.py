@@ -93,7 +93,8 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "slicing", "indexing", "control", "linear", "contractions",
-            "convolution", "pooling", "normalization", "loss", "stochastic")
+            "convolution", "pooling", "normalization", "recurrent", "packed_sequences", "loss",
+            "stochastic")
 
 
 def all_samples() -> list[Sample]:

@@ -1,0 +1,110 @@
+"""Packed sequences: those of a batch, of several lengths, without their padding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..graph import Array, Variable, as_variable, composite
+from . import indexing, slicing
+
+
+@composite
+def pack_padded_sequence(
+    padded_sequence: Array, lengths: Array, /, batch_first: bool = False
+) -> tuple[Variable, Variable]:
+    """The sequences of a batch without their padding: all first steps, then all second ones, and so on.
+
+    How many elements there are depends on the lengths, so these are read when the function is applied; those of another
+    batch need another graph.
+
+    Args:
+        padded_sequence: (T, B, ...): the step comes first, and then the sequence.
+        lengths: (B,), whole numbers from 1 to T, the longest first.
+        batch_first: Whether the sequence comes first: (B, T, ...).
+
+    Returns:
+        The elements, (sum of the lengths, ...), and for each step the number of sequences that have it, int32.
+
+    Raises:
+        ValueError: A shape does not fit, or the lengths are out of range or not sorted.
+    """
+    name = "pack_padded_sequence"
+    if padded_sequence.ndim < 2:
+        raise ValueError(f"{name}: padded_sequence must have axes for steps and sequences, got {padded_sequence.shape}")
+    batch, steps = padded_sequence.shape[:2] if batch_first else padded_sequence.shape[1::-1]
+    known = _known(lengths, name, "lengths", steps)
+    if len(known) != batch:
+        raise ValueError(f"{name}: lengths must have one entry for each of the {batch} sequences, got {len(known)}")
+    sizes = _counts(known)
+    entries = [(b, t) if batch_first else (t, b) for t, n in enumerate(sizes) for b in range(n)]
+    points = as_variable(np.asarray(entries, np.int32).reshape(-1, 2))
+    return slicing.take_points(padded_sequence, points, axes=(0, 1)), as_variable(np.asarray(sizes, np.int32))
+
+
+@composite
+def pad_packed_sequence(
+    packed_sequence: Array,
+    batch_sizes: Array,
+    /,
+    batch_first: bool = False,
+    padding_value: float = 0.0,
+    total_length: int | None = None,
+) -> tuple[Variable, Variable]:
+    """The inverse of `pack_padded_sequence`: sequences of one length, those that are shorter padded at their end.
+
+    Args:
+        packed_sequence: (sum of the lengths, ...).
+        batch_sizes: For each step the number of sequences that have it, (steps,); read when the function is applied.
+        batch_first: Whether the result is (B, T, ...); else it is (T, B, ...).
+        padding_value: What stands where a sequence has no element.
+        total_length: T; None for the length of the longest.
+
+    Returns:
+        The sequences, and their lengths, (B,), int32.
+
+    Raises:
+        ValueError: The sizes are not those of packed sequences, or `total_length` is too small.
+    """
+    name = "pad_packed_sequence"
+    if packed_sequence.ndim < 1:
+        raise ValueError(f"{name}: packed_sequence must have an axis, got a number")
+    count = packed_sequence.shape[0]
+    sizes = _known(batch_sizes, name, "batch_sizes", count)
+    if sum(sizes) != count:
+        raise ValueError(f"{name}: batch_sizes add up to {sum(sizes)}, and packed_sequence has {count} elements")
+    steps = len(sizes) if total_length is None else total_length
+    if steps < len(sizes):
+        raise ValueError(f"{name}: total_length must be at least {len(sizes)}, the longest length, got {total_length}")
+    places = np.full((steps, sizes[0] if sizes else 0, 1), count, np.int32)
+    first = 0
+    for t, n in enumerate(sizes):
+        places[t, :n, 0] = np.arange(first, first + n)
+        first += n
+    if batch_first:
+        places = places.swapaxes(0, 1)
+    y = slicing.take_points(packed_sequence, as_variable(places), axes=(0,))
+    if padding_value:
+        y = indexing.where(as_variable(places[..., 0] < count), y, padding_value)
+    return y, as_variable(np.asarray(_counts(sizes), np.int32))
+
+
+def _known(given: Variable, name: str, argument: str, most: int) -> list[int]:
+    """The values of lengths or sizes, which never grow."""
+    if given.ndim != 1 or given.dtype.kind not in "iuf":
+        raise ValueError(f"{name}: {argument} must be whole numbers of shape (n,), got {given.spec}")
+    values = given.d.tolist()
+    if any([v != int(v) or not 1 <= v <= most for v in values]):
+        raise ValueError(
+            f"{name}: {argument} must be whole numbers from 1 to {most}, got {values}; they are read when the function "
+            "is applied"
+        )
+    if values != sorted(values, reverse=True):
+        raise ValueError(f"{name}: {argument} must be sorted, the largest first, got {values}")
+    return [int(v) for v in values]
+
+
+def _counts(values: Sequence[int]) -> list[int]:
+    """How many of `values` are more than 0, more than 1, and so on: of lengths it makes batch sizes, and back."""
+    return [sum([v > i for v in values]) for i in range(max(values, default=0))]

@@ -1,0 +1,319 @@
+"""Recurrent layers.
+
+A layer is made of loops (`loops.py`), one for each direction, so its gradients of any order are loops too. What does
+not depend on the state, the products of all inputs with a weight, is one product before the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..graph import Array, Variable, composite
+from ..graph.leaf import common_floating
+from . import activation, array, linear, loops, movement, stochastic
+
+States = tuple[Variable, ...]
+Cell = Callable[[Variable, Variable, States, Variable | None], States]
+"""What a step makes of the inputs' part of the gates, that of the state, the states before and a bias for the latter:
+the states after it, the first of which is the output."""
+
+
+class Kind(NamedTuple):
+    """A kind of recurrent layer."""
+
+    name: str
+    cell: Cell
+    gates: int
+    biases: int
+    """How many biases there are for each unit: one for each gate, and perhaps one for what comes from the state."""
+    states: tuple[str, ...]
+    """What the states are called."""
+    has_axis: bool = True
+    """Whether weights have an axis for gates."""
+
+
+def _gates(parts: Variable, size: int) -> tuple[Variable, ...]:
+    """The gates in (batch, gates * size), each (batch, size)."""
+    rows, total = parts.shape
+    return movement.split(movement.reshape(parts, shape=(rows, total // size, size)), axis=1)
+
+
+def _lstm_cell(given: Variable, fed_back: Variable, states: States, bias: Variable | None) -> States:
+    h, c = states
+    i, f, g, o = _gates(given + fed_back, h.shape[-1])
+    c = activation.sigmoid(f) * c + activation.sigmoid(i) * activation.tanh(g)
+    return activation.sigmoid(o) * activation.tanh(c), c
+
+
+def _gru_cell(given: Variable, fed_back: Variable, states: States, bias: Variable | None) -> States:
+    (h,) = states
+    size = h.shape[-1]
+    r, z, n = _gates(given, size)
+    r_h, z_h, n_h = _gates(fed_back, size)
+    z = activation.sigmoid(z + z_h)
+    n = activation.tanh(n + activation.sigmoid(r + r_h) * (n_h if bias is None else n_h + bias))
+    return (n + z * (h - n),)
+
+
+def _elman_cell(nonlinearity: Callable[[Variable], Variable]) -> Cell:
+    return lambda given, fed_back, states, bias: (nonlinearity(given + fed_back),)
+
+
+LSTM = Kind("lstm", _lstm_cell, 4, 4, ("h", "c"))
+GRU = Kind("gru", _gru_cell, 3, 4, ("h",))
+ELMAN = {
+    "tanh": Kind("rnn", _elman_cell(activation.tanh), 1, 1, ("h",), has_axis=False),
+    "relu": Kind("rnn", _elman_cell(activation.relu), 1, 1, ("h",), has_axis=False),
+}
+
+
+class Layers(NamedTuple):
+    """What several layers of one kind are given, checked, in one dtype, and with an axis for gates."""
+
+    x: Variable
+    states: States
+    weight_l0: Variable
+    weight: Variable | None
+    bias: Variable | None
+
+
+def _checked(
+    kind: Kind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
+    num_layers: int, dropout: float, bidirectional: bool,
+) -> Layers:  # fmt: skip
+    """What the layers are given, if it fits together."""
+    name, directions = kind.name, 2 if bidirectional else 1
+    if num_layers < 1:
+        raise ValueError(f"{name}: num_layers must be at least 1, got {num_layers}")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"{name}: dropout, the probability of dropping an element, must be 0 <= p < 1, got {dropout}")
+    if x.ndim != 3:
+        raise ValueError(f"{name}: x must be of shape (steps, batch, inputs), got {x.shape}")
+    _, batch, inputs = x.shape
+    size = weight_l0.shape[-2] if weight_l0.ndim > 1 else 0
+    gates = (kind.gates,) if kind.has_axis else ()
+    biases = (kind.biases,) if kind.has_axis else ()
+    if num_layers == 1 and weight is not None:
+        raise ValueError(f"{name}: weight is for the layers after the first, and num_layers is 1; give None")
+    if num_layers > 1 and weight is None:
+        raise ValueError(f"{name}: with num_layers={num_layers} the layers after the first need weight")
+    expected = {
+        "weight_l0": (weight_l0, (directions, *gates, size, inputs + size)),
+        "weight": (weight, (num_layers - 1, directions, *gates, size, directions * size + size)),
+        "bias": (bias, (num_layers, directions, *biases, size)),
+    } | {n: (s, (num_layers, directions, batch, size)) for n, s in zip(kind.states, states, strict=True)}
+    for argument, (value, shape) in expected.items():
+        if value is not None and value.shape != shape:
+            raise ValueError(
+                f"{name}: {argument} must be of shape {shape} with x {x.shape}, weight_l0 {weight_l0.shape}, "
+                f"num_layers={num_layers} and bidirectional={bidirectional}, got {value.shape}"
+            )
+    floating = common_floating([x, *states, weight_l0, weight, bias])
+    if floating is None:
+        raise TypeError(f"{name}: weights and states must be floating, got {weight_l0.spec}")
+
+    def cast(value: Variable) -> Variable:
+        return value if value.dtype == floating else array.cast(value, floating)
+
+    def with_gates(value: Variable | None, axis: int) -> Variable | None:
+        if value is None or kind.has_axis:
+            return value if value is None else cast(value)
+        return movement.reshape(cast(value), shape=(*value.shape[:axis], 1, *value.shape[axis:]))
+
+    first = with_gates(weight_l0, 1)
+    assert first is not None
+    return Layers(
+        cast(x), tuple([cast(s) for s in states]), first, with_gates(weight, 2), with_gates(bias, 2)
+    )
+
+
+def _one_direction(
+    kind: Kind, x: Variable, states: States, weight: Variable, bias: Variable | None, reverse: bool
+) -> tuple[States, Variable]:
+    """The states after the last step, and the outputs (steps, batch, size), of one layer in one direction.
+
+    Args:
+        kind: What it computes.
+        x: (steps, batch, inputs).
+        states: The first states, each (batch, size).
+        weight: (gates, size, inputs + size).
+        bias: (biases, size).
+        reverse: Whether it goes from the last step to the first.
+    """
+    steps, batch, inputs = x.shape
+    gates, size, _ = weight.shape
+    of_inputs = movement.reshape(weight[..., :inputs], shape=(gates * size, inputs))
+    of_state = movement.reshape(weight[..., inputs:], shape=(gates * size, size))
+    rows = movement.reshape(x, shape=(steps * batch, inputs))
+    given = linear.batch_matmul(rows, of_inputs, transpose_b=True)
+    if bias is not None:
+        given = given + movement.reshape(bias[:gates], shape=(gates * size,))
+    inside = None if bias is None or kind.biases == gates else bias[gates]
+
+    def step(before: States, given: Variable) -> tuple[States, Variable]:
+        after = kind.cell(given, linear.batch_matmul(before[0], of_state, transpose_b=True), before, inside)
+        return after, after[0]
+
+    given = movement.reshape(given, shape=(steps, batch, gates * size))
+    last, outputs = loops.scan(step, states, given, reverse=reverse)
+    return last, outputs
+
+
+def _recurrent(
+    kind: Kind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
+    num_layers: int, dropout: float, bidirectional: bool, training: bool,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The outputs of the last layer, and each state after the last step."""
+    given = _checked(kind, x, states, weight_l0, weight, bias, num_layers, dropout, bidirectional)
+    y, after = given.x, []
+    for layer in range(num_layers):
+        if layer and training and dropout:
+            y = stochastic.dropout(y, p=dropout)
+        weights = given.weight_l0 if given.weight is None or not layer else given.weight[layer - 1]
+        outputs = []
+        for direction in range(2 if bidirectional else 1):
+            first = tuple([s[layer, direction] for s in given.states])
+            b = None if given.bias is None else given.bias[layer, direction]
+            last, output = _one_direction(kind, y, first, weights[direction], b, reverse=direction == 1)
+            after.append(last)
+            outputs.append(output)
+        y = outputs[0] if len(outputs) == 1 else movement.concatenate(*outputs, axis=2)
+    finals = [movement.stack(*states, axis=0) for states in zip(*after, strict=True)]
+    return y, *[movement.reshape(s, shape=states[0].shape) for s in finals]
+
+
+@composite
+def rnn(
+    x: Array,
+    h: Array,
+    weight_l0: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    /,
+    num_layers: int = 1,
+    nonlinearity: str = "tanh",
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+    training: bool = True,
+) -> tuple[Variable, Variable]:
+    """Layers of Elman's network: `h' = tanh(W_x x + W_h h + b)` at each step.
+
+    Shapes are written with T steps, batches of B, I inputs, H units, L layers and D directions.
+
+    Args:
+        x: (T, B, I).
+        h: The first states, (L, D, B, H).
+        weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, H, I + H).
+        weight: Those of the other layers, (L - 1, D, H, D * H + H); None where there is one layer.
+        bias: b, (L, D, H); None for none.
+        num_layers: L. Each layer but the first gets the outputs of the one before.
+        nonlinearity: "tanh" or "relu".
+        dropout: With what probability each output is dropped between layers.
+        bidirectional: Whether each layer has a second direction, from the last step to the first (D is 2), whose
+            outputs are joined with those of the first.
+        training: Whether there is dropout.
+
+    Returns:
+        The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).
+
+    Raises:
+        ValueError: A shape does not fit, or an argument is out of range.
+        TypeError: Nothing of it is floating.
+    """
+    if nonlinearity not in ELMAN:
+        raise ValueError(f"rnn: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
+    y, h_n = _recurrent(
+        ELMAN[nonlinearity], x, (h,), weight_l0, weight, bias, num_layers, dropout, bidirectional, training
+    )
+    return y, h_n
+
+
+@composite
+def lstm(
+    x: Array,
+    h: Array,
+    c: Array,
+    weight_l0: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    /,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+    training: bool = True,
+) -> tuple[Variable, Variable, Variable]:
+    """Layers of long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
+
+    With i, f, g, o = W_x x + W_h h + b at each step:
+
+        c' = sigmoid(f) c + sigmoid(i) tanh(g)
+        h' = sigmoid(o) tanh(c')
+
+    Args:
+        x: (T, B, I): T steps, batches of B, I inputs.
+        h: The first states, (L, D, B, H): L layers, D directions, H units.
+        c: The first cells, of that shape too.
+        weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 4, H, I + H).
+        weight: Those of the other layers, (L - 1, D, 4, H, D * H + H); None where there is one layer.
+        bias: b, (L, D, 4, H); None for none.
+        num_layers: L. Each layer but the first gets the outputs of the one before.
+        dropout: With what probability each output is dropped between layers.
+        bidirectional: Whether each layer has a second direction, from the last step to the first (D is 2), whose
+            outputs are joined with those of the first.
+        training: Whether there is dropout.
+
+    Returns:
+        The outputs of the last layer, (T, B, D * H), and the last states and cells, each (L, D, B, H).
+
+    Raises:
+        ValueError: A shape does not fit, or an argument is out of range.
+        TypeError: Nothing of it is floating.
+    """
+    y, h_n, c_n = _recurrent(
+        LSTM, x, (h, c), weight_l0, weight, bias, num_layers, dropout, bidirectional, training
+    )
+    return y, h_n, c_n
+
+
+@composite
+def gru(
+    x: Array,
+    h: Array,
+    weight_l0: Array,
+    weight: Array | None = None,
+    bias: Array | None = None,
+    /,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+    training: bool = True,
+) -> tuple[Variable, Variable]:
+    """Layers of gated recurrent units (Cho et al., 2014), with the reset gate after the product.
+
+    With r, z, n of W_x x and r', z', n' of W_h h at each step:
+
+        r = sigmoid(r + r' + b_r)    z = sigmoid(z + z' + b_z)
+        h' = (1 - z) tanh(n + b_n + r (n' + b_h)) + z h
+
+    Args:
+        x: (T, B, I): T steps, batches of B, I inputs.
+        h: The first states, (L, D, B, H): L layers, D directions, H units.
+        weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 3, H, I + H).
+        weight: Those of the other layers, (L - 1, D, 3, H, D * H + H); None where there is one layer.
+        bias: b_r, b_z, b_n and b_h, (L, D, 4, H); None for none.
+        num_layers: L. Each layer but the first gets the outputs of the one before.
+        dropout: With what probability each output is dropped between layers.
+        bidirectional: Whether each layer has a second direction, from the last step to the first (D is 2), whose
+            outputs are joined with those of the first.
+        training: Whether there is dropout.
+
+    Returns:
+        The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).
+
+    Raises:
+        ValueError: A shape does not fit, or an argument is out of range.
+        TypeError: Nothing of it is floating.
+    """
+    y, h_n = _recurrent(GRU, x, (h,), weight_l0, weight, bias, num_layers, dropout, bidirectional, training)
+    return y, h_n

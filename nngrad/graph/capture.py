@@ -1,0 +1,167 @@
+"""Capture: a function of the user's as a body.
+
+It is run once, on placeholders. What it takes from outside becomes inputs; a leaf that a function in it updates, as
+batch normalisation does its running statistics, is an input whose new value is an output.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .body import Body, closed
+from .function import Function, create, next_serial
+from .ndarray import NdArray
+from .options import build_options, contained, switch_to
+from .place import Place
+from .spec import Spec
+from .traverse import functions_of, path_between
+from .value import Deferred
+from .variable import Variable, leaf_of
+
+
+class _NoValue(NamedTuple):
+    """What is asked for the value of a placeholder: there is none."""
+
+    owner: str
+
+    def run(self) -> None:
+        """Raise a ValueError."""
+        raise ValueError(
+            f"in the body of {self.owner} there are no values to read: it is run once, to see what it computes. Let it "
+            "return what is to be read, use F.where in place of if, and leave nothing of it in variables outside"
+        )
+
+
+def placeholder(spec: Spec, owner: str) -> Variable:
+    """A Variable that stands for the input of a body; it has no value."""
+    cell = NdArray.of_spec(spec)
+    cell._value = Deferred(_NoValue(owner))
+    return leaf_of(cell)
+
+
+class Captured(NamedTuple):
+    """What a function of Variables computes, and what it takes from outside."""
+
+    body: Body
+    """Its inputs are `variables`, `updated`, those of the function, and `keys`; its outputs are the new values of
+    `updated`, and what the function returns."""
+    variables: tuple[Variable, ...]
+    """What the function closes over, and what it computes from that alone."""
+    updated: tuple[Variable, ...]
+    """Leaves outside that each run updates."""
+    keys: tuple[Variable, ...]
+    """Leaves in it that are drawn anew at each run: keys of random functions."""
+
+
+@contained
+def captured(
+    function: Callable[[list[Variable]], list[Variable]],
+    inputs: Sequence[Spec],
+    owner: str,
+    written: Callable[..., Any],
+    often: bool,
+    updates: bool = False,
+) -> Captured:
+    """What `function` computes from Variables of these shapes and dtypes. It takes in as inputs what was there before.
+
+    Args:
+        function: Lists of Variables in, and out.
+        inputs: Shape and dtype of each input.
+        owner: The name of the function that has the body, for messages.
+        written: What the user has written, for messages.
+        often: Whether it is run often, so that what depends on none of its own inputs is better computed before; else
+            it may not be run at all.
+        updates: Whether the caller sees to it that leaves get their new values; else functions that update some are
+            refused.
+
+    Raises:
+        ValueError: A function in it updates a leaf, and `updates` is False; or one of its own inputs.
+    """
+    since = next_serial()
+    places: dict[int, Place | None] = {}
+    switch_to(simplify=build_options().simplify, body=since, places=places)
+    own = [placeholder(spec, owner) for spec in inputs]
+    try:
+        outputs = function(own)
+    except Exception as error:
+        error.add_note(f"in the body of {owner}{place_of_function(written)}")
+        raise
+    within_body = functools.partial(functions_of, through=lambda x: x.parent is None or x.parent.serial > since)
+    newest = _new_values(within_body(outputs), own, f"{owner}: ", f"in the body{place_of_function(written)}", updates)
+    updated = tuple([leaf for leaf, _ in newest])
+    results = [*[value for _, value in newest], *outputs]
+    within = _within(within_body(results), [*updated, *own], often)
+    given = [*updated, *own, *within.keys]
+    inside = {id(x) for x in given} | {id(y) for f in within.functions for y in f.outputs}
+    read = [x for f in within.functions for x in f.inputs] + results
+    variables = list({id(x): x for x in read if id(x) not in inside}.values())
+    return Captured(closed(results, [*variables, *given], places), tuple(variables), updated, within.keys)
+
+
+def _new_values(
+    made: Iterable[Function], own: Sequence[Variable], owner: str, place: str, allowed: bool
+) -> list[tuple[Variable, Variable]]:
+    """The leaves that functions, given lowest rank first, update, each with its last new value.
+
+    Where several update one leaf, each goes on from what the one before has made of it.
+    """
+    given = {id(x) for x in own}
+    newest: dict[int, tuple[Variable, Variable]] = {}
+    for f in made:
+        for leaf, index in f.effects:
+            if not allowed:
+                raise ValueError(
+                    f"{owner}{f.op.name} {place} updates a Variable, which has no meaning there. Return the value and "
+                    "update the Variable with it outside, or use what updates none (batch_stat=False)"
+                )
+            if id(leaf) in given:
+                raise ValueError(
+                    f"{owner}{f.op.name} {place} updates what the body was given, which is no Variable of yours that "
+                    "could keep the value; return it, as a carry for the next step"
+                )
+            value, before = f.outputs[index], newest.get(id(leaf))
+            newest[id(leaf)] = leaf, value if before is None else _with_leaf(value, leaf, before[1])
+    return list(newest.values())
+
+
+def _with_leaf(value: Variable, leaf: Variable, instead: Variable) -> Variable:
+    """What `value` would be with another Variable in place of a leaf."""
+    found = {id(leaf): instead}
+    for f in path_between([value], [leaf], stops=False)[0]:
+        made = create(f.op, tuple([found.get(id(x), x) for x in f.inputs]), f.arguments, order=f.order)
+        found |= zip([id(y) for y in f.outputs], made if f.op.multiple_results else (made,), strict=True)
+    return found.get(id(value), value)
+
+
+def place_of_function(function: Callable[..., Any]) -> str:
+    """Where a function of the user's is written."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
+
+
+class _Within(NamedTuple):
+    functions: list[Function]
+    """Those that depend on the inputs of a body or on a key, or update a leaf, and constants."""
+    keys: tuple[Variable, ...]
+    """The leaves that are drawn at each run."""
+
+
+def _within(functions: Iterable[Function], own: Sequence[Variable], often: bool) -> _Within:
+    """What of `functions`, given lowest rank first, is computed at each run of a body with the inputs `own`."""
+    moving: set[int] = {id(x) for x in own}
+    constants: set[int] = set()
+    keys: dict[int, Variable] = {}
+    found = []
+    for f in functions:
+        keys |= {id(x): x for x in f.inputs if x._source is not None}
+        if not f.effects and all([id(x) in constants for x in f.inputs]):
+            constants |= {id(y) for y in f.outputs}
+        elif f.effects or any([id(x) in moving or id(x) in keys for x in f.inputs]):
+            moving |= {id(y) for y in f.outputs}
+        elif often:
+            continue
+        found.append(f)
+    return _Within(found, tuple(keys.values()))

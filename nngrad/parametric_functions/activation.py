@@ -1,0 +1,40 @@
+"""Activations with parameters of their own."""
+
+from __future__ import annotations
+
+from .. import functions as F
+from ..graph import Array, Variable
+from ..initializer import ConstantInitializer
+from ..layer_arguments import axis
+from ..layer_parameters import Init, own_parameters, parameter
+
+QUARTER = ConstantInitializer(0.25)
+
+
+@own_parameters("prelu")
+def prelu(
+    inp: Array,
+    base_axis: int = 1,
+    shared: bool = True,
+    fix_parameters: bool = False,
+    slope_init: Init = None,
+    name: str | None = None,
+) -> Variable:
+    """`inp` where it is positive, and `inp` times a slope where it is negative; derivative 1 at 0 (He et al., 2015).
+
+    Parameter: slope, 0.25; of shape () if it is `shared`, else (channels,).
+
+    Args:
+        inp: The input.
+        base_axis: The axis of the channels.
+        shared: Whether all channels have one slope.
+        fix_parameters: Whether the slope is a constant.
+        slope_init: Initial slope.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: `base_axis` is out of range where slopes are not shared, or a parameter has another shape already.
+    """
+    shape = () if shared else (inp.shape[axis(base_axis, inp.ndim, "prelu: base_axis")],)
+    slope = parameter("slope", shape, slope_init, QUARTER, fix_parameters)
+    return F.prelu(inp, slope, base_axis=base_axis)

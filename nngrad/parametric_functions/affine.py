@@ -1,0 +1,89 @@
+"""Matrix products with parameters of their own."""
+
+from __future__ import annotations
+
+import math
+
+from .. import functions as F
+from ..graph import Array, Variable
+from ..graph.arguments import Ints
+from ..initializer import Rng, UniformInitializer
+from ..layer_arguments import axis, size, sizes
+from ..layer_parameters import ZEROS, Apply, Init, applied, glorot, own_parameters, parameter
+
+UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
+
+
+@own_parameters("affine")
+def affine(
+    inp: Array,
+    n_outmaps: Ints,
+    base_axis: int = 1,
+    w_init: Init = None,
+    b_init: Init = None,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    apply_w: Apply = None,
+    apply_b: Apply = None,
+    name: str | None = None,
+) -> Variable:
+    """`inp`, flattened from `base_axis` on, times W, plus b.
+
+    Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; b (*n_outmaps), zeros.
+
+    Args:
+        inp: Of shape (batch axes..., axes to flatten...).
+        n_outmaps: Shape of the outputs, or their number.
+        base_axis: Number of batch axes; a negative one counts from the end.
+        w_init: Initial W.
+        b_init: Initial b.
+        fix_parameters: Whether W and b are constants.
+        rng: Generator for the default `w_init`.
+        with_bias: Whether there is a b.
+        apply_w: Function that W goes through.
+        apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: A size is below 1, `base_axis` is out of range, or a parameter has another shape already.
+    """
+    outmaps = sizes(n_outmaps, "affine: n_outmaps")
+    if base_axis.__class__ is not int or not 0 <= base_axis <= inp.ndim:
+        base_axis = axis(base_axis, inp.ndim, "affine: base_axis")
+    inmaps = math.prod(inp.shape[base_axis:])
+    w = parameter("W", (inmaps, *outmaps), w_init, glorot(inmaps, math.prod(outmaps), (), rng), fix_parameters)
+    b = parameter("b", outmaps, b_init, ZEROS, fix_parameters) if with_bias else None
+    weight, bias = applied(apply_w, w, "affine: apply_w"), applied(apply_b, b, "affine: apply_b")
+    return F.affine(inp, weight, bias, base_axis=base_axis)
+
+
+@own_parameters("embed")
+def embed(
+    inp: Array,
+    n_inputs: int,
+    n_features: int,
+    initializer: Init = None,
+    fix_parameters: bool = False,
+    apply_w: Apply = None,
+    name: str | None = None,
+) -> Variable:
+    """The rows of W that `inp` names.
+
+    Parameter: W of shape (n_inputs, n_features), uniform between -sqrt(3) and sqrt(3), which is variance 1.
+
+    Args:
+        inp: Numbers of rows, of any shape; one that is not from 0 to n_inputs - 1 gives a row of NaN.
+        n_inputs: Number of rows.
+        n_features: Length of a row.
+        initializer: Initial W.
+        fix_parameters: Whether W is a constant.
+        apply_w: Function that W goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: A size is below 1, or a parameter has another shape already.
+    """
+    shape = size(n_inputs, "embed: n_inputs"), size(n_features, "embed: n_features")
+    w = parameter("W", shape, initializer, UNIT_VARIANCE, fix_parameters)
+    return F.embed(inp, applied(apply_w, w, "embed: apply_w"))

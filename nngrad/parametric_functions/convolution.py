@@ -1,0 +1,185 @@
+"""Convolutions with parameters of their own."""
+
+from __future__ import annotations
+
+from .. import functions as F
+from ..graph import Array, Variable
+from ..graph.arguments import Ints
+from ..initializer import Rng
+from ..layer_arguments import axis, divided, size, sizes
+from ..layer_parameters import ZEROS, Apply, Init, applied, glorot, own_parameters, parameter
+
+
+@own_parameters("conv")
+def convolution(
+    inp: Array,
+    outmaps: int,
+    kernel: Ints,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    w_init: Init = None,
+    b_init: Init = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    apply_w: Apply = None,
+    apply_b: Apply = None,
+    name: str | None = None,
+) -> Variable:
+    """N-dimensional convolution with a bias per channel.
+
+    Parameters: W of shape (outmaps, channels / group, *kernel), or (outmaps, *kernel, channels / group) with
+    `channel_last`, uniform within Glorot's limits; b of shape (outmaps,), zeros.
+
+    Args:
+        inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
+        outmaps: Number of output channels.
+        kernel: Size of the kernel along each spatial axis.
+        pad: Zeros at both ends of each spatial axis; by default none.
+        stride: Step along each spatial axis; by default 1.
+        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        group: Number of groups that channels are split into.
+        channel_last: Whether channels are the last axis.
+        w_init: Initial W.
+        b_init: Initial b.
+        base_axis: Number of batch axes; a negative one counts from the end.
+        fix_parameters: Whether W and b are constants.
+        rng: Generator for the default `w_init`.
+        with_bias: Whether there is a b.
+        apply_w: Function that W goes through.
+        apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+    """
+    extents = sizes(kernel, "convolution: kernel")
+    outmaps = size(outmaps, "convolution: outmaps")
+    base_axis = axis(base_axis, inp.ndim, "convolution: base_axis")
+    channels = inp.shape[-1 if channel_last else base_axis]
+    inner = divided(channels, size(group, "convolution: group"), "convolution: channels")
+    shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
+    w = parameter("W", shape, w_init, glorot(channels, outmaps, extents, rng), fix_parameters)
+    b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    weight, bias = applied(apply_w, w, "convolution: apply_w"), applied(apply_b, b, "convolution: apply_b")
+    return F.convolution(
+        inp, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+        channel_last=channel_last,
+    )
+
+
+@own_parameters("deconv")
+def deconvolution(
+    inp: Array,
+    outmaps: int,
+    kernel: Ints,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    output_padding: Ints | None = None,
+    w_init: Init = None,
+    b_init: Init = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    apply_w: Apply = None,
+    apply_b: Apply = None,
+    name: str | None = None,
+) -> Variable:
+    """Transposed convolution with a bias per channel: the shape of `inp` is that of the output of a convolution.
+
+    Parameters: W of shape (channels, outmaps / group, *kernel), or (channels, *kernel, outmaps / group) with
+    `channel_last`, uniform within Glorot's limits; b of shape (outmaps,), zeros.
+
+    Args:
+        inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
+        outmaps: Number of output channels.
+        kernel: Size of the kernel along each spatial axis.
+        pad: Elements that are cut off both ends of each spatial axis; by default none.
+        stride: Distance that neighbours along a spatial axis have in the output; by default 1.
+        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        group: Number of groups that channels are split into.
+        channel_last: Whether channels are the last axis.
+        output_padding: Elements that are added at the end of each spatial axis of the output; by default none.
+        w_init: Initial W.
+        b_init: Initial b.
+        base_axis: Number of batch axes; a negative one counts from the end.
+        fix_parameters: Whether W and b are constants.
+        rng: Generator for the default `w_init`.
+        with_bias: Whether there is a b.
+        apply_w: Function that W goes through.
+        apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+    """
+    extents = sizes(kernel, "deconvolution: kernel")
+    outmaps = size(outmaps, "deconvolution: outmaps")
+    base_axis = axis(base_axis, inp.ndim, "deconvolution: base_axis")
+    channels = inp.shape[-1 if channel_last else base_axis]
+    inner = divided(outmaps, size(group, "deconvolution: group"), "deconvolution: outmaps")
+    shape = (channels, *extents, inner) if channel_last else (channels, inner, *extents)
+    w = parameter("W", shape, w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
+    b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    weight, bias = applied(apply_w, w, "deconvolution: apply_w"), applied(apply_b, b, "deconvolution: apply_b")
+    return F.deconvolution(
+        inp, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+        channel_last=channel_last, output_padding=output_padding,
+    )
+
+
+@own_parameters("depthwise_conv")
+def depthwise_convolution(
+    inp: Array,
+    kernel: Ints,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    multiplier: int = 1,
+    w_init: Init = None,
+    b_init: Init = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Convolution of each channel by itself, with `multiplier` kernels each, and a bias per output channel.
+
+    Parameters: W (channels * multiplier, *kernel), uniform within Glorot's limits; b (channels * multiplier,), zeros.
+
+    Args:
+        inp: Of shape (batch axes..., channels, spatial axes...).
+        kernel: Size of the kernel along each spatial axis.
+        pad: Zeros at both ends of each spatial axis; by default none.
+        stride: Step along each spatial axis; by default 1.
+        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        multiplier: Number of output channels per channel.
+        w_init: Initial W.
+        b_init: Initial b.
+        base_axis: Number of batch axes; a negative one counts from the end.
+        fix_parameters: Whether W and b are constants.
+        rng: Generator for the default `w_init`.
+        with_bias: Whether there is a b.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+    """
+    extents = sizes(kernel, "depthwise_convolution: kernel")
+    base_axis = axis(base_axis, inp.ndim, "depthwise_convolution: base_axis")
+    channels = inp.shape[base_axis]
+    outmaps = channels * size(multiplier, "depthwise_convolution: multiplier")
+    w = parameter("W", (outmaps, *extents), w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
+    b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    return F.depthwise_convolution(
+        inp, w, b, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, multiplier=multiplier,
+    )

@@ -1,0 +1,328 @@
+"""Recurrent layers with parameters of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import functions as F
+from ..graph import Array, Variable, as_variable
+from ..initializer import Rng, UniformInitializer, calc_uniform_lim_glorot
+from ..layer_arguments import size, whole
+from ..layer_parameters import ZEROS, Init, own_parameters, parameter
+from ..parameter import Initializer
+from .affine import affine
+
+
+def _joined(inmaps: int, outmaps: int, rng: Rng | None) -> Initializer:
+    """Glorot's initializer for a weight of inputs and one of the state, each within limits of its own, joined along
+    their last axis."""
+
+    def make(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        parts = [
+            UniformInitializer(calc_uniform_lim_glorot(n, outmaps), rng)((*shape[:-1], n)) for n in (inmaps, outmaps)
+        ]
+        return np.concatenate(parts, axis=-1)
+
+    return make
+
+
+def _parameters(
+    name: str, x: Variable, h: Variable, gates: tuple[int, ...], biases: tuple[int, ...], w0_init: Init, w_init: Init,
+    b_init: Init, num_layers: int, bidirectional: bool, rng: Rng | None, with_bias: bool, fixed: bool,
+) -> tuple[Variable, Variable | None, Variable | None]:  # fmt: skip
+    """`weight_l0`, `weight` if there are several layers, and `bias` if there is one.
+
+    Args:
+        name: The function.
+        x: (steps, batch, inputs).
+        h: (layers, directions, batch, units).
+        gates: The axis for gates in a weight, or ().
+        biases: The axis for biases, or ().
+        w0_init, w_init, b_init: Initial values.
+        num_layers: 1, or as many as `h` has.
+        bidirectional: Whether there are two directions.
+        rng: Generator for what has no initial values.
+        with_bias: Whether there is a bias.
+        fixed: Whether they are constants.
+    """
+    directions = 2 if bidirectional else 1
+    if x.ndim != 3:
+        raise ValueError(f"{name}: x must be of shape (steps, batch, inputs), got {x.shape}")
+    if h.ndim != 4 or h.shape[1] != directions or h.shape[0] < 1:
+        raise ValueError(
+            f"{name}: h must be of shape (layers, directions, batch, units), with {directions} for the directions "
+            f"where bidirectional is {bidirectional}, got {h.shape}"
+        )
+    layers, _, _, units = h.shape
+    if whole(num_layers, f"{name}: num_layers") not in (1, layers):
+        raise ValueError(f"{name}: num_layers is {num_layers}, and h {h.shape} has states for {layers} layers")
+    inputs = x.shape[2]
+    w0 = parameter(
+        "weight_l0", (directions, *gates, units, inputs + units), w0_init, _joined(inputs, units, rng), fixed
+    )
+    w = b = None
+    if layers > 1:
+        between = directions * units
+        shape = (layers - 1, directions, *gates, units, between + units)
+        w = parameter("weight", shape, w_init, _joined(between, units, rng), fixed)
+    if with_bias:
+        b = parameter("bias", (layers, directions, *biases, units), b_init, ZEROS, fixed)
+    return w0, w, b
+
+
+@own_parameters("rnn")
+def rnn(
+    x: Array,
+    h: Array,
+    w0_init: Init = None,
+    w_init: Init = None,
+    b_init: Init = None,
+    num_layers: int = 1,
+    nonlinearity: str = "tanh",
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+    training: bool = True,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    fix_parameters: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Layers of Elman's network, as `F.rnn` has them.
+
+    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, H, I + H) and, where there are several
+    layers, weight (L - 1, D, H, D * H + H), both within Glorot's limits, for inputs and states each by itself; bias
+    (L, D, H), zeros.
+
+    Args:
+        x: (steps, batch, I).
+        h: The first states, (L, D, batch, H), which say how many layers and units there are.
+        w0_init: Initial weight_l0.
+        w_init: Initial weight.
+        b_init: Initial bias.
+        num_layers: L; 1 stands for that of `h`.
+        nonlinearity: "tanh" or "relu".
+        dropout: With what probability each output is dropped between layers.
+        bidirectional: Whether each layer has a second direction, from the last step to the first.
+        training: Whether there is dropout.
+        rng: Generator for the default initial values.
+        with_bias: Whether there is a bias.
+        fix_parameters: Whether the parameters are constants.
+        name: Scope around that of the parameters.
+
+    Returns:
+        The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
+
+    Raises:
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
+    """
+    h = as_variable(h, "h", "rnn")
+    w0, w, b = _parameters("rnn", x, h, (), (), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
+                           fix_parameters)  # fmt: skip
+    return F.rnn(
+        x, h, w0, w, b, num_layers=h.shape[0], nonlinearity=nonlinearity, dropout=dropout, bidirectional=bidirectional,
+        training=training,
+    )
+
+
+@own_parameters("lstm")
+def lstm(
+    x: Array,
+    h: Array,
+    c: Array,
+    w0_init: Init = None,
+    w_init: Init = None,
+    b_init: Init = None,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+    training: bool = True,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    fix_parameters: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable, Variable]:
+    """Layers of long short-term memory, as `F.lstm` has them.
+
+    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, 4, H, I + H) and, where there are
+    several layers, weight (L - 1, D, 4, H, D * H + H), both within Glorot's limits, for inputs and states each by
+    itself; bias (L, D, 4, H), zeros. The gates are in the order input, forget, cell, output.
+
+    Args:
+        x: (steps, batch, I).
+        h: The first states, (L, D, batch, H), which say how many layers and units there are.
+        c: The first cells, of that shape too.
+        w0_init: Initial weight_l0.
+        w_init: Initial weight.
+        b_init: Initial bias.
+        num_layers: L; 1 stands for that of `h`.
+        dropout: With what probability each output is dropped between layers.
+        bidirectional: Whether each layer has a second direction, from the last step to the first.
+        training: Whether there is dropout.
+        rng: Generator for the default initial values.
+        with_bias: Whether there is a bias.
+        fix_parameters: Whether the parameters are constants.
+        name: Scope around that of the parameters.
+
+    Returns:
+        The outputs of the last layer, (steps, batch, D * H), and the last states and cells, of the shape of `h`.
+
+    Raises:
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
+    """
+    h, c = as_variable(h, "h", "lstm"), as_variable(c, "c", "lstm")
+    w0, w, b = _parameters("lstm", x, h, (4,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
+                           fix_parameters)  # fmt: skip
+    return F.lstm(
+        x, h, c, w0, w, b, num_layers=h.shape[0], dropout=dropout, bidirectional=bidirectional, training=training
+    )
+
+
+@own_parameters("gru")
+def gru(
+    x: Array,
+    h: Array,
+    w0_init: Init = None,
+    w_init: Init = None,
+    b_init: Init = None,
+    num_layers: int = 1,
+    dropout: float = 0.0,
+    bidirectional: bool = False,
+    training: bool = True,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    fix_parameters: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """Layers of gated recurrent units, as `F.gru` has them.
+
+    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, 3, H, I + H) and, where there are
+    several layers, weight (L - 1, D, 3, H, D * H + H), both within Glorot's limits, for inputs and states each by
+    itself; bias (L, D, 4, H), zeros. The gates are in the order reset, update, new; the last bias is that of the new
+    gate's product with the state.
+
+    Args:
+        x: (steps, batch, I).
+        h: The first states, (L, D, batch, H), which say how many layers and units there are.
+        w0_init: Initial weight_l0.
+        w_init: Initial weight.
+        b_init: Initial bias.
+        num_layers: L; 1 stands for that of `h`.
+        dropout: With what probability each output is dropped between layers.
+        bidirectional: Whether each layer has a second direction, from the last step to the first.
+        training: Whether there is dropout.
+        rng: Generator for the default initial values.
+        with_bias: Whether there is a bias.
+        fix_parameters: Whether the parameters are constants.
+        name: Scope around that of the parameters.
+
+    Returns:
+        The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
+
+    Raises:
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
+    """
+    h = as_variable(h, "h", "gru")
+    w0, w, b = _parameters("gru", x, h, (3,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
+                           fix_parameters)  # fmt: skip
+    return F.gru(
+        x, h, w0, w, b, num_layers=h.shape[0], dropout=dropout, bidirectional=bidirectional, training=training
+    )
+
+
+@own_parameters("lstm")
+def lstm_cell(
+    x: Array,
+    h: Array,
+    c: Array,
+    state_size: int,
+    w_init: Init = None,
+    b_init: Init = None,
+    fix_parameters: bool = False,
+    name: str | None = None,
+) -> tuple[Variable, Variable]:
+    """One step of long short-term memory.
+
+    Parameters: affine/W (inputs + state_size, 4, state_size), uniform within Glorot's limits; affine/b
+    (4, state_size), zeros. The gates are in the order input, output, forget, cell, which is not that of `lstm`.
+
+    Args:
+        x: (batch, inputs).
+        h: The state, (batch, state_size).
+        c: The cell, of that shape too.
+        state_size: Number of units.
+        w_init: Initial W.
+        b_init: Initial b.
+        fix_parameters: Whether the parameters are constants.
+        name: Scope around that of the parameters.
+
+    Returns:
+        The next state and the next cell.
+
+    Raises:
+        ValueError: A shape does not fit, or a parameter has another shape already.
+    """
+    h, c = as_variable(h, "h", "lstm_cell"), as_variable(c, "c", "lstm_cell")
+    expected = (*x.shape[:1], size(state_size, "lstm_cell: state_size"))
+    for argument, value in (("h", h), ("c", c)):
+        if x.ndim != 2 or value.shape != expected:
+            raise ValueError(
+                f"lstm_cell: x must be of shape (batch, inputs), and {argument} of shape (batch, {state_size}), got "
+                f"{x.shape} and {value.shape}"
+            )
+    gates = affine(
+        F.concatenate(x, h, axis=1), (4, state_size), w_init=w_init, b_init=b_init, fix_parameters=fix_parameters
+    )
+    i, o, f, g = F.split(gates, axis=1)
+    c = F.sigmoid(f) * c + F.sigmoid(i) * F.tanh(g)
+    return F.sigmoid(o) * F.tanh(c), c
+
+
+class LSTMCell:
+    """`lstm_cell` with its state: each call is one step, from the state that the call before has left.
+
+    Attributes:
+        h: The state, (batch_size, state_size).
+        c: The cell.
+
+    Args:
+        batch_size: Number of rows.
+        state_size: Number of units.
+        h: The first state; zeros by default.
+        c: The first cell; zeros by default.
+        name: Scope around that of the parameters.
+    """
+
+    def __init__(
+        self, batch_size: int, state_size: int, h: Array | None = None, c: Array | None = None, name: str | None = None
+    ) -> None:
+        self.batch_size = size(batch_size, "LSTMCell: batch_size")
+        self.state_size = size(state_size, "LSTMCell: state_size")
+        self.name = name
+        self.reset_state()
+        if h is not None:
+            self.h = as_variable(h, "h", "LSTMCell")
+        if c is not None:
+            self.c = as_variable(c, "c", "LSTMCell")
+
+    def reset_state(self) -> None:
+        """Start again with zeros."""
+        self.h, self.c = (Variable((self.batch_size, self.state_size)) for _ in range(2))
+
+    def __call__(
+        self, x: Array, w_init: Init = None, b_init: Init = None, fix_parameters: bool = False
+    ) -> Variable:
+        """The state after one step more.
+
+        Args:
+            x: (batch_size, inputs).
+            w_init: Initial W, where the parameters are not there yet.
+            b_init: Initial b.
+            fix_parameters: Whether the parameters are constants.
+        """
+        self.h, self.c = lstm_cell(
+            x, self.h, self.c, self.state_size, w_init=w_init, b_init=b_init, fix_parameters=fix_parameters,
+            name=self.name,
+        )
+        return self.h

@@ -1,0 +1,363 @@
+"""Recurrent layers: against loops in NumPy, how many loops there are, parameters, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+import nngrad.sequences as sequences
+from nngrad.graph import Variable, functions_of
+from nngrad.graph.loop import Loop
+from nngrad.parameter import clear_parameters, get_parameter, get_parameters
+from tests.oracle import check
+from tests.samples.recurrent import elman, gru, layers, lstm
+
+RNG = np.random.default_rng(0)
+GATES = {"rnn": (), "lstm": (4,), "gru": (3,)}
+BIASES = {"rnn": (), "lstm": (4,), "gru": (4,)}
+STATES = {"rnn": 1, "lstm": 2, "gru": 1}
+CELLS = {"rnn": elman(jnp.tanh), "lstm": lstm, "gru": gru}
+KINDS = list(GATES)
+
+
+def leaf(values: Any, dtype: Any = np.float64) -> Variable:
+    """A leaf with these values."""
+    return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=True)
+
+
+def arrays_for(kind: str, steps: int = 3, batch: int = 2, inputs: int = 2, size: int = 2, count: int = 1,
+               directions: int = 1, bias: bool = True) -> list[Any]:  # fmt: skip
+    """What a layer is given: x, the states, weight_l0, weight or None, and bias or None."""
+    shapes: list[Any] = [(steps, batch, inputs), *[(count, directions, batch, size)] * STATES[kind]]
+    shapes += [(directions, *GATES[kind], size, inputs + size)]
+    shapes += [(count - 1, directions, *GATES[kind], size, directions * size + size) if count > 1 else None]
+    shapes += [(count, directions, *BIASES[kind], size) if bias else None]
+    return [None if shape is None else RNG.standard_normal(shape) for shape in shapes]
+
+
+def reference(kind: str) -> Any:
+    """The same layers, one step after another."""
+    return layers(CELLS[kind], STATES[kind], BIASES[kind])
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    kind=st.sampled_from(KINDS), steps=st.integers(1, 3), batch=st.integers(0, 2), inputs=st.integers(1, 2),
+    size=st.integers(1, 2), count=st.integers(1, 3), directions=st.integers(1, 2), bias=st.booleans(),
+)  # fmt: skip
+def test_layers(kind: str, steps: int, batch: int, inputs: int, size: int, count: int, directions: int,
+                bias: bool) -> None:  # fmt: skip
+    arrays = arrays_for(kind, steps, batch, inputs, size, count, directions, bias)
+    present = [a for a in arrays if a is not None]
+    there = [a is not None for a in arrays]
+
+    def ours(*xs: Any) -> Any:
+        rest = iter(xs)
+        filled = [next(rest) if t else None for t in there]
+        return getattr(F, kind)(*filled, num_layers=count, bidirectional=directions == 2)
+
+    check(ours, reference(kind), present, 1, numeric=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_steps(kind: str) -> None:
+    """The states stay what they are."""
+    x, *given = arrays_for(kind, steps=0)
+    y, *last = getattr(F, kind)(x, *given)
+    assert y.shape == (0, 2, 2)
+    np.testing.assert_array_equal(last[0].d, given[0])
+
+
+# ---------------------------------------------------------------- how many loops
+
+
+def loops_in(outputs: Any) -> list[Loop]:
+    """The loops of a graph."""
+    return [Loop(*f.arguments) for f in functions_of(outputs) if f.name == "scan_of_body"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_layer_is_one_loop_its_gradient_two_and_a_penalty_four(kind: str) -> None:
+    x, h, *rest = arrays_for(kind)
+    *states, weight, _, bias = rest
+    x, w, b = leaf(x), leaf(weight), leaf(bias)
+    loss = F.sum(getattr(F, kind)(x, h, *states, w, None, b)[0] ** 2)
+    (forward,) = loops_in([loss])
+    gradients = nn.grad(loss, [x, w, b])
+    _, back = loops_in(gradients)
+    for loop in (forward, back):
+        assert [op.name for op, _, _ in loop.body.steps if op.heavy] == ["batch_matmul"], "the state's product alone"
+    assert all([back.body.inputs[i].size < w.size for i in range(back.fixed, back.first_slice)])
+    assert len(loops_in(nn.grad(F.sum(nn.grad(loss, x)[0] ** 2), [w, b]))) == 4
+
+
+def test_two_directions_are_two_loops() -> None:
+    x, h, c, w, _, b = arrays_for("lstm", directions=2)
+    y, _, _ = F.lstm(x, h, c, w, None, b, bidirectional=True)
+    assert [loop.reverse for loop in loops_in([y])] == [False, True]
+
+
+# ---------------------------------------------------------------- dropout
+
+
+def test_dropout_between_layers() -> None:
+    """It drops outputs of the first layer, of which the second sums up what is left."""
+    nn.seed(1)
+    size, ones = 50, np.ones((2, 1, 1, 50), np.float32)
+    w0 = np.zeros((1, size, 1 + size), np.float32)
+    w = np.concatenate([np.eye(size), np.zeros((size, size))], 1).astype(np.float32)[None, None]
+    x = np.zeros((4, 1, 1), np.float32)
+    b = np.stack([np.ones((1, size)), np.zeros((1, size))]).astype(np.float32)
+
+    def outputs(**given: Any) -> Any:
+        return F.rnn(x, ones, w0, w, b, num_layers=2, nonlinearity="relu", **given)[0]
+
+    np.testing.assert_array_equal(outputs(dropout=0.5, training=False).d, 1)
+    y = outputs(dropout=0.5)
+    y.forward()
+    first = y.d.copy()
+    assert set(np.unique(first)) == {0.0, 2.0}
+    assert len({tuple(row) for row in first[:, 0]}) == 4, "each step has a mask of its own"
+    y.forward()
+    assert (first != y.d).any(), "and each forward"
+
+
+def test_gradients_of_every_order_see_the_mask_of_the_forward() -> None:
+    """Through a mask of 0 and 2, y = tanh(m tanh(x)): each derivative is 0 where y is, and else what it should be."""
+    nn.seed(2)
+    size = 20
+    x = leaf(RNG.standard_normal((1, 1, size)))
+    w = np.concatenate([np.eye(size), np.zeros((size, size))], 1)
+    y, _ = F.rnn(x, np.zeros((2, 1, 1, size)), w[None], w[None, None], num_layers=2, dropout=0.5)
+    levels = [y]
+    for _ in range(3):
+        levels += nn.grad(F.sum(levels[-1]), x)
+    nn.forward_all(levels)
+    kept = levels[0].d.ravel() != 0
+    assert 0 < kept.sum() < size
+    with jax.enable_x64(True):
+        h = lambda v: jnp.tanh(2 * jnp.tanh(v))  # noqa: E731
+        for level in levels:
+            expected = jnp.where(kept, jax.vmap(h)(jnp.asarray(x.d.ravel())), 0)
+            np.testing.assert_allclose(level.d.ravel(), expected, rtol=1e-12, atol=1e-12)
+            h = jax.grad(h)
+
+
+def test_a_loop_draws_a_mask_for_each_step_which_gradients_of_every_order_see() -> None:
+    """Against JAX, with the masks that were drawn."""
+    nn.seed(3)
+    x, h, w = (leaf(RNG.standard_normal(shape)) for shape in ((4, 6), (6,), (6,)))
+
+    def ours(h: Variable, x: Variable) -> Any:
+        mask = F.dropout(F.constant(1, h.shape, "float64"), p=0.4)
+        h = F.tanh(h * mask * w + x)
+        return h, (h, mask)
+
+    y, masks = F.scan(ours, h, x)[1]
+    levels, gradients = F.sum(y), []
+    for _ in range(3):
+        gradients.append(nn.grad(levels, [x, h, w]))
+        levels = F.add_n(*[F.sum(g**2) for g in gradients[-1]])
+    for _ in range(2):
+        nn.forward_all([masks, *[g for each in gradients for g in each]])
+        assert len({tuple(row) for row in masks.d}) == 4
+        with jax.enable_x64(True):
+            drawn = jnp.asarray(masks.d)
+
+            def theirs(x: Any, h: Any, w: Any, drawn: Any = drawn) -> Any:
+                total = 0.0
+                for each, mask in zip(x, drawn, strict=True):
+                    h = jnp.tanh(h * mask * w + each)
+                    total += jnp.sum(h)
+                return total
+
+            for found in gradients:
+                g = jax.grad(theirs, argnums=(0, 1, 2))
+                for a, b in zip(found, jax.jit(g)(x.d, h.d, w.d), strict=True):
+                    np.testing.assert_allclose(a.d, b, rtol=1e-9, atol=1e-11)
+                theirs = lambda *xs, g=g: sum(jnp.sum(a**2) for a in g(*xs))  # noqa: E731
+
+
+# ---------------------------------------------------------------- what is refused, and dtypes
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": np.zeros((2, 2))}, "x must be of shape (steps, batch, inputs)"),
+        ({"h": np.zeros((1, 1, 2, 3))}, "h must be of shape (1, 1, 2, 2)"),
+        ({"c": np.zeros((1, 2, 2))}, "c must be of shape (1, 1, 2, 2)"),
+        ({"weight_l0": np.zeros((1, 3, 2, 4))}, "weight_l0 must be of shape (1, 4, 2, 4)"),
+        ({"weight": np.zeros((1, 1, 4, 2, 4))}, "num_layers is 1; give None"),
+        ({"num_layers": 2}, "need weight"),
+        ({"num_layers": 0}, "num_layers must be at least 1"),
+        ({"bias": np.zeros((1, 1, 8))}, "bias must be of shape (1, 1, 4, 2)"),
+        ({"bidirectional": True}, "(2, 4, 2, 4)"),
+        ({"dropout": 1.0}, "dropout, the probability"),
+    ],
+)
+def test_what_does_not_fit(change: dict[str, Any], message: str) -> None:
+    names = ["x", "h", "c", "weight_l0", "weight", "bias"]
+    with pytest.raises(ValueError) as error:
+        F.lstm(**dict(zip(names, arrays_for("lstm"), strict=True)) | change)
+    assert str(error.value).startswith("lstm: ") and message in str(error.value)
+
+
+def test_an_unknown_nonlinearity() -> None:
+    with pytest.raises(ValueError, match="nonlinearity must be 'tanh' or 'relu', got 'sigmoid'"):
+        F.rnn(*arrays_for("rnn"), nonlinearity="sigmoid")
+    whole = [a.astype(np.int32) for a in arrays_for("rnn", bias=False) if a is not None]
+    with pytest.raises(TypeError, match="rnn: weights and states must be floating"):
+        F.rnn(*[Variable.from_numpy_array(a) for a in whole])
+
+
+def test_several_dtypes_are_computed_in_their_common_one() -> None:
+    x, h, w, _, b = arrays_for("gru")
+    dtypes = (np.float32, np.float64, np.float32, np.float32)
+    y, h_n = F.gru(*[v for a, t in zip((x, h, w), dtypes, strict=False) for v in [leaf(a, t)]], None, leaf(b, "f4"))
+    assert {y.dtype, h_n.dtype} == {np.dtype(np.float64)}
+
+
+# ---------------------------------------------------------------- with parameters
+
+
+@pytest.fixture
+def _empty() -> None:
+    clear_parameters()
+
+
+@pytest.mark.usefixtures("_empty")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("count", "directions"), [(1, 1), (2, 2), (3, 1)])
+def test_parameters(kind: str, count: int, directions: int) -> None:
+    arrays = arrays_for(kind, inputs=3, count=count, directions=directions)
+    x, *given = [None if a is None else np.float32(a) for a in arrays]
+    states, (weight_l0, weight, bias) = given[: STATES[kind]], given[STATES[kind] :]
+    results = getattr(PF, kind)(x, *states, bidirectional=directions == 2, name="r")
+    expected = {"weight_l0": weight_l0, "weight": weight, "bias": bias}
+    shapes = {f"r/{kind}/{n}": a.shape for n, a in expected.items() if a is not None}
+    assert {n: p.shape for n, p in get_parameters().items()} == shapes
+    assert not get_parameter(f"r/{kind}/bias").d.any()
+    own = [get_parameter(f"r/{kind}/{n}") for n in expected]
+    again = getattr(F, kind)(x, *states, *own, num_layers=count, bidirectional=directions == 2)
+    for a, b in zip(results, again, strict=True):
+        np.testing.assert_array_equal(a.d, b.d)
+
+
+@pytest.mark.usefixtures("_empty")
+def test_initial_values() -> None:
+    """Each block of a weight within Glorot's limits for its own inputs."""
+    PF.lstm(np.zeros((1, 1, 100), "f4"), *[np.zeros((2, 2, 1, 20), "f4")] * 2, bidirectional=True, with_bias=False)
+    assert list(get_parameters()) == ["lstm/weight_l0", "lstm/weight"]
+    for name, inputs in (("weight_l0", 100), ("weight", 40)):
+        w = get_parameter(f"lstm/{name}").d
+        for block, n in ((w[..., :inputs], inputs), (w[..., inputs:], 20)):
+            limit = (6 / (n + 20)) ** 0.5
+            assert 0.95 * limit < np.abs(block).max() <= limit
+    clear_parameters()
+    PF.gru(np.zeros((1, 1, 2), "f4"), np.zeros((1, 1, 1, 2), "f4"), w0_init=lambda s: np.full(s, 3.0), b_init=2.0,
+           fix_parameters=True)  # fmt: skip
+    assert (get_parameter("gru/weight_l0").d == 3).all() and (get_parameter("gru/bias").d == 2).all()
+
+
+@pytest.mark.usefixtures("_empty")
+def test_parameters_that_are_fixed_get_no_gradient() -> None:
+    x = leaf(np.ones((2, 1, 1)), "f4")
+    y, _ = PF.rnn(x, np.ones((1, 1, 1, 2), "f4"), fix_parameters=True)
+    y.backward()
+    assert x.g.any() and not any([p.g.any() for p in get_parameters().values()])
+
+
+@pytest.mark.usefixtures("_empty")
+def test_what_layers_with_parameters_refuse() -> None:
+    x = np.zeros((2, 1, 3), "f4")
+    with pytest.raises(ValueError, match=r"rnn: h must be of shape \(layers, directions, batch, units\), with 2"):
+        PF.rnn(x, np.zeros((1, 1, 1, 2)), bidirectional=True)
+    with pytest.raises(ValueError, match=r"gru: num_layers is 3, and h .* has states for 2 layers"):
+        PF.gru(x, np.zeros((2, 1, 1, 2)), num_layers=3)
+    with pytest.raises(ValueError, match="lstm: x must be of shape"):
+        PF.lstm(x[0], np.zeros((1, 1, 1, 2)), np.zeros((1, 1, 1, 2)))
+    with pytest.raises(ValueError, match=r"lstm_cell: .* c of shape"):
+        PF.lstm_cell(x[0], np.zeros((1, 2)), np.zeros((1, 3)), 2)
+    assert not get_parameters()
+
+
+@pytest.mark.usefixtures("_empty")
+def test_a_cell_step_by_step_is_the_layer_with_its_gates_in_another_order() -> None:
+    x, h, c, *_ = [np.float32(a) for a in arrays_for("lstm", inputs=3) if a is not None]
+    cell = PF.LSTMCell(2, 2, h=h[0, 0], c=c[0, 0], name="cell")
+    ys = [cell(x[t]) for t in range(3)]
+    assert {n: p.shape for n, p in get_parameters().items()} == {
+        "cell/lstm/affine/W": (5, 4, 2), "cell/lstm/affine/b": (4, 2)
+    }  # fmt: skip
+    w = get_parameter("cell/lstm/affine/W").d.transpose(1, 2, 0)[[0, 2, 3, 1]]  # i, o, f, g as i, f, g, o
+    y, h_n, c_n = F.lstm(x, h, c, w[None])
+    np.testing.assert_allclose(np.stack([each.d for each in ys]), y.d, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cell.h.d, h_n.d[0, 0], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(cell.c.d, c_n.d[0, 0], rtol=1e-5, atol=1e-6)
+    cell.reset_state()
+    assert not cell.h.d.any() and not cell.c.d.any()
+    with pytest.raises(ValueError, match="LSTMCell: state_size must be 1 or more"):
+        PF.LSTMCell(2, 0)
+
+
+# ---------------------------------------------------------------- packed sequences
+
+
+@settings(max_examples=8, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.booleans(), st.sampled_from([0.0, -1.5]))
+def test_sequences_are_packed_and_padded(lengths: list[int], batch_first: bool, value: float) -> None:
+    given_ = [leaf(RNG.standard_normal((n, 2))) for n in lengths]
+    packed = sequences.pack_sequence(given_, enforce_sorted=False)
+    longest_first = sorted(lengths, reverse=True)
+    assert packed.batch_sizes.d.tolist() == [sum(n > t for n in lengths) for t in range(max(lengths))]
+    assert packed.data.shape == (sum(lengths), 2)
+    assert [lengths[i] for i in packed.sorted_indices.d] == longest_first
+    total = max(lengths) + 1
+    x, found = sequences.pad_packed_sequence(packed, batch_first, value, total)
+    assert found.d.tolist() == lengths
+    rows = x.d if batch_first else x.d.swapaxes(0, 1)
+    assert rows.shape == (len(lengths), total, 2)
+    for row, s in zip(rows, given_, strict=True):
+        np.testing.assert_array_equal(row[: len(s.d)], s.d)
+        np.testing.assert_array_equal(row[len(s.d) :], value)
+    for g, s in zip(nn.grad(F.sum(x**3), given_), given_, strict=True):
+        np.testing.assert_allclose(g.d, 3 * s.d**2)
+
+
+def test_what_is_sorted_is_packed_as_it_is() -> None:
+    x = RNG.standard_normal((3, 2))
+    packed = sequences.pack_padded_sequence(x, [3, 1])
+    assert packed.sorted_indices is None and packed.unsorted_indices is None
+    np.testing.assert_array_equal(packed.data.d, [x[0, 0], x[0, 1], x[1, 0], x[2, 0]])
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [1, 3]), "lengths must be sorted, the largest first"),
+        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [4, 3]), "lengths must be whole numbers from 1 to 3"),
+        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [3, 0]), "they are read when the function is applied"),
+        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [3]), "one entry for each of the 2 sequences"),
+        (lambda: F.pack_padded_sequence(np.zeros(3), [3]), "must have axes for steps and sequences"),
+        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), 3), "whole numbers of shape (n,)"),
+        (lambda: F.pad_packed_sequence(np.zeros(3), [2, 2]), "batch_sizes add up to 4, and packed_sequence has 3"),
+        (lambda: F.pad_packed_sequence(np.zeros(4), [2, 2], total_length=1), "total_length must be at least 2"),
+        (lambda: F.pad_packed_sequence(1.0, [1]), "packed_sequence must have an axis"),
+        (lambda: sequences.pad_sequence([]), "give at least one sequence"),
+        (lambda: sequences.pad_sequence([np.zeros((2, 3)), np.zeros((2, 4))]), "differ in their lengths alone"),
+    ],
+)
+def test_what_cannot_be_packed(run: Any, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        run()
+    assert message in str(error.value)

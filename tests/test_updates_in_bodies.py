@@ -1,0 +1,256 @@
+"""Leaves that the body of a loop or of a branch updates: as if the steps were taken one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad.functions.control import with_updates
+from nngrad.graph import Variable, functions_of
+from nngrad.graph.loop import Loop
+from nngrad.parameter import clear_parameters, get_parameter
+from tests.oracle import check
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((4, 5, 2))
+DECAY = 0.8
+
+
+def leaf(values: Any) -> Variable:
+    """A leaf with these values."""
+    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
+
+
+class Statistics:
+    """Running statistics as nngrad keeps them, and as NumPy computes them."""
+
+    def __init__(self) -> None:
+        self.leaves = [Variable.from_numpy_array(v) for v in (np.zeros((1, 2)), np.ones((1, 2)))]
+        self.expected = [np.zeros((1, 2)), np.ones((1, 2))]
+
+    def normalized(self, x: Any) -> Variable:
+        """x, normalised; the leaves follow."""
+        return F.batch_normalization(x, None, None, *self.leaves, axes=(1,), decay_rate=DECAY)
+
+    def follow(self, x: Any) -> Any:
+        """x, normalised; what is expected follows."""
+        new = x.mean(0, keepdims=True), x.var(0, ddof=1, keepdims=True)
+        self.expected = [DECAY * old + (1 - DECAY) * each for old, each in zip(self.expected, new, strict=True)]
+        return (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
+
+    def agree(self) -> None:
+        """Compare the two."""
+        for ours, expected in zip(self.leaves, self.expected, strict=True):
+            np.testing.assert_allclose(ours.d, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_each_step_updates_once_and_so_does_each_forward() -> None:
+    stats, x = Statistics(), leaf(X)
+    ys = F.map(stats.normalized, x)
+    for _ in range(2):
+        ys.forward()
+        np.testing.assert_allclose(ys.d, [stats.follow(each) for each in X], rtol=1e-12)
+        stats.agree()
+    ys.d  # noqa: B018 - to read is no forward
+    stats.agree()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=3), st.booleans(), st.booleans())
+def test_loops_branches_and_what_comes_after(choices: list[int], reverse: bool, twice: bool) -> None:
+    """Steps each of which normalises 0, 1 or 2 times, by branch, or in a loop of its own."""
+    stats, x = Statistics(), leaf(X[: len(choices)])
+
+    def ours(x: Variable, i: Variable) -> Variable:
+        return F.switch(i, [
+            lambda: x * 2,
+            lambda: stats.normalized(x),
+            lambda: stats.normalized(stats.normalized(x) * 3 + x),
+            lambda: F.fori_loop(0, 2, lambda _, h: stats.normalized(h * h), x),
+        ])  # fmt: skip
+
+    def theirs(x: Any, i: int) -> Any:
+        if i == 0:
+            return x * 2
+        if i == 1:
+            return stats.follow(x)
+        if i == 2:
+            return stats.follow(stats.follow(x) * 3 + x)
+        for _ in range(2):
+            x = stats.follow(x * x)
+        return x
+
+    _, ys = F.scan(lambda _, slices: (None, ours(*slices)), None, (x, np.int32(choices)), reverse=reverse)
+    if twice:
+        ys = F.map(stats.normalized, ys)
+    ys.forward()
+    order = list(range(len(choices)))
+    results = dict.fromkeys(order)
+    for t in reversed(order) if reverse else order:
+        results[t] = theirs(X[t], choices[t])
+    if twice:
+        results = {t: stats.follow(results[t]) for t in order}
+    np.testing.assert_allclose(ys.d, [results[t] for t in order], rtol=1e-9, atol=1e-9)
+    stats.agree()
+
+
+@pytest.mark.parametrize("bound", [None, 7])
+def test_a_loop_as_long_as_a_condition_holds(bound: int | None) -> None:
+    count, k = Variable.from_numpy_array(0.0), Variable.from_numpy_array(10.0)
+    steps, y = F.while_loop(
+        lambda s: s[0] + 0 * count < 3,
+        lambda s: (s[0] + 1, with_updates(s[1] + count, {count: count + k})),
+        (Variable.from_numpy_array(0.0), Variable.from_numpy_array(0.0)), bound=bound,
+    )  # fmt: skip
+    y.forward()
+    assert (steps.d, y.d, count.d) == (3, 0 + 10 + 20, 30)
+
+
+def test_a_condition_sees_what_the_steps_have_updated() -> None:
+    count = Variable.from_numpy_array(0.0)
+    last = F.while_loop(lambda s: count < 3, lambda s: with_updates(s + 1, {count: count + 1}), leaf(0.0))
+    last.forward()
+    assert (last.d, count.d) == (3, 3)
+
+
+def test_only_the_branch_that_is_taken_updates() -> None:
+    stats, condition = Statistics(), Variable.from_numpy_array(0.0)
+    y = F.cond(condition, lambda x: stats.normalized(x), lambda x: x, X[0])
+    y.forward()
+    stats.agree()
+    condition.d = 1
+    y.forward()
+    stats.follow(X[0])
+    stats.agree()
+
+
+def test_what_does_not_depend_on_the_step_updates_at_each_all_the_same() -> None:
+    stats, count = Statistics(), Variable.from_numpy_array(0.0)
+    x = leaf(X[0])
+    last = F.fori_loop(0, 3, lambda i, h: h + with_updates(stats.normalized(x), {count: np.float64(4) + 0 * count}), x)
+    last.forward()
+    for _ in range(3):
+        stats.follow(X[0])
+    stats.agree()
+    assert count.d == 4
+
+
+def test_no_steps_update_nothing() -> None:
+    stats = Statistics()
+    F.map(stats.normalized, Variable((0, 5, 2))).forward()
+    stats.agree()
+
+
+def test_gradients_see_nothing_of_it() -> None:
+    stats = Statistics()
+
+    def ours(x: Any) -> Any:
+        return F.scan(lambda h, x: (F.tanh(h + stats.normalized(x * x)), h), x[0], x)
+
+    def theirs(x: Any) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            y = x * x
+            return jnp.tanh(h + (y - y.mean(0)) / jnp.sqrt(y.var(0) + 1e-5)), h
+        return jax.lax.scan(step, x[0], x)
+
+    check(ours, theirs, [X[:2]], 3, numeric=False)
+
+
+def test_the_loop_back_carries_nothing_for_it() -> None:
+    stats, x = Statistics(), leaf(X)
+    gradient = nn.grad(F.sum(F.map(stats.normalized, x) ** 3), x)
+    forward, back = [Loop(*f.arguments) for f in functions_of(gradient) if f.name == "scan_of_body"]
+    assert (forward.carries, back.carries) == (2, 0)
+    nn.forward_all(gradient)
+    for each in X:
+        stats.follow(each)
+    stats.agree()
+
+
+def test_in_whatever_way_it_runs() -> None:
+    """Compiled, as a training step, as functions are made, and one by one."""
+    stats, x = Statistics(), leaf(X)
+
+    def follow() -> None:
+        for each in X:
+            stats.follow(each)
+        stats.agree()
+
+    ys = F.map(stats.normalized, x)
+    nn.compile(ys, [x])(X)
+    follow()
+    nn.compile(lambda x: F.map(stats.normalized, x))(X)
+    follow()
+    ys.forward(function_pre_hook=lambda f: None)
+    follow()
+    with nn.auto_forward():
+        F.map(stats.normalized, x)
+    follow()
+    w = leaf(np.ones(2))
+    step = nn.train_step(lambda x: F.sum(F.map(lambda x: stats.normalized(x * w), x) ** 2), [w], nn.solvers.Sgd(lr=0.0))
+    step(X)
+    follow()
+
+
+def test_a_network_of_users_in_a_loop() -> None:
+    clear_parameters()
+    x = Variable.from_numpy_array(X.astype(np.float32))
+
+    def step(h: Variable, x: Variable) -> Any:
+        h = F.tanh(PF.batch_normalization(PF.affine(F.concatenate(h, x, axis=1), 2)))
+        return h, h
+
+    last, _ = F.scan(step, np.zeros((5, 2), np.float32), x)
+    F.sum(last).backward()
+    w, b = get_parameter("affine/W").d, get_parameter("affine/b").d
+    h, mean = np.zeros((5, 2)), np.zeros((1, 2))
+    for each in X:
+        a = np.concatenate([h, each], 1) @ w + b
+        mean = 0.9 * mean + 0.1 * a.mean(0)
+        h = np.tanh((a - a.mean(0)) / np.sqrt(a.var(0) + 1e-5))
+    np.testing.assert_allclose(get_parameter("bn/mean").d, mean, rtol=1e-4, atol=1e-5)
+    assert get_parameter("affine/W").g.any()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda n, v: F.while_loop(lambda s: F.sum(n(s)) < 1, lambda s: s, v), "updates a Variable, which has"),
+        (lambda n, v: F.while_loop(lambda s: F.sum(n(s)) < 1, lambda s: s, v, bound=2), "a Variable, which has"),
+        (lambda n, v: F.scan(lambda h, _: (with_updates(h, {h: h}), None), v, length=2), "what the body was given"),
+        (lambda n, v: F.cond(1, lambda x: with_updates(x, {x: x}), lambda x: x, v), "what the body was given"),
+        (lambda n, v: F.map(lambda x: nn.grad(F.sum(n(v * x)), x)[0], np.ones(2)), "a derivative of it is taken"),
+        (lambda n, v: F.map(lambda x: nn.jvp(n(v * x), x, x), np.ones(2)), "a derivative of it is taken"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_meant(call: Callable[..., Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(Statistics().normalized, leaf(X[0]))
+
+
+def test_a_gradient_in_a_body_of_what_was_normalised_outside() -> None:
+    stats, w = Statistics(), leaf(np.ones(2))
+    y = stats.normalized(leaf(X[0]))
+    gs = F.map(lambda k: nn.grad(F.sum(F.sin(k * w) * y), k)[0], leaf(np.ones(3)))
+    gs.forward()
+    np.testing.assert_allclose(gs.d, np.full(3, np.sum(np.cos(1.0) * stats.follow(X[0]))), rtol=1e-9, atol=1e-9)
+    stats.agree()
+
+
+def test_a_gradient_that_has_been_taken_outside_is_not_taken_in_a_body() -> None:
+    """A structure that came before has its gradient made from what was recorded: it is refused all the same."""
+    stats, x = Statistics(), leaf(X[0])
+    for _ in range(4):
+        nn.grad(F.sum(stats.normalized(x) ** 2), x)
+    with pytest.raises(ValueError, match="a derivative of it is taken in the body"):
+        F.scan(lambda h, _: (nn.grad(F.sum(stats.normalized(h) ** 2), h)[0], None), x, length=2)
