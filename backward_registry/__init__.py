@@ -268,6 +268,7 @@ from . import (  # noqa: E402,F401
     pooling,
     recurrent,
     reduction,
+    shaping,
     slicing,
     special,
     stochastic,

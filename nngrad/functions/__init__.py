@@ -210,6 +210,17 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .shaping import depth2space as depth2space
+from .shaping import expand_dims as expand_dims
+from .shaping import flatten as flatten
+from .shaping import fliplr as fliplr
+from .shaping import flipud as flipud
+from .shaping import moveaxis as moveaxis
+from .shaping import repeat as repeat
+from .shaping import rollaxis as rollaxis
+from .shaping import space2depth as space2depth
+from .shaping import squeeze as squeeze
+from .shaping import swapaxes as swapaxes
 from .slicing import put_points as put_points
 from .slicing import put_slices as put_slices
 from .slicing import slice as slice
@@ -255,6 +266,7 @@ FAMILIES = (
     "cumulative",
     "array",
     "movement",
+    "shaping",
     "slicing",
     "indexing",
     "control",

@@ -92,7 +92,7 @@ def matrix(*shape: int) -> Draw:
 
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
-            "cumulative", "array", "movement", "slicing", "indexing", "control", "linear", "contractions",
+            "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "contractions",
             "convolution", "pooling", "normalization", "recurrent", "packed_sequences", "loss",
             "stochastic")
 

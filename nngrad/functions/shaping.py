@@ -1,0 +1,234 @@
+"""Axes put in, taken out and moved, and elements repeated: NumPy's names, made of reshape, transpose and broadcast."""
+
+from __future__ import annotations
+
+from ..graph import Array, Variable, composite
+from ..graph.arguments import Axes, Ints, as_ints, axes_of, axis_of
+from .movement import broadcast, flip, reshape, transpose
+
+# ---------------------------------------------------------------- axes of size 1
+
+
+@composite
+def expand_dims(x: Array, /, axis: Axes) -> Variable:
+    """`x` with axes of size 1 more.
+
+    Args:
+        x: Any shape and dtype.
+        axis: Where they are in the result: one or several.
+
+    Raises:
+        ValueError: An axis is out of range, or named twice.
+    """
+    ndim = x.ndim + (1 if isinstance(axis, int) else len(axis))
+    new, sizes = axes_of(axis, ndim, "expand_dims: axis"), iter(x.shape)
+    return reshape(x, shape=tuple([1 if i in new else next(sizes) for i in range(ndim)]))
+
+
+@composite
+def squeeze(x: Array, /, axis: Axes | None = None) -> Variable:
+    """`x` without axes of size 1.
+
+    Args:
+        x: Any shape and dtype.
+        axis: Which: one or several; None for all.
+
+    Raises:
+        ValueError: An axis is out of range, named twice, or not of size 1.
+    """
+    if axis is None:
+        gone = tuple([i for i, n in enumerate(x.shape) if n == 1])
+    else:
+        gone = axes_of(axis, x.ndim, "squeeze: axis")
+        for i in gone:
+            if x.shape[i] != 1:
+                raise ValueError(f"squeeze: axis {i} of shape {x.shape} is of size {x.shape[i]}, not 1")
+    return reshape(x, shape=tuple([n for i, n in enumerate(x.shape) if i not in gone]))
+
+
+@composite
+def flatten(x: Array, /) -> Variable:
+    """The elements of `x`, in their order, along one axis.
+
+    Args:
+        x: Any shape and dtype.
+    """
+    return reshape(x, shape=(x.size,))
+
+
+# ---------------------------------------------------------------- the order of axes
+
+
+@composite
+def moveaxis(x: Array, /, source: Ints, destination: Ints) -> Variable:
+    """`x` with some axes in other places; the others keep their order.
+
+    Args:
+        x: Any shape and dtype.
+        source: The axes, one or several.
+        destination: Where each is in the result.
+
+    Raises:
+        ValueError: There are not as many of both, or one is out of range or named twice.
+    """
+    old, new = _each(source, x.ndim, "moveaxis: source"), _each(destination, x.ndim, "moveaxis: destination")
+    if len(old) != len(new):
+        raise ValueError(f"moveaxis: source names {len(old)} axes and destination {len(new)}")
+    return transpose(x, axes=_moved(x.ndim, dict(zip(new, old, strict=True))))
+
+
+def _each(axes: Ints, ndim: int, name: str) -> tuple[int, ...]:
+    """Axes in the order in which they are named."""
+    axes_of(axes, ndim, name)
+    return tuple([axis_of(a, ndim, name) for a in as_ints(axes)])
+
+
+def _moved(ndim: int, places: dict[int, int]) -> tuple[int, ...]:
+    """An order of axes in which some are in given places: by place, which axis it is."""
+    others = iter([i for i in range(ndim) if i not in places.values()])
+    return tuple([places[i] if i in places else next(others) for i in range(ndim)])
+
+
+@composite
+def swapaxes(x: Array, /, axis1: int, axis2: int) -> Variable:
+    """`x` with two axes in each other's place.
+
+    Args:
+        x: Any shape and dtype.
+        axis1: An axis.
+        axis2: Another one.
+
+    Raises:
+        ValueError: An axis is out of range.
+    """
+    one, other = axis_of(axis1, x.ndim, "swapaxes: axis1"), axis_of(axis2, x.ndim, "swapaxes: axis2")
+    places = list(range(x.ndim))
+    places[one], places[other] = other, one
+    return transpose(x, axes=tuple(places))
+
+
+@composite
+def rollaxis(x: Array, /, axis: int, start: int = 0) -> Variable:
+    """`x` with an axis moved before another one.
+
+    Args:
+        x: Any shape and dtype.
+        axis: What is moved.
+        start: Before which axis it comes; the number of axes for behind all.
+
+    Raises:
+        ValueError: One of them is out of range.
+    """
+    moving = axis_of(axis, x.ndim, "rollaxis: axis")
+    before = start + x.ndim if start < 0 else start
+    if not 0 <= before <= x.ndim:
+        raise ValueError(f"rollaxis: start {start} is out of range for {x.ndim} axes")
+    return transpose(x, axes=_moved(x.ndim, {before - (before > moving): moving}))
+
+
+@composite
+def fliplr(x: Array, /) -> Variable:
+    """The second axis the other way round.
+
+    Args:
+        x: Two axes or more, of any dtype.
+
+    Raises:
+        ValueError: There are fewer axes.
+    """
+    if x.ndim < 2:
+        raise ValueError(f"fliplr: x of shape {x.shape} has no second axis")
+    return flip(x, axes=1)
+
+
+@composite
+def flipud(x: Array, /) -> Variable:
+    """The first axis the other way round.
+
+    Args:
+        x: One axis or more, of any dtype.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if x.ndim < 1:
+        raise ValueError("flipud: x has no axis")
+    return flip(x, axes=0)
+
+
+# ---------------------------------------------------------------- repetition, and blocks of pixels
+
+
+@composite
+def repeat(x: Array, /, repeats: Ints, axis: int | None = None) -> Variable:
+    """Each element, or each slice along an axis, repeated so many times, one copy after the other.
+
+    Args:
+        x: Any shape and dtype.
+        repeats: How often: one number, or one for each index along the axis.
+        axis: The axis; None repeats the elements of the flattened `x`.
+
+    Raises:
+        ValueError: A number is negative, there are not as many as indices, or the axis is out of range.
+    """
+    if axis is None:
+        x, axis = flatten(x), 0
+    axis, counts = axis_of(axis, x.ndim, "repeat: axis"), as_ints(repeats)
+    if any(n < 0 for n in counts):
+        raise ValueError(f"repeat: repeats must not be negative, got {repeats}")
+    size, before, behind = x.shape[axis], x.shape[:axis], x.shape[axis + 1 :]
+    if len(counts) == 1:
+        apart = broadcast(reshape(x, shape=(*before, size, 1, *behind)), shape=(*before, size, counts[0], *behind))
+        return reshape(apart, shape=(*before, size * counts[0], *behind))
+    if len(counts) != size:
+        raise ValueError(f"repeat: repeats has {len(counts)} numbers, and axis {axis} of {x.shape} {size} indices")
+    taken: Variable = x[(*[slice(None)] * axis, [i for i, n in enumerate(counts) for _ in range(n)])]
+    return taken
+
+
+@composite
+def depth2space(x: Array, /, r: int) -> Variable:
+    """Channels put into blocks of pixels: (n, c r^2, h, w) becomes (n, c, h r, w r).
+
+    Channel (i r + j) c + k gives pixel (i, j) of each block in channel k.
+
+    Args:
+        x: Images, channels first.
+        r: How many pixels a block is wide and high.
+
+    Raises:
+        ValueError: `x` has not four axes, or its channels are no multiple of r^2.
+    """
+    n, depth, height, width = _image(x, r, "depth2space")
+    if depth % r**2:
+        raise ValueError(f"depth2space: the {depth} channels are no multiple of r^2 = {r**2}")
+    blocks = transpose(reshape(x, shape=(n, r, r, depth // r**2, height, width)), axes=(0, 3, 4, 1, 5, 2))
+    return reshape(blocks, shape=(n, depth // r**2, height * r, width * r))
+
+
+@composite
+def space2depth(x: Array, /, r: int) -> Variable:
+    """Blocks of pixels put into channels: the inverse of `depth2space`.
+
+    Args:
+        x: Images, channels first.
+        r: How many pixels a block is wide and high.
+
+    Raises:
+        ValueError: `x` has not four axes, or height or width is no multiple of `r`.
+    """
+    n, depth, height, width = _image(x, r, "space2depth")
+    if height % r or width % r:
+        raise ValueError(f"space2depth: the height {height} and the width {width} must be multiples of r = {r}")
+    blocks = reshape(x, shape=(n, depth, height // r, r, width // r, r))
+    return reshape(transpose(blocks, axes=(0, 3, 5, 1, 2, 4)), shape=(n, depth * r**2, height // r, width // r))
+
+
+def _image(x: Variable, r: int, name: str) -> tuple[int, ...]:
+    """The shape of images."""
+    if x.ndim != 4:
+        raise ValueError(f"{name}: x must have four axes, (batch, channels, height, width), got shape {x.shape}")
+    if r < 1:
+        raise ValueError(f"{name}: r must be at least 1, got {r}")
+    shape: tuple[int, ...] = x.shape
+    return shape
