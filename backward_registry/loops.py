@@ -1,8 +1,10 @@
 """Backward rules of loops: the gradient of a loop is a loop, in the other direction, over the gradient of its body.
 
-Both rules here settle first what moves, by going through the body with nothing but dependences until no further carry
+What is here settles first what moves, by going through the body with nothing but dependences until no further carry
 is reached. What the body's gradient needs of the forward loop are stacks that this loop gives, and no more is stacked.
 A weight's gradient, a sum of products over the steps, is one product of stacks after the loop.
+
+Which loops go back segment by segment, and how, is in `segments.py`; the rule is entered there.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from nngrad.graph.body import Body, closed, derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
 
-from . import Rule, non_differentiable, registry
+from . import non_differentiable
 
 Numbers = tuple[int, ...]
 
@@ -197,21 +199,32 @@ def _over_steps(f: Function, known: Mapping[int, Factor]) -> Product:
     return Product(factors, tuple(with_step), tuple(output))
 
 
-def scan_gradients(
-    f: Function, gys: Sequence[Variable], indexes: Numbers, take: Callable[[int], Variable | None]
+def loop_gradients(
+    loop: Loop,
+    inputs: Sequence[Variable],
+    over_steps: Callable[[int], Variable],
+    finals: Sequence[Variable],
+    arrived: Sequence[tuple[int, Variable]],
+    indexes: Numbers,
 ) -> list[Variable | None]:
     """With (c', y) = body(k, c, x) at each step, from the last to the first: gk += gk', gc = gc', gx = gx', where
-    (gk', gc', gx') is the gradient of <gc, c'> + <gy, y> in (k, c, x)"""
-    del take
-    loop = Loop(*f.arguments)
+    (gk', gc', gx') is the gradient of <gc, c'> + <gy, y> in (k, c, x)
+
+    Args:
+        loop: The loop.
+        inputs: What it is applied to.
+        over_steps: For the number of a value of the body, what it was at each step.
+        finals: The gradients at the last carries.
+        arrived: The numbers of values, each with a gradient at its stack.
+        indexes: The inputs whose gradients are wanted.
+    """
     body, slices = loop.body, range(loop.first_slice, len(loop.body.inputs))
     moving = moving_inputs(body, loop.fixed, loop.carries, indexes)
     reached = body.reach(moving)
-    arrived = zip(loop.stacked, gys[loop.carries :], strict=True)
-    stacks = {place: number for place, (number, gy) in enumerate(arrived) if number in reached and not is_zeros(gy)}
-    finals = [j for j in range(loop.carries) if not is_zeros(gys[j])]
-    weighing = weighing_carries(loop, moving, finals, stacks.values())
-    given = (*[body.outputs[j] for j in weighing], *stacks.values())
+    stacks = [(number, gy) for number, gy in arrived if number in reached and not is_zeros(gy)]
+    numbers = [number for number, _ in stacks]
+    weighing = weighing_carries(loop, moving, [j for j in range(loop.carries) if not is_zeros(finals[j])], numbers)
+    given = (*[body.outputs[j] for j in weighing], *numbers)
     carried = tuple([loop.fixed + j for j in weighing])
     wanted = [i for i in indexes if i < loop.fixed or i >= loop.first_slice]
     gradient = body.gradient(given, (*carried, *wanted), tuple(range(loop.fixed)), tuple(slices))
@@ -222,16 +235,16 @@ def scan_gradients(
         gradient.body, gradient.residuals, tuple([place.get(i, -1) for i in carried]),
         tuple([place[i] for i in summed]), tuple([place[i] for i in stacked]), loop.fixed,
     )  # fmt: skip
-    residuals = [loop.over_steps(f, number) for number in gradient.residuals]
-    seeds = [*[gys[j] for j in weighing], *[gys[loop.carries + k] for k in stacks]]
+    residuals = [over_steps(number) for number in gradient.residuals]
+    seeds = [*[finals[j] for j in weighing], *[gy for _, gy in stacks]]
     sums = [gradient.reached[k] for k in step.sums]
-    inputs = (
-        *[residuals[r] for r in step.fixed], *seeds[: len(weighing)], *[zeros_like(f.inputs[i]) for i in sums],
+    given_back = (
+        *[residuals[r] for r in step.fixed], *seeds[: len(weighing)], *[zeros_like(inputs[i]) for i in sums],
         *[residuals[r] for r in step.stacked], *[seeds[k] for k in step.arriving],
     )  # fmt: skip
     back = Loop(step.body, len(step.fixed), len(weighing) + len(sums), loop.length, not loop.reverse, loop.unroll)
-    gxs: list[Variable | None] = [None] * len(f.inputs)
-    outputs = apply(scan_of_body, inputs, back) if back.body.outputs else ()
+    gxs: list[Variable | None] = [None] * len(inputs)
+    outputs = apply(scan_of_body, given_back, back) if back.body.outputs else ()
     for i, gx in zip([*carried, *sums, *stacked], outputs, strict=False):
         gxs[i] = gx
     found = {"residual": residuals, "seed": seeds, "stack": outputs[back.carries :]}
@@ -242,11 +255,6 @@ def scan_gradients(
         ])
         gxs[gradient.reached[k]] = parts[0] if combined is None else apply(combined[0], parts, combined[1])
     return gxs
-
-
-def scan_backward(f: Function, *gys: Variable) -> list[Variable | None]:
-    """The same, of all inputs"""
-    return scan_gradients(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]), lambda i: None)
 
 
 # ---------------------------------------------------------------- forward
@@ -295,7 +303,7 @@ def scan_tangents(f: Function, ts: Sequence[Variable | None], read: Sequence[boo
     moving = moving_inputs(body, loop.fixed, loop.carries, [i for i, t in enumerate(ts) if t is not None])
     reached = body.reach(moving)
     carried = [i for i in moving if loop.fixed <= i < loop.first_slice]
-    asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=True) if is_read]
+    asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
     known = set(moving) - set(range(loop.fixed))  # a slice has its tangent, and a carry's is stacked as it is
     asked = [number for number in dict.fromkeys(asked) if number in reached and number not in known]
     along = tuple(dict.fromkeys([*[body.outputs[i - loop.fixed] for i in carried], *asked]))
@@ -313,16 +321,17 @@ def scan_tangents(f: Function, ts: Sequence[Variable | None], read: Sequence[boo
 
     fixed = part(0, loop.fixed)
     inputs = (*fixed, *part(loop.fixed, loop.first_slice), *part(loop.first_slice, len(f.inputs)))
-    both = Loop(step, len(fixed), loop.carries + len(carried), loop.length, loop.reverse, loop.unroll)
+    both = Loop(step, len(fixed), loop.carries + len(carried), loop.length, loop.reverse, loop.unroll, loop.segments)
     outputs = apply(scan_of_body, inputs, both)
     finals = {i - loop.fixed: outputs[loop.carries + k] for k, i in enumerate(carried)}
     before = outputs[both.results + loop.carries :]
     moved = dict(zip(stacked, outputs[both.carries :], strict=False)) | dict(zip(carried, before, strict=False))
     moved |= {i: t for i, t in enumerate(ts) if t is not None and i >= loop.first_slice}
-    return [*[finals.get(j) for j in range(loop.carries)], *[moved.get(number) for number in loop.stacked]]
+    starts = {i - loop.fixed: t for i, t in zip(carried, outputs[both.first_start + loop.carries :], strict=False)}
+    return [
+        *[finals.get(j) for j in range(loop.carries)], *[moved.get(number) for number in loop.stacked],
+        *[starts.get(j) for j in range(loop.carries) if loop.segments],
+    ]  # fmt: skip
 
 
-registry.add(
-    scan_of_body, Rule(scan_backward, "rule", True, __name__, accumulate=scan_gradients, tangents=scan_tangents)
-)
 non_differentiable(step_keys)

@@ -62,6 +62,24 @@ def recurrent(x: V, weights: list[V]) -> V:
     return F.sum(h**2)
 
 
+def scanned(x: V, weights: list[V]) -> V:
+    """The same LSTM, in a scan."""
+    w, b = weights
+    _, batch, width = x.shape
+    zero = F.constant(0, shape=(batch, width))
+
+    def cell(state: tuple[V, V], x: V) -> tuple[tuple[V, V], None]:
+        h, c = state
+        z = F.affine(F.concatenate(x, h, axis=1), w, b)
+        gates, new = F.sigmoid(z[:, : 3 * width]), F.tanh(z[:, 3 * width :])
+        i, f, o = (gates[:, k * width : (k + 1) * width] for k in range(3))
+        c = f * c + i * new
+        return (o * F.tanh(c), c), None
+
+    h, _ = F.scan(cell, (zero, zero), x)[0]
+    return F.sum(h**2)
+
+
 def critic(policy: Any) -> Loss:
     """The loss of a convolutional critic with a gradient penalty, the gradient inside by `policy`."""
 

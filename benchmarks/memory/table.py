@@ -137,6 +137,25 @@ def recurrent_rows(smoke: bool, torch: bool) -> list[Row]:
     return rows + peer_rows(what, "sqrt", again, peers, rounds)
 
 
+def scanned_rows(smoke: bool, torch: bool) -> list[Row]:
+    """The LSTM as a scan."""
+    steps, width, batch, rounds = (8, 8, 4, 2) if smoke else (200, 128, 64, 7)
+    segment = 4 if smoke else 10
+    what = f"LSTM of {width}, scan of {steps} steps, batch {batch}"
+    a = arrays.of_recurrent(steps, width, batch)
+    peers = in_jax.recurrent_peers(a, segment, False) | (in_torch.recurrent_peers(a, segment) if torch else {})
+    plain = in_nngrad.step_of(in_nngrad.scanned, a)
+    rows = []
+    for policy, name in (("sqrt", "sqrt"), (nn.Segments(2), "2 levels")):
+        step = in_nngrad.step_of(in_nngrad.scanned, a, policy)
+        same_results(plain, {name: step, **peers}, tolerance(smoke))
+        rows += comparison(what, plain, step, name, None, 1.15, rounds)
+        best = min(peers, key=lambda peer: peers[peer].temporaries)
+        rows.append(memory_row(what, name, step.temporaries, f"best peer ({best})", peers[best].temporaries, 0.8))
+        rows += peer_rows(what, name, step, peers, rounds)
+    return rows
+
+
 def critic_rows(smoke: bool, torch: bool) -> list[Row]:
     """A gradient penalty: two derivatives, one of the other."""
     depth, batch, size, channels, rounds = (4, 2, 8, 4, 2) if smoke else (16, 16, 32, 32, 7)
@@ -152,5 +171,5 @@ def critic_rows(smoke: bool, torch: bool) -> list[Row]:
 
 def run(smoke: bool, torch: bool) -> list[Row]:
     """Lines of the table."""
-    parts = (wide_rows, deep_rows, residual_rows, recurrent_rows, critic_rows)
+    parts = (wide_rows, deep_rows, residual_rows, recurrent_rows, scanned_rows, critic_rows)
     return [line for part in parts for line in part(smoke, torch)]

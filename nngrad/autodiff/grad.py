@@ -187,25 +187,38 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
         starts = [(own[0], gx) for own, gx in zip(owners, request.initial, strict=True) if gx is not None]
         outputs, seeds = [*task.outputs, *[x for x, _ in starts]], [*task.seeds, *[gx for _, gx in starts]]
         task = task_of(outputs, task.inputs, seeds, task.stops)
-    retained: Retained | None = [] if request.retain else None
-    routed = routes.gradients(task, request.aggregate, retained)
-    gradients = routed.gradients
+    routed, gradients, pairs = along_route(request, task, owners)
     unknown = routed.unknown
     if task.inputs is not request.inputs:
-        gradients = added_up(gradients, owners)
         unknown = unknown or "an input stands for other leaves that share its data"
-    at = request.retained_at
-    pairs = [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
     if is_recomputed(request, task):
+
+        @contained
+        def emit(segments: Callable[[Function], tuple[int, ...]]) -> list[Variable]:
+            switch(segments=segments)
+            _, again, others = along_route(request, task, owners)
+            return [*again, *[gx for _, gx in others]]
+
         inputs = None if request.final else request.inputs
         every = [*gradients, *[gx for _, gx in pairs]]
         program_of = request.program_of or program_of_results(request, since)
         every = rematerialised(
-            task.outputs, every, request.recompute, program_of, task.seeds, inputs, request.runs
+            task.outputs, every, request.recompute, program_of, task.seeds, inputs, request.runs, emit
         )
         gradients, rest = every[: len(gradients)], every[len(gradients) :]
         pairs = [(x, gx) for (x, _), gx in zip(pairs, rest, strict=True)]
     return Emitted(gradients, pairs, lost, task, routed.route, unknown)
+
+
+def along_route(
+    request: Request, task: Task, owners: list[list[Variable]]
+) -> tuple[routes.Routed, list[Variable], Retained]:
+    """Returns what the route gives, the gradients of the inputs, and each Variable on the way with its own."""
+    retained: Retained | None = [] if request.retain else None
+    routed = routes.gradients(task, request.aggregate, retained)
+    gradients = routed.gradients if task.inputs is request.inputs else added_up(routed.gradients, owners)
+    at = request.retained_at
+    return routed, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
 
 
 def program_of_results(request: Request, since: int) -> Callable[[list[Variable]], Program]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import jax
 
+from .inlining import with_bodies_inline
 from .layouts import with_channels_last
 from .loops import with_loops_together
 from .program import Program
@@ -24,6 +25,6 @@ PASSES: dict[str, tuple[Pass, ...]] = {"cpu": (with_channels_last, with_sums_onc
 def prepared(program: Program) -> Program:
     """The program as the compiler of the platform that it is run on is to get it."""
     platform = jax.default_backend() if program.device is None else program.device.platform
-    for each in (with_loops_together, *PASSES.get(platform, ())):
+    for each in (with_bodies_inline, with_loops_together, *PASSES.get(platform, ())):
         program = each(program)
     return program

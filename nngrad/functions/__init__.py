@@ -57,6 +57,7 @@ from .array import meshgrid as meshgrid
 from .array import one_hot as one_hot
 from .array import shape as shape
 from .array import trilu as trilu
+from .associative import associative_scan as associative_scan
 from .branches import cond as cond
 from .branches import switch as switch
 from .comparison import equal as equal
@@ -288,7 +289,9 @@ def names() -> list[str]:
     return sorted(name for name, value in globals().items() if isinstance(value, Op | Composite))
 
 
-_PLAIN = ("cond", "fori_loop", "jax_function", "map", "polygamma", "scan", "switch", "while_loop", "zeta")
+_PLAIN = (
+    "associative_scan", "cond", "fori_loop", "jax_function", "map", "polygamma", "scan", "switch", "while_loop", "zeta",
+)  # fmt: skip
 """What takes a function, or a number before a Variable, and is none of the ops."""
 
 

@@ -15,6 +15,7 @@ from ..graph.capture import Captured, captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import array, comparison
+from .body_costs import operations_in
 from .loops import check_body
 
 
@@ -30,7 +31,7 @@ class SwitchOfBodies(Op):
 def _cost(f: Function) -> int:
     """About how many operations the longest branch takes."""
     bodies: tuple[Body, ...] = f.arguments[0]
-    return max([sum([max(1, spec.size) for spec in body.specs]) for body in bodies])
+    return max([operations_in(body) for body in bodies])
 
 
 def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
@@ -75,6 +76,7 @@ _switch_of_bodies.__name__ = "switch_of_bodies"
 switch_of_bodies = SwitchOfBodies(
     _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost,
     in_steps=InSteps(_bodies, _step_by_step),
+    within=lambda arguments, read: arguments[0],
 )  # fmt: skip
 
 

@@ -101,8 +101,14 @@ def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused
     """
     sides: dict[Any, list[int]] = {}
     loops = [Application(Loop(*arguments), ins) for arguments, ins in applications]
+    cut: dict[Any, tuple[int, ...]] = {}
+    """The segments of those of one length that have some: others, which have none, can run in these too."""
+    for loop, _ in loops:
+        if loop.segments:
+            cut.setdefault((loop.length, loop.reverse, loop.unroll), loop.segments)
     for i, (loop, _) in enumerate(loops):
-        sides.setdefault((loop.length, loop.reverse, loop.unroll), []).append(i)
+        side = loop.length, loop.reverse, loop.unroll
+        sides.setdefault((*side, loop.segments or cut.get(side, ())), []).append(i)
     return [
         _as_one(group, [loops[i] for i in group])
         for members in sides.values()
@@ -153,10 +159,14 @@ def _as_one(members: Numbers, applications: Sequence[Application]) -> Fused:
         tuple([numbers[x] for x in (*after.values(), *stacked)]),
     )  # fmt: skip
     first = applications[0].loop
-    one = Loop(body, len(fixed), len(starts), first.length, first.reverse, first.unroll)
+    segments = max([application.loop.segments for application in applications])
+    one = Loop(body, len(fixed), len(starts), first.length, first.reverse, first.unroll, segments)
     finals, places = {c: i for i, c in enumerate(starts)}, one.places
     outs = [
-        (*[finals[c] for c in own], *[places[numbers[known[number]]] for number in loop.stacked])
+        (
+            *[finals[c] for c in own], *[places[numbers[known[number]]] for number in loop.stacked],
+            *[one.first_start + finals[c] for c in own if loop.segments],
+        )
         for (loop, _), own, known in zip(applications, classes, values.of, strict=True)
-    ]
+    ]  # fmt: skip
     return Fused(members, one, (*fixed, *starts.values(), *slices), tuple(outs))

@@ -17,11 +17,15 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
 from ..graph.arguments import Static
+from ..graph.body import Body
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.loop import Loop, Settled, settled
-from ..graph.within import InSteps, Steps, Within, outputs_of
+from ..graph.within import InSteps
+from . import control, indexing
+from .body_costs import operations_in
 from .loop_fusion import fused
+from .loop_steps import bodies_of_loop, loop_in_steps
 from .stochastic import typed_key
 
 T = TypeVar("T")
@@ -34,17 +38,31 @@ class ScanOfBody(Op):
         """Shape and dtype of each output."""
         loop = Loop(*arguments)
         finals = [loop.body.spec(number) for number in loop.body.outputs[: loop.carries]]
-        return (*finals, *[loop.stack_spec(number) for number in loop.stacked])
+        return (*finals, *[loop.stack_spec(number) for number in loop.stacked], *loop.start_specs())
 
 
 def _cost(f: Function) -> int:
     """About how many operations all steps take."""
     loop = Loop(*f.arguments)
-    return loop.length * sum([max(1, spec.size) for spec in loop.body.specs])
+    return loop.length * operations_in(loop.body)
+
+
+def _steps(f: Function) -> int:
+    """The number of steps; 0 where a gradient computes them again by segments anyway."""
+    loop = Loop(*f.arguments)
+    by_segments = f.order and any([op.expands is not None for op, _, _ in loop.body.steps])
+    return 0 if loop.segments or by_segments else loop.length
+
+
+def _within(arguments: tuple[Any, ...], read: Sequence[bool]) -> list[Body]:
+    """The body, with the outputs that somebody reads."""
+    loop = Loop(*arguments)
+    stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
+    return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
 
 
 def _scan_of_body(
-    *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int
+    *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int, segments: Static
 ) -> tuple[jax.Array, ...]:
     """A loop over a body.
 
@@ -59,11 +77,12 @@ def _scan_of_body(
         length: The number of steps.
         reverse: Whether the steps go from the last slice to the first.
         unroll: How many steps XLA gets as one.
+        segments: The numbers of steps of segments; see `Loop`.
 
     Returns:
-        The last carries, and the stacks that `Loop.stacked` lists.
+        The last carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
     """
-    loop = Loop(body, fixed, carries, length, reverse, unroll)
+    loop = Loop(body, fixed, carries, length, reverse, unroll, segments)
     same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
 
     def step(carry: tuple[Any, ...], slices: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -72,46 +91,45 @@ def _scan_of_body(
         after = [given[i] if i >= 0 else values[~i] for i in body.outputs[:carries]]
         return tuple(after), tuple([given[i] if i >= 0 else values[~i] for i in loop.stacked])
 
+    if segments:
+        return _in_segments(loop, step, tuple(first), tuple(scanned))
     last, stacks = lax.scan(step, tuple(first), tuple(scanned), length=length, reverse=reverse, unroll=unroll)
     return (*last, *stacks)
 
 
-def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
-    """The one that it has."""
-    loop = Loop(*arguments)
-    slices, stacks = count - loop.first_slice, loop.results - loop.carries
-    inputs = (*_numbered("same", loop.fixed), *_numbered("carry", loop.carries), *_numbered("slice", slices))
-    outputs = (*_numbered("carry", loop.carries), *_numbered("stacked", stacks))
-    finals = [("at the end", number) for number in loop.body.outputs[: loop.carries]]
-    gives = (*finals, *[("of each step", number) for number in loop.stacked])
-    return (Within("body", loop.body, loop.length, inputs, outputs, tuple(range(count)), gives),)
+def _in_segments(
+    loop: Loop, step: Callable[..., Any], first: tuple[Any, ...], scanned: tuple[Any, ...]
+) -> tuple[jax.Array, ...]:
+    """A loop over segments, and over the steps of each, and the steps after the last whole one."""
+    size, (count, rest) = loop.segments[0], loop.parts
 
+    def stretch(carry: tuple[Any, ...], slices: tuple[Any, ...], length: int) -> tuple[Any, Any]:
+        unroll = max(1, min(loop.unroll, length))
+        last, stacks = lax.scan(step, carry, slices, length=length, reverse=loop.reverse, unroll=unroll)
+        return last, (stacks, carry)
 
-def _numbered(name: str, count: int) -> list[str]:
-    return [f"{name}{i}" for i in range(count)]
+    end = size * count
+    whole, after = (slice(rest, None), slice(rest)) if loop.reverse else (slice(end), slice(end, None))
+    cut = tuple([lax.reshape(x[whole] if rest else x, (count, size, *x.shape[1:])) for x in scanned])
+    last, (stacks, starts) = lax.scan(
+        lambda carry, slices: stretch(carry, slices, size), first, cut, length=count, reverse=loop.reverse
+    )
+    stacks = [lax.reshape(y, (count * size, *y.shape[2:])) for y in stacks]
+    if rest:
+        last, (more, start) = stretch(last, tuple([x[after] for x in scanned]), rest)
 
+        def joined(of_whole: jax.Array, of_rest: jax.Array) -> jax.Array:
+            return lax.concatenate((of_rest, of_whole) if loop.reverse else (of_whole, of_rest), 0)
 
-def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-    """The same as the forward, with a body that is looked at."""
-    loop = Loop(*arguments)
-    body, same, scanned = loop.body, inputs[: loop.fixed], inputs[loop.first_slice :]
-    carry = list(inputs[loop.fixed : loop.first_slice])
-    rows = []
-    for number in reversed(range(loop.length)) if loop.reverse else range(loop.length):
-        given = [*same, *carry, *[steps.slice(x, number) for x in scanned]]
-        values = steps.run("body", body, given, number)
-        carry = outputs_of(body, given, values)[: loop.carries]
-        rows.append([given[i] if i >= 0 else values[~i] for i in loop.stacked])
-    if loop.reverse:
-        rows.reverse()
-    specs = [loop.stack_spec(number) for number in loop.stacked]
-    return [*carry, *[steps.stack([row[k] for row in rows], spec) for k, spec in enumerate(specs)]]
+        stacks = [joined(y, z) for y, z in zip(stacks, more, strict=True)]
+        starts = [joined(c, lax.expand_dims(d, (0,))) for c, d in zip(starts, start, strict=True)]
+    return (*last, *stacks, *starts)
 
 
 _scan_of_body.__name__ = "scan_of_body"
 scan_of_body = ScanOfBody(
-    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused,
-    in_steps=InSteps(_bodies, _step_by_step),
+    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused, steps=_steps, within=_within,
+    in_steps=InSteps(bodies_of_loop, loop_in_steps),
 )  # fmt: skip
 
 
@@ -136,6 +154,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int = 1,
+    truncate: int | None = None,
 ) -> tuple[Any, Any]:
     """A loop that carries values from step to step, and stacks what each step gives.
 
@@ -156,6 +175,9 @@ def scan(
         length: The number of steps; by default, the length of the first axes.
         reverse: Go through `xs` from its end. Slice i still gives entry i of what is stacked.
         unroll: How many steps the compiler gets as one: more take longer to compile, and may run faster.
+        truncate: The steps are cut into stretches of so many, counted from the last step, and no gradient passes
+            through the carry from one stretch to the one before it: truncated back-propagation. Values are the same.
+            What comes of it is not the derivative of the loop, and counts as a surrogate in further gradients.
 
     Returns:
         The last carry, and the stacks, each with the steps along its first axis.
@@ -165,12 +187,12 @@ def scan(
             another structure or dtype.
         ValueError: The lengths do not fit, a carry changes its shape, or the body updates what it was given.
     """
-    return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body)
+    return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body, truncate)
 
 
 def scanned(
     body: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int, owner: str,
-    written: Callable[..., Any],
+    written: Callable[..., Any], truncate: int | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
     """What `scan` gives, for a function of this name; `written` is what the user has written as its body."""
     leaves, tree = jax.tree.flatten((init, xs))
@@ -189,9 +211,16 @@ def scanned(
     if not isinstance(reverse, bool | np.bool_):
         raise TypeError(f"{owner}: reverse must be True or False, got {reverse!r}")
     results: Any = None
+    if truncate is not None:
+        inputs += _stretches(truncate, count, reverse)
 
     def flat(given: list[Variable]) -> list[Variable]:
         nonlocal results
+        if truncate is not None:
+            *given, cut = given
+            given[:carries] = [
+                indexing.where(cut, control.unlink(c), c) if c.spec.differentiable else c for c in given[:carries]
+            ]
         carry, x = jax.tree.unflatten(tree, given)
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -228,6 +257,15 @@ def outputs_of_loop(loop: Loop, inputs: tuple[Variable, ...], updated: Sequence[
     made = iter(apply(scan_of_body, tuple([inputs[i] for i in found.inputs]), found.loop, effects))
     finals = [next(made) if j in changing else inputs[loop.fixed + j] for j in range(loop.carries)]
     return [*finals[len(updated) :], *itertools.islice(made, loop.results - loop.carries)]
+
+
+def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
+    """For each step whether a stretch of `truncate` steps begins with it, but for the first of all."""
+    if isinstance(truncate, bool) or not isinstance(truncate, int | np.integer) or truncate < 1:
+        raise ValueError(f"scan: truncate must be an int of at least 1, or None, got {truncate!r}")
+    before = np.arange(count)
+    begins = (before > 0) & ((count - before) % int(truncate) == 0)
+    return [as_variable(begins[::-1].copy() if reverse else begins, "truncate", "scan")]
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:

@@ -18,6 +18,7 @@ from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
+from .body_costs import operations_in
 from .branches import cond
 from .loops import check_body, checked_carry, scanned
 
@@ -35,8 +36,7 @@ class WhileOfBodies(Op):
 
 def _cost(f: Function) -> int:
     """About how many operations one step takes; how many steps there are is not known."""
-    body: Body = f.arguments[1]
-    return sum([max(1, spec.size) for spec in body.specs])
+    return operations_in(f.arguments[1])
 
 
 def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
@@ -90,6 +90,7 @@ def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Step
 _while_of_bodies.__name__ = "while_of_bodies"
 while_of_bodies = WhileOfBodies(
     _while_of_bodies, type_name="While", multiple_results=True, cost=_cost,
+    within=lambda arguments, read: arguments[:2],
     in_steps=InSteps(_bodies, _step_by_step),
 )  # fmt: skip
 

@@ -132,6 +132,10 @@ class Body:
         outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
         return Body(inputs, steps, self.orders, outputs, self.stops, self.places)
 
+    def with_outputs(self, outputs: tuple[int, ...]) -> Body:
+        """The same with other outputs, by their numbers."""
+        return Body(self.inputs, self.steps, self.orders, outputs, self.stops, self.places)
+
     def values_of(self, inputs: Sequence[Variable]) -> list[Variable]:
         """The Variables of all values, newly made, for Variables of the inputs."""
         values: list[Variable] = []

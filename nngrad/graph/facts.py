@@ -51,6 +51,14 @@ class Facts:
     in_steps: InSteps | None = None
     """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
     into (`nngrad.graph.within`)."""
+    steps: Callable[[Function], int] | None = None
+    """For a loop whose gradient can compute it again segment by segment: how many steps a Function of it has; 0 where
+    that is settled already."""
+    within: Callable[..., Any] | None = None
+    """For an op that runs bodies of which nobody sees the values: `within(arguments, read)` gives these, each with the
+    outputs that are wanted where of the op's outputs those are read for which `read` is true."""
+    expands: Callable[..., Any] | None = None
+    """For a function that is just a body: `expands(*arguments)` gives the `Body`, which runs in its place."""
     passes: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False

@@ -28,6 +28,14 @@ class Loop(NamedTuple):
     """Whether the steps go from the last slice to the first."""
     unroll: int
     """How many steps XLA gets as one."""
+    segments: tuple[int, ...] = ()
+    """Where it runs in segments, so that gradients compute again what they need of each: the number of steps of one; of
+    one of those that it is cut into in turn; and so on."""
+
+    @property
+    def parts(self) -> tuple[int, int]:
+        """How many whole segments there are, and how many steps after these."""
+        return divmod(self.length, self.segments[0])
 
     @property
     def first_slice(self) -> int:
@@ -56,6 +64,26 @@ class Loop(NamedTuple):
         if 0 <= number < self.fixed or number >= self.first_slice:
             return f.inputs[number]
         return f.outputs[self.places[number]]
+
+    @property
+    def first_start(self) -> int:
+        """The first of the outputs with the carries before each segment, which come last."""
+        return self.carries + len(self.stacked)
+
+    def first_steps(self) -> list[int]:
+        """Which step of each segment runs first, in the order of the slices."""
+        size, (_, rest) = self.segments[0], self.parts
+        if self.reverse:
+            return [end - 1 for end in ([rest] if rest else []) + [*range(rest + size, self.length + 1, size)]]
+        return [*range(0, self.length, size)]
+
+    def start_specs(self) -> tuple[Spec, ...]:
+        """Shapes and dtypes of the carries before each segment, stacked; none where it does not run in segments."""
+        if not self.segments:
+            return ()
+        count = -(-self.length // self.segments[0])
+        carried = [self.body.inputs[i] for i in range(self.fixed, self.first_slice)]
+        return tuple([spec_of((count, *spec.shape), spec.dtype) for spec in carried])
 
     def stack_spec(self, number: int) -> Spec:
         """Shape and dtype of a value of the body, stacked."""
@@ -89,7 +117,7 @@ def settled(loop: Loop) -> Settled | None:
     places = {i: k for k, i in enumerate(order)}
     moved = body.with_inputs(tuple([body.inputs[i] for i in order]), [places[i] for i in range(len(order))])
     outputs = (*[moved.outputs[i - loop.fixed] for i in others], *moved.outputs[loop.carries :])
-    own = Body(moved.inputs, moved.steps, moved.orders, outputs, moved.stops, moved.places)
+    own = moved.with_outputs(outputs)
     fixed = loop.fixed + len(unchanging)
     return Settled(
         loop._replace(body=own, fixed=fixed, carries=len(others)), order,

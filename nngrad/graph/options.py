@@ -56,6 +56,7 @@ class BuildOptions:
         "mark",
         "no_grad",
         "places",
+        "segments",
         "simplify",
         "special",
         "watched",
@@ -82,6 +83,8 @@ class BuildOptions:
     """What functions are marked with, so that gradients compute them again and do not keep what they give."""
     places: dict[int, Any] | None
     """Where it is written down, by their serial numbers, where the user applies functions; None if nobody asks."""
+    segments: Callable[[Function], tuple[int, ...]] | None
+    """For a loop, the numbers of steps of the segments that its gradient computes again; none where it keeps all."""
     deterministic: bool
     """Whether all that runs is compiled in one way, so that results are the same from run to run."""
     special: bool
@@ -91,7 +94,7 @@ class BuildOptions:
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        self.body = self.builder = self.context = self.debug = self.mark = self.places = None
+        self.body = self.builder = self.context = self.debug = self.mark = self.places = self.segments = None
         self.auto_forward = self.no_grad = self.deterministic = False
         self.simplify = True
         self.hooks = ()

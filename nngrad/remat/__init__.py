@@ -8,6 +8,7 @@
     reuse.py       gradients of rematerialised gradients that read what is kept
     plan.py        what is computed again, and which segment each function of the backward pass waits for
     rebuild.py     the gradient graph that follows a plan
+    segmented.py   loops that are computed again segment by segment
     costs.py       what functions cost
     liveness.py    the memory that a program takes, estimated from its structure
 """

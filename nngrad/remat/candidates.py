@@ -61,6 +61,7 @@ class Source:
         gradients: The gradients.
         program_of: The program that runs with such gradients.
         mark: The mark of functions that compute something again.
+        again: Arithmetic of what is computed again before any plan.
     """
 
     def __init__(
@@ -70,11 +71,13 @@ class Source:
         gradients: list[Variable],
         program_of: ProgramOf,
         mark: Any = None,
+        again: int = 0,
     ) -> None:
         self._outputs = outputs
         self._gradients = gradients
         self._program_of = program_of
         self._mark = mark
+        self._again = again
         before = frozenset(known)
         emitted = [f for f in functions_of(gradients) if f not in before]
         order = max([e.order for e in emitted], default=0)
@@ -84,7 +87,7 @@ class Source:
         self._emitted = [e for e in emitted if e.order == order]
         self.schedule = in_order([*outputs, *[f.outputs[0] for f in standing]])
         """The functions that were there before, in the order in which they run."""
-        self.plain = self._candidate(gradients)
+        self.plain = self._weighed(Rebuilt(gradients, [], False))
 
     @cached_property
     def cuttings(self) -> list[Cutting]:
@@ -112,12 +115,10 @@ class Source:
         return max(1, sum([arithmetic(f) for f in (*self._known, *self._emitted)]))
 
     def _weighed(self, rebuilt: Rebuilt) -> Candidate:
-        extra = sum([arithmetic(f) for f in rebuilt.again]) / self._arithmetic
-        return self._candidate(rebuilt.gradients)._replace(extra=extra)
-
-    def _candidate(self, gradients: list[Variable]) -> Candidate:
-        program = self._program_of(gradients)
-        return Candidate(gradients, program, timeline(program).peak)
+        again = self._again + sum([arithmetic(f) for f in rebuilt.again])
+        program = self._program_of(rebuilt.gradients)
+        extra = again / (self._arithmetic - self._again) if again else 0.0
+        return Candidate(rebuilt.gradients, program, timeline(program).peak, extra)
 
 
 def sources_of(

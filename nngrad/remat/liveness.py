@@ -7,6 +7,7 @@ compiler that fuses loops:
 - What is elementwise is computed within the loops that read it, unless something must find it in memory.
 - What is costly, or a sum of several arrays, has memory of its own if several functions read it.
 - First come, first served: each loop runs as soon as what it reads is there.
+- What has bodies takes what the largest of them takes, and stacks nothing that nobody reads.
 - A loop writes over what it is the last to read, if it can; and the memory of a result serves other things until the
   result is there.
 
@@ -15,16 +16,19 @@ Leaves and results are counted apart, as compilers do in their own accounts.
 
 from __future__ import annotations
 
+import functools
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ..execution.inlining import with_bodies_inline
 from ..execution.passes import prepared
 from ..execution.program import Call, Program, calls_of, without_passes
 from ..execution.recurrences import is_sum
 from ..graph import Op, Spec
+from ..graph.body import Body
 from ..graph.traverse import operands_first
 from .costs import is_costly
 
@@ -42,6 +46,8 @@ class Loop(NamedTuple):
     read: dict[int, bool]
     """What it finds in memory, and whether it may write over that: where it reads each element only to make the one at
     the same place."""
+    inner: int = 0
+    """Bytes that it takes besides while it runs, for bodies within it."""
 
 
 class Span(NamedTuple):
@@ -72,8 +78,18 @@ class Timeline(NamedTuple):
 
 def timeline(program: Program) -> Timeline:
     """The temporaries of a program."""
-    loops, results = _loops(prepared(program))
+    return _timeline(prepared(program))
+
+
+def _timeline(program: Program) -> Timeline:
+    loops, results = _loops(program)
     return _lives(_schedule(loops), results)
+
+
+@functools.lru_cache(maxsize=4096)
+def _peak_of(body: Body) -> int:
+    """Bytes of temporaries of a body while it runs. The passes for a platform do not look into bodies."""
+    return _timeline(with_bodies_inline(Program(body.inputs, body.steps, body.outputs, None))).peak
 
 
 # ---------------------------------------------------------------- loops
@@ -98,7 +114,7 @@ def _loops(program: Program) -> tuple[list[Loop], list[int]]:
     through: dict[int, dict[int, bool]] = {i: {} for i in range(len(program.leaves))}
     """What a loop reads that takes a value."""
     for call in calls:
-        op, _, ins, outs = call
+        op, arguments, ins, outs = call
         in_place = op.view or op.fuses == "in place"
         read: dict[int, bool] = {}
         for i in ins:
@@ -111,6 +127,12 @@ def _loops(program: Program) -> tuple[list[Loop], list[int]]:
             or (max([readers.get(o, 0) for o in outs]) > 1 and _is_worth_keeping(call, specs))
         ):
             through.update(dict.fromkeys(outs, read))
+        elif op.within is not None:
+            wanted = [bool(readers.get(o)) or o in in_memory for o in outs]
+            inner = max([_peak_of(body) for body in op.within(arguments, wanted)])
+            made = {o: specs[o].nbytes for o, is_wanted in zip(outs, wanted, strict=True) if is_wanted}
+            loops.append(Loop(op, made, read, inner))
+            through.update({o: {o: True} for o in outs})
         else:
             loops.append(Loop(op, {o: specs[o].nbytes for o in outs}, read))
             through.update({o: {o: True} for o in outs})
@@ -177,7 +199,7 @@ def _lives(steps: list[Loop], results: Sequence[int]) -> Timeline:
             if values[i].nbytes in reusable:
                 reusable.remove(values[i].nbytes)
                 reused += values[i].nbytes
-        live.append(now - reused)
+        live.append(now - reused + step.inner)
         now -= sum([values[i].nbytes for i in dying]) + sum([values[i].nbytes for i in made if values[i].last == t])
     return Timeline([step.op for step in steps], live, values)
 

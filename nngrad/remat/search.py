@@ -17,11 +17,12 @@ from ..execution.program import Program
 from ..execution.trials import Trial, trial_of
 from ..graph import Function, Variable, contained, functions_of, leaves_of, switch
 from ..graph.options import pause_collector
-from .candidates import Candidate, Cutting, ProgramOf, sources_of
+from .candidates import Candidate, Cutting, ProgramOf, Source, sources_of
 from .costs import reads
 from .cuts import binomial, slots_for, uniform
 from .plan import Node, Plan
 from .policies import Policy, policy_of, policy_of_marks
+from .segmented import Emit, Segmented
 
 _MOST_FINALISTS = 3
 
@@ -44,6 +45,7 @@ def rematerialised(
     seeds: Sequence[Any] = (),
     inputs: Sequence[Variable] | None = None,
     runs: bool = True,
+    emit: Emit | None = None,
 ) -> list[Variable]:
     """The gradients by a graph that computes some forward values again where they are needed, to save memory.
 
@@ -56,6 +58,7 @@ def rematerialised(
         inputs: With respect to what; None for all leaves that need a gradient. If there are others, a further gradient
             is likely, and the plan is one along which that can be cut as well.
         runs: Whether it is likely to run just so, and its executable is worth keeping.
+        emit: Emits the gradients anew, with loops that are cut into segments; None where that cannot be.
 
     Returns:
         Where there is nothing to do, or where no plan takes less memory, the gradients as they were emitted.
@@ -70,7 +73,8 @@ def rematerialised(
         return sources_of(roots, gradients, program_of)[0].plain.gradients
     own = None if inputs is None else {id(x) for x in inputs}
     further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
-    search = Search(roots, gradients, policy, program_of, further)
+    segmented = None if emit is None else Segmented(roots, emit, program_of, policy.mark)
+    search = Search(roots, gradients, policy, program_of, further, segmented)
     best = search.run()
     if runs:
         search.keep(best)
@@ -86,6 +90,7 @@ class Search:
         policy: What to look for.
         program_of: The program that is going to run with such gradients.
         further: Whether a further gradient is likely.
+        segmented: The graphs in which loops are cut.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class Search:
         policy: Policy,
         program_of: ProgramOf,
         further: bool = False,
+        segmented: Segmented | None = None,
     ) -> None:
         self._policy = policy
         self.further = further
@@ -103,6 +109,7 @@ class Search:
         """The graph that computes nothing again."""
         self._cuttings = [cutting for source in self._sources for cutting in source.cuttings]
         self._trials: dict[Program, Trial] = {}
+        self._segmented = segmented
 
     def run(self) -> Candidate:
         """The best candidate."""
@@ -158,7 +165,7 @@ class Search:
         """Plans of more and more arithmetic, until some have a predicted peak of no more than `most`."""
         tried = list(self._light())
         if all([c.peak > most for c in tried]):
-            tried += [c for cutting in self._cuttings for c in self._nested(cutting, 1)]
+            tried += self.nested(1)
         if any([c.peak <= most for c in tried]):
             return tried + [c for cutting in self._cuttings for c in self._partial(cutting, lambda c: c.peak > most)]
         for levels in range(2, 11):
@@ -196,6 +203,17 @@ class Search:
         """Plans of so many levels that compute everything again."""
         for cutting in self._cuttings:
             yield from self._nested(cutting, levels)
+        depth = levels
+        while depth:  # fewer levels may take less: what is scanned is copied at each of them
+            segmented = self._in_segments(depth)
+            yield from [source.plain for source in segmented]
+            for cutting in segmented[0].cuttings if segmented else ():
+                yield from self._nested(cutting, levels)
+            depth //= 2
+
+    def _in_segments(self, levels: int, named: Callable[[Function], Any] = lambda f: True) -> list[Source]:
+        """The graphs in which loops are cut so many levels deep, the one that takes least first."""
+        return [] if self._segmented is None else self._segmented.sources(levels, named)
 
     def _nested(self, cutting: Cutting, levels: int) -> Iterator[Candidate]:
         units = cutting.forward.units
@@ -218,9 +236,16 @@ class Search:
             for levels in range(2, 5):
                 if least * levels <= most:
                     yield from self._nested(cutting, levels)
+        for levels in range(1, 5):
+            found = [source for source in self._in_segments(levels) if source.plain.extra <= most]
+            if not found:
+                break
+            yield from [source.plain for source in found]
+            yield from [c for cutting in found[0].cuttings for c in self._nested(cutting, 1)]
 
     def restricted(self, named: Callable[[Function], Any]) -> Iterator[Candidate]:
         """Plans that compute only functions again for which `named` is true."""
+        yield from [source.plain for source in self._in_segments(1, named)]
         for source in self._sources:
             dropped = frozenset(filter(named, source.cuttings[0].forward.droppable))
             if dropped:

@@ -31,6 +31,8 @@ class Merged(NamedTuple):
     """Which of the inputs it has."""
     outputs: tuple[int, ...]
     """For each result, and for each stack of a carry, which output of the merged loop it is."""
+    starts: tuple[int, ...]
+    """For each carry before segments, if there are some, which it is."""
 
 
 @rule("equal-carries", scan_of_body)
@@ -47,7 +49,8 @@ def equal_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -
     one = nodes.emit(op, tuple([inputs[i] for i in merged.inputs]), tuple(merged.loop))
     outputs = [one[i] for i in merged.outputs]
     # What a gradient reads beside these it reads at the function that it differentiates.
-    return (*outputs, *nodes.node(op, inputs, arguments)[len(outputs) :])
+    rest = nodes.node(op, inputs, arguments)[len(outputs) : loop.first_start]
+    return (*outputs, *rest, *[one[i] for i in merged.starts])
 
 
 @rule("unchanging-carries", scan_of_body)
@@ -111,7 +114,8 @@ def merged_loop(loop: Loop, classes: Classes) -> Merged | None:
         *[place[i] for i in told_apart], *range(len(carries), len(carries) + stacks),
         *[len(carries) + stacks + place[i] for i in told_apart],
     )  # fmt: skip
-    return Merged(merged, tuple(kept), outputs)
+    starts = tuple([merged.first_start + place[i] for i in told_apart]) if loop.segments else ()
+    return Merged(merged, tuple(kept), outputs, starts)
 
 
 def _rewritten(builder: Nodes, loop: Loop, inputs: list[Variable]) -> list[Variable]:

@@ -1,0 +1,109 @@
+"""associative_scan: running results of an operation that can be put into brackets in any way, in log2(n) steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+
+from ..graph import Variable, as_variable
+from ..graph.arguments import axis_of
+from ..graph.leaf import common_floating
+from . import movement
+
+T = TypeVar("T")
+
+
+def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, axis: int = 0) -> T:
+    """Running results of an associative operation: entry i is `fn(... fn(fn(x[0], x[1]), x[2]) ..., x[i])`.
+
+        sums = F.associative_scan(lambda a, b: a + b, x)
+
+    As `jax.lax.associative_scan`: entries are combined in pairs, pairs in pairs, and so on, so it takes two calls of
+    `fn` for each doubling of the length, and these work on many entries at a time. It is made of ordinary functions,
+    and so are its gradients of any order.
+
+    Args:
+        fn: An associative operation: pytrees like `elems`, with any length along `axis`, in and out. It must work on
+            each entry along the axis by itself.
+        elems: A pytree of what is combined, all of the same length along `axis`.
+        reverse: Begin with the last entry.
+        axis: The axis.
+
+    Returns:
+        A pytree like `elems`.
+
+    Raises:
+        TypeError: `fn` cannot be called, or returns another structure.
+        ValueError: The lengths differ, the axis is out of range, or `fn` returns another shape.
+    """
+    if not callable(fn):
+        raise TypeError(f"associative_scan: fn must be a function of two pytrees, got {fn!r}")
+    leaves, tree = jax.tree.flatten(elems)
+    floating = common_floating(leaves)
+    xs = [as_variable(x, f"elems[{i}]", "associative_scan", floating) for i, x in enumerate(leaves)]
+    if not xs:
+        raise ValueError("associative_scan: there is nothing in elems")
+    along = [_axis(axis, x, i) for i, x in enumerate(xs)]
+    lengths = [x.shape[a] for x, a in zip(xs, along, strict=True)]
+    if len(set(lengths)) > 1:
+        raise ValueError(f"associative_scan: elems have different lengths along axis {axis}: {lengths}")
+
+    def combined(first: list[Variable], second: list[Variable]) -> list[Variable]:
+        result, structure = jax.tree.flatten(fn(jax.tree.unflatten(tree, first), jax.tree.unflatten(tree, second)))
+        if str(structure) != str(tree):
+            raise TypeError(f"associative_scan: fn gets {tree} and returns {structure}")
+        ys = [as_variable(y, f"result {i} of fn", "associative_scan", floating) for i, y in enumerate(result)]
+        for i, (x, y) in enumerate(zip(first, ys, strict=True)):
+            if x.spec is not y.spec:
+                raise ValueError(f"associative_scan: fn gets {x.spec} as part {i} and returns {y.spec}")
+        return ys
+
+    def cut(given: list[Variable], start: int, stop: int, step: int = 1) -> list[Variable]:
+        return [_cut(x, a, start, stop, step) for x, a in zip(given, along, strict=True)]
+
+    if reverse:
+        xs = [movement.flip(x, axes=(a,)) for x, a in zip(xs, along, strict=True)]
+    levels = [xs]
+    count = lengths[0]
+    counts = [count]
+    while count > 1:  # down: the results of pairs
+        xs = combined(cut(xs, 0, count - 1, 2), cut(xs, 1, count, 2))
+        count //= 2
+        levels.append(xs)
+        counts.append(count)
+    results = levels.pop()
+    for xs, count in zip(reversed(levels), reversed(counts[:-1]), strict=True):  # up: what is between them
+        even = cut(xs, 0, 1)
+        if count > 2:
+            between = combined(cut(results, 0, (count - 1) // 2), cut(xs, 2, count, 2))
+            even = [movement.concatenate(x, y, axis=a) for x, y, a in zip(even, between, along, strict=True)]
+        results = [_alternating(x, y, a) for x, y, a in zip(even, results, along, strict=True)]
+    if reverse:
+        results = [movement.flip(y, axes=(a,)) for y, a in zip(results, along, strict=True)]
+    found: T = jax.tree.unflatten(tree, results)
+    return found
+
+
+def _axis(axis: int, x: Variable, i: int) -> int:
+    try:
+        return axis_of(axis, x.ndim)
+    except ValueError as error:
+        raise ValueError(f"associative_scan: elems[{i}] of shape {x.shape}: {error}") from None
+
+
+def _cut(x: Variable, axis: int, start: int, stop: int, step: int) -> Variable:
+    result: Variable = x[(*[slice(None)] * axis, slice(start, stop, step))]
+    return result
+
+
+def _alternating(even: Variable, odd: Variable, axis: int) -> Variable:
+    """Entries of `even` and of `odd` in turn; `even` may have one more."""
+    count = odd.shape[axis]
+    pairs = movement.stack(_cut(even, axis, 0, count, 1), odd, axis=axis + 1)
+    joined: Variable = movement.reshape(pairs, shape=(*odd.shape[:axis], 2 * count, *odd.shape[axis + 1 :]))
+    if even.shape[axis] == count:
+        return joined
+    rest: Variable = movement.concatenate(joined, _cut(even, axis, count, count + 1, 1), axis=axis)
+    return rest

@@ -1,0 +1,214 @@
+"""Loops that go back segment by segment: derivatives, what is kept as compiled, and truncated back-propagation."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.autodiff.walk import Grad
+from nngrad.execution.lower import linearize, lower
+from nngrad.graph import Variable, contained, functions_of, switch
+from nngrad.remat.segmented import sizes_of
+
+RNG = np.random.default_rng(0)
+
+
+def leaf(values: Any) -> Variable:
+    """A leaf that needs a gradient."""
+    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
+
+
+@contained
+def gradients(value: Variable, leaves: list[Variable], sizes: tuple[int, ...]) -> list[Variable]:
+    """The gradients, where loops are cut so."""
+    switch(segments=lambda f: sizes if f.op.steps(f) > sizes[0] else ())
+    return Grad()([value], leaves, [None])
+
+
+def loss(m: Any, scan: Any, x: Any, w: Any, c: Any, reverse: bool) -> Any:
+    """Of a loop with two carries, one of them an integer, and two stacks."""
+    def step(carry: Any, x: Any) -> Any:
+        i, h = carry
+        y = m.tanh(h @ w + x)
+        return (i + 1, y), (h * y, m.sin(x))
+    (_, last), (a, b) = scan(step, (np.int32(0), c), x, reverse=reverse)
+    return m.sum(last**2) + m.sum(m.sin(a)) + m.sum(b * b * b)
+
+
+@settings(max_examples=6, deadline=None)
+@given(
+    st.integers(2, 11), st.booleans(), st.integers(1, 2),
+    st.lists(st.integers(1, 6), min_size=1, max_size=3).map(lambda s: tuple(sorted(set(s), reverse=True))),
+)  # fmt: skip
+def test_derivatives_are_those_of_the_loop(steps: int, reverse: bool, order: int, sizes: tuple[int, ...]) -> None:
+    arrays = [RNG.standard_normal(shape) for shape in ((steps, 2, 3), (3, 3), (2, 3))]
+    leaves = [leaf(a) for a in arrays]
+    found: Any = loss(F, F.scan, *leaves, reverse)
+
+    def expected(*args: Any) -> Any:
+        return loss(jnp, lax.scan, *args, reverse)
+
+    for _ in range(order):
+        found = F.add_n(*[F.sum(g**k) for k, g in enumerate(gradients(found, leaves, sizes), 1)])
+
+        def expected(*args: Any, below: Any = expected) -> Any:
+            return sum([jnp.sum(g**k) for k, g in enumerate(jax.grad(below, (0, 1, 2))(*args), 1)])
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(found.d, expected(*arrays), rtol=1e-9)
+
+
+def test_derivatives_of_order_3() -> None:
+    arrays = [RNG.standard_normal(shape) for shape in ((7, 1, 2), (2, 2), (1, 2))]
+    leaves = [leaf(a) for a in arrays]
+    cut = whole = loss(F, F.scan, *leaves, False)
+    for _ in range(3):
+        cut = F.add_n(*[F.sum(F.sin(g)) for g in gradients(cut, leaves, (3, 2))])
+        whole = F.add_n(*[F.sum(F.sin(g)) for g in nn.grad(whole, leaves)])
+    np.testing.assert_allclose(cut.d, whole.d, rtol=1e-10)
+
+
+# ---------------------------------------------------------------- memory
+
+
+def recurrence(steps: int) -> tuple[Variable, list[Variable]]:
+    """The loss of a loop that is given nothing at its steps, and its leaves."""
+    c, w = Variable((64, 16), need_grad=True), Variable((16, 16), need_grad=True)
+    h, _ = F.scan(lambda h, _: (F.tanh(h @ w) + h * 0.5, None), c, None, length=steps)
+    return F.sum(h**2), [c, w]
+
+
+def taken(steps: int, policy: Any, order: int = 1) -> float:
+    """Bytes of temporaries as compiled, in units of one carry."""
+    value, leaves = recurrence(steps)
+    found = nn.grad(value, leaves, recompute=policy)
+    if order == 2:
+        found = nn.grad(F.sum(found[0] ** 2) + value, leaves, recompute=policy)
+    report = nn.memory_report([value, *found])
+    assert report.compiled is not None
+    assert 0.7 < report.compiled / report.peak < 1.5 or policy is None
+    return report.compiled / (64 * 16 * 4)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_sqrt_takes_the_square_root_of_the_steps(order: int) -> None:
+    few, many = (taken(steps, "sqrt", order) for steps in (64, 1024))
+    assert many < 4.4 * few < 0.5 * taken(1024, None, order)
+
+
+def test_many_levels_take_the_logarithm_of_the_steps() -> None:
+    few, more, many = (taken(steps, nn.Segments(9)) for steps in (64, 256, 1024))
+    assert max(many - more, more - few) < 10 and many < 40
+
+
+def test_the_forward_loop_runs_once() -> None:
+    value, leaves = recurrence(64)
+    program = linearize([value, *nn.grad(value, leaves, recompute=nn.Segments(1))]).program
+    text = str(jax.make_jaxpr(lower(program))(*[s.abstract() for s in program.leaves]))
+    # Segments and their steps forward; segments, their steps once more, and the steps back.
+    assert text.count(" scan[") == 5
+
+
+def test_a_budget_is_kept_to() -> None:
+    nbytes = 100 * 64 * 16 * 4
+    assert taken(256, nn.MemoryBudget(nbytes)) <= 100 < taken(256, None)
+
+
+def test_auto_cuts_a_loop() -> None:
+    assert taken(256, "auto") < 0.2 * taken(256, None)
+
+
+def test_a_marked_loop_is_cut() -> None:
+    with nn.recompute():
+        value, leaves = recurrence(64)
+    found = nn.grad(value, leaves)
+    assert any([f.args.get("segments") for f in functions_of(found)])
+
+
+def test_a_predicate_names_loops() -> None:
+    value, leaves = recurrence(64)
+    for named in (True, False):
+        found = nn.grad(value, leaves, recompute=lambda f, named=named: named and f.name == "scan_of_body")
+        assert any([f.args.get("segments") for f in functions_of(found)]) == named
+
+
+@given(st.integers(2, 5000), st.integers(1, 12), st.sampled_from([0.35, 0.6, 1.0]))
+def test_sizes_get_smaller(steps: int, levels: int, share: float) -> None:
+    sizes = (steps, *sizes_of(steps, levels, share))
+    assert len(sizes) <= levels + 1
+    assert all([2 <= b <= a / 2 + 1 and b < a for a, b in itertools.pairwise(sizes)])
+
+
+# ---------------------------------------------------------------- truncated back-propagation
+
+
+def stretched(m: Any, scan: Any, x: Any, w: Any, c: Any, reverse: bool, truncate: int) -> Any:
+    """What truncation is, written out for JAX; nngrad does it by itself."""
+    def step(h: Any, x: Any) -> Any:
+        h = m.tanh(h @ w + x)
+        return h, h
+    if m is F:
+        return F.scan(step, c, x, reverse=reverse, truncate=truncate)
+    steps = x.shape[0]
+    at = range(steps)[::-1] if reverse else range(steps)
+    ys: list[Any] = [None] * steps
+    for before, i in enumerate(at):
+        if before and (steps - before) % truncate == 0:
+            c = lax.stop_gradient(c)
+        c, ys[i] = step(c, x[i])
+    return c, jnp.stack(ys)
+
+
+@pytest.mark.parametrize(("reverse", "truncate"), [(False, 3), (True, 2), (False, 1), (True, 9)])
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_truncation_stops_gradients_between_stretches(reverse: bool, truncate: int, order: int) -> None:
+    arrays = [RNG.standard_normal(shape) for shape in ((7, 2, 3), (3, 3), (2, 3))]
+    leaves = [leaf(a) for a in arrays]
+
+    def total(m: Any, result: Any) -> Any:
+        return m.sum(result[0] ** 2) + m.sum(m.sin(result[1]))
+
+    found: Any = total(F, stretched(F, F.scan, *leaves, reverse, truncate))
+
+    def expected(*args: Any) -> Any:
+        return total(jnp, stretched(jnp, lax.scan, *args, reverse, truncate))
+
+    for _ in range(order):
+        found = F.add_n(*[F.sum(F.sin(g)) for g in nn.grad(found, leaves)])
+
+        def expected(*args: Any, below: Any = expected) -> Any:
+            return sum([jnp.sum(jnp.sin(g)) for g in jax.grad(below, (0, 1, 2))(*args)])
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(found.d, expected(*arrays), rtol=1e-9)
+
+
+def test_the_last_step_reaches_so_many_steps_back() -> None:
+    x = leaf(np.ones(8))
+    last, _ = F.scan(lambda h, x: (h * x, None), np.float64(1.0), x, truncate=3)
+    (g,) = nn.grad(last, x)
+    np.testing.assert_array_equal(g.d, [0, 0, 0, 0, 0, 1, 1, 1])
+
+
+def test_truncation_counts_as_a_surrogate() -> None:
+    x = leaf(np.ones((4, 2)))
+    last, _ = F.scan(lambda h, x: (F.sin(h @ np.ones((2, 2))) + x, None), np.zeros(2), x, truncate=2)
+    (g,) = nn.grad(F.sum(last), x)
+    (gg,) = nn.grad(F.sum(g), x)
+    assert nn.explain(gg).orders[-1].reason == "the rule of unlink is not its derivative"
+
+
+@pytest.mark.parametrize("truncate", [0, -1, 2.5, True])
+def test_bad_truncation_is_refused(truncate: Any) -> None:
+    with pytest.raises(ValueError, match="scan: truncate must be an int of at least 1, or None"):
+        F.scan(lambda h, x: (h, None), leaf(0.0), leaf(np.ones(3)), truncate=truncate)
