@@ -249,6 +249,7 @@ from . import (  # noqa: E402,F401
     activation,
     arithmetic,
     array,
+    body_batching,
     branches,
     checkpoints,
     comparison,

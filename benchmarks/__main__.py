@@ -26,6 +26,7 @@ from . import (
     loops,
     memory,
     operators,
+    per_sample,
     physics,
     rebuilding,
     steering,
@@ -35,8 +36,8 @@ from .timing import Row
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
-        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, loops, steering, memory,
-        first_result,
+        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, loops, per_sample,
+        steering, memory, first_result,
     )
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")

@@ -13,7 +13,7 @@ from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
 from . import timing as timing
-from .autodiff import Grad, backward, grad
+from .autodiff import Grad, backward, grad, vmap
 from .context import (
     Context,
     auto_forward,
@@ -25,6 +25,7 @@ from .context import (
     no_grad,
     set_auto_forward,
     set_default_context,
+    unrolled,
 )
 from .custom import FunctionNode, PythonFunction, custom_gradient
 from .debugging import debug
@@ -143,7 +144,9 @@ __all__ = [
     "timing",
     "to_jax",
     "train_step",
+    "unrolled",
     "vjp",
+    "vmap",
 ]
 
 

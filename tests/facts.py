@@ -48,7 +48,7 @@ class Case(NamedTuple):
         named = dict(zip(self.op.argument_names, self.arguments, strict=True)) | arguments
         with jax.enable_x64(True):
             run = self.op.bind(tuple([named[name] for name in self.op.argument_names]))
-            return [np.asarray(y) for y in as_tuple(run(*map(jnp.asarray, arrays)))]
+            return [np.array(y) for y in as_tuple(run(*map(jnp.asarray, arrays)))]
 
     def replaced(self, i: int, x: Array) -> list[Array]:
         """The inputs with one replaced."""
@@ -399,6 +399,41 @@ def check_numbers(case: Case) -> bool:
     return True
 
 
+def index_of(key: Sequence[Any]) -> tuple[Any, ...]:
+    """A key as NumPy has it."""
+    ends = [e[0] + e[1] * e[2] if isinstance(e, tuple) else 0 for e in key]
+    return tuple([
+        slice(e[0], None if end < 0 else end, e[2]) if isinstance(e, tuple) else e
+        for e, end in zip(key, ends, strict=True)
+    ])
+
+
+def keys_of(case: Case, keys: Any) -> list[tuple[Any, ...]]:
+    """What a fact says of the parts."""
+    return [index_of(key) for key in keys(tuple([x.shape for x in case.arrays]), case.op.named(case.arguments))]
+
+
+def check_taken(case: Case) -> bool:
+    """Each output is the part of the input that its key tells."""
+    if case.op.taken is None:
+        return False
+    for key, y in zip(keys_of(case, case.op.taken), case(case.arrays), strict=True):
+        assert np.array_equal(case.arrays[0][key], y), f"taken: {key}"
+    return True
+
+
+def check_placed(case: Case) -> bool:
+    """Each input is at its key in the output, and there is nothing elsewhere."""
+    if case.op.placed is None:
+        return False
+    (y,) = case(case.arrays)
+    for key, x in zip(keys_of(case, case.op.placed), case.arrays, strict=True):
+        assert np.array_equal(y[key], x), f"placed: {key}"
+        y[key] = 0
+    assert not y.any(), "placed: there is something elsewhere"
+    return True
+
+
 checks: dict[str, Callable[[Case], bool]] = {
     "reads": check_reads, "diagonal": check_diagonal, "rows": check_rows, "batching": check_batching,
     "channels_last": check_channels_last,
@@ -406,5 +441,5 @@ checks: dict[str, Callable[[Case], bool]] = {
     "fold": check_fold,
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,
     "selects": check_selects, "view": check_view, "reduction": check_reduction, "cost": check_cost,
-    "moving": check_moving, "numbers": check_numbers,
+    "moving": check_moving, "numbers": check_numbers, "taken": check_taken, "placed": check_placed,
 }  # fmt: skip

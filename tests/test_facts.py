@@ -58,7 +58,7 @@ def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
 
 
 SHOWING = {"add_n", "batch_matmul", "convolve", "less", "linear_combination", "mean", "mul2", "optimization_barrier",
-           "reshape", "softmax", "sqrt", "sub2", "tanh", "transpose", "where"}
+           "reshape", "softmax", "split", "sqrt", "stack", "sub2", "tanh", "transpose", "where"}
 
 
 SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
@@ -431,6 +431,16 @@ def dear_product(a, b, /):
 @wrong("numbers", X, arguments=(1.5,), numbers=("val",))
 def stepped(x, /, val: float = 1.5):
     return x * (jnp.floor(val) if isinstance(val, jax.Array) else val)
+
+
+@wrong("taken", X, taken=lambda shapes, arguments: ((0, (0, 3, 1)),))
+def second_row(x, /):
+    return x[1]
+
+
+@wrong("placed", X, placed=lambda shapes, arguments: (((0, 2, 1), (0, 3, 1)),))
+def before_ones(x, /):
+    return jnp.concatenate([x, jnp.ones_like(x)])
 
 
 @wrong("moving", X, fuses="moving")

@@ -59,8 +59,9 @@ def gradient(arrays: tuple[np.ndarray, np.ndarray]) -> tuple[Variable, Variable,
 
 @pytest.fixture
 def program(arrays: tuple[np.ndarray, np.ndarray]) -> Program:
-    """The program of the gradient."""
-    return linearize([gradient(arrays)[2]]).program
+    """The program of the gradient, of which no loop is made."""
+    with nn.unrolled():
+        return linearize([gradient(arrays)[2]]).program
 
 
 def compiled(program: Program, function: Any) -> Any:

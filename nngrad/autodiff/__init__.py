@@ -7,10 +7,12 @@ from ..functions.operators import operators
 from ..graph import engine
 from .backward import backward, backward_from
 from .bodies import body_gradient, body_tangent
+from .body_batching import body_batched
 from .grad import grad
+from .vmap import vmap
 from .walk import Grad
 
-__all__ = ["Grad", "backward", "grad"]
+__all__ = ["Grad", "backward", "grad", "vmap"]
 
 engine.install(
     evaluate=evaluate,
@@ -20,5 +22,6 @@ engine.install(
     backward=backward_from,
     body_gradient=body_gradient,
     body_tangent=body_tangent,
+    body_batched=body_batched,
     operators=operators,
 )

@@ -9,18 +9,27 @@ from typing import Any
 
 import nngrad.functions as F
 from backward_registry.batching import Operand, Shape, forms, reshaped, size_of
+from backward_registry.body_batching import body_forms
 
 from ..graph import Function, Variable, apply
 from ..graph.axes import AxisMap, Indices
 from .mapped import mapped, mapped_several
 
 
-def in_batch(f: Function, operands: Sequence[Operand]) -> Any:
-    """Returns `f` with one more axis: its output, or a tuple where it has several."""
+def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Any:
+    """Returns `f` with one more axis: its output, or a tuple where it has several.
+
+    Args:
+        f: The function.
+        operands: What its inputs become.
+        read: For each output whether somebody reads it. What nobody reads may be None.
+    """
     op = f.op
     form = forms.get(op)
     result: Any
-    if form is not None:
+    if op in body_forms:
+        result = body_forms[op](f, operands, read)
+    elif form is not None:
         result = form(f, operands)
     elif op.diagonal:
         result = _product(f, operands) if is_product(f) else _diagonal(f, operands)
@@ -133,12 +142,18 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
 def _folded(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
     """The op on all rows of all elements of the axis as one batch."""
     assert axes.folded is not None
-    x, *others = operands
-    values = [each.widened() for each in others]
-    shape, wide = f.specs[0].shape, x.widened()
-    count = math.prod(wide.shape[: x.lead + 1])
-    y = apply(f.op, (reshaped(wide, (count, *x.x.shape[1:])), *values), changed(f, **axes.folded(f, count)))
-    return reshaped(y, (*x.size, *shape))
+    size = size_of(operands)
+    count = math.prod([*size, f.specs[0].shape[0]])
+    values = []
+    for i, each in enumerate(operands):
+        if axes.inputs is None or i in axes.inputs:
+            values.append(reshaped(each.full(size), (count, *each.x.shape[1:])))
+        else:
+            values.append(each.widened())
+    y = apply(f.op, tuple(values), changed(f, **axes.folded(f, count)))
+    if not f.op.multiple_results:
+        return reshaped(y, (*size, *f.specs[0].shape))
+    return tuple([reshaped(each, (*size, *spec.shape)) for each, spec in zip(y, f.specs, strict=True)])
 
 
 def indices_of(f: Function) -> Indices | None:

@@ -51,7 +51,7 @@ def sum_of_sums(f: Function, operands: Sequence[Operand], moved: Moved, count: i
     and from the other inputs as they are."""
     fixed = f.op.fixed(len(moved))
     if fixed is None:
-        return in_batch(f, operands)
+        return in_batch(f, operands, [True] * len(f.specs))
     added = {f.op.offset: f.args[f.op.offset] * count} if f.op.offset else {}
     if f.op.weights:
         weights = zip(f.args[f.op.weights], moved, strict=True)
@@ -62,7 +62,7 @@ def sum_of_sums(f: Function, operands: Sequence[Operand], moved: Moved, count: i
             for i, (each, m) in enumerate(zip(operands, moved, strict=True))
         ]
     if not added:
-        return in_batch(f, operands)
+        return in_batch(f, operands, [True] * len(f.specs))
     return apply(f.op, tuple([each.value for each in operands]), changed(f, **added))
 
 

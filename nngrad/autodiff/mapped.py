@@ -6,8 +6,9 @@ from typing import Any
 
 import jax
 
-from ..graph import op
+from ..graph import Function, op
 from ..graph.arguments import Static
+from ..graph.axes import AxisMap, Places, row_places
 
 
 def _mapping(of: Any, arguments: Any, batched: Any) -> Any:
@@ -15,7 +16,14 @@ def _mapping(of: Any, arguments: Any, batched: Any) -> Any:
     return jax.vmap(of.bind(arguments), in_axes=tuple([0 if b else None for b in batched]))
 
 
-@op
+def _places(f: Function) -> tuple[Places, ...]:
+    return row_places(f, [i for i, is_batched in enumerate(f.args["batched"]) if is_batched])
+
+
+_ROWS = AxisMap(places=_places)
+
+
+@op(axes=_ROWS)
 def mapped(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
     """The op `of` applied to each element along a leading axis.
 
@@ -31,7 +39,7 @@ def mapped(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[
     return _mapping(of, arguments, batched)(*x)
 
 
-@op(multiple_results=True)
+@op(multiple_results=True, axes=_ROWS)
 def mapped_several(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
     """The same for an op that has several outputs."""
     return _mapping(of, arguments, batched)(*x)

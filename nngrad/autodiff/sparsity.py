@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from ..graph import Function, Variable
 from ..graph.axes import Places
+from .body_axes import followers
 
 Axes = tuple[int, ...]
 """For each axis of x that is followed, the axis that it has become."""
@@ -24,19 +25,31 @@ def followed_axes(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int
         The axes of each Variable that depends on `x`, by its id, or None where some are mixed.
     """
     found: dict[int, Axes | None] = {id(x): axes}
+    _follow(path, found, len(axes))
+    return found
+
+
+def _follow(path: Iterable[Function], found: dict[int, Axes | None], count: int) -> None:
+    """Enter where functions carry `count` axes of what is `found` already."""
     for f in path:
         read = f.inputs[: f.op.reads]
         given = [(i, found[id(each)]) for i, each in enumerate(read) if id(each) in found]
-        if given:
-            result = axes if not axes else _agreed(f, given)
+        if not given:
+            continue
+        follower = followers.get(f.op)
+        if follower is not None:
+            carried = follower(f, given, count, _follow)
+            found.update({id(y): carried[k] for k, y in enumerate(f.outputs) if k in carried})
+        else:
+            mixed = any([axes is None for _, axes in given])
+            result = None if mixed else _agreed(f, given) if count else ()
             found.update({id(y): result for y in f.outputs})
-    return found
 
 
 def _agreed(f: Function, given: list[tuple[int, Axes | None]]) -> Axes | None:
     """Where `f` carries the axes that some of its inputs have; None where it mixes them, or takes them to different
     places."""
-    if any([axes is None for _, axes in given]) or (f.op.axes is None and not f.op.diagonal):
+    if f.op.axes is None and not f.op.diagonal:
         return None
     places = places_of(f)
     distinct = {tuple([places[i][a] for a in axes]) for i, axes in given if axes is not None}

@@ -91,6 +91,25 @@ def substituted(
         return [walk.result(y, c) for y, c in zip(outputs, collapsed, strict=True)]
 
 
+@contained
+def in_batches(outputs: Sequence[Variable], batched: Values, count: int, full: Sequence[bool]) -> list[Variable]:
+    """`outputs`, each of the order of differentiation that it has, with values along a leading axis of size `count` put
+    in the place of the leaves in `batched`; those that do not depend on these are as they are, unless they are `full`.
+    """
+    path, _, known = path_between(outputs, [*batched], stops=False)
+    with emitting(known, 0) as builder:
+        walk = _Walk(path, batched, {}, count)
+        walk.demand(outputs, [False] * len(outputs))
+        for f in path:
+            builder.order = f.order
+            walk.emit(f)
+        builder.order = max([y.parent.order for y in outputs if y.parent is not None], default=0)
+        return [
+            walk.result(y, False) if is_full or walk.has_axis(y) else walk.plain.get(y, y)
+            for y, is_full in zip(outputs, full, strict=True)
+        ]
+
+
 def _checked_count(batched: Values) -> int:
     """The K of a table of leaves and their K values."""
     if not batched:
@@ -133,8 +152,11 @@ class _Walk:
     def demand(self, outputs: Sequence[Variable], collapsed: Sequence[bool]) -> None:
         """Find out of what each element is needed, and of what the sum."""
         for f in self.path:
-            if any(self.moved(f)):
-                self._moved.update(y for y in f.outputs if y not in self._given)
+            moved = self.moved(f)
+            if any(moved):
+                depends = [True] * len(f.specs) if f.op.dependence is None else f.op.dependence(f.arguments, moved)
+                given = zip(f.outputs, depends, strict=True)
+                self._moved.update(y for y, does in given if does and y not in self._given)
         for y, c in zip(outputs, collapsed, strict=True):
             (self._sum_wanted if c else self._each_wanted).add(y)
         for f in reversed(self.path):
@@ -168,7 +190,8 @@ class _Walk:
             self._keep(f, self.plain, apply(f.op, tuple([self.plain.get(x, x) for x in f.inputs]), f.arguments))
             return
         if each:
-            self._keep(f, self.each, in_batch(f, self._operands(f, moved, self.each, 1)))
+            read = [y in self._each_wanted for y in f.outputs]
+            self._keep(f, self.each, in_batch(f, self._operands(f, moved, self.each, 1), read))
         if total:
             self._keep(f, self.sums, self._sum(f, moved))
 
@@ -181,7 +204,7 @@ class _Walk:
             return sum_of_sums(f, self._operands(f, moved, self.sums, 0), moved, self.count)
         if folds(f, moved):
             return folded_sum(f, self._operands(f, moved, self.each, 1))
-        totals = tuple([self._total(y) for y in f.outputs])
+        totals = tuple([self._total(y) if y in self._sum_wanted and y in self._moved else None for y in f.outputs])
         return totals if f.op.multiple_results else totals[0]
 
     def _total(self, x: Variable) -> Variable:
@@ -200,8 +223,13 @@ class _Walk:
     def _keep(self, f: Function, values: dict[Variable, Variable], results: Any) -> None:
         """Enter what became of the outputs of `f`; where gradients stopped they still do."""
         for y, value in zip(f.outputs, results if f.op.multiple_results else (results,), strict=True):
-            if y not in self._given:
-                values[y] = F.unlink(value) if y._need_grad is False else value
+            if value is not None and y not in self._given:
+                kept = values if y in self._moved else self.plain
+                kept[y] = F.unlink(value) if y._need_grad is False else value
+
+    def has_axis(self, y: Variable) -> bool:
+        """Whether `y` depends on what has the leading axis."""
+        return y in self._moved
 
     def result(self, y: Variable, collapsed: bool) -> Variable:
         """Returns what became of an output, in its full shape."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
 
 import jax
@@ -14,6 +14,7 @@ from backward_registry import MissingRule, Rule, registry
 from ..execution.compiled import BoundedCache
 from ..graph import Function, Op, Variable
 from ..graph.arguments import Static, key_of
+from ..graph.axes import AxisMap, rows_of
 from ..graph.facts import unknown
 from ..graph.leaf import as_variables
 from .host import Result, on_host, shapes_by_running
@@ -40,6 +41,9 @@ class CustomFunction:
     """Whether `backward` is the true derivative; False for straight-through estimators and the like."""
     numpy: ClassVar[bool] = False
     """Whether `forward` is written on NumPy arrays; else on JAX arrays."""
+    rows: ClassVar[tuple[int, ...]] = ()
+    """Which inputs have rows along their first axis, if `forward` takes any number of them and row b of each output
+    depends on row b of these inputs alone, beside the other inputs: then it is batched in one call."""
     opaque: ClassVar[bool] = True
     """Whether it holds code of the user's, which may call functions on the host."""
     _op: ClassVar[Op]
@@ -87,6 +91,20 @@ class CustomFunction:
                     "use jax.numpy, or set `numpy = True` in the class"
                 ) from error
         return on_host(_forward, self, self.infer, arrays, type(self).__name__)
+
+    def _check_rows(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
+        """Raise unless all that has rows has equally many."""
+        if not self.rows:
+            return
+        name = type(self).__name__
+        if max(self.rows) >= len(inputs) or min(self.rows) < 0:
+            raise ValueError(f"{name}: rows = {self.rows!r} must name some of the {len(inputs)} inputs, from 0 on")
+        shapes = [inputs[i].shape for i in self.rows] + [y.shape for y in outputs]
+        if len({shape[:1] or None for shape in shapes}) > 1 or not shapes[0]:
+            raise ValueError(
+                f"{name}: by rows = {self.rows!r}, these inputs and all outputs have equally many rows along their "
+                f"first axis, but the shapes are {', '.join(map(str, shapes))}"
+            )
 
     def _copy(self) -> Self:
         """An instance with the same attributes."""
@@ -138,7 +156,13 @@ def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     return as_variables(inputs, [f"inputs[{i}]" for i in range(len(inputs))], name)
 
 
-def op_of(cls: type[CustomFunction], forward: Callable[..., Any], multiple_results: bool, name: str = "") -> Op:
+def op_of(
+    cls: type[CustomFunction],
+    forward: Callable[..., Any],
+    multiple_results: bool,
+    name: str = "",
+    axes: AxisMap | None = None,
+) -> Op:
     """The op that stands for a class in graphs; its one static argument is the instance."""
 
     def run(*x: Any, instance: Static) -> Any:
@@ -148,9 +172,16 @@ def op_of(cls: type[CustomFunction], forward: Callable[..., Any], multiple_resul
     run.__doc__ = cls.__doc__
     run.__module__ = cls.__module__
     run.__annotations__ = {"instance": Static}
-    made = Op(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown)
+    made = Op(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown, axes=axes)
     made.tables = {}
     return made
+
+
+def declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
+    """What a class says of its rows."""
+    if not (isinstance(cls.rows, tuple) and all([isinstance(i, int) and not isinstance(i, bool) for i in cls.rows])):
+        raise TypeError(f"{cls.__name__}: rows must be a tuple with the indexes of inputs, got {cls.rows!r}")
+    return rows_of(cls.rows) if cls.rows else None
 
 
 def kept_with_the_class(question: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:

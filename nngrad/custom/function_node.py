@@ -16,6 +16,7 @@ from .base import (
     Arrays,
     CustomFunction,
     attributes_set,
+    declared_rows,
     kept_with_the_class,
     op_of,
     register_forward_only,
@@ -67,6 +68,8 @@ class FunctionNode(CustomFunction):
 
     Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
     graph through `jax.pure_callback`. Its output shapes come from `infer`.
+
+    `rows = (0, 1)` in a class says that row b of the outputs depends on row b of these inputs alone (`nn.vmap`).
     """
 
     __slots__ = ("_application",)
@@ -75,7 +78,7 @@ class FunctionNode(CustomFunction):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        cls._op = op_of(cls, _forward, multiple_results=True)
+        cls._op = op_of(cls, _forward, multiple_results=True, axes=declared_rows(cls))
         if cls.backward is FunctionNode.backward and cls.backward_accumulate is FunctionNode.backward_accumulate:
             register_forward_only(cls._op, f"{cls.__name__} has no `def backward(self, indexes, grad_outputs)`")
         else:
@@ -159,9 +162,9 @@ class FunctionNode(CustomFunction):
             raise TypeError("FunctionNode is a base; call an instance of a subclass of it")
         if not isinstance(inputs, tuple | list):
             raise TypeError(f"{type(self).__name__}.apply: inputs must be a tuple, got {type(inputs).__name__}")
-        outputs: tuple[Variable, ...] = apply(
-            self._op, variables_of(tuple(inputs), type(self).__name__), (self._copy(),)
-        )
+        variables = variables_of(tuple(inputs), type(self).__name__)
+        outputs: tuple[Variable, ...] = apply(self._op, variables, (self._copy(),))
+        self._check_rows(variables, outputs)
         return outputs
 
     def __call__(self, *inputs: Any) -> Any:

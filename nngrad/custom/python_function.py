@@ -9,7 +9,7 @@ from backward_registry import Rule, registry
 
 from ..graph import Function, Op, Variable, apply, build_options, contained, switch
 from . import nnabla_protocol
-from .base import CustomFunction, op_of, register_forward_only, variables_of
+from .base import CustomFunction, declared_rows, op_of, register_forward_only, variables_of
 from .nnabla_arguments import Argument
 
 
@@ -43,6 +43,8 @@ class PythonFunction(CustomFunction):
 
     Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
     graph through `jax.pure_callback`. Its output shapes come from `infer`.
+
+    `rows = (0, 1)` in a class says that row b of the outputs depends on row b of these inputs alone (`nn.vmap`).
     """
 
     outputs: ClassVar[int] = 1
@@ -64,7 +66,7 @@ class PythonFunction(CustomFunction):
                 raise TypeError(f"{cls.__name__}: write forward and backward, or forward_impl and backward_impl")
             cls._enter_nnablas_protocol()
             return
-        cls._op = op_of(cls, cls._run, multiple_results=cls.outputs > 1)
+        cls._op = op_of(cls, cls._run, multiple_results=cls.outputs > 1, axes=declared_rows(cls))
         if cls.backward is not PythonFunction.backward:
             registry.add(cls._op, Rule(_rule, "user", cls.exact, cls.__module__))
         else:
@@ -72,7 +74,7 @@ class PythonFunction(CustomFunction):
 
     @classmethod
     def _enter_nnablas_protocol(cls) -> None:
-        cls._op = op_of(cls, nnabla_protocol.forward, multiple_results=True)
+        cls._op = op_of(cls, nnabla_protocol.forward, multiple_results=True, axes=declared_rows(cls))
         if cls.backward_impl is PythonFunction.backward_impl:
             register_forward_only(
                 cls._op, f"{cls.__name__} has no `def backward_impl(self, inputs, outputs, propagate_down, accum)`"
@@ -146,10 +148,13 @@ class PythonFunction(CustomFunction):
             raise TypeError(f"{type(self).__name__}: outputs cannot be given; a function makes its own")
         variables = variables_of(inputs, type(self).__name__)
         if not self._in_nnablas_protocol:
-            return apply(self._op, variables, (self._copy(),))
+            result = apply(self._op, variables, (self._copy(),))
+            self._check_rows(variables, result if self.outputs > 1 else (result,))
+            return result
         twin = self._copy()
         twin._alone = not twin._is_hashable()
         made = _applied(self._op, variables, twin, self._context())
+        self._check_rows(variables, made)
         return made[0] if len(made) == 1 else made
 
     def _context(self) -> Any:

@@ -19,9 +19,9 @@ from .disk_cache import disk_cache
 from .fingerprint import structure_of
 from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, taking_numbers, without_numbers
 from .host_calls import finished
-from .lower import in_pieces, whole
+from .lower import fitted, in_pieces, whole
 from .on_disk import on_disk_by_structure
-from .pieces import cut, is_long
+from .pieces import cut
 from .program import Program
 from .spent import spent
 from .tiers import LARGE, Tiers, tiered
@@ -227,11 +227,12 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
         executable = _shared(program, table)
     if executable is not None:
         return executable
-    if not is_long(program):
-        return keep_executable(program, tiers_of(program, whole(program)))
-    pieces = cut(program)
+    shorter, needs_pieces = fitted(program)
+    if not needs_pieces:
+        return keep_executable(program, tiers_of(program, whole(shorter)))
+    pieces = cut(shorter)
     counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
-    function = in_pieces(program, pieces)
+    function = in_pieces(shorter, pieces)
     return _keep(program, tiered(Tiers(function, finished(function, program.opaque))), counts)
 
 

@@ -54,7 +54,7 @@ def structure_of(program: Program) -> bytes | None:
         described = _steps(program.leaves, program.steps, program.outputs)
     except Unknown:
         return None
-    return digest_of(b"program", described.encode())
+    return digest_of(b"program", b"rolls" if program.rolls else b"as it is", described.encode())
 
 
 def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import Function, Variable, functions_of, path_between
+from ..graph import Function, Variable, build_options, functions_of, path_between
 from ..graph.body import Step
 from .fingerprint import structure_of
 from .on_disk import on_disk_by_structure
-from .passes import prepared
+from .passes import prepared, shortened
 from .pieces import Piece, apart, cut, is_long
 from .program import Program as Program
 from .program import in_one
@@ -58,7 +58,7 @@ def linearize(
     updates = writer.updates(functions) if effects else {}
     results += [number for _, number in updates.values()]
     specs = tuple([x.spec for x in writer.leaves])
-    program = Program(specs, tuple(writer.steps), tuple(results), device)
+    program = Program(specs, tuple(writer.steps), tuple(results), device, build_options().rolls)
     return Linearized(program, writer.leaves, functions, [leaf for leaf, _ in updates.values()])
 
 
@@ -134,12 +134,32 @@ def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
     That of a program which is too long for the compiler calls one jitted function for each of its pieces. Called by
     itself it runs them one after another; where JAX traces it, XLA is told to leave them apart.
     """
-    return in_pieces(program, cut(program)) if is_long(program) else whole(program)
+    if not is_long(program):
+        return whole(program)
+    # Not before it is called: to ask for the platform starts JAX.
+    ready = functools.cache(lambda: _of_long(program))
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        return ready()(*arrays)
+
+    return run
+
+
+def _of_long(program: Program) -> Callable[..., tuple[Any, ...]]:
+    shorter, needs_pieces = fitted(program)
+    return in_pieces(shorter, cut(shorter)) if needs_pieces else whole(shorter)
+
+
+def fitted(program: Program) -> tuple[Program, bool]:
+    """A program that does the same, shorter if this one is too long for the compiler; and whether that one is too."""
+    if not is_long(program):
+        return program, False
+    shorter = shortened(program)
+    return shorter, is_long(shorter)
 
 
 def whole(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The program as one function, whatever its length, after the passes for the platform that it runs on."""
-    # Not before it is called: to ask for the platform starts JAX.
     ready = functools.cache(lambda: in_one(prepared(program)))
 
     def run(*arrays: Any) -> tuple[Any, ...]:

@@ -10,6 +10,7 @@ import jax
 from ..graph import Op, Spec
 from ..graph.body import Step, run_steps
 from ..graph.spec import arguments_need_x64
+from ..graph.traverse import operands_first
 from .host_calls import has_opaque
 
 
@@ -27,6 +28,8 @@ class Program(NamedTuple):
     """Numbers of the results."""
     device: jax.Device | None
     """Where it runs; None leaves it to JAX."""
+    rolls: bool = True
+    """Whether recurrences in it that were unrolled may become loops (`rolling.py`)."""
 
     @property
     def needs_x64(self) -> bool:
@@ -102,3 +105,22 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
         return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
 
     return run
+
+
+def makers(calls: Sequence[Call]) -> dict[int, int]:
+    """The places of the calls that make values."""
+    return {i: n for n, call in enumerate(calls) for i in call.outs}
+
+
+def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
+    """Returns what `outputs` depend on, each call as late as its readers allow: depth first, the longest way first."""
+    maker = makers(calls)
+    depth: list[int] = []
+    for call in calls:
+        depth.append(1 + max([depth[maker[i]] for i in call.ins if i in maker], default=-1))
+
+    def deepest_first(n: int) -> list[int]:
+        return sorted({maker[i] for i in calls[n].ins if i in maker}, key=lambda m: (-depth[m], m))
+
+    roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
+    return [calls[n] for n in operands_first(roots, deepest_first)]

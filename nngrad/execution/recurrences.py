@@ -14,13 +14,12 @@ in memory for the last. They are added up on the way, and the recurrence is made
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..graph import Op, op
 from ..graph.barrier import known_after
-from ..graph.traverse import operands_first
-from .program import Call, Program, calls_of, renumbered, without_passes
+from .program import Call, Program, calls_of, late, makers, renumbered, without_passes
 
 MOST_SOURCES = 8
 """What one loop reads more arrays for than this is to be computed once."""
@@ -60,11 +59,11 @@ class _Recurrences:
         listed, self._specs = calls_of(program)
         calls, passed = without_passes(listed)
         self._program = program._replace(outputs=tuple([passed.get(i, i) for i in program.outputs]))
-        self._calls = _late(calls, self._program.outputs)
-        self._maker = _makers(self._calls)
+        self._calls = late(calls, self._program.outputs)
+        self._maker = makers(self._calls)
         self._count_readers()
         self._calls.sort(key=self._early_parts())
-        self._maker = _makers(self._calls)
+        self._maker = makers(self._calls)
         self._count_readers()
         self._waiting: dict[int, list[tuple[int, int]]] = {}
         """For a reader: which value it is to read later, and after what."""
@@ -207,9 +206,9 @@ class _Recurrences:
                 terms = [*([] if total is None else [total]), *[instead.get(i, i) for i in parts]]
                 added[m] = apply(self._calls[m].op, self._calls[m].arguments, terms), before.union(parts)
                 tokens.append(added[m][0])
-            for late, token in self._waiting.get(n, ()):
-                known = apply(barrier, (), (instead.get(late, late), instead.get(token, token), *tokens))
-                ins = [known if i == late else new for i, new in zip(call.ins, ins, strict=True)]
+            for value, token in self._waiting.get(n, ()):
+                known = apply(barrier, (), (instead.get(value, value), instead.get(token, token), *tokens))
+                ins = [known if i == value else new for i, new in zip(call.ins, ins, strict=True)]
             if n in added:
                 total, parts_added = added[n]
                 ins = [total, *[new for i, new in zip(call.ins, ins, strict=True) if i not in parts_added]]
@@ -224,22 +223,3 @@ def _combines_at_once(call: Call, operand: int) -> bool:
     """Whether it combines this of its inputs with others as it is, and does not multiply it by a number before."""
     op = call.op
     return not op.weights or abs(op.named(call.arguments)[op.weights][operand]) == 1
-
-
-def _makers(calls: Sequence[Call]) -> dict[int, int]:
-    """The places of the calls that make values."""
-    return {i: n for n, call in enumerate(calls) for i in call.outs}
-
-
-def _late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
-    """Returns what `outputs` depend on, each call as late as its readers allow: depth first, the longest way first."""
-    maker = _makers(calls)
-    depth: list[int] = []
-    for call in calls:
-        depth.append(1 + max([depth[maker[i]] for i in call.ins if i in maker], default=-1))
-
-    def deepest_first(n: int) -> list[int]:
-        return sorted({maker[i] for i in calls[n].ins if i in maker}, key=lambda m: (-depth[m], m))
-
-    roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
-    return [calls[n] for n in operands_first(roots, deepest_first)]

@@ -11,8 +11,7 @@ from jax.sharding import SingleDeviceSharding
 from ..graph.process import Process
 from ..graph.spec import x64_if
 from .compiled import BoundedCache, keep_executable, tiers_of
-from .lower import whole
-from .pieces import is_long
+from .lower import fitted, whole
 from .program import Program
 from .tiers import Tiers
 
@@ -42,13 +41,16 @@ class Trial(NamedTuple):
 
 def trial_of(program: Program) -> Trial:
     """Compile a program, unless that was done before, and ask for the memory that it takes. Nothing is run."""
-    if Process.cannot_compute or is_long(program):
+    if Process.cannot_compute:
         return Trial(program, None, None)
     table = temporaries.part([op for op, _, _ in program.steps])
     known = table.find(program)
     if known is not None:
         return Trial(program, known, None)
-    tiers = tiers_of(program, whole(program))
+    shorter, needs_pieces = fitted(program)
+    if needs_pieces:
+        return Trial(program, None, None)
+    tiers = tiers_of(program, whole(shorter))
     nbytes = _allotted(tiers, program)
     if nbytes is None:
         return Trial(program, None, None)

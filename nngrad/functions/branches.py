@@ -72,9 +72,19 @@ def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Step
     return outputs_of(bodies[taken], given, steps.run(f"branch {taken}", bodies[taken], given))
 
 
+def switch_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+    """Which outputs of `switch_of_bodies` depend on the inputs that are `given`."""
+    bodies: tuple[Body, ...] = arguments[0]
+    numbers = [body.depending([i for i, is_given in enumerate(given[1:]) if is_given]) for body in bodies]
+    return [
+        given[0] or any([body.outputs[k] in found for body, found in zip(bodies, numbers, strict=True)])
+        for k in range(len(bodies[0].outputs))
+    ]
+
+
 _switch_of_bodies.__name__ = "switch_of_bodies"
 switch_of_bodies = SwitchOfBodies(
-    _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost,
+    _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost, dependence=switch_dependence,
     in_steps=InSteps(_bodies, _step_by_step),
     within=lambda arguments, read: arguments[0],
 )  # fmt: skip

@@ -22,8 +22,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr
 
-from ..graph import Array, Op, Spec, Variable, spec_of
+from ..graph import Array, Function, Op, Spec, Variable, spec_of
 from ..graph.arguments import Static
+from ..graph.axes import AxisMap, Places, row_places
 from ..graph.facts import unknown
 from ..graph.jaxpr import primitives_in
 from ..graph.spec import x64_if
@@ -62,6 +63,10 @@ class ArrayFunction(Protocol):
         """Which of its inputs gradients can reach."""
 
     @property
+    def rows(self) -> Positions:
+        """Which of its inputs have rows along their first axis, that are known to be independent."""
+
+    @property
     def custom(self) -> bool:
         """Whether it has derivatives that their author has set."""
 
@@ -78,20 +83,23 @@ class TracedFunction:
     share an executable.
     """
 
-    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "inputs", "name", "outputs")
+    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "inputs", "name", "outputs", "rows")
 
     opaque = True
     """Whether it holds code of the user's, which may call functions on the host."""
 
-    def __init__(self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions) -> None:
+    def __init__(
+        self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, rows: Positions = ()
+    ) -> None:
         self.name = name
         self._jaxpr = closed.jaxpr
         self._baked = {i: const for i, const in enumerate(closed.consts) if i not in lifted}
         self.inputs = tuple([_spec(closed.jaxpr.constvars[i]) for i in lifted] + list(map(_spec, closed.jaxpr.invars)))
         self.outputs = tuple([_spec(v) for v in closed.jaxpr.outvars])
         self.active = tuple([i + len(lifted) for i in active])
+        self.rows = tuple([i + len(lifted) for i in rows])
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
-        self._key = structure_of(closed.jaxpr), active, tuple([(i, Held(c)) for i, c in self._baked.items()])
+        self._key = structure_of(closed.jaxpr), active, rows, tuple([(i, Held(c)) for i, c in self._baked.items()])
         self._hash = hash(self._key)
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
@@ -147,6 +155,11 @@ class GradientFunction:
         return self.fun.active + tuple(range(len(self.fun.inputs), len(self.inputs)))
 
     @property
+    def rows(self) -> Positions:
+        """The same inputs, with the directions and weights that belong to rows, if all that it gives has them."""
+        return row_inputs(self.fun, self.order, self.wrt)
+
+    @property
     def custom(self) -> bool:
         """As `fun`."""
         return self.fun.custom
@@ -167,6 +180,22 @@ def inputs_of(fun: ArrayFunction, order: int) -> tuple[Spec, ...]:
     return fun.inputs + tuple([fun.inputs[i] for i in fun.active]) * order
 
 
+def row_inputs(fun: ArrayFunction, order: int, wrt: Positions | None) -> Positions:
+    """Which inputs of `jax_derivative`, or of `jax_gradient` by `wrt`, have rows that are known to be independent."""
+    if not fun.rows or (wrt is not None and any([fun.active[i] not in fun.rows for i in wrt])):
+        return ()
+    having = [i in fun.rows for i in range(len(fun.inputs))]
+    having += [i in fun.rows for i in fun.active] * order
+    having += [] if wrt is None else [True] * sum([s.differentiable for s in fun.outputs])
+    return tuple([i for i, has in enumerate(having) if has])
+
+
+def _row_places(f: Function) -> tuple[Places, ...]:
+    return row_places(f, row_inputs(f.args["fun"], f.args["order"], f.args.get("wrt")))
+
+
+_ROWS = AxisMap(places=_row_places)
+
 # ---------------------------------------------------------------- the ops
 
 
@@ -184,7 +213,7 @@ class Sized(Op):
 
 def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:
     """Make a `Sized` op of a function on arrays."""
-    return lambda forward: Sized(forward, type_name=type_name, multiple_results=True, cost=unknown)
+    return lambda forward: Sized(forward, type_name=type_name, multiple_results=True, cost=unknown, axes=_ROWS)
 
 
 @sized("JaxFunction")

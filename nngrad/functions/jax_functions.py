@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import itertools
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -49,28 +50,35 @@ class Given(NamedTuple):
     """Whether it is a Python number, whose dtype gives way to others'."""
     active: bool
     """Whether gradients can reach it."""
+    has_rows: bool
+    """Whether its first axis is one of rows."""
 
 
 class JaxFunction:
     """A JAX function on Variables; made by `jax_function`."""
 
-    def __init__(self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...]) -> None:
+    def __init__(
+        self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...]
+    ) -> None:
         self.fun = fun
         self.name = _name_of(fun)
         self._static_argnums = nums
         self._static_argnames = names
+        self._rows = rows
         self._traces = _traces_of(fun, nums, names)
         functools.update_wrapper(self, fun, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """`fun` on Variables, arrays and numbers, in pytrees; it returns a pytree of Variables."""
-        leaves, tree = jax.tree.flatten((self._marked(args), self._marked_names(kwargs)))
+        given = self._marked(args), self._marked_names(kwargs)
+        leaves, tree = jax.tree.flatten(given)
+        having_rows = self._having_rows(given) if self._rows else [False] * len(leaves)
         floating = common_floating(leaves)
         needs_x64 = any([_needs_x64(leaf, floating) for leaf in leaves])
         described: list[Fixed | Given] = []
         inputs: list[Variable] = []
         for i, leaf in enumerate(leaves):
-            description, x = self._described(leaf, i, needs_x64, floating)
+            description, x = self._described(leaf, i, needs_x64, floating, having_rows[i])
             described.append(description)
             if x is not None:
                 inputs.append(x)
@@ -87,19 +95,19 @@ class JaxFunction:
         return {k: _fixed(v, k) if k in self._static_argnames else v for k, v in kwargs.items()}
 
     def _described(
-        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None
+        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None, has_rows: bool
     ) -> tuple[Fixed | Given, Variable | None]:
         if isinstance(leaf, Variable):
-            return Given(leaf.spec, False, leaf.spec.differentiable), leaf
+            return Given(leaf.spec, False, leaf.spec.differentiable, has_rows), leaf
         if isinstance(leaf, bool | int | float):
             x = leaf_of(NdArray.of_host_array(_number(leaf, needs_x64)))
-            return Given(x.spec, True, False), x
+            return Given(x.spec, True, False, has_rows), x
         if isinstance(leaf, _Marked):
             return leaf.fixed, None
         if callable(leaf) or isinstance(leaf, str | bytes):
             return _fixed(leaf, f"leaf {i}").fixed, None
         x = as_variable(leaf, f"leaf {i} of the arguments", f"jax_function({self.name})", floating)
-        return Given(x.spec, False, False), x
+        return Given(x.spec, False, False, has_rows), x
 
     def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
         key = tree, described
@@ -136,7 +144,27 @@ class JaxFunction:
         lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
         constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])
         active = tuple([i for i, d in enumerate(arrays) if d.active])
-        return Trace(TracedFunction(self.name, closed, lifted, active), constants, results_tree)
+        rows = tuple([i for i, d in enumerate(arrays) if d.has_rows])
+        if rows:
+            self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
+        return Trace(TracedFunction(self.name, closed, lifted, active, rows), constants, results_tree)
+
+    def _having_rows(self, given: tuple[Any, Any]) -> list[bool]:
+        """For each leaf whether it is in an argument that has rows."""
+        count = len(given[0])
+        if not all([0 <= i < count for i in self._rows]):
+            raise ValueError(f"jax_function({self.name}): rows {self._rows} must be some of the {count} arguments")
+        numbered = [[i in self._rows] * len(jax.tree.leaves(argument)) for i, argument in enumerate(given[0])]
+        return [*itertools.chain(*numbered), *[False] * len(jax.tree.leaves(given[1]))]
+
+    def _check_rows(self, inputs: list[tuple[int, ...]], results: list[tuple[int, ...]]) -> None:
+        """Raise unless all that has rows has equally many."""
+        if len({shape[:1] or None for shape in (*inputs, *results)}) > 1 or not inputs[0]:
+            shapes = ", ".join(map(str, (*inputs, *results)))
+            raise ValueError(
+                f"jax_function({self.name}): by rows={self._rows}, these arguments and all results have equally many "
+                f"rows along their first axis, but the shapes are {shapes}"
+            )
 
     def __repr__(self) -> str:
         return f"jax_function({self.name})"
@@ -150,6 +178,7 @@ def jax_function(
     fun: Callable[..., Any],
     static_argnums: int | Iterable[int] = (),
     static_argnames: str | Iterable[str] = (),
+    rows: int | Iterable[int] = (),
 ) -> JaxFunction:
     """A JAX function as a function on Variables, differentiable to any order that JAX allows.
 
@@ -172,17 +201,24 @@ def jax_function(
         fun: The function of arrays.
         static_argnums: Which positional arguments are handed to `fun` as they are; they must be hashable.
         static_argnames: Which keyword arguments are. Functions and strings always are.
+        rows: Which positional arguments have rows along the first axis of all of their arrays, if row b of each result
+            depends on row b of these alone, beside the other arguments: so `nn.jacobian` and the like, which have to be
+            shown that rows are independent, know it.
 
     Raises:
-        TypeError: `fun` is not callable, a static argument is not hashable, or an output has a dtype that a Variable
-            cannot hold. What `fun` itself raises is passed on, with a note.
+        TypeError: `fun` is not callable, `rows` are no positions, a static argument is not hashable, or an output has a
+            dtype that a Variable cannot hold. What `fun` itself raises is passed on, with a note.
+        ValueError: (when it is called) What has rows has not equally many.
         NotImplementedError: (from `grad`) JAX can differentiate `fun` in neither mode.
     """
     if not callable(fun):
         raise TypeError(f"fun: expected a function of JAX arrays, got {fun!r}")
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
-    return JaxFunction(fun, nums, names)
+    having_rows = (rows,) if isinstance(rows, int) else tuple(rows)
+    if any([isinstance(i, bool) or not isinstance(i, int) for i in having_rows]):
+        raise TypeError(f"jax_function: rows must be positions of arguments, got {rows!r}")
+    return JaxFunction(fun, nums, names, having_rows)
 
 
 _known: WeakKeyDictionary[Any, dict[Any, dict[Any, Trace]]] = WeakKeyDictionary()

@@ -20,7 +20,7 @@ from ..graph.arguments import Static
 from ..graph.body import Body
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
-from ..graph.loop import Loop, Settled, settled
+from ..graph.loop import Loop, Settled, scan_dependence, settled
 from ..graph.within import InSteps
 from . import control, indexing
 from .body_costs import operations_in
@@ -129,7 +129,7 @@ def _in_segments(
 _scan_of_body.__name__ = "scan_of_body"
 scan_of_body = ScanOfBody(
     _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused, steps=_steps, within=_within,
-    in_steps=InSteps(bodies_of_loop, loop_in_steps),
+    dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps),
 )  # fmt: skip
 
 

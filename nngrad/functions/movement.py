@@ -10,6 +10,7 @@ from ..graph import Array, Variable, composite, op
 from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of, axis_of
 from ..graph.axes import inserts, mixes, reduces, rowwise
 from ..graph.layouts import along_axis, to_shape
+from ..graph.parts import entries, layers, stretches
 from . import axis_maps, reduction
 from .arithmetic import alike
 from .transposition import transposed
@@ -144,7 +145,7 @@ def flip(x: Array, /, axes: Axes | None = None) -> jax.Array:
 # ---------------------------------------------------------------- joining and parting
 
 
-@op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving")
+@op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving", placed=stretches)
 def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     """Arrays joined along an axis that they have, in their common dtype.
 
@@ -162,7 +163,7 @@ def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     return lax.concatenate(alike(*x), axis)
 
 
-@op(linear="together", axes=inserts("axis"))
+@op(linear="together", axes=inserts("axis"), placed=layers)
 def stack(*x: Array, axis: int = 0) -> jax.Array:
     """Arrays joined along a new axis, in their common dtype.
 
@@ -180,7 +181,7 @@ def stack(*x: Array, axis: int = 0) -> jax.Array:
     return lax.concatenate([lax.expand_dims(a, (axis,)) for a in alike(*x)], axis)
 
 
-@op(multiple_results=True, linear=True, axes=reduces("axis", one=True))
+@op(multiple_results=True, linear=True, axes=reduces("axis", one=True), taken=entries)
 def split(x: Array, /, axis: int = 0) -> tuple[jax.Array, ...]:
     """The slices of `x` along an axis, without that axis.
 

@@ -14,6 +14,7 @@ from jax import lax
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_ints
 from ..graph.layouts import by_key
+from ..graph.parts import told_by_key
 from . import axis_maps
 from .array import cast, whole_indices
 from .index_keys import Entry, resolve, window
@@ -22,7 +23,7 @@ from .movement import broadcast, stack
 # ---------------------------------------------------------------- slices
 
 
-@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving")
+@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", taken=told_by_key)
 def take_slices(x: Array, /, key: Static) -> jax.Array:
     """A regular part of `x`: what `x[key]` is for a key of ints, slices and None.
 
@@ -40,7 +41,7 @@ def take_slices(x: Array, /, key: Static) -> jax.Array:
     return lax.reshape(lax.rev(y, [i for i, p in enumerate(places) if p[3]]), _shape_of(key))
 
 
-@op(linear=True, axes=axis_maps.PUT, channels_last=by_key, fuses="moving")
+@op(linear=True, axes=axis_maps.PUT, channels_last=by_key, fuses="moving", placed=told_by_key)
 def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
     """Zeros with `y` put where `take_slices` takes it from: the transpose of `take_slices`.
 

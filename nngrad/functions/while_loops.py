@@ -16,6 +16,7 @@ from ..graph.arguments import Static
 from ..graph.body import Body
 from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
+from ..graph.loop import depending_throughout
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
 from .body_costs import operations_in
@@ -87,10 +88,20 @@ def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Step
     return given[fixed:]
 
 
+def while_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+    """Which outputs of `while_of_bodies` depend on the inputs that are `given`."""
+    goes_on, body, fixed = arguments
+    carries = len(body.outputs)
+    numbers = depending_throughout(body, fixed, carries, [i for i, is_given in enumerate(given) if is_given])
+    inputs = [i for i in range(len(body.inputs)) if i in numbers]
+    apart = goes_on.outputs[0] in goes_on.depending(inputs)
+    return [apart or fixed + j in numbers for j in range(carries)]
+
+
 _while_of_bodies.__name__ = "while_of_bodies"
 while_of_bodies = WhileOfBodies(
     _while_of_bodies, type_name="While", multiple_results=True, cost=_cost,
-    within=lambda arguments, read: arguments[:2],
+    within=lambda arguments, read: arguments[:2], dependence=while_dependence,
     in_steps=InSteps(_bodies, _step_by_step),
 )  # fmt: skip
 

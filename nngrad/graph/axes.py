@@ -15,7 +15,7 @@ say so: those that name axes count one further, those that are shapes get one si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +45,7 @@ class AxisMap:
     thin: bool = False
     """Whether `led` allows for axes of size 1, in the first input, where that has longer ones that are carried."""
     folded: Callable[[Function, int], Mapping[str, Any]] | None = None
-    """Where the first axis of the first input and of the output is one of rows, into which leading axes can be folded:
+    """Where the first axis of those `inputs` and of the outputs is one of rows, into which leading axes can be folded:
     the arguments that change where there are so many rows."""
     indices: Callable[[Function], Indices] | None = None
     """For a sum of products over indices: which they are."""
@@ -174,10 +174,19 @@ def rows(shape: str = "") -> AxisMap:
         shape: The argument that is the shape of the output, if there is one.
     """
 
-    def places(f: Function) -> tuple[Places, ...]:
-        return tuple([(0 if i == 0 else None, *(None,) * (x.ndim - 1)) for i, x in enumerate(f.inputs)])
-
     def folded(f: Function, count: int) -> Mapping[str, Any]:
         return {shape: (count, *f.args[shape][1:])} if shape else {}
 
-    return AxisMap(places=places, folded=folded, inputs=(0,))
+    return AxisMap(places=lambda f: row_places(f, (0,)), folded=folded, inputs=(0,))
+
+
+def rows_of(inputs: tuple[int, ...]) -> AxisMap:
+    """The first axis of these inputs and of all outputs is one of rows, of which there can be any number."""
+    return AxisMap(places=lambda f: row_places(f, inputs), folded=lambda f, count: {}, inputs=inputs)
+
+
+def row_places(f: Function, inputs: Container[int]) -> tuple[Places, ...]:
+    """The places of axes where those of rows are the first ones of these inputs and of all outputs."""
+    return tuple([
+        (0 if i in inputs else None, *(None,) * (x.ndim - 1)) if x.ndim else () for i, x in enumerate(f.inputs)
+    ])

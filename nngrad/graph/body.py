@@ -162,6 +162,19 @@ class Body:
             count += made
         return found
 
+    def depending(self, inputs: Iterable[int]) -> set[int]:
+        """The numbers of what depends on some of the inputs, these included, whether gradients may pass or not."""
+        found = set(inputs)
+        count = 0
+        for op, arguments, ins in self.steps:
+            given = [i in found for i in ins]
+            made = len(op.result_specs(tuple([self.spec(i) for i in ins]), arguments))
+            if any(given):
+                depends = [True] * made if op.dependence is None else op.dependence(arguments, given)
+                found.update([~k for k, does in enumerate(depends, start=count) if does])
+            count += made
+        return found
+
     def gradient(
         self, given: tuple[int, ...], wanted: tuple[int, ...], fixed: tuple[int, ...], held: tuple[int, ...]
     ) -> BodyGradient:
@@ -184,6 +197,21 @@ class Body:
             along: Numbers of the values whose tangents are wanted.
         """
         result: BodyTangent = engine.body_tangent(self, moving, along)
+        return result
+
+    def batched(self, led: tuple[bool, ...], count: int, wanted: tuple[int, ...], full: tuple[bool, ...]) -> Body:
+        """What is computed for many values of some of the inputs at once, as a body.
+
+        Its inputs are those of the body, of which those that are `led` have one more, leading, axis; so have those of
+        its outputs that are `full` or depend on such an input.
+
+        Args:
+            led: For each input whether it has the axis.
+            count: The size of the axis.
+            wanted: Numbers of what the outputs are.
+            full: For each of these whether it has the axis in any case.
+        """
+        result: Body = engine.body_batched(self, led, count, wanted, full)
         return result
 
     def __eq__(self, other: object) -> bool:

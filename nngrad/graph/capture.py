@@ -80,8 +80,7 @@ def captured(
     Raises:
         ValueError: A function in it updates a leaf, and `updates` is False; or one of its own inputs.
     """
-    since = next_serial()
-    places: dict[int, Place | None] = {}
+    since, places = next_serial(), dict[int, Place | None]()
     switch_to(simplify=build_options().simplify, body=since, places=places)
     own = [placeholder(spec, owner) for spec in inputs]
     try:

@@ -29,7 +29,10 @@ class BackwardOptions(ForwardOptions, total=False):
 class Engine:
     """What runs and differentiates graphs."""
 
-    __slots__ = ("backward", "body_gradient", "body_tangent", "evaluate", "forward", "run_function", "run_functions")
+    __slots__ = (
+        "backward", "body_batched", "body_gradient", "body_tangent", "evaluate", "forward", "run_function",
+        "run_functions",
+    )  # fmt: skip
 
     evaluate: Callable[[Variable], None]
     """Fills the data cell of a Variable that was never computed."""
@@ -45,6 +48,8 @@ class Engine:
     """What `Body.gradient` asks."""
     body_tangent: Callable[..., Any]
     """What `Body.tangent` asks."""
+    body_batched: Callable[..., Any]
+    """What `Body.batched` asks."""
 
     def install(
         self,
@@ -56,6 +61,7 @@ class Engine:
         backward: Callable[..., None],
         body_gradient: Callable[..., Any],
         body_tangent: Callable[..., Any],
+        body_batched: Callable[..., Any],
         operators: dict[str, Callable[..., Any]],
     ) -> None:
         """Put the engine in, and give Variable its `operators`, by the names of Python's special methods."""
@@ -63,7 +69,7 @@ class Engine:
 
         self.evaluate, self.run_function, self.run_functions = evaluate, run_function, run_functions
         self.forward, self.backward = forward, backward
-        self.body_gradient, self.body_tangent = body_gradient, body_tangent
+        self.body_gradient, self.body_tangent, self.body_batched = body_gradient, body_tangent, body_batched
         for name, method in operators.items():
             setattr(Variable, name, method)
 

@@ -7,7 +7,7 @@ on; then the general way is taken, which is right for every op.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .axes import AxisMap
     from .function import Function
     from .layouts import Moved
+    from .parts import Keys
     from .within import InSteps
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
@@ -59,6 +60,11 @@ class Facts:
     outputs that are wanted where of the op's outputs those are read for which `read` is true."""
     expands: Callable[..., Any] | None = None
     """For a function that is just a body: `expands(*arguments)` gives the `Body`, which runs in its place."""
+    taken: Keys | None = None
+    """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
+    placed: Keys | None = None
+    """For an op that puts its inputs, as they are, at places of its output, which has zeros elsewhere: the key of
+    each."""
     passes: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False
@@ -93,6 +99,10 @@ class Facts:
     axes: AxisMap | None = None
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
     depend on every element of the inputs."""
+
+    dependence: Callable[[tuple[Any, ...], Sequence[bool]], Sequence[bool]] | None = None
+    """For an op with bodies: which outputs depend on some of the inputs, from its static arguments and for each input
+    whether it is one of these. None: all outputs do."""
 
     channels_last: Moved | None = None
     """For an op that is not diagonal: the arguments with which it gives its output with the channels last where it gets

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from .body import Body, derived_once
 from .function import Function
@@ -85,6 +86,10 @@ class Loop(NamedTuple):
         carried = [self.body.inputs[i] for i in range(self.fixed, self.first_slice)]
         return tuple([spec_of((count, *spec.shape), spec.dtype) for spec in carried])
 
+    def depending(self, inputs: Iterable[int]) -> set[int]:
+        """The numbers of what depends, at some step, on some of the inputs of the body, these and carries included."""
+        return depending_throughout(self.body, self.fixed, self.carries, inputs)
+
     def stack_spec(self, number: int) -> Spec:
         """Shape and dtype of a value of the body, stacked."""
         spec = self.body.spec(number)
@@ -123,3 +128,28 @@ def settled(loop: Loop) -> Settled | None:
         loop._replace(body=own, fixed=fixed, carries=len(others)), order,
         frozenset([i - loop.fixed for i in unchanging]),
     )  # fmt: skip
+
+
+def depending_throughout(body: Body, fixed: int, carries: int, inputs: Iterable[int]) -> set[int]:
+    """The numbers of what depends, at some step, on some of the inputs of a body.
+
+    Args:
+        body: What is run at each step.
+        fixed: How many of its inputs are the same at each step.
+        carries: How many are carries.
+        inputs: The inputs; those that are carries, at the first step.
+    """
+    found = set(inputs)
+    while True:
+        numbers = body.depending(found)
+        more = {fixed + j for j in range(carries) if body.outputs[j] in numbers}
+        if more <= found:
+            return numbers
+        found |= more
+
+
+def scan_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+    """Which outputs of `scan_of_body` depend on the inputs that are `given`."""
+    loop = Loop(*arguments)
+    numbers = loop.depending([i for i, is_given in enumerate(given) if is_given])
+    return [loop.fixed + j in numbers for j in range(loop.carries)] + [number in numbers for number in loop.stacked]

@@ -56,6 +56,7 @@ class BuildOptions:
         "mark",
         "no_grad",
         "places",
+        "rolls",
         "segments",
         "simplify",
         "special",
@@ -87,6 +88,8 @@ class BuildOptions:
     """For a loop, the numbers of steps of the segments that its gradient computes again; none where it keeps all."""
     deterministic: bool
     """Whether all that runs is compiled in one way, so that results are the same from run to run."""
+    rolls: bool
+    """Whether recurrences that were unrolled become loops when they are compiled."""
     special: bool
     """Whether auto_forward, no_grad, debug mode or a mark is on, or places are asked for; one look instead of five."""
     watched: bool
@@ -96,7 +99,7 @@ class BuildOptions:
         self.layers = layers
         self.body = self.builder = self.context = self.debug = self.mark = self.places = self.segments = None
         self.auto_forward = self.no_grad = self.deterministic = False
-        self.simplify = True
+        self.simplify = self.rolls = True
         self.hooks = ()
         for _, switches in layers:
             for name, value in switches.items():

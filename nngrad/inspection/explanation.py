@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..autodiff.request import Remembered, history, remembered_of, variables
+from ..execution.forward import device_of
+from ..execution.lower import linearize
+from ..execution.passes import loops_found
+from ..execution.rolling import LoopFound
 from ..graph import Variable
 from .count import Tally, count
 
@@ -36,6 +40,9 @@ class Explanation(NamedTuple):
     """Functions in the graph of the gradients, those included that you built, constants left out."""
     matrix_products: int
     """Matrix products in it."""
+    loops: tuple[LoopFound, ...]
+    """Recurrences in it whose steps are functions of their own, and which are compiled as loops: how many steps each
+    has, of how many functions."""
 
     def __str__(self) -> str:
         head = ("order", "route", "functions", "products", "because")
@@ -47,11 +54,13 @@ class Explanation(NamedTuple):
             "  ".join([a.ljust(widths[0]), b.ljust(widths[1]), c.rjust(widths[2]), d.rjust(widths[3]), e]).rstrip()
             for a, b, c, d, e in rows
         ]
+        lines += [f"compiled as a loop: {loop.steps} steps of {loop.functions} functions" for loop in self.loops]
         return "\n".join(lines)
 
 
 def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
-    """Returns by which route each order of gradients was built, why by no better one, and what came of it in numbers.
+    """Returns by which route each order of gradients was built, why by no better one, and what came of it in numbers;
+    and what of it is compiled as a loop.
 
     Nothing is run. Where a gradient of a gradient grows more than it should, this says what the obstacle is: hooks that
     watch, an `aggregate` that is not a sum, a rule that is not a derivative, several inputs, ...
@@ -80,4 +89,5 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
         for order, (route, reason) in sorted(history(results))
         for tally in [counted.by_order.get(order, nothing)]
     ]
-    return Explanation(tuple(orders), counted.functions, counted.matrix_products)
+    program = linearize(given, device=device_of(given), effects=False).program
+    return Explanation(tuple(orders), counted.functions, counted.matrix_products, loops_found(program))

@@ -93,8 +93,7 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "contractions",
-            "convolution", "pooling", "normalization", "recurrent", "packed_sequences", "loss",
-            "stochastic")
+            "convolution", "pooling", "normalization", "recurrent", "packed_sequences", "loss", "stochastic")
 
 
 def all_samples() -> list[Sample]:

@@ -1,0 +1,230 @@
+"""Forms of ops that have bodies, for inputs that get one more, leading, axis: the batch of a body is a body.
+
+A loop stays one loop, of which those carries have the axis that depend on something that has it. Branches stay
+branches where all elements take the same one, and otherwise all branches are computed, and what is taken selected. A
+loop that counts its steps goes on until all elements are done, and those that are done stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import nngrad.functions as F
+from nngrad.functions.branches import switch_dependence, switch_of_bodies
+from nngrad.functions.loops import scan_of_body
+from nngrad.functions.while_loops import while_of_bodies
+from nngrad.graph import Function, NdArray, Variable, apply, create
+from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.loop import Loop, depending_throughout
+from nngrad.graph.spec import spec_of
+from nngrad.graph.variable import leaf_of
+
+from .batching import Operand, repeated, size_of
+
+Results = tuple[Variable | None, ...]
+BodyForm = Callable[[Function, Sequence[Operand], Sequence[bool]], Results]
+"""Takes a function, its operands, and for each output whether somebody reads it; returns what the outputs become, with
+the axis where they depend on what has it. What nobody reads may be None."""
+
+body_forms: dict[Any, BodyForm] = {}
+
+
+def applied_body(body: Body, inputs: Sequence[Variable], wanted: Sequence[int]) -> list[Variable]:
+    """What a body computes from these inputs, as functions of the graph.
+
+    Args:
+        body: The body.
+        inputs: Its inputs.
+        wanted: Numbers of the values that are returned.
+    """
+    values: list[Variable] = []
+    for op, arguments, ins in body.steps:
+        made = apply(op, tuple([inputs[i] if i >= 0 else values[~i] for i in ins]), arguments)
+        for y in made if op.multiple_results else (made,):
+            values.append(F.unlink(y) if ~len(values) in body.stops else y)
+    return [inputs[i] if i >= 0 else values[~i] for i in wanted]
+
+
+def _led(operands: Sequence[Operand]) -> tuple[bool, ...]:
+    """Which of the operands have the leading axis."""
+    return tuple([bool(each.lead) for each in operands])
+
+
+def _swapped(x: Variable) -> Variable:
+    """The first two axes in the other order."""
+    y: Variable = F.transpose(x, axes=(1, 0, *range(2, x.ndim)))
+    return y
+
+
+# ---------------------------------------------------------------- loops
+
+
+def _scan_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
+    """One loop. Of what is scanned, and of what is stacked, the steps come first within a loop and second outside"""
+    loop = Loop(*f.arguments)
+    body, (count,) = loop.body, size_of(operands)
+    depending = loop.depending([i for i, each in enumerate(operands) if each.lead])
+    led = tuple([i in depending for i in range(len(body.inputs))])
+    asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=True) if is_read]
+    wanted = tuple(dict.fromkeys(asked))
+    full = (*led[loop.fixed : loop.first_slice], *(False,) * len(wanted))
+    step = body.batched(led, count, (*body.outputs[: loop.carries], *wanted), full)
+    inputs = []
+    for i, each in enumerate(operands):
+        value = each.widened()
+        if led[i] and loop.fixed <= i < loop.first_slice:
+            value = each.full((count,))
+        elif led[i] and i >= loop.first_slice:
+            value = _swapped(value)
+        inputs.append(value)
+    outputs = apply(scan_of_body, tuple(inputs), (step, *loop[1:]))
+    stacks = {
+        number: _swapped(y) if number in depending else y
+        for number, y in zip(wanted, outputs[loop.carries :], strict=False)
+    }
+    return (*outputs[: loop.carries], *[stacks.get(number) for number in loop.stacked])
+
+
+def _while_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
+    """One loop, as long as the condition holds of some element; those of which it does not hold stay as they are"""
+    del read
+    goes_on, body, fixed = f.arguments
+    (count,) = size_of(operands)
+    carries = len(body.outputs)
+    depending = depending_throughout(body, fixed, carries, [i for i, each in enumerate(operands) if each.lead])
+    led = tuple([i in depending for i in range(len(body.inputs))])
+    apart = goes_on.outputs[0] in goes_on.depending([i for i, is_led in enumerate(led) if is_led])
+    if apart:  # elements stop at different steps
+        led = (*led[:fixed], *(True,) * carries)
+        condition, step = _until_all_are_done(goes_on, body, fixed, led, count)
+    else:
+        condition = goes_on.batched(led, count, goes_on.outputs, (False,))
+        step = body.batched(led, count, body.outputs, led[fixed:])
+    inputs = tuple([
+        each.full((count,)) if is_led and i >= fixed else each.widened()
+        for i, (each, is_led) in enumerate(zip(operands, led, strict=True))
+    ])
+    results: Results = apply(while_of_bodies, inputs, (condition, step, fixed))
+    return results
+
+
+@derived_once
+def _until_all_are_done(
+    goes_on: Body, body: Body, fixed: int, led: tuple[bool, ...], count: int
+) -> tuple[Body, Body]:
+    """The condition and the step of a loop of which each element may stop at another step."""
+    condition = goes_on.batched(led, count, goes_on.outputs, (True,))
+    step = body.batched(led, count, body.outputs, (True,) * len(body.outputs))
+    order = max(body.orders, default=0)
+    some = _leaves_of(condition)
+    (holds,) = _values_at(condition, some)
+    holding = create(F.cast, (holds,), ("bool",), order=order)
+    how_many = create(F.sum, (holding,), (None, False), order=order)
+    inputs = _leaves_of(step)
+    runs = create(F.cast, tuple(_values_at(condition, inputs)), ("bool",), order=order)
+    given = inputs
+    if _may_not_end(body):
+        given = [*inputs[:fixed], *_with_stand_ins(runs, inputs[fixed:])]
+    after = [
+        create(F.where, (runs, new, x), (), order=order)
+        for new, x in zip(_values_at(step, given), inputs[fixed:], strict=True)
+    ]
+    return closed([how_many], some), closed(after, inputs)
+
+
+def _leaves_of(body: Body) -> list[Variable]:
+    return [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
+
+
+def _values_at(body: Body, inputs: Sequence[Variable]) -> list[Variable]:
+    """The outputs of a body, newly made, for these inputs."""
+    values = body.values_of(inputs)
+    return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
+
+
+# ---------------------------------------------------------------- branches
+
+
+def _switch_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
+    """Branches, where all elements take the same one; else what each takes, selected"""
+    del read
+    index, *others = operands
+    bodies: tuple[Body, ...] = f.arguments[0]
+    (count,) = size_of(operands)
+    led = _led(others)
+    if not index.lead:
+        full = switch_dependence(f.arguments, (False, *led))
+        branches = tuple([body.batched(led, count, body.outputs, tuple(full)) for body in bodies])
+        inputs = tuple([each.widened() for each in others])
+        results: Results = apply(switch_of_bodies, (index.widened(), *inputs), (branches,))
+        return results
+    given = [each.widened() for each in others]
+    last = len(bodies) - 1
+    selected: list[Variable] = []
+    for i, body in enumerate(bodies):
+        is_index = F.less_equal_scalar if i == 0 else F.greater_equal_scalar if i == last else F.equal_scalar
+        # As truth values they have no part in the dtype of what is selected.
+        taken = F.cast(is_index(index.value, val=i), "bool")
+        found = _of_the_taken(body, led, count, given, taken)
+        selected = [F.where(taken, new, y) for new, y in zip(found, selected, strict=True)] if i else found
+    return tuple(selected)
+
+
+def _of_the_taken(
+    body: Body, led: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
+) -> list[Variable]:
+    """The results of a branch, for those elements that take it; what the others get does not matter."""
+    full = (True,) * len(body.outputs)
+    if not _is_hidden(body):
+        many = body.batched(led, count, body.outputs, full)
+        return applied_body(many, given, many.outputs)
+    # What a selection is moved outside of cannot be seen here, so that a derivative that is infinite for an element
+    # that does not take the branch would come through. These get the inputs of one that does, and there is one.
+    step = body.batched((True,) * len(led), count, body.outputs, full)
+    wide = [x if is_led else repeated(x, (count, *x.shape)) for x, is_led in zip(given, led, strict=True)]
+    safe = _with_stand_ins(taken, wide)
+    specs = [body.spec(i) for i in body.outputs]
+    zeros = _zeros(step.inputs, tuple([spec_of((count, *spec.shape), spec.dtype) for spec in specs]))
+    some = F.cast(F.not_equal_scalar(F.sum(taken), val=0), "int32")
+    return list(apply(switch_of_bodies, (some, *safe), ((zeros, step),)))
+
+
+def _zeros(inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> Body:
+    """A body that gives zeros."""
+    steps = tuple([(F.constant, (0.0, spec.shape, spec.dtype), ()) for spec in outputs])
+    return Body(inputs, steps, (0,) * len(steps), tuple([~k for k in range(len(steps))]))
+
+
+def _with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
+    """`xs`, where elements along the first axis that are not taken are replaced by the first one that is."""
+    first = F.reshape(F.argmax(taken), shape=(1,))
+    return [F.where(taken, x, repeated(F.take_points(x, first, axes=(0,)), x.shape)) for x in xs]
+
+
+def _is_hidden(body: Body) -> bool:
+    """Whether there is a derivative in it that may be infinite, and a selection cannot be moved outside of it: below
+    it, or in it, is a function through which masks do not go (`nngrad/rewrite/masks.py`)."""
+    risky: set[int] = set()
+    count = 0
+    for op, arguments, ins in body.steps:
+        made = len(op.result_specs(tuple([body.spec(i) for i in ins]), arguments))
+        at_risk = not risky.isdisjoint(ins)
+        passes = op.diagonal or not ins or (op.axes is not None and len(ins) == 1)
+        if (at_risk and not passes) or (ins and not op.diagonal and op.axes is None):
+            return True
+        may_be_infinite = op.unbounded and op.linear != "each"
+        if at_risk or may_be_infinite or not (op.diagonal or op.linear):
+            risky.update([~k for k in range(count, count + made)])
+        count += made
+    return False
+
+
+def _may_not_end(body: Body) -> bool:
+    """Whether there are loops in it that count no steps."""
+    return while_of_bodies in body.ops
+
+
+body_forms.update({
+    scan_of_body: _scan_batched, while_of_bodies: _while_batched, switch_of_bodies: _switch_batched
+})

@@ -1,0 +1,181 @@
+"""vmap: a function of Variables for many values at once.
+
+The function is captured as a body, the body is batched, and what that computes is put into the graph as ordinary
+functions, to be differentiated as all others.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+
+import nngrad.functions as F
+from backward_registry.body_batching import applied_body
+
+from ..functions.loops import step_keys
+from ..graph import Spec, Variable, as_variable, build_options, spec_of
+from ..graph.capture import captured
+from ..graph.leaf import common_floating
+
+
+class _Leaf(NamedTuple):
+    """A leaf of what the function is called on, or of what it returns."""
+
+    name: str
+    value: Any
+    axis: int | None
+    """Which axis is the one of the rows; None for none."""
+
+
+def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+    """`fun` for many values at once, the rows along an axis of its inputs; as `jax.vmap`.
+
+        each = nn.vmap(lambda x, t: nn.grad(loss(x, t), [w])[0])(xs, ts)        # the gradient of each sample
+
+    `fun` is run once, on Variables without values and without that axis; what it computes is then computed for all rows
+    together. Gradients of any order reach what it is called on and what it reads from outside. Random functions in it
+    draw for each row. `nn.grad` may be called in it, and it may be mapped again.
+
+    Args:
+        fun: Pytrees of Variables in, a pytree of Variables, arrays and numbers out.
+        in_axes: Which axis of its arguments the rows are along: an int for all of them, or a tuple with an int, None or
+            a pytree of these for each; None is for what is the same for all rows. Keyword arguments go along their
+            first axes.
+        out_axes: Where the rows are put in what it returns: an int, or a pytree of these; None for what is the same
+            for all rows.
+
+    Returns:
+        A function of pytrees of Variables, arrays and numbers, which returns a pytree of Variables.
+
+    Raises:
+        TypeError: `fun` is no function, or an axis is no int. What is returned also: what it gets or gives fits no
+            Variable.
+        ValueError: What is returned, where it is called: axes do not fit the arguments, the sizes along them differ,
+            there is none, or a function in `fun` updates a Variable.
+    """
+    if not callable(fun):
+        raise TypeError(f"vmap: fun: expected a function, got {fun!r}")
+    if isinstance(in_axes, list):
+        raise TypeError(f"vmap: in_axes must be an int, None or a tuple with one for each argument, got {in_axes!r}")
+
+    @functools.wraps(fun)
+    def mapped_over_rows(*args: Any, **kwargs: Any) -> Any:
+        return _mapped(fun, in_axes, out_axes, args, kwargs)
+
+    return mapped_over_rows
+
+
+def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwargs: Any) -> Any:
+    """What a function gives for all rows of its arguments."""
+    given = _with_axes(args, in_axes, "in_axes", "argument ") + _with_axes(kwargs, 0, "in_axes", "argument ")
+    floating = common_floating([leaf.value for leaf in given])
+    inputs = [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in given]
+    axes = [_place(leaf.axis, x.ndim, leaf.name, x.shape) for leaf, x in zip(given, inputs, strict=True)]
+    count = _count(given, inputs, axes)
+    rows = [x if axis is None else _moved(x, axis, 0) for x, axis in zip(inputs, axes, strict=True)]
+    tree = jax.tree.structure((args, kwargs))
+    results: list[Any] = []
+
+    def flat(own: list[Variable]) -> list[Variable]:
+        positional, named = jax.tree.unflatten(tree, own)
+        returned = fun(*positional, **named)
+        results.append(jax.tree.structure(returned))
+        results.extend(_with_axes(returned, out_axes, "out_axes", "what fun returns"))
+        return [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in results[1:]]
+
+    found = captured(flat, [_row_spec(x, axis) for x, axis in zip(rows, axes, strict=True)], "vmap", fun, often=True)
+    keys = [step_keys(key, length=count) for key in found.keys]
+    led = (*[False] * len(found.variables), *[axis is not None for axis in axes], *[True] * len(keys))
+    structure, *returned = results
+    body = found.body
+    depending = body.depending([i for i, is_led in enumerate(led) if is_led])
+    for leaf, number in zip(returned, body.outputs, strict=True):
+        if leaf.axis is None and number in depending:
+            raise ValueError(f"vmap: {leaf.name} is not the same for all rows; out_axes must say where they are put")
+    batched = body.batched(led, count, body.outputs, tuple([leaf.axis is not None for leaf in returned]))
+    ys = _inlined(batched, [*found.variables, *rows, *keys])
+    outputs = [
+        y if leaf.axis is None else _moved(y, 0, _place(leaf.axis, y.ndim, leaf.name, y.shape) or 0)
+        for leaf, y in zip(returned, ys, strict=True)
+    ]
+    return jax.tree.unflatten(structure, outputs)
+
+
+def _inlined(body: Any, inputs: list[Variable]) -> list[Variable]:
+    """What a body computes from these inputs, as functions of the graph."""
+    if build_options().builder is not None:
+        return applied_body(body, inputs, body.outputs)
+    values = body.values_of(inputs)
+    return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
+
+
+def _with_axes(tree: Any, axes: Any, argument: str, name: str) -> list[_Leaf]:
+    """The leaves of a pytree, each with its axis.
+
+    Args:
+        tree: The pytree.
+        axes: An axis, or a pytree of axes of which each is that of all that is below its place.
+        argument: Where the axes come from, for messages.
+        name: What the leaves are called in messages.
+    """
+    listed = jax.tree_util.tree_flatten_with_path(tree)[0]
+    try:
+        nested = jax.tree.map(
+            lambda axis, below: [_Axis(axis)] * len(jax.tree.leaves(below)), axes, tree, is_leaf=lambda x: x is None
+        )
+    except ValueError as error:
+        raise ValueError(f"vmap: {argument} {axes!r} does not fit {name.strip()}: {error}") from None
+    found = [each.axis for each in jax.tree.leaves(nested)]
+    for axis in found:
+        if axis is not None and (isinstance(axis, bool) or not hasattr(axis, "__index__")):
+            raise TypeError(f"vmap: {argument} must be ints or None, got {axis!r}")
+    return [
+        _Leaf(f"{name}{jax.tree_util.keystr(path)}", value, None if axis is None else operator.index(axis))
+        for (path, value), axis in zip(listed, found, strict=True)
+    ]
+
+
+class _Axis:
+    """An axis, or None, as a leaf of a pytree."""
+
+    def __init__(self, axis: Any) -> None:
+        self.axis = axis
+
+
+def _place(axis: int | None, ndim: int, name: str, shape: tuple[int, ...]) -> int | None:
+    """An axis, not negative."""
+    if axis is not None and not -ndim <= axis < ndim:
+        raise ValueError(
+            f"vmap: {name}, of shape {shape}, has no axis {axis}; None is for what is the same for all rows"
+        )
+    return None if axis is None else axis % ndim
+
+
+def _count(given: Sequence[_Leaf], inputs: Sequence[Variable], axes: Sequence[int | None]) -> int:
+    """How many rows there are."""
+    sizes = {leaf.name: x.shape[a] for leaf, x, a in zip(given, inputs, axes, strict=True) if a is not None}
+    if not sizes:
+        raise ValueError("vmap: in_axes must give an axis of at least one argument, along which the rows are")
+    if len(set(sizes.values())) > 1:
+        listed = ", ".join([f"{name} has {size}" for name, size in sizes.items()])
+        raise ValueError(f"vmap: all must have equally many rows, but {listed}")
+    return next(iter(sizes.values()))
+
+
+def _row_spec(x: Variable, axis: int | None) -> Spec:
+    """Shape and dtype of one row."""
+    return x.spec if axis is None else spec_of(x.shape[1:], x.dtype)
+
+
+def _moved(x: Variable, source: int, target: int) -> Variable:
+    """`x` with an axis at another place."""
+    if source == target:
+        return x
+    order = [a for a in range(x.ndim) if a != source]
+    order.insert(target, source)
+    y: Variable = F.transpose(x, axes=tuple(order))
+    return y

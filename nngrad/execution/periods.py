@@ -1,0 +1,69 @@
+"""Stretches of a sequence that repeat with a period."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_WINDOWS = (2, 8, 32, 128, 512)
+"""How many labels in a row are looked for where they were before. A stretch of one period is seen by those windows that
+occur once in it: short ones where a step has few labels, long ones where a step repeats within itself."""
+
+_MOST_PERIODS = 6
+"""How many periods are tried for each length of a window, the most frequent first. So the work is in proportion to the
+length of the sequence."""
+
+
+class Stretch(NamedTuple):
+    """A part of a sequence in which each label comes again after `period` others."""
+
+    start: int
+    end: int
+    period: int
+
+
+def stretches_of(labels: Sequence[int], least: int) -> list[Stretch]:
+    """Stretches that repeat, those that cover the most repetitions first; they may overlap.
+
+    Args:
+        labels: What the sequence consists of: equal numbers for what is equal.
+        least: How often a stretch repeats at least.
+    """
+    found = []
+    for period in _periods(labels, least):
+        start = None
+        same = [a == b for a, b in zip(labels, labels[period:], strict=False)]
+        for i, equal in enumerate([*same, False]):
+            if equal and start is None:
+                start = i
+            elif not equal and start is not None:
+                if i - start >= (least - 1) * period:
+                    found.append(Stretch(start, i + period, period))
+                start = None
+    return sorted(found, key=lambda s: (s.start - s.end + s.period, s.period))
+
+
+def _periods(labels: Sequence[int], least: int) -> list[int]:
+    """The distances at which windows come again, of each length of a window the most frequent ones."""
+    periods: set[int] = set()
+    numbers = list(labels)
+    width = 1
+    for window in _WINDOWS:
+        while width < window:
+            # Windows of twice the width, numbered anew: two are equal if their halves are.
+            pairs = zip(numbers, numbers[width:], strict=False)
+            known: dict[tuple[int, int], int] = {}
+            numbers = [known.setdefault(pair, len(known)) for pair in pairs]
+            width *= 2
+        last: dict[int, int] = {}
+        distances: Counter[int] = Counter()
+        for i, number in enumerate(numbers):
+            before = last.get(number)
+            if before is not None:
+                distances[i - before] += 1
+            last[number] = i
+        limit = len(labels) // least
+        often = [d for d, count in distances.items() if d <= limit and count >= d]
+        periods.update(sorted(often, key=lambda d: -distances[d])[:_MOST_PERIODS])
+    return sorted(periods)

@@ -1,0 +1,229 @@
+"""A loop over steps of a program, as an op: what a recurrence that was unrolled becomes again.
+
+It is there to be compiled. Its gradient is never asked for, since that is in the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, Op, Spec, op
+from ..graph.arguments import Static
+from ..graph.body import Step, run_steps
+from ..graph.spec import spec_of
+
+
+class Part(NamedTuple):
+    """A part of an array along one axis, at a place that moves on with each step."""
+
+    axis: int
+    first: int
+    stride: int
+    size: int
+
+    def place(self, step: Any) -> Any:
+        """Where it begins at a step."""
+        return step * jnp.int32(self.stride) + jnp.int32(self.first)
+
+    def of(self, x: Any, step: Any) -> Any:
+        """The part of `x` at a step, with the axis."""
+        return lax.dynamic_slice_in_dim(x, self.place(step), self.size, self.axis)
+
+
+class Total(NamedTuple):
+    """A sum over steps."""
+
+    value: int
+    """The number of what is added up."""
+    spec: Spec
+    """Shape and dtype of the sum."""
+    first: int
+    """The first step that counts."""
+    end: int
+    """The step after the last that counts."""
+    part: Part | None
+    """Which part of the sum it is added to at each step; None for all of it."""
+    replaces: bool
+    """Whether it takes the place of that part instead."""
+
+
+class Kept(NamedTuple):
+    """A value that is kept of some steps."""
+
+    value: int
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Repeated:
+    """A loop: values are numbered as in a program, where the inputs of a step are what is the same at each step, what
+    is handed on from step to step, and parts."""
+
+    steps: tuple[Step, ...]
+    """What is computed at each step."""
+    length: int
+    """The number of steps."""
+    same: int
+    """How many inputs are the same at each step."""
+    after: tuple[int, ...]
+    """The numbers of what is handed on to the next step."""
+    parts: tuple[Part, ...]
+    """Which part each further input of a step is, of one array each."""
+    last: tuple[int, ...]
+    """The numbers of the values whose last one is wanted."""
+    totals: tuple[Total, ...]
+    kept: tuple[Kept, ...]
+    stacked: tuple[int, ...]
+    """The numbers of the values that are stacked."""
+    specs: tuple[Spec, ...]
+    """Shape and dtype of each value of the steps that is not handed on, in the order of these fields."""
+
+    def results(self, given: tuple[Spec, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output: what was handed on by the last step, and what is wanted besides."""
+        carried = given[self.same : self.same + len(self.after)]
+        n, m = len(self.last), len(self.last) + len(self.kept)
+        kept = [
+            spec_of((len(each.steps) + 1, *spec.shape), spec.dtype)
+            for each, spec in zip(self.kept, self.specs[n:m], strict=True)
+        ]
+        stacks = [spec_of((self.length, *spec.shape), spec.dtype) for spec in self.specs[m:]]
+        return (*carried, *self.specs[:n], *[total.spec for total in self.totals], *kept, *stacks)
+
+
+class _LoopOfSteps(Op):
+    """An op that knows the shapes of its outputs from its arguments."""
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+        (loop,) = arguments
+        results: tuple[Spec, ...] = loop.results(given)
+        return results
+
+
+def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
+    """A loop over steps; see `Repeated`.
+
+    Args:
+        x: What is the same at each step, what the first step is given, and the arrays that parts are taken of.
+        loop: What is computed.
+
+    Returns:
+        What the last step hands on, last values, totals, what is kept (each followed by an entry that nobody reads),
+        and stacks.
+    """
+    first = loop.same + len(loop.after)
+    same, start, sources = x[: loop.same], x[loop.same : first], x[first:]
+    rows = [_rows(each.steps, loop.length) for each in loop.kept]
+
+    def step(carry: Any, _: None) -> Any:
+        t, handed, _, totals, kept = carry
+        given = (*same, *handed, *[part.of(array, t) for part, array in zip(loop.parts, sources, strict=True)])
+        values = run_steps(loop.steps, given)
+
+        def value(i: int) -> Any:
+            return given[i] if i >= 0 else values[~i]
+
+        after = (
+            lax.add(t, jnp.int32(1)),
+            tuple(map(value, loop.after)),
+            tuple(map(value, loop.last)),
+            tuple([
+                _added(each, total, value(each.value), t, loop.length)
+                for each, total in zip(loop.totals, totals, strict=True)
+            ]),
+            tuple([
+                lax.dynamic_update_index_in_dim(array, value(each.value), table[t], 0)
+                for each, array, table in zip(loop.kept, kept, rows, strict=True)
+            ]),
+        )
+        return after, tuple(map(value, loop.stacked))
+
+    n = len(loop.last)
+    last = tuple([lax.full(s.shape, 0, s.dtype) for s in loop.specs[:n]])
+    totals = tuple([lax.full(each.spec.shape, 0, each.spec.dtype) for each in loop.totals])
+    kept = tuple([
+        lax.full((len(each.steps) + 1, *s.shape), 0, s.dtype)
+        for each, s in zip(loop.kept, loop.specs[n:], strict=False)
+    ])
+    carry = (jnp.int32(0), tuple(start), last, totals, kept)
+    (_, handed, last, totals, kept), stacks = lax.scan(step, carry, None, length=loop.length)
+    return (*handed, *last, *totals, *kept, *stacks)
+
+
+def _added(each: Total, total: Any, value: Any, t: Any, length: int) -> Any:
+    """The total after a step."""
+    before = total if each.part is None else each.part.of(total, t)
+    after = value if each.replaces else lax.add(before, value)
+    if each.first > 0 or each.end < length:
+        counts = lax.bitwise_and(lax.ge(t, jnp.int32(each.first)), lax.lt(t, jnp.int32(each.end)))
+        after = lax.select(lax.broadcast(counts, after.shape), after, before)
+    if each.part is None:
+        return after
+    return lax.dynamic_update_slice_in_dim(total, after, each.part.place(t), each.part.axis)
+
+
+def _rows(steps: tuple[int, ...], length: int) -> Any:
+    """For each step the row that its value is kept in; the last row for those whose value is not."""
+    row = {t: i for i, t in enumerate(steps)}
+    return jnp.array([row.get(t, len(steps)) for t in range(length)], jnp.int32)
+
+
+_loop_of_steps.__name__ = "loop_of_steps"
+loop_of_steps = _LoopOfSteps(_loop_of_steps, type_name="LoopOfSteps", multiple_results=True)
+
+
+@op(fuses="moving")
+def entry(x: Array, /, index: int) -> jax.Array:
+    """One entry of a stack."""
+    return lax.index_in_dim(x, index, keepdims=False)
+
+
+@op
+def stack_of(*x: Array) -> jax.Array:
+    """Arrays of one shape and dtype along a new first axis."""
+    return lax.concatenate([lax.expand_dims(each, (0,)) for each in x], 0)
+
+
+@op(fuses="moving")
+def part_of(x: Array, /, key: Static) -> jax.Array:
+    """`x[key]`."""
+    part: jax.Array = x[tuple([_index(entry) for entry in key])]
+    return part
+
+
+def _index(entry: Any) -> Any:
+    """An entry of a key as Python has it."""
+    if not isinstance(entry, tuple):
+        return entry
+    start, count, step = entry
+    end = start + count * step
+    return slice(start, None if end < 0 else end, step)
+
+
+@op(fuses="moving")
+def put_at(y: Array, /, key: Static, shape: Static) -> jax.Array:
+    """Zeros of a shape with `y` at `[key]`."""
+    places = [(entry, 1, 1) if isinstance(entry, int) else entry for entry in key if entry is not None]
+    y = lax.rev(lax.reshape(y, [count for _, count, _ in places]), [i for i, p in enumerate(places) if p[2] < 0])
+    margins = []
+    for (start, count, step), n in zip(places, shape, strict=True):
+        low, span = min(start, start + (count - 1) * step), (count - 1) * abs(step) + 1
+        margins.append((low, n - low - span, abs(step) - 1 if count > 1 else 0))
+    return lax.pad(y, lax.full((), 0, y.dtype), margins)
+
+
+@op
+def completed(*x: Array, keys: Static) -> jax.Array:
+    """The first of `x` with the others in place of its parts at `[key]`."""
+    whole, *parts = x
+    for part, key in zip(parts, keys, strict=True):
+        places = [(entry, 1) if isinstance(entry, int) else entry[:2] for entry in key]
+        part = lax.reshape(part, [count for _, count in places])
+        whole = lax.dynamic_update_slice(whole, part, [start for start, _ in places])
+    result: jax.Array = whole
+    return result

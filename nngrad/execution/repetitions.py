@@ -1,0 +1,320 @@
+"""Recurrences that somebody has unrolled, found again in the list of calls that they have become.
+
+A step of such a recurrence is a number of calls, and the next step is as many of the same: the same ops with the same
+arguments on arrays of the same shapes. What each call reads is, from step to step, the same value; or a value of its
+own step, or of a step before; or one that lies as far from the one before as at every other step: the next slice of
+one array, or what the next step of another recurrence has made. Such calls are steps of a loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from .listing import LEAST, Listing, Window
+from .periods import Stretch, stretches_of
+
+_MOST_BEFORE = 4
+"""How many steps back a value is read at most."""
+
+_MOST_BYTES = 64
+"""Arrays of so many bytes may be stacked for a loop to read: a random key for each step, and not a layer's weight."""
+
+_TRIALS = 8
+"""How often a step that differs is left off at the ends."""
+
+
+class Place(NamedTuple):
+    """A value of each step of a repetition: an output of the call that is so many calls after the step's first."""
+
+    call: int
+    output: int
+
+
+class Same(NamedTuple):
+    """What a call reads where that is one value at all steps."""
+
+    number: int
+
+
+class Before(NamedTuple):
+    """What a call reads where that is a value of its own step, or of an earlier one."""
+
+    place: Place
+    starts: tuple[int, ...]
+    """What it reads at the first steps, for which there is no earlier one, as many as it looks back."""
+
+
+class Along(NamedTuple):
+    """What a call reads where that is a value of another repetition's steps, one after another."""
+
+    repetition: int
+    """Where that begins."""
+    read: Before
+    """The value; with `starts`, that which was there before each step."""
+    first: int
+    stride: int
+
+
+class Slices(NamedTuple):
+    """What a call reads where that is a part of one array, at a place that moves on with each step."""
+
+    window: Window
+    first: int
+    stride: int
+
+
+class Each(NamedTuple):
+    """What a call reads where that is just some value at each step."""
+
+    numbers: tuple[int, ...]
+
+
+Read = Same | Before | Along | Slices | Each
+
+
+class Repetition(NamedTuple):
+    """Calls that are steps of a loop."""
+
+    start: int
+    """The place of the first call."""
+    period: int
+    """How many calls a step has."""
+    length: int
+    """How many steps there are."""
+    reads: tuple[tuple[Read, ...], ...]
+    """What each call of a step reads."""
+
+    @property
+    def end(self) -> int:
+        """The place after the last call."""
+        return self.start + self.period * self.length
+
+    def where(self, position: int) -> tuple[int, int]:
+        """The step of a call in it, and its place within that."""
+        return divmod(position - self.start, self.period)
+
+
+def regular_stretches(listing: Listing) -> list[Stretch]:
+    """The stretches of a listing that may be repetitions, in order; none overlaps another."""
+    taken = bytearray(len(listing.calls))
+    regular: list[Stretch] = []
+    for stretch in stretches_of(listing.labels(), LEAST):
+        for start, end in _free(taken, stretch):
+            for each in _regular(listing, Stretch(start, end, stretch.period)):
+                regular.append(each)
+                taken[each.start : each.end] = b"\1" * (each.end - each.start)
+    return sorted(regular)
+
+
+def repetitions_of(listing: Listing, stretches: Iterable[Stretch]) -> dict[Stretch, Repetition]:
+    """The repetitions in stretches of a listing, which are in order."""
+    found: dict[Stretch, Repetition] = {}
+    waiting = sorted(stretches, reverse=True)
+    while waiting:
+        stretch = waiting.pop()
+        before = sorted([each for each in found.values() if each.end <= stretch.start])
+        repetition = _Finder(listing, before).repetition(stretch)
+        if repetition is not None:
+            found[stretch] = repetition
+            for start, end in ((repetition.end, stretch.end), (stretch.start, repetition.start)):
+                if 2 * stretch.period * LEAST <= end - start:
+                    waiting.append(Stretch(start, end, stretch.period))
+    return dict(sorted(found.items(), key=lambda item: item[1].start))
+
+
+def _free(taken: bytearray, stretch: Stretch) -> Iterator[tuple[int, int]]:
+    """The parts of a stretch that are not taken, and still repeat often enough."""
+    start = stretch.start
+    while start < stretch.end:
+        end = taken.find(1, start, stretch.end)
+        end = stretch.end if end < 0 else end
+        if end - start >= LEAST * stretch.period:
+            yield start, end
+        start = end
+        while start < stretch.end and taken[start]:
+            start += 1
+
+
+def _regular(listing: Listing, stretch: Stretch) -> Iterator[Stretch]:
+    """The parts of a stretch in which what calls read moves on evenly, with a step or two at either end."""
+    start, end, period = stretch
+    links = [listing.links(n, period) for n in range(start, end - period)]
+    even = [a == b for a, b in zip(links, links[period:], strict=False)]
+    first, done = None, start
+    for i, each in enumerate([*even, False]):
+        if each and first is None:
+            first = i
+        elif not each and first is not None:
+            if i - first >= (LEAST - 2) * period:
+                low = max(done, start + first - 2 * period)
+                done = min(end, start + i + 4 * period)
+                yield Stretch(low, done, period)
+            first = None
+
+
+class _Uneven(Exception):
+    """A step reads something else than the others."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(step)
+        self.step = step
+
+
+class _Finder:
+    """Finds out what the calls of a stretch read, step by step.
+
+    Args:
+        listing: The calls.
+        known: The repetitions before it.
+    """
+
+    def __init__(self, listing: Listing, known: Sequence[Repetition]) -> None:
+        self._listing = listing
+        self._known = known
+
+    def repetition(self, stretch: Stretch) -> Repetition | None:
+        """The repetition in a stretch; None if there is none."""
+        start = self._best_start(stretch)
+        period = stretch.period
+        count = (stretch.end - start) // period
+        for _ in range(_TRIALS):
+            if count < LEAST:
+                return None
+            try:
+                reads = [self._reads_of(start, period, count, j) for j in range(period)]
+            except _Uneven as uneven:
+                if uneven.step < count // 2:
+                    start += (uneven.step + 1) * period
+                    count -= uneven.step + 1
+                else:
+                    count = uneven.step
+                continue
+            return Repetition(start, period, count, tuple(reads))
+        return None
+
+    def _best_start(self, stretch: Stretch) -> int:
+        """Where a step begins if few values are to be handed on from step to step, and few calls left over."""
+        start, end, period = stretch
+        middle = start + (end - start) // (2 * period) * period
+        reach: dict[tuple[int, int], int] = {}
+        for n in range(middle, middle + period):
+            links = self._listing.links(n - period, period)
+            for i, link in zip(self._listing.calls[n].ins, links, strict=True):
+                place = self._listing.position.get(i)
+                if place is not None and link == period and place[0] >= start:
+                    maker, output = place
+                    key = ((maker - start) % period, output)
+                    reach[key] = max(reach.get(key, 0), n - maker)
+        changes = [0] * (period + 1)
+        always = 0
+        for (residue, _), distance in reach.items():
+            always += distance // period
+            first, rest = residue + 1, distance % period
+            for low, high in ((first, first + rest), (first - period, first + rest - period)):
+                low, high = max(low, 0), min(high, period)
+                if low < high:
+                    changes[low] += 1
+                    changes[high] -= 1
+        best, least, carried = start, None, always
+        for phase in range(period):
+            carried += changes[phase]
+            cost = 2 * carried + (end - start - phase) % period + phase
+            if least is None or cost < least:
+                best, least = start + phase, cost
+        return best
+
+    def _reads_of(self, start: int, period: int, count: int, j: int) -> tuple[Read, ...]:
+        calls = [self._listing.calls[start + t * period + j] for t in range(count)]
+        return tuple([self._read(start, period, count, list(ins)) for ins in zip(*[c.ins for c in calls], strict=True)])
+
+    def _read(self, start: int, period: int, count: int, numbers: list[int]) -> Read:
+        end = start + period * count
+        places = [self._listing.position.get(i, (-1, 0)) for i in numbers]
+        inside = [start <= n < end for n, _ in places]
+        if not any(inside):
+            if numbers.count(numbers[0]) == count:
+                self._check_source(numbers[0], start, end)
+                return Same(numbers[0])
+            return self._outside(start, end, numbers)
+        n, output = places[-1]
+        step, call = divmod(n - start, period)
+        back = count - 1 - step
+        if not inside[-1] or not 0 <= back <= min(_MOST_BEFORE, count - 2):
+            raise _Uneven(count - 1)
+        for t in range(count - 2, -1, -1):
+            if t >= back and places[t] != (start + (t - back) * period + call, output):
+                raise _Uneven(t)
+            if t < back:
+                if inside[t]:
+                    raise _Uneven(t)
+                self._check_source(numbers[t], start, end)
+        return Before(Place(call, output), tuple(numbers[:back]))
+
+    def _check_source(self, i: int, start: int, end: int) -> None:
+        """Raise `_Uneven` if a value is a part of one within the stretch, or made of it."""
+        n, _ = self._listing.position.get(self._listing.whole(i), (-1, 0))
+        if start <= n < end:
+            raise _Uneven(0)
+
+    def _outside(self, start: int, end: int, numbers: list[int]) -> Read:
+        """What is read of values before the stretch."""
+        count = len(numbers)
+        at = [self._listing.coordinate(i) for i in numbers]
+        middle = count // 2
+        family, stride = at[middle].family, at[middle].place - at[middle - 1].place
+        first = at[middle].place - middle * stride
+        if at[middle - 1].family != family:
+            return self._each(start, end, numbers)
+        if isinstance(family, Window):
+            for t in _from_the_middle(count):
+                if at[t] != (family, first + t * stride):
+                    raise _Uneven(t)
+            self._check_source(numbers[middle], start, end)
+            return Slices(family, first, stride)
+        if isinstance(family, int):
+            along = self._along(family, first, stride, numbers)
+            if along is not None:
+                return along
+        return self._each(start, end, numbers)
+
+    def _along(self, output: int, first: int, stride: int, numbers: list[int]) -> Along | None:
+        """What is read of another repetition's values."""
+        count = len(numbers)
+        position = first + count // 2 * stride
+        for other in self._known:
+            if other.start <= position < other.end and stride % other.period == 0:
+                break
+        else:
+            return None
+        _, call = other.where(position)
+        (begin, _), steps = other.where(first), stride // other.period
+        place = Place(call, output)
+        starts: tuple[int, ...] = ()
+        for t in _from_the_middle(count):
+            step = begin + t * steps
+            if 0 <= step < other.length:
+                if self._listing.position.get(numbers[t]) == (first + t * stride, output):
+                    continue
+            elif step == -1:
+                # What was there before the first step stands where the value of an earlier one would.
+                start = Before(place, (numbers[t],))
+                if any([start in reads for reads in other.reads]):
+                    starts = start.starts
+                    continue
+            raise _Uneven(t)
+        if starts and max(begin, begin + (count - 1) * steps) == other.length - 1:
+            raise _Uneven(0 if begin == -1 else count - 1)  # one stack has not both
+        return Along(other.start, Before(place, starts), begin + len(starts), steps)
+
+    def _each(self, start: int, end: int, numbers: list[int]) -> Each:
+        if self._listing.specs[numbers[0]].nbytes > _MOST_BYTES:
+            raise _Uneven(len(numbers) // 2)  # perhaps one half is even
+        for i in set(numbers):
+            self._check_source(i, start, end)
+        return Each(tuple(numbers))
+
+
+def _from_the_middle(count: int) -> list[int]:
+    """The steps, those at the ends last."""
+    return sorted(range(count), key=lambda t: -min(t, count - 1 - t))

@@ -1,0 +1,336 @@
+"""Recurrences that were unrolled, as loops again: a pass that has the compiler get a step of each once.
+
+XLA compiles what it is given: of 200 steps of a recurrent network, 200 times the same. The gradients of such a program
+are recurrences too, forward and back, and each becomes a loop of its own (`repetitions.py` finds them). At the edges
+nothing is copied. A loop reads the slices of an array, and the stacks of the loops before it, where they are. What only
+the last step makes is handed on; what is read of a few steps is kept; a sum over the steps, as a weight's gradient, is
+added up on the way; and parts that are put into one array, as the gradient of what slices were taken of, go there at
+once.
+
+It pays where steps share what they compute with. Layers that have weights of their own would have to be stacked, and
+their gradients taken apart; they stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from ..graph.traverse import operands_first
+from .listing import LEAST, Listing, Window, is_long_sum
+from .program import Call, Program, calls_of, late, renumbered, without_passes
+from .repeated import completed, entry, loop_of_steps, stack_of
+from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
+from .rolled_steps import Outside, Steps
+
+LEAST_CALLS = 256
+"""Programs of so many calls are looked through."""
+
+_LEAST_SAVED = 16
+"""How many calls fewer a loop must leave."""
+
+_MOST_LEFT = 4
+"""A program is looked through again where, for each call in a loop, so many are left that are in none."""
+
+_MOST_AT_THE_EDGES = 2
+"""Of so many calls, one at most may be needed to take a loop's values apart or to put together what it reads."""
+
+
+class LoopFound(NamedTuple):
+    """A recurrence that was unrolled, and is a loop again."""
+
+    steps: int
+    """How many steps it has."""
+    functions: int
+    """How many functions each of these is."""
+
+
+class Rolled(NamedTuple):
+    """A program with loops, and what they stand for."""
+
+    program: Program
+    loops: tuple[LoopFound, ...]
+
+    @property
+    def size(self) -> int:
+        """How many calls there are to compile."""
+        return self.left + sum([loop.functions for loop in self.loops])
+
+    @property
+    def left(self) -> int:
+        """How many of them are in no loop."""
+        return len(self.program.steps)
+
+
+def with_recurrences_rolled(program: Program) -> Program:
+    """The program with a loop in place of each recurrence that was unrolled; itself where there is none."""
+    return rolled(program).program
+
+
+def rolled(program: Program) -> Rolled:
+    """The same, with what the loops stand for."""
+    if len(program.steps) < LEAST_CALLS or not program.rolls:
+        return Rolled(program, ())
+    listed, specs = calls_of(program)
+    calls, passed = without_passes(listed)
+    plain = program._replace(outputs=tuple([passed.get(i, i) for i in program.outputs]))
+    found = _rolled_in(plain, Listing(calls, specs, plain.outputs))
+    if found.left > _MOST_LEFT * (found.size - found.left):
+        # As they are listed, what belongs to no step may come between the calls of one, and steps of one recurrence
+        # between those of another.
+        again = _rolled_in(plain, Listing(late(calls, plain.outputs), specs, plain.outputs))
+        found = min(found, again, key=lambda rolled: rolled.size)
+    return found if found.loops else Rolled(program, ())
+
+
+def _rolled_in(program: Program, listing: Listing) -> Rolled:
+    """The program with the loops that are seen in a listing of its calls."""
+    stretches = regular_stretches(listing)
+    while stretches:
+        found = repetitions_of(listing, stretches)
+        writer = _Writer(program, listing, list(found.values()))
+        costly = writer.costly()
+        if not costly and found:
+            return Rolled(writer.rewritten(), tuple([LoopFound(each.length, each.period) for each in found.values()]))
+        stretches = [stretch for stretch, each in found.items() if each not in costly]
+    return Rolled(program, ())
+
+
+class _Demand:
+    """What is wanted of a repetition's values besides what its own steps read.
+
+    Args:
+        repetition: The repetition.
+    """
+
+    def __init__(self, repetition: Repetition) -> None:
+        self.repetition = repetition
+        self.stacks: dict[Before, None] = {}
+        """What other loops read of all steps."""
+        self.singles: dict[Place, set[int]] = {}
+        """The steps whose values are read one by one."""
+        self.totals: dict[tuple[Place, Window | None, int, int, bool], tuple[int, int]] = {}
+        """Sums, of what put where over which steps: where it would be put at step 0, and how far the next one is."""
+
+    def division(self) -> tuple[list[Place], list[Place], list[Before]]:
+        """The values whose last one is handed on, those that are kept of some steps, and what is stacked."""
+        count = self.repetition.length
+        last, kept, stacked = [], [], list(self.stacks)
+        for place, steps in self.singles.items():
+            if Before(place, ()) in self.stacks:
+                continue
+            if steps == {count - 1}:
+                last.append(place)
+            elif 2 * len(steps) <= count:
+                kept.append(place)
+            else:
+                stacked.append(Before(place, ()))
+        return last, kept, stacked
+
+
+class _Writer:
+    """Writes a program with loops.
+
+    Args:
+        program: The program.
+        listing: Its calls.
+        repetitions: Those that become loops.
+    """
+
+    def __init__(self, program: Program, listing: Listing, repetitions: Sequence[Repetition]) -> None:
+        self._program, self._listing, self._repetitions = program, listing, repetitions
+        self._free = min(listing.specs, default=0)
+        self._owner: dict[int, int] = {}
+        for index, each in enumerate(repetitions):
+            self._owner.update(dict.fromkeys(range(each.start, each.end), index))
+        self._demands = [_Demand(each) for each in repetitions]
+        self._wanted: set[int] = set()
+        """The values that are read as such."""
+        self._divided: dict[int, tuple[list[int], list[tuple[int, Any, int]]]] = {}
+        """For long sums: which operands stay, and totals with the place of one of their terms."""
+        at = {each.start: index for index, each in enumerate(repetitions)}
+        for n, call in enumerate(listing.calls):
+            if n not in self._owner:
+                self._ask_for_operands(call)
+        for each in repetitions:
+            for i in _read_before(each):
+                self._ask_for(i)
+            for read in {read for reads in each.reads for read in reads}:
+                if isinstance(read, Along):
+                    self._demands[at[read.repetition]].stacks[read.read] = None
+        for i in program.outputs:
+            self._ask_for(i)
+
+    # ---------------------------------------------------------------- what is wanted
+
+    def _owned(self, i: int) -> tuple[int, int, Place] | None:
+        """Of which repetition a value is, of which step, and which one; None for others."""
+        n, output = self._listing.position.get(i, (-1, 0))
+        index = self._owner.get(n)
+        if index is None:
+            return None
+        step, call = self._repetitions[index].where(n)
+        return index, step, Place(call, output)
+
+    def _ask_for(self, i: int) -> None:
+        """Note that a value is read as such, and what it is taken of."""
+        while i not in self._wanted:
+            self._wanted.add(i)
+            owned = self._owned(i)
+            if owned is not None:
+                index, step, place = owned
+                self._demands[index].singles.setdefault(place, set()).add(step)
+            elif self._listing.whole(i) != i:
+                i = self._listing.maker[i].ins[0]
+
+    def _ask_for_operands(self, call: Call) -> None:
+        joined = self._listing.joined.get(call.outs[0])
+        rest = self._ask_for_totals(call, joined) if joined or is_long_sum(call) else range(len(call.ins))
+        for k in rest:
+            self._ask_for(call.ins[k])
+
+    def _ask_for_totals(self, call: Call, joined: Sequence[tuple[Window, int]] | None) -> list[int]:
+        """Have loops add up terms of a sum, or put together what is joined; returns which are left."""
+        groups: dict[Any, dict[int, tuple[int, int]]] = {}
+        weights = call.op.named(call.arguments)[call.op.weights] if call.op.weights else (1,) * len(call.ins)
+        (result,) = call.outs
+        for k, i in enumerate(call.ins):
+            window, at = joined[k] if joined else self._listing.put.get(i, (None, 0))
+            owned = self._owned(self._listing.maker[i].ins[0] if window is not None and not joined else i)
+            if owned is not None and (joined or self._listing.specs[i] is self._listing.specs[result]):
+                index, step, place = owned
+                groups.setdefault((index, place, window, weights[k]), {})[step] = (k, at)
+        if joined and groups:  # one loop makes the array, and the other parts are put there
+            largest = max(groups, key=lambda group: len(groups[group]))
+            groups = {largest: groups[largest]}
+        left = set(range(len(call.ins)))
+        totals = []
+        for (index, place, window, _), terms in groups.items():
+            first, end = min(terms), max(terms) + 1
+            if len(terms) < LEAST or end - first != len(terms):
+                continue
+            stride = 0 if window is None else terms[first + 1][1] - terms[first][1]
+            even = all([at == terms[first][1] + (t - first) * stride for t, (_, at) in terms.items()])
+            if not even or not left.issuperset([k for k, _ in terms.values()]):
+                continue
+            left.difference_update([k for k, _ in terms.values()])
+            key = (place, window, first, end, bool(joined))
+            self._demands[index].totals[key] = (terms[first][1] - first * stride, stride)
+            totals.append((index, key, terms[first][0]))
+        self._divided[result] = sorted(left), totals
+        return sorted(left)
+
+    def costly(self) -> list[Repetition]:
+        """The repetitions that are better left as they are."""
+        return [demand.repetition for demand in self._demands if not self._pays(demand)]
+
+    def _pays(self, demand: _Demand) -> bool:
+        """Whether a loop leaves less to compile, and copies little."""
+        each = demand.repetition
+        saved = (each.length - 1) * each.period
+        loose = {read for reads in each.reads for read in reads if isinstance(read, Each)}
+        at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.length
+        return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.length * each.period
+
+    # ---------------------------------------------------------------- the program
+
+    def _number(self) -> int:
+        self._free -= 1
+        return self._free
+
+    def rewritten(self) -> Program:
+        """The program with loops."""
+        self._calls: list[Call] = []
+        self._instead: dict[int, int] = {}
+        self._stacks: dict[tuple[int, Before], int] = {}
+        self._totals: dict[tuple[int, Any], int] = {}
+        for index, demand in enumerate(self._demands):
+            self._write_loop(index, demand)
+        kept = [c for n, c in enumerate(self._listing.calls) if n not in self._owner]
+        kept += [self._listing.maker[i] for i in self._wanted if self._listing.whole(i) != i]
+        for call in kept:
+            self._calls.append(self._with_totals(call))
+        calls = [c._replace(ins=tuple([self._instead.get(i, i) for i in c.ins])) for c in self._calls]
+        maker = {i: call for call in calls for i in call.outs}
+        outputs = [self._instead.get(i, i) for i in self._program.outputs]
+        roots = {id(maker[i]): maker[i] for i in outputs if i in maker}
+        ordered = operands_first(roots.values(), lambda call: [maker[i] for i in call.ins if i in maker])
+        return renumbered(self._program._replace(outputs=tuple(outputs)), ordered, {})
+
+    def _with_totals(self, call: Call) -> Call:
+        """A sum with totals in place of the terms that loops add up."""
+        left, totals = self._divided.get(call.outs[0], ([], []))
+        if not totals:
+            return call
+        joined = self._listing.joined.get(call.outs[0])
+        if joined:
+            ((index, key, _),) = totals
+            keys = [_at(*joined[k]) for k in left]
+            return Call(completed, (tuple(keys),), (self._totals[index, key], *[call.ins[k] for k in left]), call.outs)
+        numbers = [call.ins[k] for k in left] + [self._totals[index, key] for index, key, _ in totals]
+        arguments = call.arguments
+        if call.op.weights:
+            at = call.op.argument_names.index(call.op.weights)
+            weights = tuple([arguments[at][k] for k in [*left, *[k for _, _, k in totals]]])
+            arguments = (*arguments[:at], weights, *arguments[at + 1 :])
+        return call._replace(arguments=arguments, ins=tuple(numbers))
+
+    def _write_loop(self, index: int, demand: _Demand) -> None:
+        """Append the call of a loop, and those that take its values apart."""
+        steps = Steps(self._listing, demand.repetition)
+        last, kept, stacked = demand.division()
+        totals = [steps.total(*key, *where) for key, where in demand.totals.items()]
+        chosen = [(place, sorted(demand.singles[place])) for place in kept]
+        loop = steps.loop(last, totals, chosen, stacked)
+        ins = [*steps.same, *[before.starts[0] for before in steps.handed], *map(self._source, steps.outside)]
+        outs = [self._number() for _ in range(len(loop.after) + len(loop.specs) + len(totals))]
+        self._calls.append(Call(loop_of_steps, (loop,), tuple(ins), tuple(outs)))
+        made = iter(outs[len(loop.after) :])
+        for place in last:
+            self._instead[steps.in_program(place, loop.length - 1)] = next(made)
+        for key in demand.totals:
+            self._totals[index, key] = next(made)
+        for place, kept_steps in chosen:
+            self._take(next(made), {row: steps.in_program(place, t) for row, t in enumerate(kept_steps)})
+        for before in stacked:
+            stack = self._stacks[demand.repetition.start, before] = next(made)
+            if not before.starts:
+                singles = demand.singles.get(before.place, ())
+                self._take(stack, {t: steps.in_program(before.place, t) for t in singles})
+
+    def _source(self, read: Outside) -> int:
+        """The number of the array that parts are read of."""
+        if isinstance(read, Along):
+            return self._stacks[read.repetition, read.read]
+        if isinstance(read, Slices):
+            number: int = read.window.source
+            return number
+        number = self._number()
+        self._calls.append(Call(stack_of, (), read.numbers, (number,)))
+        return number
+
+    def _take(self, stack: int, entries: dict[int, int]) -> None:
+        """Have entries of a stack stand for values of the program."""
+        for row, i in entries.items():
+            self._instead[i] = self._number()
+            self._calls.append(Call(entry, (row,), (stack,), (self._instead[i],)))
+
+
+def _at(window: Window, place: int) -> tuple[Any, ...]:
+    """The key of a window at a place."""
+    entry = window.key[window.entry]
+    new = place if isinstance(entry, int) else (place, *entry[1:])
+    return (*window.key[: window.entry], new, *window.key[window.entry + 1 :])
+
+
+def _read_before(each: Repetition) -> Iterable[int]:
+    """The values from outside that a repetition reads as such."""
+    for read in {read: None for reads in each.reads for read in reads}:
+        if isinstance(read, Same):
+            yield read.number
+        elif isinstance(read, Before):
+            yield from read.starts
+        elif isinstance(read, Slices):
+            yield read.window.source
+        elif isinstance(read, Each):
+            yield from read.numbers

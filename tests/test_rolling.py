@@ -1,0 +1,381 @@
+"""Recurrences that were unrolled: a pass at lowering makes loops of them again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax import lax
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution import rolling
+from nngrad.execution.fingerprint import structure_of
+from nngrad.execution.lower import in_one, linearize, lower
+from nngrad.execution.periods import stretches_of
+from nngrad.execution.program import calls_of
+from nngrad.execution.rolling import LoopFound, rolled
+from nngrad.execution.tiers import cheap_options
+from nngrad.graph import Variable
+from nngrad.graph.leaf import arrays_of
+
+V = Variable.from_numpy_array
+WIDTH, BATCH = 3, 2
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let short recurrences become loops too."""
+    monkeypatch.setattr(rolling, "LEAST_CALLS", 1)
+    monkeypatch.setattr(rolling, "_LEAST_SAVED", 4)
+
+
+def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    return [rng.normal(size=shape) / 2 for shape in shapes]
+
+
+def outputs_of(y: Variable, wanted: list[Variable], penalised: Variable | None = None) -> list[Variable]:
+    """A loss and its gradients; with the penalty on the gradient in one Variable, those of second order."""
+    if penalised is not None:
+        (g,) = nn.grad(y, penalised)
+        y = y + F.sum(g**2)
+    return [y, *nn.grad(y, wanted)]
+
+
+def check(outputs: list[Variable]) -> tuple[LoopFound, ...]:
+    """With loops and without, the same; returns what the loops are."""
+    linear = linearize(outputs)
+    again = rolled(linear.program)
+    with jax.enable_x64(True):
+        arrays = [jnp.asarray(a) for a in arrays_of(linear.leaves)]
+        lowered = jax.jit(in_one(again.program)).lower(*arrays)
+        found, expected = lowered.compile(compiler_options=cheap_options())(*arrays), in_one(linear.program)(*arrays)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10 * (1 + np.abs(b).max(initial=0)))
+    return again.loops
+
+
+# ---------------------------------------------------------------- an LSTM
+
+
+class InGraphs:
+    product, sigmoid, tanh, sum = F.batch_matmul, F.sigmoid, F.tanh, F.sum
+    join = staticmethod(lambda parts: F.concatenate(*parts, axis=1))
+
+
+class InJax:
+    product, tanh, sum = jnp.matmul, jnp.tanh, jnp.sum
+    sigmoid = staticmethod(jax.nn.sigmoid)
+    join = staticmethod(lambda parts: jnp.concatenate(parts, axis=1))
+
+
+def cell(h: Any, c: Any, x: Any, w: Any, of: Any) -> tuple[Any, Any]:
+    """A step of an LSTM, written for nngrad.functions or jax.numpy."""
+    z = of.product(of.join([x, h]), w)
+    i, f, o, g = (z[:, k * WIDTH : (k + 1) * WIDTH] for k in range(4))
+    c = of.sigmoid(f) * c + of.sigmoid(i) * of.tanh(g)
+    return of.sigmoid(o) * of.tanh(c), c
+
+
+def lstm(steps: int, order: int) -> tuple[list[Variable], list[np.ndarray]]:
+    """Outputs, and the arrays of sequence and weight."""
+    arrays = drawn((steps, BATCH, WIDTH), (2 * WIDTH, 4 * WIDTH))
+    x, w = (V(a, need_grad=True) for a in arrays)
+    h = c = V(np.zeros((BATCH, WIDTH)))
+    for t in range(steps):
+        h, c = cell(h, c, x[t], w, InGraphs)
+    return outputs_of(F.sum(h * h), [w, x], x if order == 2 else None), arrays
+
+
+def lstm_in_jax(order: int, x: Any, w: Any) -> Any:
+    """The loss, by a scan."""
+    zeros = jnp.zeros((BATCH, WIDTH), x.dtype)
+
+    def score(x: Any) -> Any:
+        return jnp.sum(lax.scan(lambda s, x: (cell(*s, x, w, InJax), None), (zeros, zeros), x)[0][0] ** 2)
+
+    return score(x) + (jnp.sum(jax.grad(score)(x) ** 2) if order == 2 else 0)
+
+
+@pytest.mark.parametrize(("order", "loops"), [(1, 2), (2, 5)])
+def test_an_lstm_is_as_many_loops_as_it_has_recurrences(order: int, loops: int) -> None:
+    outputs, arrays = lstm(24, order)
+    linear = linearize(outputs)
+    leaves = arrays_of(linear.leaves)
+    with jax.enable_x64(True):
+        compiled = jax.jit(lower(linear.program)).lower(*leaves).compile(compiler_options=cheap_options())
+        expected = jax.value_and_grad(lstm_in_jax, argnums=(2, 1))(order, *arrays)
+        found = compiled(*leaves)
+    assert compiled.as_text().count(" while(") == loops
+    for a, b in zip(found, jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
+    for y, b in zip(outputs, jax.tree.leaves(expected), strict=True):  # as they are read
+        np.testing.assert_allclose(y.d, b, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_what_is_compiled_does_not_depend_on_the_length(order: int) -> None:
+    sizes = [rolled(linearize(lstm(steps, order)[0]).program).size for steps in (20, 40)]
+    assert sizes[0] == sizes[1] < 500
+
+
+def test_memory_is_no_more() -> None:
+    program = linearize(lstm(24, 1)[0]).program
+    given = [s.abstract() for s in program.leaves]
+    with jax.enable_x64(True):
+        sizes = [
+            jax.jit(function).lower(*given).compile(compiler_options=cheap_options()).memory_analysis()
+            for function in (lower(program), in_one(program))
+        ]
+    assert sizes[0].temp_size_in_bytes <= sizes[1].temp_size_in_bytes
+
+
+def test_it_can_be_switched_off() -> None:
+    with nn.unrolled():
+        program = linearize(lstm(12, 1)[0]).program
+    other = linearize(lstm(12, 1)[0]).program
+    assert rolled(program).program is program
+    assert rolled(other).loops
+    assert program != other
+    assert structure_of(program) != structure_of(other)
+    with nn.unrolled():
+        read = [y.d for y in lstm(12, 1)[0]]
+    for a, y in zip(read, lstm(12, 1)[0], strict=True):
+        np.testing.assert_allclose(y.d, a, rtol=1e-10)
+
+
+# ---------------------------------------------------------------- all kinds of recurrences
+
+
+@st.composite
+def recurrences(draw: Any) -> list[Variable]:
+    """A recurrence of several values, of slices, weights and earlier values, read here and there; and its gradients."""
+    order = draw(st.integers(0, 3))
+    steps = draw(st.integers(5, 11 - 2 * order))
+    axis, backwards, delay = draw(st.sampled_from([0, 1])), draw(st.booleans()), draw(st.integers(0, 2))
+    cells = draw(st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=2), min_size=1, max_size=2))
+    read = draw(st.sets(st.integers(0, steps - 1), max_size=3))
+    stacked = draw(st.sampled_from([None, "stack", "concatenate"]))
+    long = (steps + 2, WIDTH) if axis == 0 else (WIDTH, steps + 2)
+    x, w, b, *starts = (V(a, need_grad=True) for a in drawn(long, (WIDTH, WIDTH), (WIDTH,), (WIDTH,), (WIDTH,)))
+
+    def part(t: Any) -> Variable:
+        return x[t] if axis == 0 else x[:, t]
+
+    def product(h: Variable) -> Variable:
+        return F.reshape(F.reshape(h, (1, WIDTH)) @ w, (WIDTH,))
+
+    def applied(kind: int, t: int, hs: list[Variable], i: int) -> Variable:
+        h = hs[i]
+        return [
+            lambda: F.tanh(product(h) + part(steps - 1 - t if backwards else t)),
+            lambda: h * F.sigmoid(b) + 0.5 * part(t + 1),
+            lambda: F.sin(h) + 0.25 * hs[i - 1],
+            lambda: F.sum(part(slice(t, t + 2)), axis=axis) * b + h * 0.5,
+            lambda: F.concatenate(h[1:], h[:1], axis=0) * b,
+            lambda: F.tanh(h + 0.5 * history[-1 - delay][i]) if len(history) > delay else h,
+            lambda: F.where(h > 0, h, 0.25 * h) - 0.125 * F.exp(-h * h),
+            lambda: F.stack(h, b, axis=1)[:, 0] + F.split(F.stack(h, b, h, b, axis=0), axis=0)[2],
+        ][kind]()
+
+    history = [starts[: len(cells)]]
+    parts, losses = [], []
+    for t in range(steps):
+        hs = list(history[-1])
+        for i, kinds in enumerate(cells):
+            for kind in kinds:
+                hs[i] = applied(kind, t, hs, i)
+        history.append(hs)
+        parts.append(hs[-1])
+        losses += [F.sum(hs[0] ** 2)] * (t in read)
+    y = F.sum(hs[0] ** 2) + F.sum(hs[-1] * b)
+    if losses:
+        y = y + F.add_n(*losses)
+    if stacked is not None:
+        y = y + F.sum(F.sin(getattr(F, stacked)(*parts, axis=0)))
+    outputs = [y]
+    for _ in range(order):
+        found = nn.grad(y, draw(st.sampled_from([[x, w, b], [w], [starts[0]]])), bind_grad_output=False)
+        outputs += found
+        y = F.add_n(*[F.sum(g * g) for g in found], y)
+    return outputs
+
+
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_with_loops_or_without_it_is_the_same(data: st.DataObject) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rolling, "LEAST_CALLS", 1)
+        patch.setattr(rolling, "_LEAST_SAVED", 4)
+        check(data.draw(recurrences()))
+
+
+# ---------------------------------------------------------------- one by one
+
+
+def recurrence(steps: int, x: Any, w: Variable, h: Variable) -> list[Variable]:
+    """The values of a network of one recurrent layer."""
+    hs = [h]
+    for t in range(steps):
+        hs.append(F.tanh(x(t) + hs[-1] @ w))
+    return hs[1:]
+
+
+def leaves(steps: int) -> tuple[Variable, Variable, Variable]:
+    """A sequence, a weight and a first value."""
+    x, w, h = (V(a, need_grad=True) for a in drawn((steps + 3, BATCH, WIDTH), (WIDTH, WIDTH), (BATCH, WIDTH)))
+    return x, w, h
+
+
+WAYS: dict[str, Callable[[Variable, Variable, Variable], Variable]] = {
+    "slices backwards": lambda x, w, h: F.sum(recurrence(9, lambda t: x[8 - t], w, h)[-1] ** 2),
+    "every other slice": lambda x, w, h: F.sum(recurrence(6, lambda t: x[2 * t], w, h)[-1] ** 2),
+    "windows of a stride": lambda x, w, h: F.sum(recurrence(5, lambda t: F.sum(x[t + 5 : t : -2], axis=0), w, h)[-1]),
+    "all values joined": lambda x, w, h: F.sum(F.sin(F.concatenate(*recurrence(9, lambda t: x[t], w, h), axis=1))),
+    "all values stacked": lambda x, w, h: F.sum(F.sin(F.stack(*recurrence(9, lambda t: x[t], w, h), axis=-1)[..., 2:])),
+    "some values": lambda x, w, h: F.add_n(*[F.sum(recurrence(9, lambda t: x[t], w, h)[k] ** 2) for k in (1, 4, 5)]),
+    "two at a time": lambda x, w, h: F.sum(
+        recurrence(7, lambda t: x[t], w, recurrence(7, lambda t: x[6 - t], w, h)[-1])[-1] ** 2
+    ),
+    "slices split": lambda x, w, h: F.sum(recurrence(9, lambda t: F.split(x, axis=0)[t], w, h)[-1] ** 2),
+    "one value in all": lambda x, w, h: F.sum(recurrence(9, lambda t: x[3], w, h)[-1] ** 2),
+}
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.usefixtures("small")
+def test_what_is_read_and_what_is_given(way: str, order: int) -> None:
+    x, w, h = leaves(9)
+    loops = check(outputs_of(WAYS[way](x, w, h), [x, w, h], x if order == 2 else None))
+    assert len(loops) >= 2
+
+
+@pytest.mark.usefixtures("small")
+def test_integers_and_truth_values_are_handed_on_too() -> None:
+    count, flag, seen = V(np.int32(3)), V(np.zeros(3, bool)), []
+    for _ in range(12):
+        count = F.where(count > 8, count - V(np.int32(7)), count + V(np.int32(3)))
+        flag = F.logical_xor(flag, count > 6)
+        seen.append(flag)
+    assert check([count, flag, F.stack(*seen, axis=0)])
+
+
+@pytest.mark.usefixtures("small")
+def test_a_key_for_each_step_and_no_weight_for_each() -> None:
+    x, w, h = leaves(9)
+    for t in range(9):
+        h = F.dropout(F.tanh(x[t] + h @ w), 0.25)
+    assert check(outputs_of(F.sum(h * h), [w]))
+    weights = [V(a, need_grad=True) for a in drawn(*[(WIDTH, WIDTH)] * 12)]
+    h = x[0]
+    for each in weights:
+        h = F.tanh(h @ each)
+    program = linearize(outputs_of(F.sum(h * h), weights)).program
+    assert rolled(program).program is program
+
+
+def test_a_thousand_layers_stay_as_they_are() -> None:
+    weights = [V(np.eye(2), need_grad=True) for _ in range(1000)]
+    h = V(np.ones((1, 2)))
+    for w in weights:
+        h = F.tanh(h @ w)
+    program = linearize(outputs_of(F.sum(h), weights)).program
+    assert rolled(program).program is program
+
+
+@pytest.mark.usefixtures("small")
+def test_effects_are_applied_once_for_each_step() -> None:
+    def statistics() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        x, w, _ = leaves(9)
+        shape = (1, WIDTH)
+        beta, gamma, mean = V(np.zeros(shape)), V(np.ones(shape), need_grad=True), V(np.zeros(shape))
+        variance, h = V(np.ones(shape)), x[0]
+        for t in range(9):
+            h = F.tanh(F.batch_normalization(x[t] + h @ w, beta, gamma, mean, variance, batch_stat=True))
+        (g,) = nn.grad(F.sum(h**2), gamma)
+        program = linearize([g]).program
+        assert not program.rolls or rolled(program).loops
+        g.forward()
+        return g.d, mean.d, variance.d
+
+    with nn.unrolled():
+        expected = statistics()
+    for a, b in zip(statistics(), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_a_chain_that_is_too_long_for_the_compiler_is_one_executable() -> None:
+    y = x = V(np.linspace(0.1, 1, 3), need_grad=True)
+    for _ in range(1500):
+        y = y + 0.125 * F.sin(y)
+    (g,) = nn.grad(F.sum(y), x)
+    with jax.enable_x64(True):
+        def step(y: Any, _: None) -> Any:
+            return y + 0.125 * jnp.sin(y), None
+
+        expected = jax.grad(lambda x: jnp.sum(lax.scan(step, x, None, length=1500)[0]))(x.d)
+    np.testing.assert_allclose(g.d, expected, rtol=1e-9, atol=1e-12)
+    program = linearize([g]).program
+    with jax.enable_x64(True):
+        text = jax.jit(lower(program)).lower(x.d).compile(compiler_options=cheap_options()).as_text()
+    assert text.count(" while(") == len(rolled(program).loops) == 2
+
+
+def test_what_explain_says() -> None:
+    outputs, _ = lstm(12, 1)
+    explained = nn.explain(outputs[1:])
+    assert len(explained.loops) == 2
+    assert f"compiled as a loop: {explained.loops[0].steps} steps of" in str(explained)
+    with nn.unrolled():
+        assert nn.explain(outputs[1:]).loops == ()
+
+
+# ---------------------------------------------------------------- how they are found
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.integers(0, 3), max_size=8), st.lists(st.integers(0, 3), min_size=1, max_size=6),
+    st.integers(4, 9), st.lists(st.integers(0, 3), max_size=8),
+)  # fmt: skip
+def test_every_stretch_repeats_and_none_is_missed(
+    before: list[int], step: list[int], count: int, after: list[int]
+) -> None:
+    labels = before + step * count + after
+    found = stretches_of(labels, 4)
+    for start, end, period in found:
+        assert labels[start : end - period] == labels[start + period : end]
+        assert end - start >= 4 * period
+    covered = max([end - start - period for start, end, period in found], default=0)
+    assert covered >= len(step) * (count - 1)
+
+
+def test_finding_takes_time_in_proportion_to_the_length() -> None:
+    def calls_for(steps: int) -> int:
+        program = linearize(lstm(steps, 1)[0]).program
+        calls_of(program)  # shapes are known from now on
+        count = 0
+
+        def counted(frame: Any, event: str, argument: Any) -> None:
+            nonlocal count
+            count += event in ("call", "c_call")
+
+        sys.setprofile(counted)
+        try:
+            assert rolled(program).loops
+        finally:
+            sys.setprofile(None)
+        return count
+
+    few, many = calls_for(25), calls_for(100)
+    assert many < 4.5 * few
