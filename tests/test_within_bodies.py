@@ -19,7 +19,8 @@ import nngrad.solvers as S
 from nngrad import hooks
 from nngrad.execution.interpret import results_of
 from nngrad.execution.stepwise import Marked, run_in_steps
-from nngrad.graph import functions_of
+from nngrad.graph import apply, functions_of
+from nngrad.graph.loop import Loop
 from nngrad.graph.within import bodies_of
 from nngrad.inspection import Tally
 from tests.test_loops import OURS, SCANS, C, W, X, flat, leaf
@@ -81,6 +82,15 @@ def test_short_loops_are_the_same_a_step_at_a_time(length: int) -> None:
     last, ys = F.scan(lambda h, x: (h * x, h + x), leaf(C), leaf(X[:length]))
     (f,) = with_bodies([F.sum(last) + F.sum(ys)])
     agrees_in_steps(f)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_loops_in_segments_are_the_same_a_step_at_a_time(reverse: bool) -> None:
+    last, ys = F.scan(lambda h, x: (F.sin(h) * x, h + x), leaf(C), leaf(np.concatenate([X, X])[:7]), reverse=reverse)
+    (f,) = with_bodies([F.sum(last) + F.sum(ys)])
+    for size in (1, 2, 3, 7):
+        y = apply(f.op, f.inputs, tuple(Loop(*f.arguments)._replace(segments=(size,))))[0]
+        agrees_in_steps(y.parent)
 
 
 def test_branches_and_conditions_are_the_same_a_step_at_a_time() -> None:

@@ -11,11 +11,12 @@ from jax import lax
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
 from ..graph.arguments import Static
 from ..graph.body import Body
-from ..graph.capture import Captured, captured
+from ..graph.capture import Captured, captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import array, comparison
 from .body_costs import operations_in
+from .loops import check_body
 
 
 class SwitchOfBodies(Op):
@@ -112,6 +113,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     which = as_variable(index, "index", "switch")
     if which.dtype.kind not in "iu":
         raise TypeError(f"switch: index must be an integer, got {which.spec}; for a condition there is F.cond")
+    if not isinstance(branches, list | tuple):
+        raise TypeError(f"switch: branches must be a list of functions, got {branches!r}")
     if not branches:
         raise ValueError("switch: give at least one branch")
     return _switched(which, [(f"branches[{i}]", branch) for i, branch in enumerate(branches)], operands, "switch")
@@ -158,8 +161,14 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
 
         return captured(flat, [x.spec for x in inputs], owner, branch, often=False, updates=True)
 
+    for name, branch in branches:
+        check_body(branch, name, owner)
     found = [run(branch, name) for name, branch in branches]
-    _check_alike([name for name, _ in branches], results, found, owner)
+    try:
+        _check_alike([name for name, _ in branches], results, found, owner)
+    except (TypeError, ValueError) as error:
+        error.add_note("; ".join([f"{name} of {owner}{place_of_function(branch)}" for name, branch in branches]))
+        raise
     updated = tuple({id(x): x for each in found for x in each.updated}.values())
     variables = {id(x): x for each in found for x in (*each.variables, *each.updated, *inputs, *each.keys)}
     place = {i: k for k, i in enumerate(variables)}

@@ -6,6 +6,7 @@ graph, however long it is; its gradient is a loop over the gradient of its body.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -17,13 +18,14 @@ from jax import lax
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
 from ..graph.arguments import Static
 from ..graph.body import Body
-from ..graph.capture import captured
+from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
-from ..graph.loop import Loop, scan_dependence, settled
-from ..graph.within import InSteps, Steps, Within, outputs_of
+from ..graph.loop import Loop, Settled, scan_dependence, settled
+from ..graph.within import InSteps
 from . import control, indexing
 from .body_costs import operations_in
 from .loop_fusion import fused
+from .loop_steps import bodies_of_loop, loop_in_steps
 from .stochastic import typed_key
 
 T = TypeVar("T")
@@ -124,50 +126,10 @@ def _in_segments(
     return (*last, *stacks, *starts)
 
 
-def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
-    """The one that it has."""
-    loop = Loop(*arguments)
-    slices, stacks = count - loop.first_slice, loop.results - loop.carries
-    inputs = (*_numbered("same", loop.fixed), *_numbered("carry", loop.carries), *_numbered("slice", slices))
-    outputs = (*_numbered("carry", loop.carries), *_numbered("stacked", stacks))
-    finals = [("at the end", number) for number in loop.body.outputs[: loop.carries]]
-    gives = (*finals, *[("of each step", number) for number in loop.stacked])
-    if loop.segments:
-        gives += tuple([("before each segment", number) for number in range(loop.fixed, loop.first_slice)])
-    return (Within("body", loop.body, loop.length, inputs, outputs, tuple(range(count)), gives),)
-
-
-def _numbered(name: str, count: int) -> list[str]:
-    return [f"{name}{i}" for i in range(count)]
-
-
-def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-    """The same as the forward, with a body that is looked at."""
-    loop = Loop(*arguments)
-    body, same, scanned = loop.body, inputs[: loop.fixed], inputs[loop.first_slice :]
-    carry = list(inputs[loop.fixed : loop.first_slice])
-    rows = []
-    for number in reversed(range(loop.length)) if loop.reverse else range(loop.length):
-        given = [*same, *carry, *[steps.slice(x, number) for x in scanned]]
-        values = steps.run("body", body, given, number)
-        carry = outputs_of(body, given, values)[: loop.carries]
-        rows.append([given[i] if i >= 0 else values[~i] for i in loop.stacked])
-    if loop.reverse:
-        rows.reverse()
-    specs = [loop.stack_spec(number) for number in loop.stacked]
-    stacks = [steps.stack([row[k] for row in rows], spec) for k, spec in enumerate(specs)]
-    begins = rows[:: loop.segments[0]] if loop.segments and not loop.reverse else []
-    if loop.segments and loop.reverse:
-        begins = rows[:: -loop.segments[0]][::-1]
-    first = loop.results - loop.carries
-    starts = [steps.stack([row[first + j] for row in begins], spec) for j, spec in enumerate(loop.start_specs())]
-    return [*carry, *stacks, *starts]
-
-
 _scan_of_body.__name__ = "scan_of_body"
 scan_of_body = ScanOfBody(
     _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused, steps=_steps, bodies=_running,
-    dependence=scan_dependence, in_steps=InSteps(_bodies, _step_by_step),
+    dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps),
 )  # fmt: skip
 
 
@@ -221,16 +183,33 @@ def scan(
         The last carry, and the stacks, each with the steps along its first axis.
 
     Raises:
-        TypeError: The body returns something else than a pair, or a carry of another structure or dtype.
+        TypeError: An argument is not what it should be, or the body returns something else than a pair, or a carry of
+            another structure or dtype.
         ValueError: The lengths do not fit, a carry changes its shape, or the body updates what it was given.
     """
+    return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body, truncate)
+
+
+def scanned(
+    body: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int, owner: str,
+    written: Callable[..., Any], truncate: int | None = None,
+) -> tuple[Any, Any]:  # fmt: skip
+    """What `scan` gives, for a function of this name; `written` is what the user has written as its body."""
     leaves, tree = jax.tree.flatten((init, xs))
     floating = common_floating(leaves)
-    inputs = [as_variable(leaf, name, "scan", floating) for leaf, name in zip(leaves, _names(init, xs), strict=True)]
+    inputs = [as_variable(leaf, name, owner, floating) for leaf, name in zip(leaves, _names(init, xs), strict=True)]
     carries = len(jax.tree.leaves(init))
-    count = _checked_length(inputs[carries:], _names(init, xs)[carries:], length)
+    try:
+        count = _checked_length(inputs[carries:], _names(init, xs)[carries:], length, owner)
+    except ValueError as error:
+        error.add_note(f"for the body of {owner}{place_of_function(written)}")
+        raise
+    if isinstance(unroll, bool) or not isinstance(unroll, int | np.integer):
+        raise TypeError(f"{owner}: unroll must be an int, got {unroll!r}")
     if unroll < 1:
-        raise ValueError(f"scan: unroll must be at least 1, got {unroll!r}")
+        raise ValueError(f"{owner}: unroll must be at least 1, got {unroll!r}")
+    if not isinstance(reverse, bool | np.bool_):
+        raise TypeError(f"{owner}: reverse must be True or False, got {reverse!r}")
     results: Any = None
     if truncate is not None:
         inputs += _stretches(truncate, count, reverse)
@@ -245,22 +224,39 @@ def scan(
         carry, x = jax.tree.unflatten(tree, given)
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"scan: the body must return a pair, the carry and what is stacked, got {_short(pair)}")
+            raise TypeError(f"{owner}: the body must return a pair, the carry and what is stacked, got {_short(pair)}")
         results = jax.tree.structure(tuple(pair))
         stacked = [
-            as_variable(leaf, f"what the body returns as {name}", "scan", floating)
+            as_variable(leaf, f"what the body returns as {name}", owner, floating)
             for leaf, name in zip(jax.tree.leaves(pair[1]), _names(pair[1], of=("y",)), strict=True)
         ]
-        return [*checked_carry(carry, pair[0], "scan"), *stacked]
+        return [*checked_carry(carry, pair[0], owner), *stacked]
 
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
-    found = captured(flat, [*[x.spec for x in inputs[:carries]], *slices], "scan", body, often=True, updates=True)
+    specs = [*[x.spec for x in inputs[:carries]], *slices]
+    found = captured(flat, specs, owner, written, often=True, updates=True)
     keys = [step_keys(key, length=count) for key in found.keys]
     own = len(found.updated)
     loop = Loop(found.body, len(found.variables), own + carries, count, bool(reverse), min(unroll, max(count, 1)))
-    outputs = outputs_of_loop(loop, (*found.variables, *found.updated, *inputs, *keys), found.updated)
-    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs[own:])
+    given = (*found.variables, *found.updated, *inputs, *keys)
+    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs_of_loop(loop, given, found.updated))
     return last
+
+
+def outputs_of_loop(loop: Loop, inputs: tuple[Variable, ...], updated: Sequence[Variable]) -> list[Variable]:
+    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each.
+
+    Args:
+        loop: The loop.
+        inputs: What it is applied to.
+        updated: Leaves that are the first of its carries, and get their last values; these are not among the results.
+    """
+    found = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
+    changing = [j for j in range(loop.carries) if j not in found.unchanging]
+    effects = tuple([(leaf, changing.index(j)) for j, leaf in enumerate(updated) if j in changing])
+    made = iter(apply(scan_of_body, tuple([inputs[i] for i in found.inputs]), found.loop, effects))
+    finals = [next(made) if j in changing else inputs[loop.fixed + j] for j in range(loop.carries)]
+    return [*finals[len(updated) :], *itertools.islice(made, loop.results - loop.carries)]
 
 
 def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
@@ -270,25 +266,6 @@ def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
     before = np.arange(count)
     begins = (before > 0) & ((count - before) % int(truncate) == 0)
     return [as_variable(begins[::-1].copy() if reverse else begins, "truncate", "scan")]
-
-
-def outputs_of_loop(loop: Loop, inputs: Sequence[Variable], updated: Sequence[Variable] = ()) -> list[Variable]:
-    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each.
-
-    Args:
-        loop: The loop.
-        inputs: Its inputs.
-        updated: The leaves that get the last values of the first carries.
-    """
-    found = settled(loop)
-    if found is None:
-        effects = tuple([(leaf, j) for j, leaf in enumerate(updated)])
-        return list(apply(scan_of_body, tuple(inputs), loop, effects)[: loop.results])
-    changing = [j for j in range(loop.carries) if j not in found.unchanging]
-    effects = tuple([(updated[j], k) for k, j in enumerate(changing) if j < len(updated)])
-    taken = tuple([inputs[i] for i in found.inputs])
-    made = iter(apply(scan_of_body, taken, found.loop, effects)[: found.loop.results])
-    return [inputs[loop.fixed + j] if j in found.unchanging else next(made) for j in range(loop.results)]
 
 
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:
@@ -315,7 +292,10 @@ def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T)
     except TypeError:
         raise TypeError(f"fori_loop: lower and upper must be ints, got {lower!r} and {upper!r}") from None
     numbers = np.arange(first, max(first, end), dtype=np.int32)
-    result: T = scan(lambda carry, i: (body(i, carry), None), init, numbers)[0]
+    check_body(body, "body", "fori_loop")
+    result: T = scanned(
+        lambda carry, i: (body(i, carry), None), init, numbers, None, False, 1, "fori_loop", body
+    )[0]
     return result
 
 
@@ -334,7 +314,8 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.
     Raises:
         ValueError: The lengths do not fit.
     """
-    return scan(lambda _, x: (None, function(x)), None, xs)[1]
+    check_body(function, "function", "map")
+    return scanned(lambda _, x: (None, function(x)), None, xs, None, False, 1, "map", function)[1]
 
 
 def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:
@@ -346,24 +327,32 @@ def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:
     ]
 
 
-def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: int | None) -> int:
+def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: int | None, owner: str) -> int:
     """The number of steps."""
     for x, name in zip(scanned, names, strict=True):
         if not x.shape:
-            raise ValueError(f"scan: {name} has no axis to go along; close over what is the same at each step")
+            raise ValueError(f"{owner}: {name} has no axis to go along; close over what is the same at each step")
     if length is None:
         if not scanned:
-            raise ValueError("scan: there is nothing in xs; say by length how many steps there are")
+            raise ValueError(f"{owner}: there is nothing in xs; say by length how many steps there are")
         length = scanned[0].shape[0]
         wanted = f"{names[0]} has {length}"
     else:
         if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0:
-            raise ValueError(f"scan: length must be an int that is not negative, got {length!r}")
+            raise ValueError(f"{owner}: length must be an int that is not negative, got {length!r}")
         wanted = f"length is {length}"
     for x, name in zip(scanned, names, strict=True):
         if x.shape[0] != length:
-            raise ValueError(f"scan: {name} has {x.shape[0]} entries along its first axis, and {wanted}")
+            raise ValueError(f"{owner}: {name} has {x.shape[0]} entries along its first axis, and {wanted}")
     return int(length)
+
+
+def check_body(function: Any, name: str, owner: str) -> Callable[..., Any]:
+    """The argument `name` of `owner`, which must be a function."""
+    if not callable(function) or isinstance(function, Variable):
+        raise TypeError(f"{owner}: {name} must be a function of Variables, got {_short(function)}")
+    checked: Callable[..., Any] = function
+    return checked
 
 
 def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:

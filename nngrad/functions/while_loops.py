@@ -21,7 +21,7 @@ from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
 from .body_costs import operations_in
 from .branches import cond
-from .loops import checked_carry, scan
+from .loops import check_body, checked_carry, scanned
 
 T = TypeVar("T")
 
@@ -128,6 +128,8 @@ def while_loop(
         ValueError: A carry changes its shape, the condition has axes, a function in it updates a Variable, or
             draws at random where there is no bound.
     """
+    check_body(cond_fun, "cond_fun", "while_loop")
+    check_body(body_fun, "body_fun", "while_loop")
     leaves, tree = jax.tree.flatten(init)
     floating = common_floating(leaves)
     inputs = [as_variable(leaf, f"init, leaf {i},", "while_loop", floating) for i, leaf in enumerate(leaves)]
@@ -149,7 +151,7 @@ def while_loop(
 
     if bound is not None:
         condition_as_body(often=False)  # refuses what has no meaning in a condition
-        return _bounded(goes_on, step, carry, bound)
+        return _bounded(goes_on, step, carry, bound, body_fun)
     body = captured(
         lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", body_fun, often=True,
         updates=True,
@@ -173,8 +175,10 @@ def while_loop(
     return jax.tree.unflatten(tree, outputs[len(updated) :])  # type: ignore[no-any-return]
 
 
-def _bounded(goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T, bound: int) -> T:
-    """The loop as a scan."""
+def _bounded(
+    goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T, bound: int, written: Callable[[T], T]
+) -> T:
+    """The loop as a scan; `written` is what the user has written as its body."""
     try:
         length = operator.index(bound)
     except TypeError:
@@ -188,5 +192,8 @@ def _bounded(goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T,
         runs, carry = state
         return cond(runs, advance, lambda carry: (runs, carry), carry), None
 
-    last: T = scan(at_each, (comparison.not_equal_scalar(goes_on(carry), 0), carry), length=length)[0][1]
+    if isinstance(bound, bool) or length < 0:
+        raise ValueError(f"while_loop: bound must be an int that is not negative, got {bound!r}")
+    start = comparison.not_equal_scalar(goes_on(carry), 0), carry
+    last: T = scanned(at_each, start, None, length, False, 1, "while_loop", written)[0][1]
     return last

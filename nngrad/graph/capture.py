@@ -86,10 +86,10 @@ def captured(
     try:
         outputs = function(own)
     except Exception as error:
-        error.add_note(f"in the body of {owner}{_place_of(written)}")
+        error.add_note(f"in the body of {owner}{place_of_function(written)}")
         raise
     within_body = functools.partial(functions_of, through=lambda x: x.parent is None or x.parent.serial > since)
-    newest = _new_values(within_body(outputs), own, f"{owner}: ", f"in the body{_place_of(written)}", updates)
+    newest = _new_values(within_body(outputs), own, f"{owner}: ", f"in the body{place_of_function(written)}", updates)
     updated = tuple([leaf for leaf, _ in newest])
     results = [*[value for _, value in newest], *outputs]
     within = _within(within_body(results), [*updated, *own], often)
@@ -135,7 +135,7 @@ def _with_leaf(value: Variable, leaf: Variable, instead: Variable) -> Variable:
     return found.get(id(value), value)
 
 
-def _place_of(function: Callable[..., Any]) -> str:
+def place_of_function(function: Callable[..., Any]) -> str:
     """Where a function of the user's is written."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"

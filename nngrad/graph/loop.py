@@ -71,6 +71,13 @@ class Loop(NamedTuple):
         """The first of the outputs with the carries before each segment, which come last."""
         return self.carries + len(self.stacked)
 
+    def first_steps(self) -> list[int]:
+        """Which step of each segment runs first, in the order of the slices."""
+        size, (_, rest) = self.segments[0], self.parts
+        if self.reverse:
+            return [end - 1 for end in ([rest] if rest else []) + [*range(rest + size, self.length + 1, size)]]
+        return [*range(0, self.length, size)]
+
     def start_specs(self) -> tuple[Spec, ...]:
         """Shapes and dtypes of the carries before each segment, stacked; none where it does not run in segments."""
         if not self.segments:
@@ -115,7 +122,7 @@ def settled(loop: Loop) -> Settled | None:
     places = {i: k for k, i in enumerate(order)}
     moved = body.with_inputs(tuple([body.inputs[i] for i in order]), [places[i] for i in range(len(order))])
     outputs = (*[moved.outputs[i - loop.fixed] for i in others], *moved.outputs[loop.carries :])
-    own = Body(moved.inputs, moved.steps, moved.orders, outputs, moved.stops, moved.places)
+    own = moved.with_outputs(outputs)
     fixed = loop.fixed + len(unchanging)
     return Settled(
         loop._replace(body=own, fixed=fixed, carries=len(others)), order,
