@@ -16,6 +16,8 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 
+from . import solutions
+
 V = nn.Variable
 Arrays = list[np.ndarray]
 
@@ -252,6 +254,14 @@ CASES = {
         )
         for steps in (5, 50)
     },
+    "equilibrium": Case(
+        "deep equilibrium layer of 64, batch 64", solutions.equilibrium_arrays, solutions.nngrad_equilibrium,
+        {"jax.custom_vjp": solutions.jax_equilibrium}, solutions.torch_equilibrium,
+    ),
+    "flow": Case(
+        "neural ODE, 40 steps of Runge-Kutta, penalty at the start", solutions.flow_arrays, solutions.nngrad_flow,
+        {"jax.grad of lax.scan": solutions.jax_flow}, solutions.torch_flow,
+    ),
 }  # fmt: skip
 """The cases by name."""
 
