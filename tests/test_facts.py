@@ -68,6 +68,10 @@ NO_CHECK = {
     "multiple_results": "a forward that returns no tuple fails at once",
     "together": "about loops alone: tests/test_loops.py",
     "dependence": "about ops with bodies alone: tests/test_batched_bodies.py",
+    "in_steps": "about ops with bodies alone: tests/test_within_bodies.py",
+    "bodies": "about ops with bodies alone: tests/test_segments.py",
+    "expands": "about ops with bodies alone: tests/test_checkpoint.py",
+    "steps": "about loops alone: tests/test_segments.py",
 }
 """Facts without a check, each with the reason."""
 
@@ -119,6 +123,7 @@ def test_no_diagonal_op_is_forgotten() -> None:
 # ---------------------------------------------------------------- and in no other place
 
 BY_NATURE: dict[str, str] = {
+    "autodiff/changing_numbers.py": "algebra: what computes the same as arithmetic with a number, with a leaf for it",
     "rewrite/linear.py": "algebra: each rule is about a function by name",
     "rewrite/products.py": "algebra: what products are emitted as",
     "rewrite/sums.py": "algebra: what sums are emitted as",

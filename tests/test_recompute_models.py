@@ -22,6 +22,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
 from nngrad.remat.candidates import Candidate, Source
+from nngrad.remat.rebuild import Rebuilt
 from tests.rematerialising import agree_as_one, allotted, allotted_by, is_product, predicted, structure_alone, values_of
 
 
@@ -241,13 +242,13 @@ def ranking(model: str, policy: Any) -> list[int]:
     """What each of the candidates for a policy takes as compiled, in the order of the ranking."""
     loss, leaves = of(model)
     seen: dict[Any, Candidate] = {}
-    make = Source._candidate
+    make = Source._weighed
 
-    def noted(self: Source, gradients: list[Variable]) -> Candidate:
-        candidate = make(self, gradients)
+    def noted(self: Source, rebuilt: Rebuilt) -> Candidate:
+        candidate = make(self, rebuilt)
         return seen.setdefault(candidate.program, candidate)
 
-    with structure_alone(), patch.object(Source, "_candidate", noted):
+    with structure_alone(), patch.object(Source, "_weighed", noted):
         nn.grad(loss, leaves, recompute=policy)
     return [allotted_by(c.program) for c in sorted(seen.values(), key=lambda c: c.peak)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Iterator
 
 import jax
@@ -44,7 +45,8 @@ def weights(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, ...]]:
         raise AssertionError
 
     root = nn.get_current_parameter_scope()
-    monkeypatch.setattr(PF, "parameter", parameter)
+    for family in (PF.affine, PF.convolution):
+        monkeypatch.setattr(sys.modules[family.__module__], "parameter", parameter)
     return made
 
 

@@ -242,7 +242,7 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
         return executable
     shorter, needs_pieces = fitted(program)
     if not needs_pieces:
-        return keep_executable(program, tiers_of(program, whole(shorter)))
+        return keep_executable(program, tiers_of(program, whole(shorter)), len(shorter.steps))
     pieces = cut(shorter)
     counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
     function = in_pieces(shorter, pieces)
@@ -311,11 +311,11 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
     return taking.of(program, numbers)
 
 
-def keep_executable(program: Program, tiers: Tiers) -> Callable[..., tuple[Any, ...]]:
-    """Keep the executable of a program that XLA gets as a whole."""
+def keep_executable(program: Program, tiers: Tiers, count: int) -> Callable[..., tuple[Any, ...]]:
+    """Keep the executable of a program that XLA gets as a whole, of `count` functions."""
     function = tiered(tiers)
     trusted = len(program.steps) <= MOST_TRUSTED
-    return _keep(program, function if trusted else _in_pieces_where_it_fails(program, tiers), [len(program.steps)])
+    return _keep(program, function if trusted else _in_pieces_where_it_fails(program, tiers), [count])
 
 
 def _part_for(program: Program) -> BoundedCache:

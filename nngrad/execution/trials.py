@@ -36,7 +36,7 @@ class Trial(NamedTuple):
     def keep(self) -> None:
         """Let the executables be those of the program, from now on."""
         if self.tiers is not None:
-            keep_executable(self.program, self.tiers)
+            keep_executable(self.program, self.tiers, len(self.program.steps))
 
 
 def trial_of(program: Program) -> Trial:
