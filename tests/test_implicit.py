@@ -232,6 +232,26 @@ def test_methods_for_fixed_points(method: str) -> None:
     np.testing.assert_allclose(z.d, exactly(settled, W, X), rtol=1e-8)
 
 
+def test_derivatives_of_a_fixed_point_by_iterating_too() -> None:
+    def ours(w: Variable, x: Variable) -> Variable:
+        return nn.fixed_point(lambda z: F.tanh(z @ w + x), np.zeros((2, 3)), "iterate", tol=1e-14, linear="iterate")[0]
+
+    check(ours, settled, [W, X], 2)
+    big = leaf(np.linspace(-1, 1, 200))
+    z, _ = nn.fixed_point(lambda z: 0.5 * F.sin(z) + big, np.zeros(200), "iterate", tol=1e-13)
+    (g,) = nn.grad(F.sum(z), big)
+    np.testing.assert_allclose(g.d, 1 / (1 - 0.5 * np.cos(z.d)), rtol=1e-9)
+
+
+def test_iterating_for_derivatives_is_for_what_contracts() -> None:
+    x = leaf(np.array([0.3]))
+    z, _ = nn.fixed_point(lambda z: x - 2 * z, np.zeros(1), "anderson", linear="iterate")
+    np.testing.assert_allclose(z.d, [0.1], rtol=1e-9)
+    assert np.isnan(nn.grad(F.sum(z), x)[0].d).all()
+    with pytest.raises(ValueError, match="'bicgstab', 'gmres', got 'iterate'"):
+        nn.root(lambda z: z - x, np.zeros(1), linear="iterate")
+
+
 def ridge(s: Any, x: Any, y: Any) -> Any:
     """Ridge regression in closed form."""
     return jnp.linalg.solve(x.T @ x + jnp.exp(s) * jnp.eye(3), x.T @ y)

@@ -141,9 +141,26 @@ def _gmres(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int)
     return x + best @ basis[:-1], steps + count
 
 
+def _iterate(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
+    """x = J x - b again and again, for A = J - 1 where J contracts, as that of a fixed point that is found in this way:
+    an implicit gradient by the method of Christianson (1994)."""
+
+    def goes_on(state: tuple[Any, ...]) -> Any:
+        _, r, before, steps = state
+        return (norm(r) > target) & (norm(r) < before) & (steps < most)
+
+    def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        x, r, _, steps = state
+        return x - r, r + product(r), norm(r), steps + 1
+
+    x, _, _, steps = lax.while_loop(goes_on, step, (x, r, jnp.asarray(jnp.inf, r.dtype), steps))
+    return x, steps
+
+
 METHODS: dict[str, Callable[[Product, Any, Any, Any, Any, int], tuple[Any, Any]]] = {
     "cg": _conjugate_gradients,
     "bicgstab": _bicgstab,
     "gmres": _gmres,
+    "iterate": _iterate,
 }
-"""Each improves `x`, given the residual there, and adds to the number of products."""
+"""Each improves `x`, given the residual there, and adds to the number of products. The last is for fixed points."""

@@ -79,14 +79,19 @@ def checked_method(method: str, known: tuple[str, ...], owner: str, name: str = 
     return method
 
 
-LINEAR = ("dense", *METHODS)
+LINEAR = ("dense", *[name for name in METHODS if name != "iterate"])
 """The ways to solve linear systems."""
+
+OF_FIXED_POINTS = ("dense", *METHODS)
+"""Those to solve the ones of fixed points."""
 
 _MOST_DENSE = 128
 """Up to so many unknowns the matrix of a linear system is made by default."""
 
 
-def options_for(linear: str | None, n: int, dtype: DType, keep: bool, owner: str, iterative: str = "gmres") -> Options:
+def options_for(
+    linear: str | None, n: int, dtype: DType, keep: bool, owner: str, iterative: str, known: tuple[str, ...]
+) -> Options:
     """How the linear equations for the derivatives of a solution are solved.
 
     Args:
@@ -96,8 +101,9 @@ def options_for(linear: str | None, n: int, dtype: DType, keep: bool, owner: str
         keep: Whether what did not converge is given.
         owner: The name of the function, for messages.
         iterative: The method for many unknowns.
+        known: The methods there are.
     """
     method = ("dense" if n <= _MOST_DENSE else iterative) if linear is None else linear
-    checked_method(method, LINEAR, owner, "linear")
+    checked_method(method, known, owner, "linear")
     tol = tolerance(None, dtype, owner)
     return Options(method, tol, 0.0, max(10 * n, 100), keep)

@@ -13,7 +13,17 @@ from ..functions.implicit import root_of_body
 from ..graph import Variable, apply
 from ..graph.capture import captured
 from .capturing import Equation, equation
-from .convergence import Convergence, checked_method, count, keeps, options_for, tolerance, without_gradients
+from .convergence import (
+    LINEAR,
+    OF_FIXED_POINTS,
+    Convergence,
+    checked_method,
+    count,
+    keeps,
+    options_for,
+    tolerance,
+    without_gradients,
+)
 from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, Found, Problem
 from .packing import Packing
 
@@ -93,7 +103,8 @@ def fixed_point(
             that, over five steps; "newton"; or a solver of your own, `method(fun, x0)`.
         tol: As in `nn.root`, for the norm of `fun(x) - x`.
         maxiter: The most steps.
-        linear: As in `nn.root`.
+        linear: As in `nn.root`; or "iterate": as the fixed point by that method, which is the default with it for more
+            than 128 unknowns.
         unconverged: As in `nn.root`.
 
     Returns:
@@ -108,8 +119,9 @@ def fixed_point(
     )
     residual = equation(lambda x: function.at(x) - x, [packing.spec], "fixed_point", fun)
     return _solution(
-        "fixed_point", residual, function, packing, method, FIXED_POINT, tol, maxiter, linear, unconverged
-    )
+        "fixed_point", residual, function, packing, method, FIXED_POINT, tol, maxiter, linear, unconverged,
+        iterative="iterate" if method == "iterate" else "gmres", known=OF_FIXED_POINTS,
+    )  # fmt: skip
 
 
 def minimize(
@@ -180,6 +192,7 @@ def _solution(
     linear: str | None,
     unconverged: str,
     iterative: str = "gmres",
+    known: tuple[str, ...] = LINEAR,
 ) -> tuple[Any, Convergence]:
     """Where a residual is 0.
 
@@ -195,9 +208,10 @@ def _solution(
         linear: How linear systems are solved.
         unconverged: What is given where it does not converge.
         iterative: How they are solved where there are many unknowns.
+        known: The ways to solve them.
     """
     keep = keeps(unconverged, owner)
-    options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative)
+    options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative, known)
     limits = tolerance(tol, packing.dtype, owner), count(maxiter, owner, "maxiter"), options._replace(keep=True)
     find = _by(method, packing) if callable(method) else methods[checked_method(method, tuple(methods), owner)]
     problem = Problem(residual, function, *limits)
