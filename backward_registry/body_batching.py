@@ -57,8 +57,7 @@ def _each(led: Iterable[bool]) -> Kinds:
 
 def _swapped(x: Variable) -> Variable:
     """The first two axes in the other order."""
-    y: Variable = F.transpose(x, axes=(1, 0, *range(2, x.ndim)))
-    return y
+    return F.swapaxes(x, 0, 1)
 
 
 # ---------------------------------------------------------------- loops

@@ -76,7 +76,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
     inputs = [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in given]
     axes = [_place(leaf.axis, x.ndim, leaf.name, x.shape) for leaf, x in zip(given, inputs, strict=True)]
     count = _count(given, inputs, axes)
-    rows = [x if axis is None else _moved(x, axis, 0) for x, axis in zip(inputs, axes, strict=True)]
+    rows = [x if axis is None else F.moveaxis(x, axis, 0) for x, axis in zip(inputs, axes, strict=True)]
     tree = jax.tree.structure((args, kwargs))
     results: list[Any] = []
 
@@ -101,7 +101,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
     batched = body.batched(given_as, count, body.outputs, wanted_as)
     ys = _inlined(batched, [*found.variables, *rows, *keys])
     outputs = [
-        y if leaf.axis is None else _moved(y, 0, _place(leaf.axis, y.ndim, leaf.name, y.shape) or 0)
+        y if leaf.axis is None else F.moveaxis(y, 0, _place(leaf.axis, y.ndim, leaf.name, y.shape) or 0)
         for leaf, y in zip(returned, ys, strict=True)
     ]
     return jax.tree.unflatten(structure, outputs)
@@ -171,13 +171,3 @@ def _count(given: Sequence[_Leaf], inputs: Sequence[Variable], axes: Sequence[in
 def _row_spec(x: Variable, axis: int | None) -> Spec:
     """Shape and dtype of one row."""
     return x.spec if axis is None else spec_of(x.shape[1:], x.dtype)
-
-
-def _moved(x: Variable, source: int, target: int) -> Variable:
-    """`x` with an axis at another place."""
-    if source == target:
-        return x
-    order = [a for a in range(x.ndim) if a != source]
-    order.insert(target, source)
-    y: Variable = F.transpose(x, axes=tuple(order))
-    return y

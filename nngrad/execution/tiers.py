@@ -307,17 +307,17 @@ class Tiers:
 
 
 def run_once(
-    function: Callable[..., tuple[Any, ...]], *arrays: Any, structure: Callable[[], bytes | None] = lambda: None
+    function: Callable[..., tuple[Any, ...]], *arrays: Any, structure: bytes | None = None
 ) -> tuple[Any, ...]:
     """The results of a function that is run once, so that it is not worth much to compile it.
 
     Args:
         function: A function of pytrees of arrays, which returns arrays.
         arrays: What it is given.
-        structure: Gives a digest of what it computes, by which the disk knows it; None for one that is compiled.
+        structure: A digest of what it computes, by which the disk knows it; None for one that is compiled.
     """
     jitted, is_cheap = jax.jit(function), jax.default_backend() == _PLATFORM
-    on_disk = on_disk_of_trees(jitted, structure) if structure() is not None else None
+    on_disk = on_disk_of_trees(jitted, lambda: structure) if structure is not None else None
     entry = None if on_disk is None else on_disk.entry(arrays, _WANTED if is_cheap else ())
     compiled: Any = None if entry is None else entry.load(arrays)
     if compiled is None:

@@ -74,13 +74,18 @@ def moveaxis(x: Array, /, source: Ints, destination: Ints) -> Variable:
     old, new = _each(source, x.ndim, "moveaxis: source"), _each(destination, x.ndim, "moveaxis: destination")
     if len(old) != len(new):
         raise ValueError(f"moveaxis: source names {len(old)} axes and destination {len(new)}")
-    return transpose(x, axes=_moved(x.ndim, dict(zip(new, old, strict=True))))
+    return _in_order(x, _moved(x.ndim, dict(zip(new, old, strict=True))))
 
 
 def _each(axes: Ints, ndim: int, name: str) -> tuple[int, ...]:
     """Axes in the order in which they are named."""
     axes_of(axes, ndim, name)
     return tuple([axis_of(a, ndim, name) for a in as_ints(axes)])
+
+
+def _in_order(x: Variable, order: tuple[int, ...]) -> Variable:
+    """`x` with its axes in this order; itself where they are."""
+    return x if order == tuple(range(x.ndim)) else transpose(x, axes=order)
 
 
 def _moved(ndim: int, places: dict[int, int]) -> tuple[int, ...]:
@@ -104,7 +109,7 @@ def swapaxes(x: Array, /, axis1: int, axis2: int) -> Variable:
     one, other = axis_of(axis1, x.ndim, "swapaxes: axis1"), axis_of(axis2, x.ndim, "swapaxes: axis2")
     places = list(range(x.ndim))
     places[one], places[other] = other, one
-    return transpose(x, axes=tuple(places))
+    return _in_order(x, tuple(places))
 
 
 @composite
@@ -123,7 +128,7 @@ def rollaxis(x: Array, /, axis: int, start: int = 0) -> Variable:
     before = start + x.ndim if start < 0 else start
     if not 0 <= before <= x.ndim:
         raise ValueError(f"rollaxis: start {start} is out of range for {x.ndim} axes")
-    return transpose(x, axes=_moved(x.ndim, {before - (before > moving): moving}))
+    return _in_order(x, _moved(x.ndim, {before - (before > moving): moving}))
 
 
 @composite

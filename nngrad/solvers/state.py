@@ -13,10 +13,8 @@ from ..execution.tiers import run_once
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 
 
-def first_state(
-    init: Callable[[Any], Any], params: tuple[Any, ...], structure: Callable[[], bytes | None]
-) -> Any:
-    """The state that `init` makes for arrays of parameters; `structure` gives a digest of what it does, by which the
+def first_state(init: Callable[[Any], Any], params: tuple[Any, ...], structure: bytes | None) -> Any:
+    """The state that `init` makes for arrays of parameters; `structure` is a digest of what it does, by which the
     disk knows it."""
     tree = jax.tree.structure(jax.eval_shape(init, params))
     leaves = run_once(lambda given: tuple(jax.tree.leaves(init(given))), params, structure=structure)
