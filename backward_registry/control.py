@@ -39,3 +39,10 @@ def recomputed_backward(f: Function, gy: Variable) -> tuple[None, Variable]:
     """dy/doriginal = 1: the value is that of `original`, wherever it was computed"""
     del f
     return None, gy
+
+
+@backward(F.value_of, exact=False)
+def value_of_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
+    """The gradient goes to what the value is written to"""
+    del f
+    return gy, None

@@ -208,11 +208,19 @@ def test_other_shapes_of_a_graph_say_what_to_do() -> None:
 
 def test_what_a_function_returns_is_checked() -> None:
     with pytest.raises(TypeError, match="outputs: expected a Variable or a list of them"):
-        nn.compile(lambda x: x.d)(X)
+        nn.compile(lambda x: np.zeros(3))(X)
     with pytest.raises(TypeError, match="loss: expected a Variable, got ndarray"):
-        nn.train_step(lambda x: x.d, [nn.Variable((), need_grad=True)], S.Sgd())(X)
+        nn.train_step(lambda x: np.zeros(3), [nn.Variable((), need_grad=True)], S.Sgd())(X)
     with pytest.raises(TypeError, match="inputs: give the Variables"):
         nn.to_jax(nn.Variable(()))  # type: ignore[arg-type]
+
+
+def test_there_are_no_values_to_read_while_a_graph_is_built() -> None:
+    for make in (nn.compile, nn.to_jax):
+        with pytest.raises(ValueError, match="in the body of what is compiled there are no values to read"):
+            make(lambda x: F.sum(x) * float(x.d.sum()))(X)
+        with pytest.raises(ValueError, match="bool_gather: the size of the result depends on values; give size="):
+            make(lambda x: F.bool_gather(x, x))(X)
 
 
 def test_they_are_not_pickled() -> None:

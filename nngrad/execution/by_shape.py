@@ -14,9 +14,9 @@ from typing import Any, Generic, TypeVar
 import jax
 
 from ..graph import NdArray, Spec, Variable, switched
+from ..graph.capture import placeholder
 from ..graph.ndarray import host_array
 from ..graph.spec import spec_of
-from ..graph.variable import leaf_of
 from .compiled import BoundedCache
 
 T = TypeVar("T")
@@ -54,8 +54,11 @@ class ByShape(Generic[T]):
         return made, arrays
 
     def _built(self, specs: Sequence[Spec]) -> T:
-        inputs = [leaf_of(NdArray.of_spec(spec)) for spec in specs]
-        return self._make(self.in_its_scopes(lambda: self._outputs(inputs)), inputs)
+        inputs = [placeholder(spec, "what is compiled") for spec in specs]
+        outputs = self.in_its_scopes(lambda: self._outputs(inputs))
+        for x in inputs:
+            x.cell.zero()
+        return self._make(outputs, inputs)
 
     def in_its_scopes(self, run: Callable[[], R]) -> R:
         """Returns what `run` returns in the scopes that were in force when this was made."""

@@ -33,6 +33,7 @@ from .activation import tanh_shrink as tanh_shrink
 from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
 from .arithmetic import add_scalar as add_scalar
+from .arithmetic import bc_add2 as bc_add2
 from .arithmetic import div2 as div2
 from .arithmetic import maximum2 as maximum2
 from .arithmetic import maximum_scalar as maximum_scalar
@@ -50,16 +51,25 @@ from .arithmetic import sub2 as sub2
 from .array import arange as arange
 from .array import cast as cast
 from .array import constant as constant
+from .array import eye_like as eye_like
 from .array import linspace as linspace
 from .array import matrix_diag as matrix_diag
 from .array import matrix_diag_part as matrix_diag_part
 from .array import meshgrid as meshgrid
 from .array import one_hot as one_hot
+from .array import ones_like as ones_like
 from .array import shape as shape
 from .array import trilu as trilu
+from .array import zeros_like as zeros_like
 from .associative import associative_scan as associative_scan
 from .branches import cond as cond
 from .branches import switch as switch
+from .clipping import clip as clip
+from .clipping import clip_by_norm as clip_by_norm
+from .clipping import clip_by_value as clip_by_value
+from .clipping import clip_grad_by_norm as clip_grad_by_norm
+from .clipping import clip_grad_by_value as clip_grad_by_value
+from .clipping import top_k_grad as top_k_grad
 from .comparison import equal as equal
 from .comparison import equal_scalar as equal_scalar
 from .comparison import greater as greater
@@ -81,11 +91,13 @@ from .comparison import not_equal as not_equal
 from .comparison import not_equal_scalar as not_equal_scalar
 from .contractions import contraction as contraction
 from .contractions import einsum as einsum
+from .control import assign as assign
 from .control import optimization_barrier as optimization_barrier
 from .control import recomputed as recomputed
 from .control import sink as sink
 from .control import unlink as unlink
 from .control import update as update
+from .control import value_of as value_of
 from .convolution import convolution as convolution
 from .convolution import convolve as convolve
 from .convolution import convolve_data_grad as convolve_data_grad
@@ -132,6 +144,7 @@ from .indexing import scatter_add as scatter_add
 from .indexing import scatter_nd as scatter_nd
 from .indexing import sort as sort
 from .indexing import sort_values as sort_values
+from .indexing import take_along_axis as take_along_axis
 from .indexing import top_k_data as top_k_data
 from .indexing import where as where
 from .jax_functions import jax_function as jax_function
@@ -180,6 +193,13 @@ from .normalization import layer_normalization as layer_normalization
 from .normalization import tensor_normalization as tensor_normalization
 from .normalization import weight_normalization as weight_normalization
 from .normalization import weight_standardization as weight_standardization
+from .numbers import bit_shift as bit_shift
+from .numbers import isinf as isinf
+from .numbers import isnan as isnan
+from .numbers import mod2 as mod2
+from .numbers import reset_inf as reset_inf
+from .numbers import reset_nan as reset_nan
+from .numbers import whole_quotient as whole_quotient
 from .packed_sequences import pack_padded_sequence as pack_padded_sequence
 from .packed_sequences import pad_packed_sequence as pad_packed_sequence
 from .polynomial import linear_combination as linear_combination
@@ -206,11 +226,21 @@ from .reduction import mean as mean
 from .reduction import min as min
 from .reduction import norm as norm
 from .reduction import prod as prod
+from .reduction import reduce as reduce
 from .reduction import reduce_mean as reduce_mean
 from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .sets import bool_fill as bool_fill
+from .sets import bool_gather as bool_gather
+from .sets import bool_scatter as bool_scatter
+from .sets import distinct as distinct
+from .sets import nonzero as nonzero
+from .sets import searchsorted as searchsorted
+from .sets import true_places as true_places
+from .sets import true_ranks as true_ranks
+from .sets import unique as unique
 from .shaping import depth2space as depth2space
 from .shaping import expand_dims as expand_dims
 from .shaping import flatten as flatten
@@ -256,6 +286,9 @@ from .stochastic import rand as rand
 from .stochastic import randint as randint
 from .stochastic import randn as randn
 from .stochastic import uniform as uniform
+from .validation import binary_error as binary_error
+from .validation import confusion_matrix as confusion_matrix
+from .validation import top_n_error as top_n_error
 from .while_loops import while_loop as while_loop
 
 FAMILIES = (
@@ -272,6 +305,10 @@ FAMILIES = (
     "shaping",
     "slicing",
     "indexing",
+    "numbers",
+    "clipping",
+    "sets",
+    "validation",
     "control",
     "linear",
     "solves",

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Function, op
+from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Ignored
 
 
@@ -101,6 +101,21 @@ def add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
         ValueError: The shapes do not broadcast.
     """
     return lax.add(*number_pair(x0, x1))
+
+
+@composite
+def bc_add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> Variable:
+    """`x0 + x1`, as `add2` has it.
+
+    Args:
+        x0: The first summand, of any shape.
+        x1: The second summand, of any shape that broadcasts with that of `x0`.
+        inplace: Ignored; accepted for nnabla's sake.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    return add2(x0, x1)
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")

@@ -25,9 +25,38 @@ def filled_like(x: Variable, val: float) -> Variable:
     return constant(val=val, shape=x.shape, dtype=x.dtype)
 
 
-def zeros_like(x: Variable) -> Variable:
-    """Zeros in the shape and dtype of `x`."""
+@composite
+def zeros_like(x: Array, /) -> Variable:
+    """Zeros in the shape and dtype of `x`, through which no gradient passes.
+
+    Args:
+        x: Any shape and dtype.
+    """
     return filled_like(x, 0)
+
+
+@composite
+def ones_like(x: Array, /) -> Variable:
+    """Ones in the shape and dtype of `x`, through which no gradient passes.
+
+    Args:
+        x: Any shape and dtype.
+    """
+    return filled_like(x, 1)
+
+
+@composite
+def eye_like(x: Array, /, k: int = 0) -> Variable:
+    """Matrices with 1 on a diagonal and 0 elsewhere, in the shape and dtype of `x`; no gradient passes.
+
+    Args:
+        x: Matrices, `(..., m, n)`, of any dtype.
+        k: Which diagonal: 0 for the main one, above it if positive, below it if negative.
+
+    Raises:
+        ValueError: `x` has fewer than two axes.
+    """
+    return trilu(trilu(filled_like(x, 1), k=k), k=k, upper=False)
 
 
 @op(fuses="moving", numbers=("val",))

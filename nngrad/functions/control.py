@@ -1,4 +1,4 @@
-"""Functions that steer gradients, effects and the order of computation: sink, unlink, update,
+"""Functions that steer gradients, effects and the order of computation: sink, unlink, update, assign,
 optimization_barrier, recomputed."""
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Function, Variable, apply, op
+from ..graph import Array, Function, Variable, apply, composite, op
 from ..graph.axes import AxisMap, Places
 from ..graph.barrier import known_after
 from ..graph.layouts import unchanged
 from . import array
+from .arithmetic import broadcast_pair
 
 
 @op(reads=0)
@@ -122,3 +123,38 @@ def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:
         values.append(value if value.dtype == leaf.dtype else array.cast(value, leaf.dtype))
     result: Variable = apply(update, (y, *values), (), tuple([(leaf, i) for i, leaf in enumerate(updates, start=1)]))[0]
     return result
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True)
+def value_of(dst: Array, src: Array, /) -> jax.Array:
+    """The value of `src` in the dtype of `dst`, with gradients that go to `dst`.
+
+    Args:
+        dst: What gets the gradient.
+        src: What gives the value, of a shape that broadcasts with that of `dst`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    return lax.convert_element_type(broadcast_pair(dst, src)[1], dst.dtype)
+
+
+@composite
+def assign(dst: Array, src: Array, /) -> Variable:
+    """The value of `src`, which each `forward()` of the result also writes to `dst`.
+
+    As in nnabla, gradients go to `dst`, and none to `src`: as if the result were `dst`, which holds that value.
+
+    Args:
+        dst: A leaf.
+        src: What is written, of the shape of `dst`; it is cast to its dtype.
+
+    Raises:
+        ValueError: `dst` is not a leaf, or the shapes differ.
+    """
+    if dst.parent is not None:
+        raise ValueError(f"assign: dst must be a leaf, got an output of {dst.parent.op.name}")
+    if dst.shape != src.shape:
+        raise ValueError(f"assign: src of shape {src.shape} must have the shape {dst.shape} of dst")
+    y = value_of(dst, src)
+    return with_updates(y, {dst: y})

@@ -245,6 +245,33 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
     return y
 
 
+@composite
+def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
+    """The elements of `x` at `indices` along an axis, each in its own row: `y[i, j] = x[i, indices[i, j]]`.
+
+    Args:
+        x: Any array.
+        indices: Whole numbers, with as many axes as `x`; but for the axis the sizes are those of `x`, or 1 on either
+            side. Negative ones count from the end, and where one is out of range, or not whole, there is NaN.
+        axis: The axis.
+
+    Raises:
+        ValueError: The axis is out of range, or the other axes do not agree.
+    """
+    axis = axis_of(axis, x.ndim, "take_along_axis: axis")
+    own, others = x.shape[axis : axis + 1], (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+    if indices.ndim != x.ndim:
+        raise ValueError(f"take_along_axis: indices {indices.shape} must have as many axes as x {x.shape}")
+    full = _common_shape(others, indices.shape, f"take_along_axis: but for axis {axis}, x and indices")
+    if (rows := (*full[:axis], *own, *full[axis + 1 :])) != x.shape:
+        x = movement.broadcast(x, shape=rows)
+    if full != indices.shape:
+        indices = movement.broadcast(indices, shape=full)
+    points, axes = along(indices, axis)
+    # Those along the other axes come first, as the indexed axes do.
+    return slicing.take_points(x, points, axes=axes, outside=math.nan)
+
+
 def along(indices: Variable, axis: int) -> tuple[Variable, tuple[int, ...]]:
     """The points that `indices` names along `axis`, each in its own row, and the axes that they index."""
     others = tuple(i for i in range(indices.ndim) if i != axis)

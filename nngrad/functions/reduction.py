@@ -131,6 +131,22 @@ def reduce_mean(x: Array, /) -> Variable:
     return mean(x)
 
 
+@composite
+def reduce(x: Array, /, op: str = "sum") -> Variable:
+    """Sum or mean of all elements, a scalar.
+
+    Args:
+        x: Any shape.
+        op: "sum" or "mean".
+
+    Raises:
+        ValueError: `op` is another one.
+    """
+    if op not in ("sum", "mean"):
+        raise ValueError(f"reduce: op must be 'sum' or 'mean', got {op!r}")
+    return sum(x) if op == "sum" else mean(x)
+
+
 @op(axes=reduces("axis"))
 def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Variance over axes: the mean of `(x - mean(x))^2`, divided by the number of elements and not by one less.

@@ -9,6 +9,7 @@ from . import fixed, integers, positive, real, sample
 SAMPLES = [
     # two Variables
     sample("add2", real(2, 3), real(2, 3), ref=jnp.add),
+    sample("bc_add2", real(2, 3), real(2, 1), ref=jnp.add),
     sample("add2", real(2, 3), real(1, 3), ref=jnp.add, note="broadcast"),
     sample("add2", real(3), real(2, 1), ref=jnp.add, note="both broadcast"),
     sample("add2", real(2, 3), integers(-3, 4, 3), ref=jnp.add, note="with int"),

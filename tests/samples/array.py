@@ -6,6 +6,9 @@ from . import Sample, integers, real, sample, whole
 
 SAMPLES: list[Sample] = [
     sample("constant", ref=lambda: jnp.full((2, 3), 1.5, jnp.float32), orders=0, val=1.5, shape=(2, 3)),
+    sample("zeros_like", real(2, 3), ref=jnp.zeros_like, orders=0),
+    sample("ones_like", real(2, 3), ref=jnp.ones_like, orders=0),
+    sample("eye_like", real(2, 3), ref=lambda _: jnp.eye(2, 3, 1), k=1, orders=0),
     sample("arange", ref=lambda: jnp.arange(1, 4, 0.5, jnp.float32), orders=0, start=1, stop=4, step=0.5),
     sample("arange", ref=lambda: jnp.arange(3, -3, -2, jnp.float32), orders=0, start=3, stop=-3, step=-2),
     sample("arange", ref=lambda: jnp.zeros(0, jnp.float32), orders=0, start=3, stop=3),

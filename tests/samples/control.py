@@ -15,5 +15,7 @@ SAMPLES: list[Sample] = [
         ref=lambda x, *_: x, numeric=False, note="NaN",
     ),
     sample("recomputed", fixed(0.5, -2.0), fixed(0.5, -2.0), ref=lambda _, original: original, numeric=False),
+    sample("value_of", real(2, 3), real(2, 3), ref=lambda _, src: src, surrogate=True),
+    sample("assign", real(2, 3), real(2, 3), ref=lambda _, src: src, surrogate=True),
     sample("update", real(2, 3), real(4), ref=lambda *x: x),
 ]

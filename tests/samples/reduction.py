@@ -34,6 +34,7 @@ SAMPLES: list[Sample] = [
     sample("mean", integers(0, 9, 2, 4), ref=lambda x: jnp.mean(x, 1, dtype=jnp.float32), axis=1, orders=0, note="int"),
     sample("reduce_sum", real(2, 3), ref=jnp.sum),
     sample("reduce_mean", real(2, 3), ref=jnp.mean),
+    sample("reduce", real(2, 3), ref=jnp.mean, op="mean"),
     sample("var", real(2, 3), ref=jnp.var),
     sample("var", real(2, 3, 2), ref=lambda x: jnp.var(x, (0, -1), keepdims=True), axis=(0, -1), keepdims=True),
     sample("var", real(2, 1), ref=lambda x: 0 * x[:, 0], axis=-1, note="one"),

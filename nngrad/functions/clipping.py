@@ -1,0 +1,152 @@
+"""Values within bounds, and gradients within bounds."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from ..graph import Array, Function, Variable, composite, op
+from ..graph.arguments import Axes, axes_of
+from ..graph.axes import AxisMap, Places, mixes
+from .arithmetic import maximum2, minimum2
+from .reduction import norm
+
+# ---------------------------------------------------------------- values
+
+
+@composite
+def clip(x: Array, min: Array | None = None, max: Array | None = None, /) -> Variable:
+    """`x` within bounds, either of which may be left out.
+
+    The gradient is 0 where a bound takes the place of `x`, and is shared equally where both are the same.
+
+    Args:
+        x: Any shape.
+        min: The lower bound, a number or an array that broadcasts with `x`; None for none.
+        max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    y = x if min is None else maximum2(x, min)
+    return y if max is None else minimum2(y, max)
+
+
+@composite
+def clip_by_value(x: Array, min: Array, max: Array, /) -> Variable:
+    """`min(max(x, min), max)`. The gradient is 0 where a bound takes the place of `x`, and then goes to the bound.
+
+    Args:
+        x: Any shape.
+        min: The lower bound, a number or an array that broadcasts with `x`.
+        max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    return minimum2(maximum2(x, min), max)
+
+
+@composite
+def clip_by_norm(x: Array, clip_norm: Array, /, axis: Axes | None = None) -> Variable:
+    """`x`, made shorter where its Euclidean norm is above a bound: `x clip_norm / max(norm(x), clip_norm)`.
+
+    Args:
+        x: Any shape; floating.
+        clip_norm: The bound, a positive number or an array that broadcasts with the norms.
+        axis: The axes over which a norm is taken; None for all. They stay in the norms, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range or named twice, or the shapes do not broadcast.
+    """
+    y: Variable = x * (clip_norm / maximum2(norm(x, axis=axis, keepdims=True), clip_norm))
+    return y
+
+
+# ---------------------------------------------------------------- gradients
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, reads=1)
+def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
+    """`x` unchanged; each element of a gradient that passes is brought within bounds.
+
+    This holds of gradients of every order: a clipped gradient is differentiated as any other result, so that an element
+    at a bound, which does not move, has derivative 0; and what then comes back to `x` is clipped in turn. Tangents pass
+    unchanged.
+
+    Args:
+        x: Any shape; floating.
+        min: The lower bound, a number or an array that broadcasts with `x`.
+        max: The upper bound, likewise.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    try:
+        shape = jnp.broadcast_shapes(x.shape, min.shape, max.shape)
+    except ValueError:
+        raise ValueError(f"x of shape {x.shape}, min of shape {min.shape} and max of shape {max.shape} do not "
+                         "broadcast") from None
+    return jnp.broadcast_to(x, shape)
+
+
+@op(passes=True, axes=mixes("axes"))
+def clip_grad_by_norm(x: Array, /, clip_norm: float | None = None, axes: Axes | None = None) -> jax.Array:
+    """`x` unchanged; a gradient `g` that passes becomes `clip_norm g / norm(g)`, whether it was longer or shorter.
+
+    A gradient of 0 stays 0, and has derivative 0. This holds of gradients of every order: a gradient of given norm is
+    differentiated as any other result, so that only changes of its direction count; and what then comes back to `x` is
+    given that norm in turn. Tangents pass unchanged.
+
+    Args:
+        x: Any shape; floating.
+        clip_norm: The Euclidean norm that gradients get; None for 1.
+        axes: The axes over which a norm is taken; None for all.
+
+    Raises:
+        ValueError: `clip_norm` is not positive, or an axis is out of range or named twice.
+    """
+    axes_of(axes, x.ndim, "axes")
+    if clip_norm is not None and not clip_norm > 0:
+        raise ValueError(f"clip_norm must be positive, got {clip_norm}")
+    y: jax.Array = x
+    return y
+
+
+def _sample_axes(f: Function) -> tuple[Places, ...]:
+    ndim, base = f.inputs[0].ndim, f.args["base_axis"]
+    first = base + ndim if base < 0 else base
+    return (tuple([a if a < first else None for a in range(ndim)]),)
+
+
+@op(
+    passes=True,
+    axes=AxisMap(
+        places=_sample_axes,
+        led=lambda f, size, shape: {"base_axis": f.args["base_axis"] + (len(size) if f.args["base_axis"] >= 0 else 0)},
+    ),
+)
+def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> jax.Array:
+    """`x` unchanged; of a gradient that passes the `k` largest elements of each sample stay, and the others become 0.
+
+    This holds of gradients of every order. Tangents pass unchanged.
+
+    Args:
+        x: `(*batch, *sample)`, where the sample begins at `base_axis`; floating.
+        k: How many.
+        abs: Whether elements are compared by magnitude.
+        base_axis: Number of batch axes.
+
+    Raises:
+        ValueError: A sample has fewer than `k` elements, `k` is below 1, or `base_axis` is out of range.
+    """
+    base = base_axis + x.ndim if base_axis < 0 else base_axis
+    if not 0 <= base <= x.ndim:
+        raise ValueError(f"base_axis {base_axis} is out of range for an array of {x.ndim} axes")
+    size = 1
+    for n in x.shape[base:]:
+        size *= n
+    if not 1 <= k <= size:
+        raise ValueError(f"k must be between 1 and the {size} elements of a sample, got {k}")
+    y: jax.Array = x
+    return y

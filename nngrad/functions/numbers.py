@@ -1,0 +1,139 @@
+"""What is no finite number, remainders, and shifts of bits."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Variable, composite, op
+from .arithmetic import broadcast_pair, floating, is_floating, number_pair, widened
+from .array import filled_like
+from .indexing import where
+
+# ---------------------------------------------------------------- NaN and infinity
+
+
+def _is_nan(x0: jax.Array) -> jax.Array:
+    return lax.ne(x0, x0)
+
+
+def _is_infinite(x0: jax.Array) -> jax.Array:
+    return lax.eq(lax.abs(floating(x0)), lax.full_like(x0, np.inf, dtype=floating(x0).dtype))
+
+
+@op(type_name="IsNaN", elementwise=True, diagonal=True, truth=_is_nan)
+def isnan(x0: Array, /) -> jax.Array:
+    """1 where an element is NaN, else 0; in the floating dtype of `x0`.
+
+    Args:
+        x0: Any shape; of integers none is NaN, and the result is float32.
+    """
+    return lax.convert_element_type(_is_nan(x0), floating(x0).dtype)
+
+
+@op(type_name="IsInf", elementwise=True, diagonal=True, truth=_is_infinite)
+def isinf(x0: Array, /) -> jax.Array:
+    """1 where an element is infinite, of either sign, else 0; in the floating dtype of `x0`.
+
+    Args:
+        x0: Any shape; of integers none is infinite, and the result is float32.
+    """
+    return lax.convert_element_type(_is_infinite(x0), floating(x0).dtype)
+
+
+@composite
+def reset_nan(x0: Array, /, val: float = 0) -> Variable:
+    """`x0` with `val` in place of each NaN. The gradient there is 0, even if what arrives is no number.
+
+    Args:
+        x0: Any shape.
+        val: What stands in place of NaN.
+    """
+    return where(isnan(x0), filled_like(x0, val), x0) if x0.spec.differentiable else x0
+
+
+@composite
+def reset_inf(x0: Array, /, val: float = 0) -> Variable:
+    """`x0` with `val` in place of each infinity. The gradient there is 0, even if what arrives is no number.
+
+    Args:
+        x0: Any shape.
+        val: What stands in place of an infinity of either sign.
+    """
+    return where(isinf(x0), filled_like(x0, val), x0) if x0.spec.differentiable else x0
+
+
+# ---------------------------------------------------------------- remainders
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
+def mod2(x0: Array, x1: Array, /, fmod: bool = False) -> jax.Array:
+    """The remainder of `x0 / x1`, broadcast together.
+
+    Of floating numbers it has the sign of `x0`, as C's `fmod`; of integers that of `x1`, unless `fmod`. The derivative
+    is 1 with respect to `x0`, and the quotient, rounded to 0 and negated, with respect to `x1`.
+
+    Args:
+        x0: The dividend, of any shape.
+        x1: The divisor, of any shape that broadcasts with that of `x0`. Of floating numbers the remainder of a division
+            by 0 is NaN; of integers it has no meaning.
+        fmod: Whether integers too have the sign of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    x0, x1 = number_pair(x0, x1)
+    y = lax.rem(x0, x1)
+    if is_floating(y) or fmod or jnp.issubdtype(y.dtype, jnp.unsignedinteger):
+        return y
+    zero = lax.full_like(y, 0)
+    other_sign = lax.bitwise_and(lax.ne(y, zero), lax.ne(lax.lt(y, zero), lax.lt(x1, zero)))
+    return lax.select(other_sign, lax.add(y, x1), y)
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True)
+def whole_quotient(x0: Array, x1: Array, /) -> jax.Array:
+    """`x0 / x1` rounded to 0, of floating numbers; broadcast together.
+
+    Args:
+        x0: The dividend, of any shape; integers are taken as float32.
+        x1: The divisor, of any shape that broadcasts with that of `x0`; integers are taken as float32.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    x0, x1 = broadcast_pair(floating(x0), floating(x1))
+    wide, divisor = widened(x0), widened(x1)
+    # What is left of the division by the remainder is whole but for rounding; a quotient alone may be rounded up.
+    whole = lax.round(lax.div(lax.sub(wide, lax.rem(wide, divisor)), divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
+    return lax.convert_element_type(whole, x0.dtype)
+
+
+@op(diagonal=True, broadcasts=True)
+def bit_shift(x: Array, shift: Array, /, direction: str = "LEFT") -> jax.Array:
+    """The bits of whole numbers, moved by so many places; those that come in are 0.
+
+    Args:
+        x: Unsigned integers, of any shape.
+        shift: By how many places, of any shape that broadcasts with that of `x`; from the number of bits on the result
+            is 0.
+        direction: "LEFT", towards higher values, or "RIGHT".
+
+    Returns:
+        An array of the dtype of `x`.
+
+    Raises:
+        TypeError: One of both is not of integers, or `x` is signed.
+        ValueError: The shapes do not broadcast, or `direction` is another one.
+    """
+    if direction not in ("LEFT", "RIGHT"):
+        raise ValueError(f"direction must be 'LEFT' or 'RIGHT', got {direction!r}")
+    if not jnp.issubdtype(x.dtype, jnp.unsignedinteger) or not jnp.issubdtype(shift.dtype, jnp.integer):
+        raise TypeError(f"x must be of unsigned integers and shift of integers, got {x.dtype.name} and "
+                        f"{shift.dtype.name}; F.cast makes one of the other")
+    most = np.iinfo(x.dtype).bits
+    places = lax.convert_element_type(lax.clamp(shift.dtype.type(0), shift, shift.dtype.type(min(most, 127))), x.dtype)
+    x, places = broadcast_pair(x, places)
+    return (lax.shift_left if direction == "LEFT" else lax.shift_right_logical)(x, places)

@@ -1,0 +1,326 @@
+"""Masks that select as many elements as they have true ones, sorted search, and sets of distinct elements.
+
+The size of some results depends on values. It is fixed when the function is applied, from the values that its inputs
+have then, or given as `size`. What is computed later from other values, and does not have that size, is not cut off
+without a word: indices are then out of range, and elements NaN.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Variable, composite, op
+from ..graph.arguments import axis_of
+from ..graph.axes import AxisMap
+from . import array, movement, slicing
+from .arithmetic import alike
+from .comparison import holds
+from .indexing import argsort, gather, where
+
+# ---------------------------------------------------------------- sorted search
+
+
+@op(
+    type_name="SearchSorted",
+    axes=AxisMap(
+        places=lambda f: ((*range(f.inputs[0].ndim - 1), None), tuple(range(f.inputs[1].ndim))),
+        led=lambda f, size, shape: {},
+    ),
+)
+def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = None) -> jax.Array:
+    """Where values go in sorted rows: how many elements of the row are smaller, as int32.
+
+    Args:
+        sorted_sequence: `(..., n)`, each row in ascending order.
+        values: `(..., m)`, with the same axes before the last. NaN goes to the end.
+        right: Whether elements that are equal to a value count as smaller; None for False.
+
+    Returns:
+        `(..., m)`.
+
+    Raises:
+        ValueError: The axes before the last are not the same.
+    """
+    lead = sorted_sequence.shape[:-1]
+    if not sorted_sequence.ndim or not values.ndim or values.shape[:-1] != lead:
+        raise ValueError(f"sorted_sequence {sorted_sequence.shape} and values {values.shape} must have the same axes "
+                         "before the last")
+    sequence, sought = alike(sorted_sequence, values)
+    rows, count = math.prod(lead), sequence.shape[-1]
+    sequence, sought = lax.reshape(sequence, (rows, count)), lax.reshape(sought, (rows, values.shape[-1]))
+
+    def find(row: jax.Array, value: jax.Array) -> jax.Array:
+        return jnp.searchsorted(row, value, side="right" if right else "left")
+
+    return lax.reshape(lax.convert_element_type(jax.vmap(find)(sequence, sought), jnp.int32), values.shape)
+
+
+# ---------------------------------------------------------------- masks
+
+
+@op
+def true_places(mask: Array, /, size: int, whole: bool = False) -> jax.Array:
+    """The indices of the elements of `mask` that are not 0, in their order.
+
+    Args:
+        mask: Any shape.
+        size: How many are returned. Where there are fewer, the rows that are left hold the sizes of the axes, which are
+            out of range.
+        whole: Whether all rows are so where there are not just `size` elements.
+
+    Returns:
+        int32 `(size, mask.ndim)`.
+
+    Raises:
+        ValueError: `size` is negative.
+    """
+    if size < 0:
+        raise ValueError(f"size must not be negative, got {size}")
+    true = lax.reshape(holds(mask), (mask.size,))
+    rank = lax.sub(lax.cumsum(lax.convert_element_type(true, jnp.int32)), np.int32(1))
+    outside = np.asarray(mask.shape, np.int32).reshape(1, mask.ndim)
+    places = lax.full((size, mask.ndim), 0, jnp.int32) + outside
+    if not mask.size:
+        return places
+    own = [lax.reshape(lax.broadcasted_iota(jnp.int32, mask.shape, a), (mask.size,)) for a in range(mask.ndim)]
+    own_places = lax.concatenate([lax.expand_dims(each, (1,)) for each in own], 1) if own else lax.full((1, 0), 0)
+    to = lax.select(true, rank, lax.full_like(rank, size))
+    places = places.at[to].set(lax.convert_element_type(own_places, jnp.int32), mode="drop")
+    if not whole:
+        return places
+    fits = lax.eq(rank[-1], np.int32(size - 1))
+    return lax.select(lax.broadcast(fits, places.shape), places, lax.full_like(places, 0) + outside)
+
+
+@op
+def true_ranks(mask: Array, /) -> jax.Array:
+    """For each element of `mask` that is not 0 how many such come before it, as int32; for the others -1.
+
+    Args:
+        mask: Any shape.
+    """
+    true = lax.reshape(holds(mask), (mask.size,))
+    rank = lax.sub(lax.cumsum(lax.convert_element_type(true, jnp.int32)), np.int32(1))
+    return lax.reshape(lax.select(true, rank, lax.full_like(rank, -1)), mask.shape)
+
+
+def _count(mask: Variable, size: int | None, name: str) -> tuple[int, bool]:
+    """How many elements are selected: `size`, or what `mask` has now; and whether it must be just so many."""
+    if size is not None:
+        if size < 0:
+            raise ValueError(f"{name}: size must not be negative, got {size}")
+        return size, False
+    return int(np.count_nonzero(_known(mask, name))), True
+
+
+def _known(x: Variable, name: str) -> Any:
+    """The value of `x`, which sets the size of a result."""
+    try:
+        return x.d
+    except ValueError as error:
+        raise ValueError(f"{name}: the size of the result depends on values; give size= where they are not known yet. "
+                         f"({error})") from None
+
+
+@composite
+def nonzero(x: Array, /, size: int | None = None) -> Variable:
+    """The indices of the elements that are not 0, in their order.
+
+    Args:
+        x: Any shape.
+        size: How many are returned; None for as many as there are when the function is applied. With it, the first ones
+            are; where there are fewer, what is left holds the sizes of the axes, which are out of range. Without it,
+            all is out of range in a later `forward()` in which there are not just as many.
+
+    Returns:
+        int32 `(x.ndim, size)`: for each axis the indices, as `gather_nd` takes them.
+
+    Raises:
+        ValueError: `size` is negative, or not given where there are no values, as in the body of a loop.
+    """
+    count, whole = _count(x, size, "nonzero")
+    return movement.transpose(true_places(x, size=count, whole=whole), axes=(1, 0))
+
+
+@composite
+def bool_gather(input: Array, mask: Array, /, size: int | None = None) -> Variable:
+    """The elements, or slices, of `input` where `mask` is not 0, one after the other.
+
+    Args:
+        input: Any shape, of which the axes of `mask` are the first ones.
+        mask: Any shape.
+        size: How many are returned; None for as many as there are when the function is applied. With it, the first ones
+            are; where there are fewer, the rest is 0. Without it, all is NaN (in integers, the least number) in a later
+            `forward()` in which there are not just as many.
+
+    Returns:
+        `(size, n)` with slices of `n` elements, flattened; `(size,)` where `mask` has all axes of `input`.
+
+    Raises:
+        ValueError: The shapes do not fit; or `size` is negative, or not given where there are no values, as in the body
+            of a loop.
+    """
+    _check_mask(input, mask, "bool_gather: input")
+    count, whole = _count(mask, size, "bool_gather")
+    places = true_places(mask, size=count, whole=whole)
+    rest = input.shape[mask.ndim :]
+    if len(rest) > 1:
+        input = movement.reshape(input, shape=(*mask.shape, math.prod(rest)))
+    return slicing.take_points(input, places, axes=tuple(range(mask.ndim)), outside=math.nan if whole else 0)
+
+
+@composite
+def bool_scatter(input: Array, mask: Array, output: Array | None = None, /) -> Variable:
+    """An array with the elements, or slices, of `input` where `mask` is not 0: the inverse of `bool_gather`.
+
+    Args:
+        input: `(k, *rest)`: at least as many as `mask` has elements that are not 0; NaN stands in place of what is
+            missing, and what is left over is not used.
+        mask: Any shape.
+        output: `(*mask.shape, *rest)`, or with these axes not flattened: what stands where `mask` is 0. None for zeros.
+            Unlike nnabla, it is not written to.
+
+    Returns:
+        An array in the shape of `output`; without it `(*mask.shape, *rest)`.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    if not input.ndim:
+        raise ValueError("bool_scatter: input must have an axis for the elements, got a number")
+    shape = (*mask.shape, *input.shape[1:])
+    if output is not None:
+        _check_mask(output, mask, "bool_scatter: output")
+        if math.prod(output.shape[mask.ndim :]) != math.prod(input.shape[1:]):
+            raise ValueError(f"bool_scatter: output {output.shape} must have slices of as many elements as input "
+                             f"{input.shape}, below the axes of mask {mask.shape}")
+        shape = output.shape
+    ranks = true_ranks(mask)
+    # Where the mask is 0 nothing is taken: what is out of range has no gradient.
+    ranks = where(mask, ranks, array.filled_like(ranks, input.shape[0]))
+    y = slicing.take_points(input, movement.reshape(ranks, shape=(*mask.shape, 1)), axes=(0,), outside=math.nan)
+    y = y if y.shape == shape else movement.reshape(y, shape=shape)
+    selected = movement.reshape(mask, shape=(*mask.shape, *[1] * (len(shape) - mask.ndim)))
+    return where(selected, y, array.zeros_like(y) if output is None else output)
+
+
+@composite
+def bool_fill(data: Array, mask: Array, /, value: float = 0) -> Variable:
+    """`data` with `value` where `mask` is not 0; the gradient there is 0.
+
+    Args:
+        data: Any shape.
+        mask: Any shape that broadcasts to that of `data`.
+        value: What is put there.
+
+    Raises:
+        ValueError: `mask` does not broadcast to the shape of `data`.
+    """
+    if mask.ndim > data.ndim or any(n not in (1, m) for n, m in zip(mask.shape[::-1], data.shape[::-1], strict=False)):
+        raise ValueError(f"bool_fill: mask {mask.shape} does not broadcast to the shape {data.shape} of data")
+    aligned = movement.reshape(mask, shape=(*[1] * (data.ndim - mask.ndim), *mask.shape))
+    return where(aligned, array.filled_like(data, value), data)
+
+
+def _check_mask(x: Variable, mask: Variable, name: str) -> None:
+    """Raise ValueError where the axes of `mask` are not the first ones of `x`."""
+    if x.shape[: mask.ndim] != mask.shape or not mask.ndim:
+        raise ValueError(f"{name} {x.shape} must begin with the axes of mask {mask.shape}, at least one")
+
+
+# ---------------------------------------------------------------- distinct elements
+
+
+@op(multiple_results=True)
+def distinct(
+    x: Array, /, size: int, axis: int | None = None, whole: bool = False
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """The distinct elements of `x`, or slices along an axis, in ascending order.
+
+    Args:
+        x: Any shape.
+        size: How many are returned. Where there are fewer, the smallest is repeated, with a count of 0.
+        axis: The axis; None for the elements of the flattened `x`.
+        whole: Whether all are NaN (in integers, the least number) where there are not just `size` elements.
+
+    Returns:
+        The elements or slices; for each the index where it comes first; for each element or slice of `x` its place
+        among the distinct ones; and for each of these how often it comes; the last three int32.
+
+    Raises:
+        ValueError: `size` is negative, or the axis is out of range.
+    """
+    if size < 0:
+        raise ValueError(f"size must not be negative, got {size}")
+    if axis is None:
+        x, axis = lax.reshape(x, (x.size,)), 0
+    axis = axis_of(axis, x.ndim)
+    options: dict[str, Any] = {"return_index": True, "return_inverse": True, "return_counts": True, "axis": axis}
+    y, index, inverse, counts = jnp.unique(x, size=size + 1 if whole else size, **options)
+    if whole:  # one more than there were shows whether there are more
+        fits = jnp.sum(counts > 0) == size
+        y = lax.slice_in_dim(y, 0, size, 1, axis)
+        index, counts = index[:size], counts[:size]
+        nothing = np.nan if jnp.issubdtype(y.dtype, jnp.floating) else _least(y.dtype)
+        y = lax.select(lax.broadcast(fits, y.shape), y, lax.full_like(y, nothing))
+    return (y, *[lax.convert_element_type(jnp.reshape(each, (-1,)), jnp.int32) for each in (index, inverse, counts)])
+
+
+def _least(dtype: Any) -> Any:
+    return False if np.dtype(dtype).kind == "b" else np.iinfo(dtype).min
+
+
+@composite
+def unique(
+    x: Array, /, flatten: bool = True, axis: int | None = None, sorted: bool = True, with_index: bool = False,
+    with_inverse: bool = False, with_counts: bool = False, size: int | None = None,
+) -> Variable | Any:
+    """The distinct elements of `x`, or slices along an axis. No gradient passes: where two are equal, there is none.
+
+    Args:
+        x: Any shape.
+        flatten: Whether the elements of the flattened `x` are compared; else `axis` is to be given.
+        axis: The axis along which slices are compared, where `flatten` is False.
+        sorted: Whether they are in ascending order; else in the order in which they come first.
+        with_index: Whether the indices where each comes first are returned too.
+        with_inverse: Whether the place of each element or slice of `x` among the distinct ones is returned too.
+        with_counts: Whether it is returned too how often each comes.
+        size: How many are returned; None for as many as there are when the function is applied. With it, where there
+            are fewer, the smallest is repeated, with a count of 0. Without it, elements are NaN (in integers, the least
+            number) in a later `forward()` in which there are not just as many.
+
+    Returns:
+        The elements or slices, or a tuple of them and of what else is asked for, as int32.
+
+    Raises:
+        ValueError: `flatten` is False and `axis` None, or `axis` is out of range; or `size` is negative, or not given
+            where there are no values, as in the body of a loop.
+    """
+    if not flatten and axis is None:
+        raise ValueError("unique: give an axis where flatten is False")
+    along = None if flatten or axis is None else axis_of(axis, x.ndim, "unique: axis")
+    if size is None:
+        count, whole = np.unique(_known(x, "unique"), axis=along).shape[0 if along is None else along], True
+    else:
+        count, whole = _count(x, size, "unique")
+    y, index, inverse, counts = distinct(x, size=count, axis=along, whole=whole)
+    if not sorted:
+        y, index, inverse, counts = _as_they_come(y, index, inverse, counts, along or 0)
+    parts = (y, *[each for each, wanted in ((index, with_index), (inverse, with_inverse), (counts, with_counts))
+                  if wanted])
+    return parts if len(parts) > 1 else y
+
+
+def _as_they_come(
+    y: Variable, index: Variable, inverse: Variable, counts: Variable, axis: int
+) -> tuple[Variable, Variable, Variable, Variable]:
+    """The same in the order of their first indices."""
+    order = argsort(index)
+    place = argsort(order)
+    return gather(y, order, axis=axis), gather(index, order), gather(place, inverse), gather(counts, order)
