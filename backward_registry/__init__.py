@@ -258,6 +258,7 @@ from . import (  # noqa: E402,F401
     control,
     convolution,
     cumulative,
+    distributions,
     elementwise,
     factors,
     flows,

@@ -101,8 +101,8 @@ def test_dtypes_are_kept(dtype: str) -> None:
     outputs = [
         F.reset_nan(x), F.reset_inf(x), F.isnan(x), F.isinf(x), F.mod2(x, 2.0), F.clip(x, 0.5),
         F.clip_by_value(x, 0, 1), F.clip_by_norm(x, 1.0), F.clip_grad_by_value(x, 0.0, 1.0), F.clip_grad_by_norm(x),
-        F.top_k_grad(x, 1), F.zeros_like(x), F.ones_like(x), F.eye_like(x), F.bool_gather(x, [1, 0]), F.bool_fill(x, [1, 0, 1]),
-        F.bool_scatter(x, [1, 0, 1]), F.unique(x), F.take_along_axis(x, [[0], [1]]),
+        F.top_k_grad(x, 1), F.zeros_like(x), F.ones_like(x), F.eye_like(x), F.bool_gather(x, [1, 0]),
+        F.bool_fill(x, [1, 0, 1]), F.bool_scatter(x, [1, 0, 1]), F.unique(x), F.take_along_axis(x, [[0], [1]]),
     ]
     for y in [*outputs, *[nn.grad(F.sum(y), x)[0] for y in outputs]]:
         assert y.dtype == y.d.dtype == x.dtype, y.parent

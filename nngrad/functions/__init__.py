@@ -109,6 +109,14 @@ from .cumulative import cumprod as cumprod
 from .cumulative import cumsum as cumsum
 from .cumulative import displace as displace
 from .cumulative import recurrence as recurrence
+from .distributions import binomial as binomial
+from .distributions import gamma_moment as gamma_moment
+from .distributions import log_gamma_sample as log_gamma_sample
+from .distributions import rand_beta as rand_beta
+from .distributions import rand_binomial as rand_binomial
+from .distributions import rand_gamma as rand_gamma
+from .distributions import random_choice as random_choice
+from .distributions import weighted_choice as weighted_choice
 from .elementwise import abs as abs
 from .elementwise import acos as acos
 from .elementwise import acosh as acosh
@@ -320,6 +328,7 @@ FAMILIES = (
     "packed_sequences",
     "loss",
     "stochastic",
+    "distributions",
 )
 """The files with the functions, in their order."""
 

@@ -1,0 +1,305 @@
+"""Samples of the binomial, gamma and beta distributions, and choices among given values.
+
+Samples of the gamma distribution are differentiated with respect to its shape by implicit reparameterisation (Figurnov,
+Mohamed and Mnih, 2018): as the shape moves, a sample moves so that as much of the distribution stays below it. To any
+order, as the integrals of which that derivative is made have derivatives of the same kind.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Variable, as_variable, composite, op
+from ..graph.arguments import Shape, Static
+from ..graph.leaf import common_floating
+from . import activation, elementwise, movement, slicing
+from .arithmetic import broadcast_pair, floating, widened
+from .indexing import grid_points
+from .stochastic import key_leaf, typed_key
+
+# ---------------------------------------------------------------- functions of a key
+
+
+@op
+def binomial(key: Array, /, n: int = 1, p: float = 0.5, shape: Shape = ()) -> jax.Array:
+    """float32 counts: how many of `n` trials succeed, each with probability `p`; they follow from `key`.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        n: Number of trials, not negative.
+        p: Probability of a success, from 0 to 1.
+        shape: Shape of the result.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: `n` is negative or too large for float32, or `p` is not from 0 to 1.
+    """
+    if not 0 <= n <= 1 << 24:
+        raise ValueError(f"n must be from 0 to 2**24, up to which float32 counts, got {n}")
+    if not 0 <= p <= 1:
+        raise ValueError(f"p must be from 0 to 1, got {p}")
+    return jax.random.binomial(typed_key(key), np.float32(n), np.float32(p), shape=shape, dtype=jnp.float32)
+
+
+@op
+def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
+    """The logarithm of samples of the gamma distribution with shape `k` and scale 1, that follow from `key`.
+
+    The logarithm has all digits where the sample itself is too small for its dtype. The derivative with respect to `k`
+    is that of the sample that has as much of the distribution below it.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        k: The shape of each sample's distribution, positive; where it is not, the sample is NaN.
+
+    Returns:
+        An array of the shape and the floating dtype of `k`.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+    """
+    k = floating(k)
+    wide = widened(k)
+    positive = lax.gt(wide, lax.full_like(wide, 0))
+    drawn = _log_gamma(typed_key(key), lax.select(positive, wide, lax.full_like(wide, 1)))
+    return lax.convert_element_type(lax.select(positive, drawn, lax.full_like(drawn, np.nan)), k.dtype)
+
+
+_MOST_ROUNDS = 64
+"""In each round an element is drawn with a probability of 0.95 or more."""
+
+
+def _log_gamma(key: jax.Array, k: jax.Array) -> jax.Array:
+    """Logarithms of samples for positive shapes, by rejection (Marsaglia and Tsang, A simple method for generating
+    gamma variables, 2000): d (1 + c x)^3 with a normal x; for shapes below 1 from those of the shape k + 1."""
+    key, last = jax.random.split(key)
+    below = k < 1
+    d = jnp.where(below, k + 1, k) - 1 / 3
+    c = lax.rsqrt(9 * d)
+
+    def draw(state: tuple[Any, jax.Array, jax.Array]) -> tuple[Any, jax.Array, jax.Array]:
+        turn, y, missing = state
+        for_x, for_u = jax.random.split(jax.random.fold_in(key, turn))
+        x = lax.convert_element_type(jax.random.normal(for_x, k.shape, jnp.float32), k.dtype)
+        u = lax.convert_element_type(jax.random.uniform(for_u, k.shape, jnp.float32), k.dtype)
+        cube = lax.integer_pow(1 + c * x, 3)
+        log_cube = jnp.where(cube > 0, lax.log(jnp.abs(cube)), -jnp.inf)
+        taken = missing & (lax.log(u) < 0.5 * x * x + d * (1 - cube + log_cube))
+        return turn + 1, jnp.where(taken, log_cube, y), missing & ~taken
+
+    start = np.int32(0), lax.full_like(k, np.nan), lax.full_like(k, True, dtype=bool)
+    _, y, _ = lax.while_loop(lambda state: (state[0] < _MOST_ROUNDS) & jnp.any(state[2]), draw, start)
+    y = y + lax.log(d)
+    # Not 0, which has no logarithm.
+    u = lax.convert_element_type(1 - jax.random.uniform(last, k.shape, jnp.float32), k.dtype)
+    return jnp.where(below, y + lax.log(u) / k, y)
+
+
+_NODES = {4: 48, 8: 96}
+"""How many places of an integrand, by the bytes of the dtype, make the integral exact to rounding, or nearly so."""
+
+
+@functools.cache
+def _quadrature(count: int) -> tuple[list[float], list[float]]:
+    """Places and weights for an integral from 0 on of what decays as an exponential: the double exponential formula,
+    with x = exp(t - exp(-t)) (Takahasi and Mori, 1974)."""
+    t = np.linspace(-3.5, 5.2, count)
+    x = np.exp(t - np.exp(-t))
+    return x.tolist(), ((t[1] - t[0]) * x * (1 + np.exp(-t))).tolist()
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
+def gamma_moment(k: Array, z: Array, /, order: int = 0, power: int = 0) -> jax.Array:
+    """Part of an integral of the gamma distribution with shape `k`, from the place `z`, in the variable w = log(t / z):
+    of w^order (exp(w) - 1)^power exp(k w - z (exp(w) - 1)).
+
+    Where `z` is at least `k` it is taken over all positive w; else over all negative ones, and has the other sign.
+
+    Args:
+        k: The shape, positive.
+        z: The place, not negative, of a shape that broadcasts with that of `k`.
+        order: The power of w.
+        power: The power of exp(w) - 1.
+
+    Raises:
+        ValueError: `order` or `power` is negative, or the shapes do not broadcast.
+    """
+    if order < 0 or power < 0:
+        raise ValueError(f"order and power must not be negative, got {order} and {power}")
+    k, z = broadcast_pair(floating(k), floating(z))
+    dtype = k.dtype
+    k, z = widened(k), widened(z)
+    below = z < k
+    # Over how far the integrand goes, roughly: it decays as an exponential in -w below, and in exp(w) - 1 above.
+    rate = lax.abs(k - z) + lax.sqrt(z / 2)
+    near = 1 / rate
+    scale = jnp.where(below, jnp.where(near > 1, lax.max(near, 1 / k), near), jnp.where(z > 1, near, 1 / z))
+    places, weights = (jnp.asarray(each, k.dtype) for each in _quadrature(_NODES[k.dtype.itemsize]))
+    k, z, below, scale = (lax.expand_dims(each, (each.ndim,)) for each in (k, z, below, scale))
+    along = scale * places
+    w = jnp.where(below, -along, lax.log1p(along))
+    growth = jnp.where(below, lax.expm1(w), along)
+    # Above, dw is d(exp(w) - 1) / exp(w).
+    terms = lax.exp(jnp.where(below, k, k - 1) * w - z * growth)
+    terms = terms * lax.integer_pow(w, order) * lax.integer_pow(growth, power)
+    total = jnp.sum(terms * (weights * scale), axis=-1)
+    return lax.convert_element_type(jnp.where(below[..., 0], -total, total), dtype)
+
+
+@op
+def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -> jax.Array:
+    """Random indices into the last axis of `w`, with probabilities in the proportions of `w`, that follow from `key`.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        w: Weights, `(..., n)`; one that is not positive is never chosen while there are others.
+        count: How many indices each row gets.
+        replace: Whether an index may come again. Without it each is drawn among those that are left.
+
+    Returns:
+        int32 `(..., count)`.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: `w` has no elements along its last axis, or fewer than `count` without `replace`.
+    """
+    if not w.ndim or not w.shape[-1]:
+        raise ValueError(f"w of shape {w.shape} must have a last axis with weights to choose by")
+    if not replace and count > w.shape[-1]:
+        raise ValueError(f"without replace there are no {count} choices among {w.shape[-1]}")
+    wide = lax.convert_element_type(w, jnp.float32)
+    logits = lax.log(lax.max(wide, lax.full_like(wide, 0)))
+    # The largest of logits with noise of Gumbel's distribution is a choice by weights; the k largest are k of them
+    # without replacement (Yellott, 1977).
+    if replace:
+        drawn = jax.random.categorical(typed_key(key), logits, axis=-1, shape=(count, *w.shape[:-1]))
+        return lax.convert_element_type(jnp.moveaxis(drawn, 0, -1), jnp.int32)
+    noisy = logits + jax.random.gumbel(typed_key(key), w.shape, jnp.float32)
+    return lax.convert_element_type(lax.top_k(noisy, count)[1], jnp.int32)
+
+
+# ---------------------------------------------------------------- functions that draw their key
+
+
+@composite
+def rand_binomial(n: int = 1, p: float = 0.5, shape: Shape = (), seed: int = -1) -> Variable:
+    """float32 counts: how many of `n` trials succeed, drawn anew at every `forward()`.
+
+    Args:
+        n: Number of trials, not negative.
+        p: Probability of a success, from 0 to 1.
+        shape: Shape of the result.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Raises:
+        ValueError: `n` is negative or above 2**24, `p` is not from 0 to 1, or `seed` is below -1.
+    """
+    return binomial(key_leaf(seed, "rand_binomial"), n=n, p=p, shape=shape)
+
+
+@composite
+def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int = -1) -> Variable:
+    """Samples of the gamma distribution, drawn anew at every `forward()`.
+
+    They are differentiated with respect to `k` and `theta`, to any order, where these are Variables: as these move, a
+    sample moves so that as much of the distribution stays below it.
+
+    Args:
+        k: Shape of the distribution, positive: a number or a Variable.
+        theta: Scale of the distribution, positive: a number or a Variable.
+        shape: Shape of the result; those of `k` and `theta` broadcast with it.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Returns:
+        An array in the common dtype of `k` and `theta`; float32 where both are numbers.
+
+    Raises:
+        TypeError: `k` or `theta` is neither a number nor a Variable.
+        ValueError: A number is not positive, the shapes do not broadcast, or `seed` is below -1.
+    """
+    (k, theta), shape = _parameters("rand_gamma", {"k": k, "theta": theta}, shape)
+    y: Variable = elementwise.exp(log_gamma_sample(key_leaf(seed, "rand_gamma"), _spread(k, shape))) * theta
+    return y
+
+
+@composite
+def rand_beta(alpha: Static = 0.5, beta: Static = 0.5, shape: Shape = (), seed: int = -1) -> Variable:
+    """Samples of the beta distribution, drawn anew at every `forward()`.
+
+    They are g / (g + h) with samples g and h of gamma distributions, and so are their derivatives with respect to
+    `alpha` and `beta`, to any order, where these are Variables.
+
+    Args:
+        alpha: First shape of the distribution, positive: a number or a Variable.
+        beta: Second shape of the distribution, positive: a number or a Variable.
+        shape: Shape of the result; those of `alpha` and `beta` broadcast with it.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Returns:
+        An array in the common dtype of `alpha` and `beta`; float32 where both are numbers.
+
+    Raises:
+        TypeError: `alpha` or `beta` is neither a number nor a Variable.
+        ValueError: A number is not positive, the shapes do not broadcast, or `seed` is below -1.
+    """
+    (alpha, beta), shape = _parameters("rand_beta", {"alpha": alpha, "beta": beta}, shape)
+    # One key for both, as a stream with a seed of its own would give two calls the same.
+    both = movement.stack(_spread(alpha, shape), _spread(beta, shape), axis=0)
+    first, second = movement.split(log_gamma_sample(key_leaf(seed, "rand_beta"), both), axis=0)
+    return activation.sigmoid(first - second)
+
+
+def _parameters(name: str, given: dict[str, Any], shape: tuple[int, ...]) -> tuple[list[Variable], tuple[int, ...]]:
+    """The parameters of a distribution as Variables, and the shape of what is drawn."""
+    for argument, value in given.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | Variable):
+            raise TypeError(f"{name}: {argument} must be a number or a Variable, got {value!r}")
+        if not isinstance(value, Variable) and not 0 < value < math.inf:
+            raise ValueError(f"{name}: {argument} must be positive and finite, got {value}")
+    dtype = common_floating(given.values())
+    found = [v if isinstance(v, Variable) else as_variable(float(v), n, name, dtype) for n, v in given.items()]
+    try:
+        return found, np.broadcast_shapes(shape, *[x.shape for x in found])
+    except ValueError:
+        shapes = ", ".join([f"{n} {x.shape}" for n, x in zip(given, found, strict=True)])
+        raise ValueError(f"{name}: shape {shape} does not broadcast with {shapes}") from None
+
+
+def _spread(x: Variable, shape: tuple[int, ...]) -> Variable:
+    return x if x.shape == shape else movement.broadcast(x, shape=shape)
+
+
+@composite
+def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True, seed: int = -1) -> Variable:
+    """Random elements of the last axis of `x`, chosen with probabilities in the proportions of `w`.
+
+    They are drawn anew at every `forward()`. The gradient goes to the elements that were chosen; that with respect to
+    the weights is 0, as a choice does not move with them.
+
+    Args:
+        x: `(..., n)`.
+        w: Weights, of the shape of `x`; one that is not positive is never chosen while there are others.
+        shape: How many elements are chosen for each row, and how they are arranged; () for one.
+        replace: Whether an element may come again. Without it each is drawn among those that are left.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Returns:
+        `(..., *shape)`.
+
+    Raises:
+        ValueError: The shapes differ, there are no elements, or fewer than wanted without `replace`; or `seed` is below
+            -1.
+    """
+    if x.shape != w.shape:
+        raise ValueError(f"random_choice: w {w.shape} must have the shape of x {x.shape}")
+    index = weighted_choice(key_leaf(seed, "random_choice"), w, count=math.prod(shape), replace=replace)
+    lead = tuple(range(x.ndim - 1))
+    y = slicing.take_points(x, grid_points(index, axes=lead), axes=(*lead, x.ndim - 1))
+    return movement.reshape(y, shape=(*x.shape[:-1], *shape))
