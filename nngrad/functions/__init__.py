@@ -62,6 +62,14 @@ from .array import shape as shape
 from .array import trilu as trilu
 from .array import zeros_like as zeros_like
 from .associative import associative_scan as associative_scan
+from .augmentation import put_windows as put_windows
+from .augmentation import random_crop as random_crop
+from .augmentation import random_erase as random_erase
+from .augmentation import random_flip as random_flip
+from .augmentation import random_offsets as random_offsets
+from .augmentation import random_shift as random_shift
+from .augmentation import take_windows as take_windows
+from .augmentation import vat_noise as vat_noise
 from .branches import cond as cond
 from .branches import switch as switch
 from .clipping import clip as clip
@@ -143,6 +151,7 @@ from .elementwise import sinh as sinh
 from .elementwise import sqrt as sqrt
 from .elementwise import square as square
 from .elementwise import tan as tan
+from .image_augmentation import image_augmentation as image_augmentation
 from .indexing import argsort as argsort
 from .indexing import gather as gather
 from .indexing import gather_nd as gather_nd
@@ -293,6 +302,7 @@ from .stochastic import normal as normal
 from .stochastic import rand as rand
 from .stochastic import randint as randint
 from .stochastic import randn as randn
+from .stochastic import subkey as subkey
 from .stochastic import uniform as uniform
 from .validation import binary_error as binary_error
 from .validation import confusion_matrix as confusion_matrix
@@ -329,6 +339,8 @@ FAMILIES = (
     "loss",
     "stochastic",
     "distributions",
+    "augmentation",
+    "image_augmentation",
 )
 """The files with the functions, in their order."""
 

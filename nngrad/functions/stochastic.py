@@ -126,6 +126,26 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
     return jax.random.randint(typed_key(key), shape, np.int32(low), np.int32(high), jnp.int32)
 
 
+@op
+def subkey(key: Array, /, index: int) -> jax.Array:
+    """One of the keys that follow from `key`, for a function that draws several times.
+
+    Args:
+        key: uint32[2].
+        index: Which of them, not negative.
+
+    Returns:
+        uint32[2].
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: `index` is negative.
+    """
+    if index < 0:
+        raise ValueError(f"index must not be negative, got {index}")
+    return jax.random.key_data(jax.random.fold_in(typed_key(key), np.uint32(index)))
+
+
 # ---------------------------------------------------------------- functions that draw their key
 
 

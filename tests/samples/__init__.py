@@ -94,7 +94,8 @@ def matrix(*shape: int) -> Draw:
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "numbers", "clipping", "sets",
             "validation", "control", "linear", "solves", "contractions", "convolution", "pooling", "normalization",
-            "recurrent", "packed_sequences", "loss", "stochastic", "distributions")
+            "recurrent", "packed_sequences", "loss", "stochastic", "distributions", "augmentation",
+            "image_augmentation")
 
 
 def all_samples() -> list[Sample]:

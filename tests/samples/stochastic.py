@@ -31,6 +31,7 @@ SAMPLES = [
            ref=lambda k: 1 + 2 * jax.random.normal(as_key(k), (3,), jnp.float32)),
     sample("integers", KEY, low=-3, high=4, shape=(5,), orders=0,
            ref=lambda k: jax.random.randint(as_key(k), (5,), -3, 4, jnp.int32)),
+    sample("subkey", KEY, index=1, orders=0, ref=lambda k: jax.random.key_data(jax.random.fold_in(as_key(k), 1))),
     sample("dropout", real(3, 4), ref=lambda x: x * kept(ZEROS, 0.5, (3, 4)) / 0.5),
     sample("dropout", real(3, 4), p=0.25, seed=3, ref=lambda x: x * kept(ZEROS, 0.75, (3, 4)) / 0.75),
     sample("dropout", real(2), p=0.0, ref=lambda x: x),

@@ -1,0 +1,329 @@
+"""Random crops, flips, shifts, erasures and distortions of samples, each sample its own, and noise for training.
+
+What is drawn is drawn once per `forward()`, and shared by gradients of every order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Function, Variable, as_variable, composite, op
+from ..graph.arguments import Axes, Ignored, Ints, Shape, Static, as_ints, axes_of
+from ..graph.axes import AxisMap, Places
+from . import array, comparison, control, elementwise, movement, reduction
+from .arithmetic import minimum_scalar
+from .indexing import where
+from .stochastic import bernoulli, key_leaf, subkey, typed_key, uniform
+
+# ---------------------------------------------------------------- windows
+
+
+@op
+def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
+    """Random whole numbers, the i-th of them below `counts[i]` and not negative, that follow from `key`.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        counts: How many values each of them may have.
+        shape: How many such rows there are, and how they are arranged.
+
+    Returns:
+        int32 `(*shape, len(counts))`.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: A count is below 1.
+    """
+    most = as_ints(counts)
+    if any(n < 1 for n in most):
+        raise ValueError(f"counts must be at least 1, got {counts}")
+    bounds = jnp.asarray(np.asarray(most, np.int32))
+    return jax.random.randint(typed_key(key), (*shape, len(most)), np.int32(0), bounds, jnp.int32)
+
+
+def _windows(f: Function) -> tuple[Places, ...]:
+    """The batch axes of both inputs are carried."""
+    batch = f.inputs[1].ndim - 1
+    return tuple([tuple([a if a < batch else None for a in range(x.ndim)]) for x in f.inputs])
+
+
+_WINDOWS = AxisMap(places=_windows, led=lambda f, size, shape: {})
+
+
+@op(linear=True, axes=_WINDOWS)
+def take_windows(x: Array, starts: Array, /, sizes: Shape) -> jax.Array:
+    """A window of each sample, which begins at a place of its own.
+
+    Args:
+        x: `(*batch, *sample)`.
+        starts: Whole numbers `(*batch, k)`: where the window begins along each of the `k` axes of a sample; a window
+            that would reach beyond the sample is moved to its edge.
+        sizes: The `k` sizes of a window.
+
+    Returns:
+        `(*batch, *sizes)`.
+
+    Raises:
+        ValueError: The shapes do not fit each other.
+    """
+    batch = _batch(x.shape, starts, sizes)
+    if any(n > m for n, m in zip(sizes, x.shape[len(batch) :], strict=True)):
+        raise ValueError(f"sizes {sizes} must not be larger than a sample of x {x.shape}")
+    count = math.prod(batch)
+    rows, begin = lax.reshape(x, (count, *x.shape[len(batch) :])), lax.reshape(starts, (count, len(sizes)))
+    y = jax.vmap(lambda row, at: lax.dynamic_slice(row, list(at), sizes))(rows, begin)
+    return lax.reshape(y, (*batch, *sizes))
+
+
+@op(linear=True, axes=_WINDOWS)
+def put_windows(y: Array, starts: Array, /, sizes: Shape) -> jax.Array:
+    """Zeros with `y` put where `take_windows` takes it from: the transpose of `take_windows`.
+
+    Args:
+        y: The windows, `(*batch, *window)`.
+        starts: That of `take_windows`.
+        sizes: The sizes of a sample.
+
+    Returns:
+        `(*batch, *sizes)`.
+
+    Raises:
+        ValueError: The shapes do not fit each other.
+    """
+    batch = _batch(y.shape, starts, sizes)
+    if any(n > m for n, m in zip(y.shape[len(batch) :], sizes, strict=True)):
+        raise ValueError(f"sizes {sizes} must not be smaller than a window of y {y.shape}")
+    count = math.prod(batch)
+    rows, begin = lax.reshape(y, (count, *y.shape[len(batch) :])), lax.reshape(starts, (count, len(sizes)))
+    empty = lax.full(sizes, 0, y.dtype)
+    x = jax.vmap(lambda row, at: lax.dynamic_update_slice(empty, row, list(at)))(rows, begin)
+    return lax.reshape(x, (*batch, *sizes))
+
+
+def _batch(shape: Sequence[int], starts: jax.Array, sizes: Sequence[int]) -> tuple[int, ...]:
+    """The batch axes of an array of `shape` with windows that begin at `starts`."""
+    batch = tuple(starts.shape[:-1])
+    if not starts.ndim or starts.shape[-1] != len(sizes) or tuple(shape[: len(shape) - len(sizes)]) != batch:
+        raise ValueError(f"starts {starts.shape} must be of shape (*batch, {len(sizes)}) for samples of {len(sizes)} "
+                         f"axes in an array of shape {tuple(shape)}")
+    return batch
+
+
+@composite
+def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, seed: int = -1) -> Variable:
+    """A window of each sample, at a random place.
+
+    Args:
+        x: `(*batch, *sample)`, where the sample begins at `base_axis`.
+        shape: The sizes of a window; fewer than a sample has axes stand for the last ones. None for those of a sample.
+        base_axis: Number of batch axes.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Returns:
+        `(*batch, *shape)`.
+
+    Raises:
+        ValueError: `shape` is larger than a sample or has more axes, `base_axis` is out of range, or `seed` is below
+            -1.
+    """
+    name = "random_crop"
+    batch, sample = _split(x, base_axis, name)
+    wanted = sample if shape is None else shape
+    if len(wanted) > len(sample) or any(n > m for n, m in zip(wanted[::-1], sample[::-1], strict=False)):
+        raise ValueError(f"{name}: shape {shape} must not be larger than a sample of shape {sample}")
+    sizes = (*sample[: len(sample) - len(wanted)], *wanted)
+    counts = tuple([m - n + 1 for n, m in zip(sizes, sample, strict=True)])
+    starts = random_offsets(key_leaf(seed, name), counts=counts, shape=batch)
+    return take_windows(x, starts, sizes=sizes)
+
+
+@composite
+def random_shift(
+    x: Array, /, shifts: Ints | None = None, border_mode: str = "nearest", constant_value: float = 0,
+    base_axis: int = 1, seed: int = -1,
+) -> Variable:
+    """Each sample moved by random whole numbers of places.
+
+    Args:
+        x: `(*batch, *sample)`, where the sample begins at `base_axis`.
+        shifts: How far it may move along each axis, in either direction; fewer than a sample has axes stand for the
+            last ones. None for 0.
+        border_mode: What comes in: "nearest", the outermost element; "reflect", the elements mirrored at it;
+            "constant", a number.
+        constant_value: That number.
+        base_axis: Number of batch axes.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Raises:
+        ValueError: A shift is negative, or in mode "reflect" not below the size of the axis; there are more than a
+            sample has axes; there is no such mode; `base_axis` is out of range, or `seed` is below -1.
+    """
+    name = "random_shift"
+    modes = {"nearest": "repeat", "reflect": "reflect", "constant": "constant"}
+    if border_mode not in modes:
+        raise ValueError(f"{name}: border_mode must be 'nearest', 'reflect' or 'constant', got {border_mode!r}")
+    batch, sample = _split(x, base_axis, name)
+    given = as_ints(shifts if shifts is not None else ())
+    if len(given) > len(sample) or any(n < 0 for n in given):
+        raise ValueError(f"{name}: shifts must be at most {len(sample)} numbers, none of them negative, got {shifts}")
+    reach = (*[0] * (len(sample) - len(given)), *given)
+    starts = random_offsets(key_leaf(seed, name), counts=tuple([2 * n + 1 for n in reach]), shape=batch)
+    if not any(reach):
+        return x
+    wide = movement.pad(x, pad_width=tuple([n for n in reach for _ in range(2)]), mode=modes[border_mode],
+                        constant_value=constant_value)
+    return take_windows(wide, starts, sizes=sample)
+
+
+@composite
+def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed: int = -1) -> Variable:
+    """Each sample with axes the other way round, each of them or not by the toss of a coin.
+
+    Args:
+        x: `(*batch, *sample)`, where the sample begins at `base_axis`.
+        axes: The axes of `x`, one or several of those of a sample; None for the last.
+        base_axis: Number of batch axes.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Raises:
+        ValueError: An axis is a batch axis, out of range or named twice, `base_axis` is out of range, or `seed` is
+            below -1.
+    """
+    name = "random_flip"
+    batch, _ = _split(x, base_axis, name)
+    flipped = axes_of(-1 if axes is None else axes, x.ndim, f"{name}: axes")
+    if any(a < len(batch) for a in flipped):
+        raise ValueError(f"{name}: axes {axes} must be those of a sample, from axis {len(batch)} on")
+    coins = bernoulli(key_leaf(seed, name), shape=(len(flipped), *batch))
+    for axis, coin in zip(flipped, movement.split(coins, axis=0), strict=True):
+        x = where(coin, movement.flip(x, axes=axis), x)
+    return x
+
+
+def _split(x: Variable, base_axis: int, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The batch axes of `x` and those of a sample."""
+    base = base_axis + x.ndim if base_axis < 0 else base_axis
+    if not 0 <= base < max(x.ndim, 1):
+        raise ValueError(f"{name}: base_axis {base_axis} is out of range for an array of {x.ndim} axes")
+    return x.shape[:base], x.shape[base:]
+
+
+# ---------------------------------------------------------------- erasure
+
+
+@composite
+def random_erase(
+    x: Array, /, prob: float = 0.5, area_ratios: Static = (0.02, 0.4), aspect_ratios: Static = (0.3, 3.3333),
+    replacements: Static = (0.0, 255.0), n: int | None = None, share: bool = True, inplace: Ignored = False,
+    base_axis: int = 1, seed: int = -1, channel_last: bool = False, ste_fine_grained: bool = True,
+) -> Variable:
+    """Images with random rectangles replaced by noise (Zhong et al., Random Erasing Data Augmentation, 2020).
+
+    Args:
+        x: `(*batch, channels, height, width)`, or with the channels last, where the channels or the height begin at
+            `base_axis`.
+        prob: Probability of each rectangle to be there.
+        area_ratios: Least and greatest part of the image that a rectangle covers.
+        aspect_ratios: Least and greatest ratio of its height to its width.
+        replacements: Least and greatest value of the noise, which is uniform and drawn for each element.
+        n: Number of rectangles; None for 1.
+        share: Whether the rectangles of an image are the same in all its channels.
+        inplace: Ignored; accepted for nnabla's sake.
+        base_axis: Number of batch axes.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+        channel_last: Whether the channels are the last axis.
+        ste_fine_grained: Whether the gradient is 0 where an element was replaced; else it passes everywhere, as if
+            nothing had been (an estimator).
+
+    Raises:
+        ValueError: `x` has not three axes after those of the batch, `prob` is not from 0 to 1, a range is no pair in
+            ascending order, `n` is negative, or `seed` is below -1.
+    """
+    name = "random_erase"
+    batch, sample = _split(x, base_axis, name)
+    if len(sample) != 3:
+        raise ValueError(f"{name}: x {x.shape} must have three axes, channels, height and width, from base_axis on")
+    if not 0 <= prob <= 1:
+        raise ValueError(f"{name}: prob must be from 0 to 1, got {prob}")
+    for argument, pair in (("area_ratios", area_ratios), ("aspect_ratios", aspect_ratios),
+                           ("replacements", replacements)):
+        _check_range(pair, f"{name}: {argument}", -math.inf if argument == "replacements" else 0)
+    count = 1 if n is None else n
+    if count < 0:
+        raise ValueError(f"{name}: n must not be negative, got {n}")
+    key = key_leaf(seed, name)
+    if not count:
+        return x
+    channels, height, width = (sample[2], *sample[:2]) if channel_last else sample
+    each = (count, *batch, 1 if share else channels, 1, 1)
+    present, area, aspect, top, left = movement.split(uniform(subkey(key, index=0), shape=(5, *each)), axis=0)
+    area = _between(area, area_ratios) * (height * width)
+    aspect = _between(aspect, aspect_ratios)
+    rows, columns = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
+    inside = comparison.logical_and(
+        _within(rows, elementwise.sqrt(area * aspect), top, height),
+        _within(columns, elementwise.sqrt(area / aspect), left, width),
+    )
+    inside = comparison.logical_and(inside, comparison.less_scalar(present, val=prob))
+    erased = reduction.amax(inside, axis=0)
+    if channel_last:
+        lead = len(batch)
+        erased = movement.transpose(erased, axes=(*range(lead), lead + 1, lead + 2, lead))
+    noise = uniform(subkey(key, index=1), low=float(replacements[0]), high=float(replacements[1]), shape=x.shape)
+    y = where(erased, array.cast(noise, x.dtype), x)
+    return y if ste_fine_grained else control.value_of(x, y)
+
+
+def _check_range(pair: Any, name: str, least: float) -> None:
+    """Raise ValueError where `pair` is no pair of numbers in ascending order, none below `least`."""
+    if not isinstance(pair, tuple) or len(pair) != 2 or not least <= pair[0] <= pair[1] < math.inf:
+        raise ValueError(f"{name} must be a least and a greatest number, got {pair!r}")
+
+
+def _between(u: Variable, bounds: Sequence[float]) -> Variable:
+    y: Variable = u * float(bounds[1] - bounds[0]) + float(bounds[0])
+    return y
+
+
+def _within(places: Any, length: Variable, part: Variable, size: int) -> Variable:
+    """Where places are within a stretch of a length, which begins at a random part of the room that it leaves."""
+    length = elementwise.floor(minimum_scalar(length, val=size))
+    start = elementwise.floor(part * (size + 1 - length))
+    at = as_variable(places)
+    return comparison.logical_and(comparison.greater_equal(at, start), comparison.less(at, start + length))
+
+
+# ---------------------------------------------------------------- adversarial noise
+
+
+@composite
+def vat_noise(x: Array, w: Array, /, base_axis: int = 1, eps: float = 1.0) -> Variable:
+    """`eps x / norm(x)` for each sample: noise for virtual adversarial training (Miyato et al., 2018).
+
+    No gradient passes to `x`. That of `w` is `eps` times what arrives: the direction of the next step of the power
+    iteration. nnabla writes it to the data of `w`; here it is in `w.g` after `backward()`, for `w.d = w.g`.
+
+    Args:
+        x: `(*batch, *sample)`, where the sample begins at `base_axis`; floating. A sample of zeros stays 0.
+        w: What gets the gradient, of the shape of `x`.
+        base_axis: Number of batch axes.
+        eps: The norm of the noise of each sample.
+
+    Raises:
+        ValueError: The shapes differ, or `base_axis` is out of range.
+    """
+    name = "vat_noise"
+    batch, _ = _split(x, base_axis, name)
+    if x.shape != w.shape:
+        raise ValueError(f"{name}: w {w.shape} must have the shape of x {x.shape}")
+    length = reduction.norm(x, axis=tuple(range(len(batch), x.ndim)), keepdims=True)
+    is_zero = comparison.equal_scalar(length, val=0)
+    noise = x * (eps / where(is_zero, array.ones_like(length), length))
+    return control.value_of(w * eps, noise)

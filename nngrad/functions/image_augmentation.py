@@ -1,0 +1,170 @@
+"""Random changes of images: where their pixels come from, and what values they have."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..graph import Array, Variable, as_variable, composite
+from ..graph.arguments import Ints, Shape, as_ints
+from ..graph.spec import FLOAT32, DType
+from . import array, comparison, elementwise, movement, slicing
+from .arithmetic import maximum_scalar
+from .indexing import where
+from .stochastic import bernoulli, key_leaf, normal, subkey, uniform
+
+
+@composite
+def image_augmentation(
+    x: Array, /, shape: Shape | None = None, pad: Ints = (0, 0), min_scale: float = 1.0, max_scale: float = 1.0,
+    angle: float = 0.0, aspect_ratio: float = 1.0, distortion: float = 0.0, flip_lr: bool = False,
+    flip_ud: bool = False, brightness: float = 0.0, brightness_each: bool = False, contrast: float = 1.0,
+    contrast_center: float = 0.0, contrast_each: bool = False, noise: float = 0.0, seed: int = -1,
+) -> Variable:
+    """Images, each changed at random in the ways that the arguments allow.
+
+    A window of `shape` is taken at a random place of the image, which is scaled, rotated, stretched and distorted
+    around the middle of that window, with linear interpolation and 0 beyond the margins. Then the values are changed to
+    `(y - contrast_center) c + contrast_center + b`, and noise is added. Gradients of every order see the same draws.
+
+    Args:
+        x: `(*batch, channels, height, width)`; integers are taken as float32.
+        shape: `(channels, height, width)` of the result; None for that of an image.
+        pad: How many rows and columns of 0 are added on either side.
+        min_scale: The least factor by which an image is magnified; all factors are drawn by their logarithm.
+        max_scale: The greatest.
+        angle: The greatest angle of a rotation, in radians, in either direction.
+        aspect_ratio: The greatest factor by which height and width are stretched against each other.
+        distortion: The greatest distortion, in either direction: points are moved away from the middle, by this part of
+            their distance at the middle of an edge, and growing with its square.
+        flip_lr: Whether half of the images are mirrored, left to right.
+        flip_ud: Whether half of the images are mirrored, top to bottom.
+        brightness: The greatest number b that is added, or subtracted.
+        brightness_each: Whether each channel has one of its own.
+        contrast: The greatest factor c; 1 over it is the least.
+        contrast_center: The value that contrast leaves as it is.
+        contrast_each: Whether each channel has one of its own.
+        noise: The standard deviation of the noise.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
+
+    Returns:
+        `(*batch, *shape)`.
+
+    Raises:
+        ValueError: `x` has fewer than three axes, `shape` other channels, or a number is out of its range.
+    """
+    name = "image_augmentation"
+    if x.ndim < 3:
+        raise ValueError(f"{name}: x {x.shape} must have axes for channels, height and width")
+    margins = as_ints(pad)
+    wanted = x.shape[-3:] if shape is None else shape
+    if len(wanted) != 3 or wanted[0] != x.shape[-3]:
+        raise ValueError(f"{name}: shape {shape} must be (channels, height, width), with the channels of x {x.shape}")
+    if len(margins) != 2 or min(margins) < 0:
+        raise ValueError(f"{name}: pad must be two numbers that are not negative, got {pad}")
+    if not 0 < min_scale <= max_scale:
+        raise ValueError(f"{name}: min_scale must be positive and at most max_scale, got {min_scale} and {max_scale}")
+    for argument, value, least in (
+        ("angle", angle, 0), ("aspect_ratio", aspect_ratio, 1), ("distortion", distortion, 0),
+        ("brightness", brightness, 0), ("contrast", contrast, 1), ("noise", noise, 0),
+    ):
+        if not value >= least:
+            raise ValueError(f"{name}: {argument} must be at least {least}, got {value}")
+    x = x if x.spec.differentiable else array.cast(x, FLOAT32)
+    batch, channels = x.shape[:-3], wanted[0]
+    # Places are computed in float32 for 16-bit images too.
+    wide = x.dtype if x.dtype.itemsize > 2 else FLOAT32
+    draws = _Draws(key_leaf(seed, name), math.prod(batch), wide)
+    y = movement.reshape(x, shape=(draws.count, *x.shape[-3:]))
+    moves = flip_lr or flip_ud or angle or distortion or any(margins) or wanted != x.shape[-3:]
+    if moves or min_scale != 1 or max_scale != 1 or aspect_ratio != 1:
+        size = wanted[1], wanted[2]
+        scale = elementwise.exp(draws.between(0, math.log(min_scale), math.log(max_scale)))
+        stretch = elementwise.exp(draws.either(1, math.log(aspect_ratio) / 2))
+        rows, columns = _turned(size, draws, angle, distortion)
+        rows, columns = rows / (scale * stretch), columns / (scale / stretch)
+        if flip_ud:
+            rows = rows * draws.sign(2)
+        if flip_lr:
+            columns = columns * draws.sign(3)
+        # How far the middle of the window may be from that of the image.
+        room = [
+            0.5 * (n + 2 * margin - m / factor)
+            for n, m, margin, factor in zip(y.shape[2:], size, margins, (scale * stretch, scale / stretch), strict=True)
+        ]
+        rows, columns = (
+            along + (n - 1) / 2 + draws.either(i, 1) * maximum_scalar(r, val=0)
+            for i, along, n, r in zip((4, 5), (rows, columns), y.shape[2:], room, strict=True)
+        )
+        y = _interpolated(y, rows, columns)
+    if contrast != 1:
+        factor = elementwise.exp(draws.either(8, math.log(contrast), channels if contrast_each else 1))
+        y = (y - contrast_center) * array.cast(factor, x.dtype) + contrast_center
+    if brightness:
+        y = y + array.cast(draws.either(9, brightness, channels if brightness_each else 1), x.dtype)
+    if noise:
+        y = y + array.cast(normal(subkey(draws.key, index=10), sigma=noise, shape=y.shape), x.dtype)
+    return movement.reshape(y, shape=(*batch, *wanted))
+
+
+class _Draws(NamedTuple):
+    """Random numbers, one for each image, or for each of its channels: those with the same index are the same."""
+
+    key: Variable
+    count: int
+    dtype: DType
+
+    def between(self, index: int, low: float, high: float, channels: int = 1) -> Variable:
+        """Uniform from `low` to `high`."""
+        y = uniform(subkey(self.key, index=index), low=low, high=high, shape=(self.count, channels, 1, 1))
+        return array.cast(y, self.dtype)
+
+    def either(self, index: int, most: float, channels: int = 1) -> Variable:
+        """Uniform from `-most` to `most`."""
+        return self.between(index, -most, most, channels)
+
+    def sign(self, index: int) -> Variable:
+        """1 or -1."""
+        heads = bernoulli(subkey(self.key, index=index), shape=(self.count, 1, 1, 1), dtype=self.dtype)
+        return heads * 2 - 1
+
+
+def _turned(size: tuple[int, int], draws: _Draws, angle: float, distortion: float) -> tuple[Variable, Variable]:
+    """Where the rows and columns of the result are, from its middle, before they are scaled."""
+    rows, columns = (np.arange(n, dtype=draws.dtype) - draws.dtype.type((n - 1) / 2) for n in size)
+    down, right = as_variable(rows[:, None]), as_variable(columns[None, :])
+    if distortion:
+        distance = (2 * rows[:, None] / size[0]) ** 2 + (2 * columns[None, :] / size[1]) ** 2
+        factor = 1 + draws.either(6, distortion) * as_variable(distance)
+        down, right = down * factor, right * factor
+    if angle:
+        turn = draws.either(7, angle)
+        cosine, sine = elementwise.cos(turn), elementwise.sin(turn)
+        down, right = cosine * down + sine * right, cosine * right - sine * down
+    return down, right
+
+
+def _interpolated(x: Variable, rows: Variable, columns: Variable) -> Variable:
+    """`x` at places between its pixels, linearly; 0 outside."""
+    count = x.shape[0]
+    whole = (count, 1, *np.broadcast_shapes(rows.shape, columns.shape)[-2:])
+    places = [movement.broadcast(each, shape=whole) for each in (rows, columns)]
+    first = [elementwise.floor(each) for each in places]
+    after = [each - low for each, low in zip(places, first, strict=True)]
+    image = as_variable(np.arange(count, dtype=np.int32).reshape(count, 1, 1, 1))
+    image = movement.broadcast(image, shape=whole)
+    parts = []
+    for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        index, shares = [image], []
+        for low, part, step, n in zip(first, after, corner, x.shape[2:], strict=True):
+            at = low + step
+            # What is negative would count from the end.
+            index.append(array.cast(where(comparison.less_scalar(at, val=0), array.filled_like(at, n), at), "int32"))
+            shares.append(part if step else 1 - part)
+        points = movement.stack(*[movement.reshape(i, shape=(count, *whole[2:])) for i in index], axis=-1)
+        taken = slicing.take_points(x, points, axes=(0, 2, 3))
+        parts.append(movement.transpose(taken, axes=(0, 3, 1, 2)) * array.cast(shares[0] * shares[1], x.dtype))
+    y: Variable = parts[0] + parts[1] + (parts[2] + parts[3])
+    return y
