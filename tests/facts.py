@@ -7,6 +7,7 @@ False.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -399,6 +400,28 @@ def check_numbers(case: Case) -> bool:
     return True
 
 
+def check_from_variables(case: Case) -> bool:
+    """The same, whatever the numbers, where Variables stand for them: for all, and for one and not the next."""
+    op = case.op
+    if op.from_variables is None or len(case.floating) < len(case.arrays):
+        return False
+    given = op.named(case.arguments)
+    other = {name: jax.tree.map(lambda number: float(number) * 1.25 + 0.125, given[name]) for name in op.numbers}
+    other_case = case._replace(arguments=tuple((given | other).values()))
+    f, (expected,) = other_case.function, other_case(case.arrays)
+    for every in (1, 2):
+        places = itertools.count()
+
+        def standing_for(number: float, places: Any = places, every: int = every) -> Any:
+            return number if next(places) % every else Variable.from_numpy_array(np.asarray(number, expected.dtype))
+
+        arguments = (given | jax.tree.map(standing_for, other)).values()
+        y = op.from_variables(f, f.inputs, tuple(arguments))
+        assert y.dtype == expected.dtype, f"from_variables: {y.dtype}, not {expected.dtype}"
+        near(np.asarray(interpret([y], {})[0]), expected, "from_variables")
+    return True
+
+
 def index_of(key: Sequence[Any]) -> tuple[Any, ...]:
     """A key as NumPy has it."""
     ends = [e[0] + e[1] * e[2] if isinstance(e, tuple) else 0 for e in key]
@@ -441,5 +464,6 @@ checks: dict[str, Callable[[Case], bool]] = {
     "fold": check_fold,
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,
     "selects": check_selects, "view": check_view, "reduction": check_reduction, "cost": check_cost,
-    "moving": check_moving, "numbers": check_numbers, "taken": check_taken, "placed": check_placed,
+    "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
+    "taken": check_taken, "placed": check_placed,
 }  # fmt: skip

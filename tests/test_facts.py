@@ -123,7 +123,6 @@ def test_no_diagonal_op_is_forgotten() -> None:
 # ---------------------------------------------------------------- and in no other place
 
 BY_NATURE: dict[str, str] = {
-    "autodiff/changing_numbers.py": "algebra: what computes the same as arithmetic with a number, with a leaf for it",
     "rewrite/linear.py": "algebra: each rule is about a function by name",
     "rewrite/products.py": "algebra: what products are emitted as",
     "rewrite/sums.py": "algebra: what sums are emitted as",
@@ -359,6 +358,14 @@ def adds_it_twice(x, /, val: float):
 @wrong("weights", X, Y, arguments=((2.0, 3.0),), weights="coefficients")
 def weighs_twice(*x, coefficients: Static):
     return sum([c * c * each for c, each in zip(coefficients, x, strict=True)])
+
+
+@wrong(
+    "from_variables", X, arguments=(1.5,), numbers=("val",),
+    from_variables=lambda f, inputs, numbers: F.add2(*inputs, *numbers),
+)  # fmt: skip
+def takes_the_variable_away(x, /, val: float):
+    return x - val
 
 
 @wrong("powers", X, powers=lambda f: (3,))
