@@ -19,6 +19,9 @@ from nngrad.graph import Variable
 
 Arrays = list[np.ndarray]
 
+COMPILED_CHEAPLY = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+"""Options of the compiler for what runs a few times on tiny arrays: the same results in half the time."""
+
 
 def as_tuple(y: Any) -> tuple[Any, ...]:
     """`y` as a tuple of outputs."""
@@ -62,7 +65,7 @@ def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Ar
         return results
 
     with jax.enable_x64(True):
-        results = jax.jit(everything)(*[jnp.asarray(inputs[i]) for i in places])
+        results = jax.jit(everything, compiler_options=COMPILED_CHEAPLY)(*[jnp.asarray(inputs[i]) for i in places])
         return [[np.asarray(a) for a in level] for level in results]
 
 
@@ -90,7 +93,7 @@ def runner(levels: list[list[Variable]], leaves: list[Variable]) -> Callable[[Se
             results = iter([np.asarray(a) for a in compiled(*arrays, *constants)])
         return [[next(results) for _ in level] for level in levels]
 
-    compiled = jax.jit(lower(linear.program))
+    compiled = jax.jit(lower(linear.program), compiler_options=COMPILED_CHEAPLY)
     return run
 
 
