@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import numpy as np
 from jax import lax
 
-_EXPONENT = {np.dtype(np.float32): np.uint32(0x7F80_0000), np.dtype(np.float64): np.uint64(0x7FF0_0000_0000_0000)}
+_EXPONENT: dict[np.dtype[Any], Any] = {
+    np.dtype(np.float32): np.uint32(0x7F80_0000),
+    np.dtype(np.float64): np.uint64(0x7FF0_0000_0000_0000),
+}
 """The bits of the exponent, by dtype."""
 
 

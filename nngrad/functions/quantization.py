@@ -243,8 +243,9 @@ def min_max_quantize(
         ValueError: The shapes do not fit, `decay` is not from 0 to 1, or `eps` is not positive.
     """
     name = "min_max_quantize"
+    y: Variable = x
     if not quantize:
-        return x
+        return y
     if not x.spec.differentiable:
         raise TypeError(f"{name}: x must be floating, got {x.dtype.name}")
     if not eps > 0:
@@ -341,7 +342,8 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
     if not scale.spec.differentiable:
         raise TypeError(f"dequantize_linear: scale must be floating, got {scale.dtype.name}")
     code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
-    return (code - zero) * scale
+    y: Variable = (code - zero) * scale
+    return y
 
 
 def _rounded(x: jax.Array, to_even: bool = False) -> jax.Array:

@@ -7,9 +7,6 @@ given for it.
 from __future__ import annotations
 
 import math
-import threading
-from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +15,7 @@ from jax import lax
 
 from ..graph import Array, NdArray, Variable, composite, op
 from ..graph.arguments import Ints, as_ints
-from ..graph.leaf import leaf_of
+from ..graph.variable import leaf_of
 from . import array, control, elementwise, movement, reduction, stochastic
 from .arithmetic import widened
 from .convolution import convolution
@@ -239,8 +236,8 @@ def inq_quantize(
     if not 2 <= num_bits <= MOST_BITS:
         raise ValueError(f"num_bits must be from 2 to {MOST_BITS}, got {num_bits}")
     iterations = as_ints(inq_iterations)
-    before = jnp.where(kept_indicators == 1, kept_weight.astype(weight.dtype), weight)
     fixed = indicators == 1
+    before = jnp.where(fixed & (kept_indicators == 1), kept_weight.astype(weight.dtype), weight)
     sizes = lax.abs(widened(before))
     if iterations:
         now = jnp.any(count == np.array(iterations, np.int32))
@@ -261,52 +258,27 @@ def _larger_half(sizes: jax.Array, fixed: jax.Array) -> jax.Array:
     return (ranks < jnp.sum(~fixed) // 2).reshape(sizes.shape)
 
 
-class _Progress(NamedTuple):
-    """How far the quantisation of a layer has come: leaves that its forward passes write."""
-
-    count: Variable
-    kept_weight: Variable
-    kept_indicators: Variable
-
-
-_progress: WeakKeyDictionary[NdArray, _Progress] = WeakKeyDictionary()
-"""That of each layer, by the data of its indicators: so graphs that are built anew at each step go on where the one
-before has stopped."""
-_lock = threading.Lock()
-
-
-def _progress_of(weight: Variable, indicators: Variable) -> _Progress:
-    with _lock:
-        found = _progress.get(indicators.data) if indicators.parent is None else None
-        if found is None or found.kept_weight.spec != weight.spec:
-            found = _Progress(*[
-                leaf_of(NdArray.from_numpy_array(np.zeros(shape, dtype)))
-                for shape, dtype in (((), np.int32), (weight.shape, weight.dtype), (weight.shape, indicators.dtype))
-            ])
-            if indicators.parent is None:
-                _progress[indicators.data] = found
-    return found
-
-
 def _incremental(
-    name: str, weight: Variable, indicators: Variable, num_bits: int, iterations: Ints, algorithm: str, seed: int
+    name: str, weight: Variable, indicators: Variable, num_bits: int, inq_iterations: Ints, algorithm: str, seed: int
 ) -> Variable:
     """The weights of a layer under incremental quantisation, with what its forward passes write."""
     if algorithm not in ("largest_abs", "random"):
         raise ValueError(f"{name}: selection_algorithm must be 'largest_abs' or 'random', got {algorithm!r}")
     _same_shape(name, "indicator_fixedweights", indicators, weight)
-    progress = _progress_of(weight, indicators)
-    coins: list[Any] = []
-    if algorithm == "random" and as_ints(iterations):
-        coins.append(stochastic.bernoulli(stochastic.key_leaf(seed, name), 0.5, weight.shape))
+    iterations = as_ints(inq_iterations)
+    # What is kept from one forward pass to the next belongs to this application, as in nnabla.
+    count, kept_weight, kept_indicators = [
+        leaf_of(NdArray.from_numpy_array(np.zeros(shape, dtype)))
+        for shape, dtype in (((), np.int32), (weight.shape, weight.dtype), (weight.shape, indicators.dtype))
+    ]
+    coins = None
+    if algorithm == "random" and iterations:
+        coins = stochastic.bernoulli(stochastic.key_leaf(seed, name), 0.5, weight.shape)
     y, fixed = inq_quantize(
-        weight, indicators, progress.kept_weight, progress.kept_indicators, progress.count, *coins,
-        num_bits=num_bits, inq_iterations=iterations,
+        weight, indicators, kept_weight, kept_indicators, count, coins, num_bits=num_bits, inq_iterations=iterations
     )
-    new = {weight: y, indicators: fixed, progress.kept_weight: y, progress.kept_indicators: fixed}
-    if as_ints(iterations):
-        new[progress.count] = progress.count + 1
-    return _written(y, new)
+    new = {weight: y, indicators: fixed, kept_weight: y, kept_indicators: fixed}
+    return _written(y, new | {count: count + 1} if iterations else new)
 
 
 @composite
@@ -326,7 +298,8 @@ def inq_affine(
 
     Each `forward()` writes `weight` and `indicator_fixedweights`, where they are leaves, and so a weight that is fixed
     gets its power of two back whatever a solver has made of it. The gradient passes to `weight` as to that of
-    `affine`. All graphs with one leaf of indicators are counted together, but for those without `inq_iterations`.
+    `affine`. Each application counts for itself: build the graph once, since one that is built anew begins at 0.
+    `nn.train_step` takes no parameters that a graph writes itself: train with `forward`, `backward` and `update`.
 
     Args:
         x: As for `affine`.
