@@ -275,6 +275,7 @@ from . import (  # noqa: E402,F401
     quantized_layers,
     recurrent,
     reduction,
+    resampling,
     segments,
     shaping,
     slicing,
