@@ -271,8 +271,8 @@ def min_max_quantize(
     step = (high - low) / (ql_max - ql_min)
     zero = maximum2(minimum2(elementwise.round(ql_min - low / step), ql_max), ql_min)
     least, largest = (ql_min - zero) * step, (ql_max - zero) * step
-    level = elementwise.round((maximum2(minimum2(wide, largest), least) - least) / step)
-    value = array.cast(level * step + least, x.dtype)
+    level = elementwise.round((maximum2(minimum2(wide, largest), least) - least) / step) + ql_min
+    value = array.cast((level - zero) * step, x.dtype)  # just 0 at the level of 0
     through = wide * (comparison.greater_equal(wide, least) * comparison.less_equal(wide, largest))
     through = through if ste_fine_grained else wide
     if not (x_min_max or ema):
