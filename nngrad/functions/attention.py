@@ -27,7 +27,7 @@ def scaled_dot_product_attention(
         query: (targets, batch, heads * d); floating.
         key: (sources, batch, heads * d).
         value: (sources, batch, heads * d_v).
-        additive_mask: (targets, sources), or (batch * heads, targets, sources): added to the products before the softmax;
+        additive_mask: (targets, sources), or (batch * heads, targets, sources): added to products before the softmax;
             -inf hides a source. None for 0.
         key_padding_mask: (batch, sources), of any dtype: a source is hidden where it is not 0. None to hide none. A
             target to which all are hidden gets NaN.
