@@ -249,6 +249,8 @@ from . import (  # noqa: E402,F401
     activation,
     arithmetic,
     array,
+    attention,
+    batch_statistics,
     body_batching,
     branches,
     checkpoints,

@@ -58,6 +58,12 @@ from .array import one_hot as one_hot
 from .array import shape as shape
 from .array import trilu as trilu
 from .associative import associative_scan as associative_scan
+from .attention import multi_head_attention as multi_head_attention
+from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .batch_statistics import batch_normalization as batch_normalization
+from .batch_statistics import fused_batch_normalization as fused_batch_normalization
+from .batch_statistics import mean_subtraction as mean_subtraction
+from .batch_statistics import sync_batch_normalization as sync_batch_normalization
 from .branches import cond as cond
 from .branches import switch as switch
 from .comparison import equal as equal
@@ -172,11 +178,11 @@ from .movement import stack as stack
 from .movement import sum_to as sum_to
 from .movement import tile as tile
 from .movement import transpose as transpose
-from .normalization import batch_normalization as batch_normalization
-from .normalization import fused_batch_normalization as fused_batch_normalization
 from .normalization import group_normalization as group_normalization
 from .normalization import instance_normalization as instance_normalization
 from .normalization import layer_normalization as layer_normalization
+from .normalization import norm_normalization as norm_normalization
+from .normalization import spectral_norm as spectral_norm
 from .normalization import tensor_normalization as tensor_normalization
 from .normalization import weight_normalization as weight_normalization
 from .normalization import weight_standardization as weight_standardization
@@ -299,9 +305,11 @@ FAMILIES = (
     "convolution",
     "pooling",
     "resampling",
+    "batch_statistics",
     "normalization",
     "quantization",
     "quantized_layers",
+    "attention",
     "recurrent",
     "packed_sequences",
     "loss",
@@ -316,7 +324,8 @@ def names() -> list[str]:
 
 
 _PLAIN = (
-    "associative_scan", "cond", "fori_loop", "jax_function", "map", "polygamma", "scan", "switch", "while_loop", "zeta",
+    "associative_scan", "cond", "fori_loop", "jax_function", "map", "multi_head_attention", "polygamma", "scan",
+    "switch", "while_loop", "zeta",
 )  # fmt: skip
 """What takes a function, or a number before a Variable, and is none of the ops."""
 

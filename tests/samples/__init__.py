@@ -93,7 +93,8 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
-            "contractions", "convolution", "pooling", "resampling", "normalization", "quantization", "quantized_layers",
+            "contractions", "convolution", "pooling", "resampling", "batch_statistics", "normalization", "attention",
+            "quantization", "quantized_layers",
             "recurrent", "packed_sequences", "loss", "stochastic")
 
 
