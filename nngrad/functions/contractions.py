@@ -121,8 +121,8 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
         hidden = len(shape) - len(before) - len(after)
         if hidden < 0 or (hidden and not dots):
             raise fail(f"{text!r} does not name the {len(shape)} axes of shape {shape}")
-        named = [*zip([*before, *after], [*shape[: len(before)], *shape[len(shape) - len(after) :]], strict=True)]
-        if len(dict(named)) < len(set(named)):
+        own = set(zip([*before, *after], [*shape[: len(before)], *shape[len(shape) - len(after) :]], strict=True))
+        if len(dict(own)) < len(own):
             raise fail(f"an index of {text!r} has several sizes in shape {shape}")
         terms.append((*map(ord, before), *range(-hidden, 0), *map(ord, after)))
     hidden = max(-min(0, *term, 0) for term in terms)
@@ -180,15 +180,14 @@ def tensordot(a: Array, b: Array, /, axes: Static = 2) -> Variable:
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
             raise ValueError(f"tensordot: axes {axes} is more than the axes of a {a.shape} or of b {b.shape}")
-        pairs = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
+        of_a, of_b = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     elif isinstance(axes, tuple) and len(axes) == 2:
-        pairs = tuple(
+        of_a, of_b = (
             tuple([axis_of(i, x.ndim, "tensordot: axes:") for i in as_ints(each)])
             for each, x in zip(axes, (a, b), strict=True)
         )
     else:
         raise ValueError(f"tensordot: axes must be a number of axes, or a pair of lists of them, got {axes!r}")
-    of_a, of_b = pairs
     sizes = [tuple(x.shape[i] for i in each) for x, each in ((a, of_a), (b, of_b))]
     if sizes[0] != sizes[1] or len(set(of_a)) < len(of_a) or len(set(of_b)) < len(of_b):
         raise ValueError(f"tensordot: axes {of_a} of a {a.shape} and {of_b} of b {b.shape} do not meet")

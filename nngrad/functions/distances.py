@@ -126,8 +126,8 @@ def cross_covariance(y: Array, z: Array, /, reduce: str = "half_squared_sum") ->
         raise ValueError(f"cross_covariance: y {y.shape} and z {z.shape} must be (samples, features)")
     if reduce not in ("half_squared_sum", "no"):
         raise ValueError(f"cross_covariance: reduce must be 'half_squared_sum' or 'no', got {reduce!r}")
-    centred = [x - mean(x, axis=0, keepdims=True) for x in (y, z)]
-    covariance = batch_matmul(*centred, transpose_a=True) * (1 / y.shape[0])
+    y, z = (x - mean(x, axis=0, keepdims=True) for x in (y, z))
+    covariance = batch_matmul(y, z, transpose_a=True) * (1 / y.shape[0])
     return covariance if reduce == "no" else 0.5 * sum(covariance * covariance)
 
 
