@@ -277,6 +277,7 @@ from . import (  # noqa: E402,F401
     pooling,
     recurrent,
     reduction,
+    resampling,
     segments,
     selection,
     shaping,

@@ -242,6 +242,10 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .resampling import interpolate as interpolate
+from .resampling import onnx_resize as onnx_resize
+from .resampling import resample as resample
+from .resampling import resample_transpose as resample_transpose
 from .selection import diagonal as diagonal
 from .selection import permutate as permutate
 from .selection import select_item as select_item
@@ -327,6 +331,7 @@ FAMILIES = (
     "units",
     "convolution",
     "pooling",
+    "resampling",
     "normalization",
     "recurrent",
     "packed_sequences",
