@@ -384,6 +384,11 @@ _PLAIN = (
 """What takes a function, a list, or a number before a Variable, and is none of the ops."""
 
 
+def plain_names() -> tuple[str, ...]:
+    """Names of the functions of F that are neither ops nor composites."""
+    return _PLAIN
+
+
 if not TYPE_CHECKING:  # checkers of types say it themselves
 
     def __getattr__(name: str) -> Any:
