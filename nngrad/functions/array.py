@@ -59,7 +59,10 @@ def eye_like(x: Array, /, k: int = 0) -> Variable:
     return trilu(trilu(filled_like(x, 1), k=k), k=k, upper=False)
 
 
-@op(fuses="moving", numbers=("val",))
+@op(
+    fuses="moving", numbers=("val",),
+    from_variables=lambda f, inputs, arguments: broadcast(arguments[0], shape=f.specs[0].shape),
+)  # fmt: skip
 def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
     """An array filled with one number.
 

@@ -176,7 +176,7 @@ def random_shift(
     reach = (*[0] * (len(sample) - len(given)), *given)
     starts = random_offsets(key_leaf(seed, name), counts=tuple([2 * n + 1 for n in reach]), shape=batch)
     if not any(reach):
-        return x
+        return elementwise.identity(x)
     wide = movement.pad(x, pad_width=tuple([n for n in reach for _ in range(2)]), mode=modes[border_mode],
                         constant_value=constant_value)
     return take_windows(wide, starts, sizes=sample)
@@ -202,9 +202,10 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
     if any(a < len(batch) for a in flipped):
         raise ValueError(f"{name}: axes {axes} must be those of a sample, from axis {len(batch)} on")
     coins = bernoulli(key_leaf(seed, name), shape=(len(flipped), *batch))
+    y: Variable = x
     for axis, coin in zip(flipped, movement.split(coins, axis=0), strict=True):
-        x = where(coin, movement.flip(x, axes=axis), x)
-    return x
+        y = where(coin, movement.flip(y, axes=axis), y)
+    return y
 
 
 def _split(x: Variable, base_axis: int, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -260,7 +261,7 @@ def random_erase(
         raise ValueError(f"{name}: n must not be negative, got {n}")
     key = key_leaf(seed, name)
     if not count:
-        return x
+        return elementwise.identity(x)
     channels, height, width = (sample[2], *sample[:2]) if channel_last else sample
     each = (count, *batch, 1 if share else channels, 1, 1)
     present, area, aspect, top, left = movement.split(uniform(subkey(key, index=0), shape=(5, *each)), axis=0)

@@ -117,10 +117,10 @@ def _quadrature(count: int) -> tuple[list[float], list[float]]:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
 def gamma_moment(k: Array, z: Array, /, order: int = 0, power: int = 0) -> jax.Array:
-    """Part of an integral of the gamma distribution with shape `k`, from the place `z`, in the variable w = log(t / z):
-    of w^order (exp(w) - 1)^power exp(k w - z (exp(w) - 1)).
+    """The integral of w^order (exp(w) - 1)^power exp(k w - z (exp(w) - 1)), over positive or over negative w.
 
-    Where `z` is at least `k` it is taken over all positive w; else over all negative ones, and has the other sign.
+    That is part of an integral over the gamma distribution with shape `k`, in the variable w = log(t / z). Where `z` is
+    at least `k` it is taken over all positive w; else over all negative ones, and has the other sign.
 
     Args:
         k: The shape, positive.
@@ -256,7 +256,7 @@ def rand_beta(alpha: Static = 0.5, beta: Static = 0.5, shape: Shape = (), seed: 
     return activation.sigmoid(first - second)
 
 
-def _parameters(name: str, given: dict[str, Any], shape: tuple[int, ...]) -> tuple[list[Variable], tuple[int, ...]]:
+def _parameters(name: str, given: dict[str, Any], shape: Shape) -> tuple[list[Variable], Shape]:
     """The parameters of a distribution as Variables, and the shape of what is drawn."""
     for argument, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float | Variable):
@@ -266,14 +266,14 @@ def _parameters(name: str, given: dict[str, Any], shape: tuple[int, ...]) -> tup
     dtype = common_floating(given.values())
     found = [v if isinstance(v, Variable) else as_variable(float(v), n, name, dtype) for n, v in given.items()]
     try:
-        return found, np.broadcast_shapes(shape, *[x.shape for x in found])
+        return found, np.broadcast_shapes(tuple(shape), *[x.shape for x in found])
     except ValueError:
         shapes = ", ".join([f"{n} {x.shape}" for n, x in zip(given, found, strict=True)])
         raise ValueError(f"{name}: shape {shape} does not broadcast with {shapes}") from None
 
 
-def _spread(x: Variable, shape: tuple[int, ...]) -> Variable:
-    return x if x.shape == shape else movement.broadcast(x, shape=shape)
+def _spread(x: Variable, shape: Shape) -> Variable:
+    return x if x.shape == tuple(shape) else movement.broadcast(x, shape=shape)
 
 
 @composite

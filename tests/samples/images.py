@@ -1,4 +1,4 @@
-"""Samples of the family `image_augmentation`."""
+"""Samples of the family `images`."""
 
 import jax
 import jax.numpy as jnp

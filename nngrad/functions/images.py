@@ -77,7 +77,7 @@ def image_augmentation(
     # Places are computed in float32 for 16-bit images too.
     wide = x.dtype if x.dtype.itemsize > 2 else FLOAT32
     draws = _Draws(key_leaf(seed, name), math.prod(batch), wide)
-    y = movement.reshape(x, shape=(draws.count, *x.shape[-3:]))
+    y = movement.reshape(x, shape=(draws.images, *x.shape[-3:]))
     moves = flip_lr or flip_ud or angle or distortion or any(margins) or wanted != x.shape[-3:]
     if moves or min_scale != 1 or max_scale != 1 or aspect_ratio != 1:
         size = wanted[1], wanted[2]
@@ -113,12 +113,12 @@ class _Draws(NamedTuple):
     """Random numbers, one for each image, or for each of its channels: those with the same index are the same."""
 
     key: Variable
-    count: int
+    images: int
     dtype: DType
 
     def between(self, index: int, low: float, high: float, channels: int = 1) -> Variable:
         """Uniform from `low` to `high`."""
-        y = uniform(subkey(self.key, index=index), low=low, high=high, shape=(self.count, channels, 1, 1))
+        y = uniform(subkey(self.key, index=index), low=low, high=high, shape=(self.images, channels, 1, 1))
         return array.cast(y, self.dtype)
 
     def either(self, index: int, most: float, channels: int = 1) -> Variable:
@@ -127,7 +127,7 @@ class _Draws(NamedTuple):
 
     def sign(self, index: int) -> Variable:
         """1 or -1."""
-        heads = bernoulli(subkey(self.key, index=index), shape=(self.count, 1, 1, 1), dtype=self.dtype)
+        heads = bernoulli(subkey(self.key, index=index), shape=(self.images, 1, 1, 1), dtype=self.dtype)
         return heads * 2 - 1
 
 
