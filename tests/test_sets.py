@@ -119,6 +119,19 @@ def test_assign_writes_once_for_each_forward() -> None:
     assert gw.d.tolist() == [0, 4, 8] and gx.d.tolist() == [0, 0, 0]
 
 
+def test_what_is_scattered_is_written_to_a_leaf() -> None:
+    x, base = from_(np.array([5.0, 6.0]), need_grad=True), from_(np.arange(4.0), need_grad=True)
+    y = F.bool_scatter(x, [1, 0, 0, 1], base)
+    assert y.d.tolist() == [5, 1, 2, 6] and base.d.tolist() == [0, 1, 2, 3]
+    gx, gbase = nn.grad(F.sum(y * y), [x, base])
+    assert gx.d.tolist() == [10, 12] and gbase.d.tolist() == [0, 2, 4, 0]
+    y.forward()
+    assert base.d.tolist() == [5, 1, 2, 6]
+    rows = from_(np.arange(8.0).reshape(2, 4))
+    mapped = nn.vmap(lambda row: F.bool_scatter(x, [1, 0, 0, 1], row * 1))(rows)
+    assert mapped.d.tolist() == [[5, 1, 2, 6], [5, 5, 6, 6]]
+
+
 def test_measures_against_numpy() -> None:
     scores, right = RNG.standard_normal((2, 5, 3)), RNG.integers(0, 5, (2, 1, 3))
     best = np.argsort(-scores, axis=1)

@@ -18,7 +18,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import axis_of
 from ..graph.axes import AxisMap
-from . import array, movement, slicing
+from . import array, control, movement, slicing
 from .arithmetic import alike
 from .comparison import holds
 from .indexing import argsort, gather, where
@@ -122,7 +122,7 @@ def _count(mask: Variable, size: int | None, name: str) -> tuple[int, bool]:
 def _known(x: Variable, name: str) -> Any:
     """The value of `x`, which sets the size of a result."""
     try:
-        return x.d
+        return x.data.view
     except ValueError as error:
         raise ValueError(f"{name}: the size of the result depends on values; give size= where they are not known yet. "
                          f"({error})") from None
@@ -183,8 +183,8 @@ def bool_scatter(input: Array, mask: Array, output: Array | None = None, /) -> V
         input: `(k, *rest)`: at least as many as `mask` has elements that are not 0; NaN stands in place of what is
             missing, and what is left over is not used.
         mask: Any shape.
-        output: `(*mask.shape, *rest)`, or with these axes not flattened: what stands where `mask` is 0. None for zeros.
-            Unlike nnabla, it is not written to.
+        output: `(*mask.shape, *rest)`, or with these axes not flattened: what stands where `mask` is 0; None for zeros.
+            If it is a leaf, `forward()` writes the result to it.
 
     Returns:
         An array in the shape of `output`; without it `(*mask.shape, *rest)`.
@@ -207,7 +207,10 @@ def bool_scatter(input: Array, mask: Array, output: Array | None = None, /) -> V
     y = slicing.take_points(input, movement.reshape(ranks, shape=(*mask.shape, 1)), axes=(0,), outside=math.nan)
     y = y if y.shape == shape else movement.reshape(y, shape=shape)
     selected = movement.reshape(mask, shape=(*mask.shape, *[1] * (len(shape) - mask.ndim)))
-    return where(selected, y, array.zeros_like(y) if output is None else output)
+    if output is None:
+        return where(selected, y, array.zeros_like(y))
+    y = where(selected, y, output)
+    return control.with_updates(y, {output: y}) if output.parent is None else y
 
 
 @composite
