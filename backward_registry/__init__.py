@@ -273,6 +273,8 @@ from . import (  # noqa: E402,F401
     packed_sequences,
     polynomial,
     pooling,
+    quantization,
+    quantized_layers,
     recurrent,
     reduction,
     resampling,

@@ -199,6 +199,22 @@ from .pooling import max_pooling_select as max_pooling_select
 from .pooling import sum_pooling as sum_pooling
 from .pooling import sum_pooling_backward as sum_pooling_backward
 from .pooling import unpooling as unpooling
+from .quantization import binary_sigmoid as binary_sigmoid
+from .quantization import binary_tanh as binary_tanh
+from .quantization import dequantize_linear as dequantize_linear
+from .quantization import fixed_point_quantize as fixed_point_quantize
+from .quantization import min_max_quantize as min_max_quantize
+from .quantization import pow2_quantize as pow2_quantize
+from .quantization import prune as prune
+from .quantization import quantize_linear as quantize_linear
+from .quantization import straight_through as straight_through
+from .quantized_layers import binary_connect_affine as binary_connect_affine
+from .quantized_layers import binary_connect_convolution as binary_connect_convolution
+from .quantized_layers import binary_weight_affine as binary_weight_affine
+from .quantized_layers import binary_weight_convolution as binary_weight_convolution
+from .quantized_layers import inq_affine as inq_affine
+from .quantized_layers import inq_convolution as inq_convolution
+from .quantized_layers import inq_quantize as inq_quantize
 from .recurrent import gru as gru
 from .recurrent import lstm as lstm
 from .recurrent import rnn as rnn
@@ -291,6 +307,8 @@ FAMILIES = (
     "resampling",
     "batch_statistics",
     "normalization",
+    "quantization",
+    "quantized_layers",
     "attention",
     "recurrent",
     "packed_sequences",

@@ -94,6 +94,7 @@ def matrix(*shape: int) -> Draw:
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
             "contractions", "convolution", "pooling", "resampling", "batch_statistics", "normalization", "attention",
+            "quantization", "quantized_layers",
             "recurrent", "packed_sequences", "loss", "stochastic")
 
 
