@@ -58,6 +58,12 @@ from .array import one_hot as one_hot
 from .array import shape as shape
 from .array import trilu as trilu
 from .associative import associative_scan as associative_scan
+from .attention import multi_head_attention as multi_head_attention
+from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .batch_statistics import batch_normalization as batch_normalization
+from .batch_statistics import fused_batch_normalization as fused_batch_normalization
+from .batch_statistics import mean_subtraction as mean_subtraction
+from .batch_statistics import sync_batch_normalization as sync_batch_normalization
 from .branches import cond as cond
 from .branches import switch as switch
 from .chains import argmax_crf1d as argmax_crf1d
@@ -203,11 +209,11 @@ from .noise import gumbel_softmax as gumbel_softmax
 from .noise import rrelu as rrelu
 from .noise import simplified_dropconnect as simplified_dropconnect
 from .noise import zoneout as zoneout
-from .normalization import batch_normalization as batch_normalization
-from .normalization import fused_batch_normalization as fused_batch_normalization
 from .normalization import group_normalization as group_normalization
 from .normalization import instance_normalization as instance_normalization
 from .normalization import layer_normalization as layer_normalization
+from .normalization import norm_normalization as norm_normalization
+from .normalization import spectral_norm as spectral_norm
 from .normalization import tensor_normalization as tensor_normalization
 from .normalization import weight_normalization as weight_normalization
 from .normalization import weight_standardization as weight_standardization
@@ -224,6 +230,22 @@ from .pooling import max_pooling_select as max_pooling_select
 from .pooling import sum_pooling as sum_pooling
 from .pooling import sum_pooling_backward as sum_pooling_backward
 from .pooling import unpooling as unpooling
+from .quantization import binary_sigmoid as binary_sigmoid
+from .quantization import binary_tanh as binary_tanh
+from .quantization import dequantize_linear as dequantize_linear
+from .quantization import fixed_point_quantize as fixed_point_quantize
+from .quantization import min_max_quantize as min_max_quantize
+from .quantization import pow2_quantize as pow2_quantize
+from .quantization import prune as prune
+from .quantization import quantize_linear as quantize_linear
+from .quantization import straight_through as straight_through
+from .quantized_layers import binary_connect_affine as binary_connect_affine
+from .quantized_layers import binary_connect_convolution as binary_connect_convolution
+from .quantized_layers import binary_weight_affine as binary_weight_affine
+from .quantized_layers import binary_weight_convolution as binary_weight_convolution
+from .quantized_layers import inq_affine as inq_affine
+from .quantized_layers import inq_convolution as inq_convolution
+from .quantized_layers import inq_quantize as inq_quantize
 from .recurrent import gru as gru
 from .recurrent import lstm as lstm
 from .recurrent import rnn as rnn
@@ -332,7 +354,11 @@ FAMILIES = (
     "convolution",
     "pooling",
     "resampling",
+    "batch_statistics",
     "normalization",
+    "quantization",
+    "quantized_layers",
+    "attention",
     "recurrent",
     "packed_sequences",
     "loss",
@@ -351,11 +377,16 @@ def names() -> list[str]:
 
 _PLAIN = (
     "argmax_crf1d", "associative_scan", "average", "broadcast_arrays", "cond", "crf1d", "dstack", "fori_loop",
-    "get_item", "hstack", "jax_function", "map", "negative_sampling", "pad_sequence", "polygamma", "rrelu", "scan",
-    "simplified_dropconnect", "sparse_matmul", "split_axis", "switch", "transpose_sequence", "vstack", "while_loop",
-    "zeta",
+    "get_item", "hstack", "jax_function", "map", "multi_head_attention", "negative_sampling", "pad_sequence",
+    "polygamma", "rrelu", "scan", "simplified_dropconnect", "sparse_matmul", "split_axis", "switch",
+    "transpose_sequence", "vstack", "while_loop", "zeta",
 )  # fmt: skip
 """What takes a function, a list, or a number before a Variable, and is none of the ops."""
+
+
+def plain_names() -> tuple[str, ...]:
+    """Names of the functions of F that are neither ops nor composites."""
+    return _PLAIN
 
 
 if not TYPE_CHECKING:  # checkers of types say it themselves
