@@ -40,7 +40,7 @@ columns of the table, in milliseconds:
                         loss.forward(), loss.backward(), wait; no solver
 below it, what the first iteration spent its time on, in seconds:
   build, trace, lower, compile, run"""
-PIPED_WIDTH = 160
+PIPED_WIDTH = 200
 """Columns of a table that is not printed to a terminal."""
 
 
@@ -244,7 +244,7 @@ def run_ops(given: argparse.Namespace) -> int:
     count = 0
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("function", "type", "gradient", "orders", "file", *TITLES.values()):
-        table.add_column(title, overflow="fold", no_wrap=title == "function")
+        table.add_column(title, overflow="fold")
     for family in [given.family] if given.family else F.FAMILIES:
         table.add_section()
         for entry in entries(family):
