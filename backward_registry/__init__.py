@@ -294,6 +294,7 @@ from . import (  # noqa: E402,F401
     slicing,
     solves,
     special,
+    spectra,
     stochastic,
     units,
     validation,
