@@ -72,7 +72,7 @@ def test_ops_of_a_family() -> None:
     assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "yes", "backward_registry/convolution.py")
     assert shown["convolution"] == ("convolution", "", "composite", "", "nngrad/functions/convolution.py")
     kinds = {entry.kind for family in F.FAMILIES for entry in cli.entries(family)}
-    assert kinds <= {"rule", "bilinear", "adjoint pair", "non-differentiable", "composite", "no rule"}
+    assert kinds <= {"rule", "bilinear", "multilinear", "adjoint pair", "non-differentiable", "composite", "no rule"}
 
 
 def test_files_that_ops_names_are_there() -> None:

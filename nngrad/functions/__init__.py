@@ -30,6 +30,13 @@ from .activation import softsign as softsign
 from .activation import swish as swish
 from .activation import tanh as tanh
 from .activation import tanh_shrink as tanh_shrink
+from .adaptive_convolution import adaptive_separable_convolution as adaptive_separable_convolution
+from .adaptive_convolution import adaptive_separable_convolution_data_grad as adaptive_separable_convolution_data_grad
+from .adaptive_convolution import adaptive_separable_convolution_horizontal_grad as adaptive_separable_convolution_horizontal_grad
+from .adaptive_convolution import adaptive_separable_convolution_vertical_grad as adaptive_separable_convolution_vertical_grad
+from .adaptive_convolution import deformable_convolution as deformable_convolution
+from .adaptive_convolution import put_cells as put_cells
+from .adaptive_convolution import take_cells as take_cells
 from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
 from .arithmetic import add_scalar as add_scalar
@@ -277,6 +284,7 @@ FAMILIES = (
     "solves",
     "contractions",
     "convolution",
+    "adaptive_convolution",
     "pooling",
     "normalization",
     "recurrent",

@@ -93,7 +93,7 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
-            "contractions", "convolution", "pooling", "normalization", "recurrent", "packed_sequences", "loss",
+            "contractions", "convolution", "adaptive_convolution", "pooling", "normalization", "recurrent", "packed_sequences", "loss",
             "stochastic")
 
 

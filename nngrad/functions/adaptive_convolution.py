@@ -1,0 +1,418 @@
+"""Convolutions that inputs adapt place by place: by where a kernel reads, or by a kernel of its own at each place."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, Function, Variable, composite, op
+from ..graph.arguments import Ints, Shape
+from ..graph.axes import AxisMap, row_places, rows_of
+from ..graph.spec import FLOAT32
+from . import control, elementwise, linear, slicing
+from .array import arange, cast
+from .arithmetic import alike, floating
+from .convolution import finished, steps_of, with_one_batch_axis
+from .movement import broadcast, reshape, transpose
+from .transposition import transposed
+
+# ---------------------------------------------------------------- cells of images
+
+
+_CELLS = AxisMap(
+    places=lambda f: row_places(f, (0, 1, 2)),
+    folded=lambda f, count: {"shape": (count, *f.args["shape"][1:])} if "shape" in f.args else {},
+    inputs=(0, 1, 2),
+)
+
+
+@op(linear=True, axes=_CELLS)
+def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
+    """What images have in their cells at given rows and columns; 0 beyond their borders.
+
+    Linear in `x`; `rows` and `columns` say where, and get no gradient.
+
+    Args:
+        x: (B, H, W, C).
+        rows: (B, *places), whole numbers of any dtype.
+        columns: Of the shape of `rows`.
+
+    Returns:
+        (B, *places, C).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    if x.ndim != 4 or rows.ndim < 1 or rows.shape != columns.shape or rows.shape[0] != x.shape[0]:
+        raise ValueError(
+            f"x of shape {x.shape}, rows {rows.shape} and columns {columns.shape} must be (B, H, W, C), (B, *places) "
+            "and the same"
+        )
+    batch, height, width, channels = x.shape
+    if batch * (height + 2) * (width + 2) > _LARGEST:
+        raise ValueError(f"x of shape {x.shape} has more cells than an int32 counts")
+    # A margin of zeros all around stands for all that lies outside: no element need be looked at twice.
+    x = lax.pad(x, x.dtype.type(0), ((0, 0, 0), (1, 1, 0), (1, 1, 0), (0, 0, 0)))
+    flat = lax.reshape(x, (batch * (height + 2) * (width + 2), channels))
+    places = _within(rows, height) * (width + 2) + _within(columns, width)
+    places = places + lax.broadcasted_iota(jnp.int32, places.shape, 0) * ((height + 2) * (width + 2))
+    taken = lax.GatherDimensionNumbers(
+        offset_dims=(rows.ndim,), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
+    mode = lax.GatherScatterMode.CLIP  # what is made of NaN may be any number
+    return lax.gather(flat, lax.expand_dims(places, (rows.ndim,)), taken, (1, channels), mode=mode)
+
+
+_LARGEST = 2**31 - 1
+
+
+def _within(places: jax.Array, size: int) -> jax.Array:
+    """Places on an axis of `size`, and one more at both ends, counted from the first of these."""
+    number = places.dtype.type
+    clipped = lax.clamp(number(-1), places, number(size))
+    return lax.convert_element_type(clipped, jnp.int32) + 1
+
+
+@op(linear=True, axes=_CELLS)
+def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Array:
+    """Images with each of `y` added to the cell at its row and column: the transpose of `take_cells`.
+
+    Linear in `y`; `rows` and `columns` say where, and get no gradient.
+
+    Args:
+        y: (B, *places, C).
+        rows: As for `take_cells`; what lies beyond the borders is left out.
+        columns: As for `take_cells`.
+        shape: The shape of the result, (B, H, W, C).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return transposed(lambda x: take_cells.forward(x, rows, columns), shape, y, "y")
+
+
+# ---------------------------------------------------------------- deformable convolution
+
+
+@composite
+def deformable_convolution(
+    x: Array,
+    weight: Array,
+    offset: Array,
+    mask: Array | None = None,
+    bias: Array | None = None,
+    /,
+    base_axis: int = 1,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    group: int = 1,
+    deformable_group: int = 1,
+    channel_last: bool = False,
+) -> Variable:
+    """Convolution over two axes in which each element of the kernel reads x at a place of its own, moved by `offset`.
+
+    Between four cells x is interpolated bilinearly, with zeros beyond its borders (Dai et al., 2017), and with a mask
+    what is read is multiplied by it (Zhu et al., 2019). At offsets where a place meets a row or column of cells the
+    derivative is that towards larger offsets.
+
+    Args:
+        x: (*batch, C, H, W), or (*batch, H, W, C) if `channel_last`.
+        weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
+        offset: (*batch, 2 * deformable_group * K, h, w), where K elements of the kernel have a row's and a column's
+            offset each, in this order, for one group of channels after another; channels last if `channel_last`.
+            (h, w) is the size of the result; or that of x, as in nnabla, and then the elements count that lie the
+            steps of `stride` apart.
+        mask: (*batch, deformable_group * K, h, w), or channels last; None for ones.
+        bias: (out,); None for no bias.
+        base_axis: Number of batch axes; from the end of the axes of x if negative.
+        pad: Zeros put at both ends of both axes; 0 by default. A single entry, here and below, stands for both.
+        stride: Steps of the kernel; 1 by default.
+        dilation: Distances between the kernel's elements; 1 by default.
+        group: Number of groups that the channels are divided into, each convolved by itself.
+        deformable_group: Number of groups that the channels are divided into, each with offsets and a mask of its own.
+        channel_last: Whether the channel axis is the last one.
+
+    Returns:
+        (*batch, out, *sizes), or (*batch, *sizes, out): sizes as for `convolution`.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
+    """
+    name = "deformable_convolution"
+    x, batch, count = with_one_batch_axis(name, x, base_axis)
+    if count != 2:
+        raise ValueError(f"{name}: x of shape {x.shape} has {count} spatial axes; there must be 2")
+    offset = _with_batch_of_x(f"{name}: offset", offset, batch)
+    mask = None if mask is None else _with_batch_of_x(f"{name}: mask", mask, batch)
+    if not channel_last:
+        x, weight, offset = _last(x), _last(weight), _last(offset)
+        mask = None if mask is None else _last(mask)
+    window = steps_of(name, 2, pad, stride, dilation)
+    sizes = _checked(x, weight, group, deformable_group, window)
+    out, height, width, _ = weight.shape
+    k = height * width
+    taken = [
+        _at_windows(f"{name}: {what}", value, (x.shape[0], deformable_group, k, each), x.shape[1:3], sizes, window[1])
+        for what, value, each in (("offset", offset, 2), ("mask", mask, 1)) if value is not None
+    ]
+    rows, columns = _places((height, width), sizes, window)
+    rows, columns = (
+        (places if moved.dtype == FLOAT32 else cast(places, moved.dtype)) + moved
+        for places, moved in zip((rows, columns), (_wide(taken[0][..., i]) for i in (0, 1)), strict=True)
+    )
+    read = _interpolated(_by_group(x, deformable_group), rows, columns, taken[1][..., 0] if mask is not None else None)
+    read = reshape(read, shape=(x.shape[0], deformable_group, *sizes, k, x.shape[-1] // deformable_group))
+    read = reshape(transpose(read, axes=(0, 2, 3, 4, 1, 5)), shape=(x.shape[0] * math.prod(sizes), k, group, -1))
+    read = reshape(transpose(read, axes=(2, 0, 1, 3)), shape=(group, x.shape[0] * math.prod(sizes), -1))
+    weight = reshape(weight, shape=(group, out // group, -1))
+    y = linear.batch_matmul(read, weight, transpose_b=True)
+    y = reshape(transpose(y, axes=(1, 0, 2)), shape=(x.shape[0], *sizes, out))
+    return finished(name, y if channel_last else transpose(y, axes=(0, 3, 1, 2)), bias, batch, channel_last)
+
+
+def _with_batch_of_x(name: str, value: Variable, batch: tuple[int, ...]) -> Variable:
+    """`value` with its batch axes, which x has too, made one."""
+    if value.ndim != len(batch) + 3 or value.shape[: len(batch)] != batch:
+        raise ValueError(f"{name} of shape {value.shape} must have x's batch axes {batch}, and 3 axes more")
+    return reshape(value, shape=(math.prod(batch), *value.shape[len(batch) :]))
+
+
+def _last(x: Variable) -> Variable:
+    return transpose(x, axes=(0, *range(2, x.ndim), 1))
+
+
+def _wide(x: Variable) -> Variable:
+    """`x` in a dtype in which places on large images can be told from each other."""
+    return x if x.spec.differentiable and x.dtype.itemsize > 2 else cast(x, FLOAT32)
+
+
+def _checked(x: Variable, weight: Variable, group: int, deformable_group: int, window: Any) -> tuple[int, int]:
+    """The sizes of the result; a ValueError names what does not fit. Channels are last in both."""
+    name, channels = "deformable_convolution", x.shape[-1]
+    if weight.ndim != 4 or min(weight.shape[1:3]) < 1:
+        raise ValueError(f"{name}: weight must have 4 axes, and a kernel of 1 element or more, got {weight.shape}")
+    if group < 1 or weight.shape[0] % group or weight.shape[-1] * group != channels:
+        raise ValueError(
+            f"{name}: weight has {weight.shape[0]} output and {weight.shape[-1]} input channels, which do not fit "
+            f"group={group} and the {channels} channels of x"
+        )
+    if deformable_group < 1 or channels % deformable_group:
+        raise ValueError(f"{name}: deformable_group {deformable_group} does not divide the {channels} channels of x")
+    sizes = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, p, s, d in zip(x.shape[1:3], weight.shape[1:3], *window, strict=True)
+    ]
+    if min(sizes) < 1:
+        raise ValueError(f"{name}: weight's kernel {weight.shape[1:3]} spans more than padded x, {x.shape[1:3]}")
+    return sizes[0], sizes[1]
+
+
+def _at_windows(
+    name: str, value: Variable, parts: tuple[int, int, int, int], of_x: Any, sizes: Any, stride: tuple[int, ...]
+) -> Variable:
+    """What there is for each window, as (B, group, *sizes, k, each), of an input with channels last that may have the
+    size of x."""
+    batch, groups, k, each = parts
+    expected = (batch, *sizes, groups * k * each)
+    if value.shape != expected and value.shape == (batch, *of_x, groups * k * each):
+        value = slicing.getitem(
+            value, (slice(None), *[slice(0, (n - 1) * s + 1, s) for n, s in zip(sizes, stride, strict=True)])
+        )
+    if value.shape != expected:
+        raise ValueError(
+            f"{name} must have {groups * k * each} channels and the spatial sizes {tuple(sizes)} of the result, or "
+            f"those of x, {tuple(of_x)}; with the channels last it has shape {value.shape}"
+        )
+    return transpose(reshape(value, shape=(batch, *sizes, groups, k, each)), axes=(0, 3, 1, 2, 4, 5))
+
+
+def _places(kernel: tuple[int, int], sizes: tuple[int, int], window: Any) -> tuple[Variable, Variable]:
+    """The rows, and the columns, that the elements of the kernel have without offsets, with axes for (*sizes, k)."""
+    pad, stride, dilation = window
+    result = []
+    for i in (0, 1):
+        firsts = arange(-pad[i], sizes[i] * stride[i] - pad[i], stride[i])
+        further = arange(0, kernel[i] * dilation[i], dilation[i])
+        further = broadcast(reshape(further, shape=(-1, 1) if i == 0 else (1, -1)), shape=kernel)
+        places = reshape(firsts, shape=(-1, 1, 1) if i == 0 else (1, -1, 1)) + reshape(further, shape=(1, 1, -1))
+        result.append(places)
+    return result[0], result[1]
+
+
+def _by_group(x: Variable, groups: int) -> Variable:
+    """(B, H, W, C) as (B * groups, H, W, C / groups)."""
+    batch, height, width, channels = x.shape
+    apart = reshape(x, shape=(batch, height, width, groups, channels // groups))
+    return reshape(transpose(apart, axes=(0, 3, 1, 2, 4)), shape=(batch * groups, height, width, channels // groups))
+
+
+def _interpolated(x: Variable, rows: Variable, columns: Variable, factor: Variable | None) -> Variable:
+    """x (B, H, W, C) between its cells, at rows and columns with B places; times a factor for each place."""
+    rows, columns = (reshape(places, shape=(x.shape[0], *places.shape[2:])) for places in (rows, columns))
+    top, left = (elementwise.floor(control.unlink(places)) for places in (rows, columns))
+    down, right = rows - top, columns - left
+    if factor is not None:
+        factor = reshape(factor, shape=rows.shape)
+    total = None
+    for i, vertical in enumerate((1 - down, down)):
+        vertical = vertical if factor is None else vertical * factor
+        for j, horizontal in enumerate((1 - right, right)):
+            share = vertical * horizontal
+            share = cast(share, x.dtype) if x.spec.differentiable and x.dtype != share.dtype else share
+            part = take_cells(x, top + i, left + j) * reshape(share, shape=(*share.shape, 1))
+            total = part if total is None else total + part
+    assert total is not None
+    return total
+
+
+# ---------------------------------------------------------------- a kernel for each place
+
+# Four arrays make one number, linear in each: the sum over all b, c, i, j, r, s of
+# y[b, c, r, s] x[b, c, r + j, s + i] v[b, j, r, s] h[b, i, r, s]. Its derivative in each one is an op of the others.
+
+
+def _sizes(x: Any, y: tuple[int, ...], v: Any, h: Any) -> None:
+    """Raise a ValueError if there is no such sum of these shapes."""
+    batch, channels, *sizes = y
+    wide = (batch, channels, sizes[0] + v[1] - 1, sizes[1] + h[1] - 1)
+    if (x, v, h) != (wide, (batch, v[1], *sizes), (batch, h[1], *sizes)) or min(v[1], h[1]) < 1:
+        raise ValueError(
+            f"x of shape {x}, vertical_kernel {v}, horizontal_kernel {h} and results {y} do not fit: they must be "
+            "(B, C, H + J - 1, W + I - 1), (B, J, H, W), (B, I, H, W) and (B, C, H, W)"
+        )
+
+
+def _need_four_axes(**arrays: Any) -> None:
+    for name, array in arrays.items():
+        if array.ndim != 4:
+            raise ValueError(f"{name} of shape {array.shape} must have 4 axes")
+
+
+def _separable_cost(f: Function) -> int:
+    shapes = [x.shape for x in f.inputs] + [f.specs[0].shape]
+    (height, high), (width, wide) = ((min(n), max(n)) for n in zip(*[s[2:] for s in shapes], strict=True))
+    return 2 * math.prod(shapes[0][:2]) * height * width * (high - height + 1) * (wide - width + 1)
+
+
+def _summed(term: Callable[[Any, Any], Any], parts: jax.Array, zeros: jax.Array) -> jax.Array:
+    """The sum of `term(i, parts[i])`, in a loop if there are many."""
+    total = zeros
+    if len(parts) <= _MOST_TERMS:
+        for i in range(len(parts)):
+            total = total + term(i, lax.index_in_dim(parts, i, keepdims=False))
+        return total
+    total, _ = lax.scan(lambda y, part: (y + term(*part), None), zeros, (lax.iota(jnp.int32, len(parts)), parts))
+    return total
+
+
+_MOST_TERMS = 6
+
+
+@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
+def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_kernel: Array, /) -> jax.Array:
+    """Convolution with a kernel of its own at each place, the outer product of a vertical and a horizontal one
+    (Niklaus et al., 2017): `y[b, c, r, s]` is the sum over j and i of
+    `vertical_kernel[b, j, r, s] * horizontal_kernel[b, i, r, s] * x[b, c, r + j, s + i]`.
+
+    Args:
+        x: (B, C, H + J - 1, W + I - 1).
+        vertical_kernel: (B, J, H, W).
+        horizontal_kernel: (B, I, H, W).
+
+    Returns:
+        (B, C, H, W).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    _need_four_axes(x=x, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
+    x, v, h = alike(floating(x), floating(vertical_kernel), floating(horizontal_kernel))
+    batch, channels = x.shape[:2]
+    sizes = v.shape[2:]
+    _sizes(x.shape, (batch, channels, *sizes), v.shape, h.shape)
+    dtype, accurate = x.dtype, jnp.promote_types(x.dtype, jnp.float32)
+    x, v, h = (lax.convert_element_type(each, accurate) for each in (x, v, h))
+    # One product of the size of the result at a time: all of them together would be J times I as large.
+    vs, hs = (lax.transpose(each, (1, 0, 2, 3))[:, :, None] for each in (v, h))
+    zeros = lax.full((batch, channels, *sizes), 0, accurate)
+
+    def of_row(j: Any, vertical: Any) -> Any:
+        below = lax.dynamic_slice_in_dim(x, j, sizes[0], axis=2)
+        line = _summed(lambda i, horizontal: horizontal * lax.dynamic_slice_in_dim(below, i, sizes[1], 3), hs, zeros)
+        return vertical * line
+
+    y: jax.Array = _summed(of_row, vs, zeros)
+    return lax.convert_element_type(y, dtype)
+
+
+@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
+def adaptive_separable_convolution_data_grad(
+    y: Array, vertical_kernel: Array, horizontal_kernel: Array, /
+) -> jax.Array:
+    """The transpose of `adaptive_separable_convolution` in x.
+
+    Args:
+        y: (B, C, H, W).
+        vertical_kernel: (B, J, H, W).
+        horizontal_kernel: (B, I, H, W).
+
+    Returns:
+        (B, C, H + J - 1, W + I - 1).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    _need_four_axes(y=y, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
+    y, v, h = alike(floating(y), floating(vertical_kernel), floating(horizontal_kernel))
+    wide = (*y.shape[:2], y.shape[2] + v.shape[1] - 1, y.shape[3] + h.shape[1] - 1)
+    return transposed(lambda x: adaptive_separable_convolution.forward(x, v, h), wide, y, "y")
+
+
+@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
+def adaptive_separable_convolution_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> jax.Array:
+    """The transpose of `adaptive_separable_convolution` in the vertical kernel.
+
+    Args:
+        y: (B, C, H, W).
+        x: (B, C, H + J - 1, W + I - 1).
+        horizontal_kernel: (B, I, H, W).
+
+    Returns:
+        (B, J, H, W).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    _need_four_axes(y=y, x=x, horizontal_kernel=horizontal_kernel)
+    y, x, h = alike(floating(y), floating(x), floating(horizontal_kernel))
+    shape = (y.shape[0], x.shape[2] - y.shape[2] + 1, *y.shape[2:])
+    _sizes(x.shape, y.shape, shape, h.shape)
+    return transposed(lambda v: adaptive_separable_convolution.forward(x, v, h), shape, y, "y")
+
+
+@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
+def adaptive_separable_convolution_horizontal_grad(y: Array, x: Array, vertical_kernel: Array, /) -> jax.Array:
+    """The transpose of `adaptive_separable_convolution` in the horizontal kernel.
+
+    Args:
+        y: (B, C, H, W).
+        x: (B, C, H + J - 1, W + I - 1).
+        vertical_kernel: (B, J, H, W).
+
+    Returns:
+        (B, I, H, W).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    _need_four_axes(y=y, x=x, vertical_kernel=vertical_kernel)
+    y, x, v = alike(floating(y), floating(x), floating(vertical_kernel))
+    shape = (y.shape[0], x.shape[3] - y.shape[3] + 1, *y.shape[2:])
+    _sizes(x.shape, y.shape, v.shape, shape)
+    return transposed(lambda h: adaptive_separable_convolution.forward(x, v, h), shape, y, "y")
