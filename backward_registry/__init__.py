@@ -279,6 +279,8 @@ from . import (  # noqa: E402,F401
     elementwise,
     factors,
     flows,
+    fourier,
+    fused,
     implicit,
     indexing,
     jax_derivatives,

@@ -25,6 +25,6 @@ def put_cells_backward(f: Function, gx: Variable) -> tuple[Variable, None, None]
 # ---------------------------------------------------------------- a kernel for each place
 
 multilinear_family(
-    F.adaptive_separable_convolution, F.adaptive_separable_convolution_data_grad,
-    F.adaptive_separable_convolution_vertical_grad, F.adaptive_separable_convolution_horizontal_grad,
+    F.adaptive_separable_convolution, F.separable_data_grad,
+    F.separable_vertical_grad, F.separable_horizontal_grad,
 )

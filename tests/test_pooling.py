@@ -27,7 +27,9 @@ def test_shapes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POOLINGS)
-@pytest.mark.parametrize("stride, pad, expected", [((1, 1, 2), (0, 1, 0), (3, 5, 3)), ((2, 1, 1), (1, 0, 1), (2, 4, 7))])
+@pytest.mark.parametrize("stride, pad, expected", [
+    ((1, 1, 2), (0, 1, 0), (3, 5, 3)), ((2, 1, 1), (1, 0, 1), (2, 4, 7)),
+])
 def test_windows_begin_in_x_or_before_it_where_borders_count(name: str, stride: Any, pad: Any, expected: Any) -> None:
     """Each against the elements that it holds, one window after another."""
     x = np.random.default_rng(0).standard_normal((3, 4, 6))

@@ -31,11 +31,11 @@ from .activation import swish as swish
 from .activation import tanh as tanh
 from .activation import tanh_shrink as tanh_shrink
 from .adaptive_convolution import adaptive_separable_convolution as adaptive_separable_convolution
-from .adaptive_convolution import adaptive_separable_convolution_data_grad as adaptive_separable_convolution_data_grad
-from .adaptive_convolution import adaptive_separable_convolution_horizontal_grad as adaptive_separable_convolution_horizontal_grad
-from .adaptive_convolution import adaptive_separable_convolution_vertical_grad as adaptive_separable_convolution_vertical_grad
 from .adaptive_convolution import deformable_convolution as deformable_convolution
 from .adaptive_convolution import put_cells as put_cells
+from .adaptive_convolution import separable_data_grad as separable_data_grad
+from .adaptive_convolution import separable_horizontal_grad as separable_horizontal_grad
+from .adaptive_convolution import separable_vertical_grad as separable_vertical_grad
 from .adaptive_convolution import take_cells as take_cells
 from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
@@ -130,6 +130,15 @@ from .elementwise import sinh as sinh
 from .elementwise import sqrt as sqrt
 from .elementwise import square as square
 from .elementwise import tan as tan
+from .fourier import fft as fft
+from .fourier import frames as frames
+from .fourier import frames_transpose as frames_transpose
+from .fourier import ifft as ifft
+from .fourier import istft as istft
+from .fourier import real_fft as real_fft
+from .fourier import real_fft_transpose as real_fft_transpose
+from .fourier import stft as stft
+from .fused import fused_convolution as fused_convolution
 from .indexing import argsort as argsort
 from .indexing import gather as gather
 from .indexing import gather_nd as gather_nd
@@ -286,7 +295,9 @@ FAMILIES = (
     "convolution",
     "adaptive_convolution",
     "pooling",
+    "fourier",
     "normalization",
+    "fused",
     "recurrent",
     "packed_sequences",
     "loss",

@@ -8,17 +8,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from ..graph import Array, Function, Variable, composite, op
+from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape
 from ..graph.axes import AxisMap, row_places, rows_of
 from ..graph.spec import FLOAT32
 from . import control, elementwise, linear, slicing
-from .array import arange, cast
 from .arithmetic import alike, floating
+from .array import cast
 from .convolution import finished, steps_of, with_one_batch_axis
-from .movement import broadcast, reshape, transpose
+from .movement import reshape, transpose
 from .transposition import transposed
 
 # ---------------------------------------------------------------- cells of images
@@ -161,11 +162,9 @@ def deformable_convolution(
         _at_windows(f"{name}: {what}", value, (x.shape[0], deformable_group, k, each), x.shape[1:3], sizes, window[1])
         for what, value, each in (("offset", offset, 2), ("mask", mask, 1)) if value is not None
     ]
-    rows, columns = _places((height, width), sizes, window)
-    rows, columns = (
-        (places if moved.dtype == FLOAT32 else cast(places, moved.dtype)) + moved
-        for places, moved in zip((rows, columns), (_wide(taken[0][..., i]) for i in (0, 1)), strict=True)
-    )
+    moves = _wide(taken[0])
+    places = _places((height, width), sizes, window, moves.dtype)
+    rows, columns = (place + moves[..., i] for i, place in enumerate(places))
     read = _interpolated(_by_group(x, deformable_group), rows, columns, taken[1][..., 0] if mask is not None else None)
     read = reshape(read, shape=(x.shape[0], deformable_group, *sizes, k, x.shape[-1] // deformable_group))
     read = reshape(transpose(read, axes=(0, 2, 3, 4, 1, 5)), shape=(x.shape[0] * math.prod(sizes), k, group, -1))
@@ -232,17 +231,15 @@ def _at_windows(
     return transpose(reshape(value, shape=(batch, *sizes, groups, k, each)), axes=(0, 3, 1, 2, 4, 5))
 
 
-def _places(kernel: tuple[int, int], sizes: tuple[int, int], window: Any) -> tuple[Variable, Variable]:
+def _places(kernel: tuple[int, int], sizes: tuple[int, int], window: Any, dtype: Any) -> tuple[Variable, Variable]:
     """The rows, and the columns, that the elements of the kernel have without offsets, with axes for (*sizes, k)."""
     pad, stride, dilation = window
-    result = []
-    for i in (0, 1):
-        firsts = arange(-pad[i], sizes[i] * stride[i] - pad[i], stride[i])
-        further = arange(0, kernel[i] * dilation[i], dilation[i])
-        further = broadcast(reshape(further, shape=(-1, 1) if i == 0 else (1, -1)), shape=kernel)
-        places = reshape(firsts, shape=(-1, 1, 1) if i == 0 else (1, -1, 1)) + reshape(further, shape=(1, 1, -1))
-        result.append(places)
-    return result[0], result[1]
+    firsts = [np.arange(n) * s - p for n, s, p in zip(sizes, stride, pad, strict=True)]
+    rows, columns = (each.ravel() for each in np.indices(kernel))
+    return (
+        as_variable((firsts[0][:, None, None] + rows * dilation[0]).astype(dtype)),
+        as_variable((firsts[1][None, :, None] + columns * dilation[1]).astype(dtype)),
+    )
 
 
 def _by_group(x: Variable, groups: int) -> Variable:
@@ -352,7 +349,7 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
 
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
-def adaptive_separable_convolution_data_grad(
+def separable_data_grad(
     y: Array, vertical_kernel: Array, horizontal_kernel: Array, /
 ) -> jax.Array:
     """The transpose of `adaptive_separable_convolution` in x.
@@ -375,7 +372,7 @@ def adaptive_separable_convolution_data_grad(
 
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
-def adaptive_separable_convolution_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> jax.Array:
+def separable_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> jax.Array:
     """The transpose of `adaptive_separable_convolution` in the vertical kernel.
 
     Args:
@@ -397,7 +394,7 @@ def adaptive_separable_convolution_vertical_grad(y: Array, x: Array, horizontal_
 
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
-def adaptive_separable_convolution_horizontal_grad(y: Array, x: Array, vertical_kernel: Array, /) -> jax.Array:
+def separable_horizontal_grad(y: Array, x: Array, vertical_kernel: Array, /) -> jax.Array:
     """The transpose of `adaptive_separable_convolution` in the horizontal kernel.
 
     Args:

@@ -16,6 +16,7 @@ from .affine import affine as affine
 from .affine import embed as embed
 from .convolution import convolution as convolution
 from .convolution import deconvolution as deconvolution
+from .convolution import deformable_convolution as deformable_convolution
 from .convolution import depthwise_convolution as depthwise_convolution
 from .normalization import batch_normalization as batch_normalization
 from .normalization import layer_normalization as layer_normalization
