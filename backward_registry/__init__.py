@@ -290,6 +290,7 @@ from . import (  # noqa: E402,F401
     movement,
     normalization,
     packed_sequences,
+    patches,
     polynomial,
     pooling,
     recurrent,

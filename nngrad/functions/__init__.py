@@ -198,6 +198,14 @@ from .normalization import weight_normalization as weight_normalization
 from .normalization import weight_standardization as weight_standardization
 from .packed_sequences import pack_padded_sequence as pack_padded_sequence
 from .packed_sequences import pad_packed_sequence as pad_packed_sequence
+from .patches import average_pooling_1d as average_pooling_1d
+from .patches import average_pooling_nd as average_pooling_nd
+from .patches import col2im as col2im
+from .patches import im2col as im2col
+from .patches import max_pooling_1d as max_pooling_1d
+from .patches import max_pooling_nd as max_pooling_nd
+from .patches import spatial_pyramid_pooling_2d as spatial_pyramid_pooling_2d
+from .patches import upsampling_2d as upsampling_2d
 from .polynomial import linear_combination as linear_combination
 from .polynomial import monomial as monomial
 from .pooling import average_pooling as average_pooling
@@ -235,6 +243,7 @@ from .shaping import flipud as flipud
 from .shaping import moveaxis as moveaxis
 from .shaping import repeat as repeat
 from .shaping import rollaxis as rollaxis
+from .shaping import shift as shift
 from .shaping import space2depth as space2depth
 from .shaping import squeeze as squeeze
 from .shaping import swapaxes as swapaxes
@@ -295,6 +304,7 @@ FAMILIES = (
     "convolution",
     "adaptive_convolution",
     "pooling",
+    "patches",
     "fourier",
     "normalization",
     "fused",

@@ -93,7 +93,7 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
-            "contractions", "convolution", "adaptive_convolution", "pooling", "fourier",
+            "contractions", "convolution", "adaptive_convolution", "pooling", "patches", "fourier",
             "normalization", "fused", "recurrent", "packed_sequences", "loss", "stochastic")
 
 
