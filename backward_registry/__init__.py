@@ -295,6 +295,7 @@ from . import (  # noqa: E402,F401
     pooling,
     recurrent,
     reduction,
+    resampling,
     segments,
     shaping,
     slicing,

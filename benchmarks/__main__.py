@@ -17,6 +17,7 @@ from nngrad_command.installation import version_of
 
 from . import (
     building,
+    catalogue,
     classifier,
     conv_nets,
     critic,
@@ -36,8 +37,8 @@ from .timing import Row
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
-        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, loops, per_sample,
-        steering, memory, first_result,
+        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, catalogue, loops,
+        per_sample, steering, memory, first_result,
     )
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")

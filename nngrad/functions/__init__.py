@@ -235,6 +235,10 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .resampling import interpolate as interpolate
+from .resampling import onnx_resize as onnx_resize
+from .resampling import resample as resample
+from .resampling import resample_transpose as resample_transpose
 from .shaping import depth2space as depth2space
 from .shaping import expand_dims as expand_dims
 from .shaping import flatten as flatten
@@ -306,6 +310,7 @@ FAMILIES = (
     "pooling",
     "patches",
     "fourier",
+    "resampling",
     "normalization",
     "fused",
     "recurrent",

@@ -93,10 +93,10 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
-            "contractions", "convolution", "adaptive_convolution", "pooling", "patches", "fourier",
+            "contractions", "convolution", "adaptive_convolution", "pooling", "patches", "fourier", "resampling",
             "normalization", "fused", "recurrent", "packed_sequences", "loss", "stochastic")
 
 
-def all_samples() -> list[Sample]:
-    """Every line of every family's table."""
-    return [s for family in FAMILIES for s in importlib.import_module(f"tests.samples.{family}").SAMPLES]
+def all_samples(*families: str) -> list[Sample]:
+    """Every line of the tables of some families; by default, of all."""
+    return [s for family in families or FAMILIES for s in importlib.import_module(f"tests.samples.{family}").SAMPLES]

@@ -1,0 +1,104 @@
+"""Interpolation at evenly spaced positions: from which elements each result is made, and with which weights."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Grid(NamedTuple):
+    """Positions along an axis: element i of the result is at `offset + step i`, counted in elements of the input."""
+
+    size: int
+    step: float
+    offset: float
+
+
+class Kernel(NamedTuple):
+    """How elements are weighted; `resample` says what each means."""
+
+    mode: str
+    rounding: str = "floor"
+    cubic_coeff_a: float = -0.75
+    exclude_outside: bool = False
+    bounded: bool = False
+
+
+class Taps(NamedTuple):
+    """For each element of the result the elements it is a sum of (size, count), and their weights; a weight of 0 stands
+    for none."""
+
+    indices: np.ndarray
+    weights: np.ndarray
+
+
+MODES = ("nearest", "linear", "cubic")
+ROUNDINGS = {
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round_prefer_floor": lambda p: np.ceil(p - 0.5),
+    "round_prefer_ceil": lambda p: np.floor(p + 0.5),
+}
+
+
+@functools.lru_cache(maxsize=256)
+def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
+    """The taps for interpolation along an axis of `count` elements, of which there is one or more."""
+    if kernel.mode not in MODES:
+        raise ValueError(f"mode {kernel.mode!r} must be 'nearest', 'linear' or 'cubic'")
+    if kernel.rounding not in ROUNDINGS:
+        raise ValueError(f"rounding {kernel.rounding!r} must be one of {', '.join(map(repr, ROUNDINGS))}")
+    at = positions(grid)
+    last = count - 1
+    if kernel.mode == "nearest":
+        indices, weights = ROUNDINGS[kernel.rounding](at)[:, None], np.ones((grid.size, 1))
+    elif kernel.mode == "linear":
+        inside = np.clip(at, 0, last)
+        first = np.clip(np.floor(inside), 0, max(last - 1, 0))
+        indices = first[:, None] + np.arange(2)
+        weights = np.stack([1 - (inside - first), inside - first], 1)
+    else:
+        first = np.floor(at) - 1
+        indices = first[:, None] + np.arange(4)
+        weights = _cubic(np.abs(at[:, None] - indices), kernel.cubic_coeff_a)
+        if kernel.exclude_outside:
+            weights = weights * ((indices >= 0) & (indices <= last))
+            sums = weights.sum(1, keepdims=True)
+            weights = np.divide(weights, sums, out=np.zeros_like(weights), where=sums != 0)
+    if kernel.bounded:
+        weights = weights * ((at >= 0) & (at <= last))[:, None]
+    used = weights.any(0)
+    return Taps(np.clip(indices, 0, last).astype(np.int32)[:, used], weights[:, used])
+
+
+def positions(grid: Grid) -> np.ndarray:
+    """Where the elements of the result are. What is a whole or a half number but for rounding is taken for it, since
+    'nearest' depends on that."""
+    at = grid.offset + grid.step * np.arange(grid.size)
+    halves = np.round(2 * at) / 2
+    return np.where(np.abs(at - halves) < 1e-6, halves, at)
+
+
+def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """The kernel of cubic convolution (Keys 1981)."""
+    d = distance
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = a * (((d - 5) * d + 8) * d - 4)
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def transposed_taps(each: Taps, count: int) -> Taps:
+    """The taps of the transpose: for each of `count` elements the results that it has a part in."""
+    size, width = each.indices.shape
+    results, elements, weights = np.repeat(np.arange(size), width), each.indices.ravel(), each.weights.ravel()
+    order = np.flatnonzero(weights)
+    order = order[np.argsort(elements[order], kind="stable")]
+    results, elements, weights = results[order], elements[order], weights[order]
+    counts = np.bincount(elements, minlength=count)
+    place = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
+    taken = np.zeros((count, counts.max(initial=0)), np.int32)
+    given = np.zeros(taken.shape)
+    taken[elements, place], given[elements, place] = results, weights
+    return Taps(taken, given)

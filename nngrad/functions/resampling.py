@@ -1,0 +1,314 @@
+"""Arrays on finer and coarser grids: nearest, linear and cubic interpolation along axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Function, Variable, as_variable, composite, op
+from ..graph.arguments import Ints, Shape, Static, as_float, as_ints
+from ..graph.axes import AxisMap, Places
+from ..graph.layouts import Named, last_order, moved
+from .arithmetic import add2, floating, widened
+from .elementwise import identity
+from .interpolation_taps import ROUNDINGS, Grid, Kernel, Taps, positions, taps, transposed_taps
+
+# ---------------------------------------------------------------- one axis after the other
+
+
+def _places(f: Function) -> tuple[Places]:
+    return (tuple([None if a in f.args["axes"] else a for a in range(f.inputs[0].ndim)]),)
+
+
+def _led(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Mapping[str, Any]:
+    changed = {"axes": tuple([a + len(size) for a in f.args["axes"]])}
+    return changed | ({"shape": (*size, *f.args["shape"])} if "shape" in f.args else {})
+
+
+def _channels_last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None:
+    order = last_order(len(shapes[0]))
+    changed = {"axes": tuple([order.index(a) for a in arguments["axes"]])}
+    return changed | ({"shape": moved(arguments["shape"])} if "shape" in arguments else {})
+
+
+RESAMPLED = AxisMap(places=_places, led=_led)
+
+
+@op(linear=True, axes=RESAMPLED, channels_last=_channels_last)
+def resample(
+    x: Array, /, axes: Ints, grids: Static, mode: str, rounding: str = "floor", cubic_coeff_a: float = -0.75,
+    exclude_outside: bool = False, bounded: bool = False,
+) -> jax.Array:
+    """`x` interpolated at evenly spaced positions along some axes: what `interpolate` and `onnx_resize` are made of.
+
+    Args:
+        x: Any shape; whole numbers are taken as float32.
+        axes: The axes, not negative.
+        grids: For each of them (size, step, offset): element i of the result is at the position offset + step i of x.
+        mode: 'nearest', 'linear' or 'cubic'. What lies beyond the first or the last element is taken to be equal to it.
+        rounding: To which element 'nearest' goes: 'floor', 'ceil', 'round_prefer_floor' or 'round_prefer_ceil'.
+        cubic_coeff_a: The parameter a of the cubic kernel (Keys 1981).
+        exclude_outside: Whether the cubic kernel leaves out what lies outside of x, and its weights are scaled to sum
+            to 1.
+        bounded: Whether there is 0 at positions outside of x.
+
+    Raises:
+        ValueError: An axis is out of range or empty, there is not one grid for each axis, or a mode is unknown.
+    """
+    x = floating(x)
+    kernel = Kernel(mode, rounding, cubic_coeff_a, exclude_outside, bounded)
+    return _along(x, as_ints(axes), _taps_of(x.shape, axes, grids, kernel))
+
+
+@op(linear=True, axes=RESAMPLED, channels_last=_channels_last)
+def resample_transpose(
+    y: Array, /, shape: Shape, axes: Ints, grids: Static, mode: str, rounding: str = "floor",
+    cubic_coeff_a: float = -0.75, exclude_outside: bool = False, bounded: bool = False,
+) -> jax.Array:
+    """The transpose of `resample` of an array of `shape`: each element added to those that it is interpolated from.
+
+    Args:
+        y: Of the shape that `resample` gives.
+        shape: The shape of x, which is that of the result.
+        axes: As for `resample`.
+        grids: As for `resample`.
+        mode: As for `resample`.
+        rounding: As for `resample`.
+        cubic_coeff_a: As for `resample`.
+        exclude_outside: As for `resample`.
+        bounded: As for `resample`.
+
+    Raises:
+        ValueError: As in `resample`, or the shape of `y` does not fit.
+    """
+    y = floating(y)
+    kernel = Kernel(mode, rounding, cubic_coeff_a, exclude_outside, bounded)
+    forward = _taps_of(shape, axes, grids, kernel)
+    sizes = {a: len(each.indices) for a, each in zip(as_ints(axes), forward, strict=True)}
+    expected = tuple([sizes.get(a, n) for a, n in enumerate(shape)])
+    if y.shape != expected:
+        raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what is resampled")
+    back = [transposed_taps(each, shape[a]) for a, each in zip(as_ints(axes), forward, strict=True)]
+    return _along(y, as_ints(axes), back)
+
+
+def _taps_of(shape: Shape, axes: Ints, grids: Any, kernel: Kernel) -> list[Taps]:
+    """The taps along each axis of an array of `shape`."""
+    axes = as_ints(axes)
+    if not isinstance(grids, tuple) or len(grids) != len(axes):
+        raise ValueError(f"grids must be a tuple with (size, step, offset) for each of the axes {axes}, got {grids!r}")
+    for a in axes:
+        if not 0 <= a < len(shape) or axes.count(a) > 1:
+            raise ValueError(f"axes {axes} must be different ones of the {len(shape)} axes of x")
+        if shape[a] == 0:
+            raise ValueError(f"axis {a} of x, of shape {tuple(shape)}, is empty: there is nothing to interpolate")
+    return [taps(shape[a], Grid(*grid), kernel) for a, grid in zip(axes, grids, strict=True)]
+
+
+def _along(x: jax.Array, axes: tuple[int, ...], each: list[Taps]) -> jax.Array:
+    """Weighted sums of slices along each of the axes, first where the axis becomes shorter."""
+    dtype = x.dtype
+    x = widened(x)
+    for _, axis, one in sorted([(len(one.indices) / x.shape[a], a, one) for a, one in zip(axes, each, strict=True)]):
+        x = _weighted(x, axis, one)
+    return lax.convert_element_type(x, dtype)
+
+
+def _weighted(x: jax.Array, axis: int, each: Taps) -> jax.Array:
+    """For each row of taps the sum of slices along `axis` times their weights."""
+    shape = tuple([len(each.indices) if a == axis else n for a, n in enumerate(x.shape)])
+    total: jax.Array | None = None
+    for indices, weights in zip(each.indices.T, each.weights.T, strict=True):
+        part = _slices(x, indices, axis)
+        if not np.all(weights == 1):
+            part = lax.mul(part, lax.broadcast_in_dim(weights.astype(x.dtype), shape, (axis,)))
+        if not np.all(weights):  # of what has no weight it must not matter whether it is infinite
+            part = lax.select(lax.broadcast_in_dim(weights != 0, shape, (axis,)), part, lax.full_like(part, 0))
+        total = part if total is None else lax.add(total, part)
+    return lax.full(shape, 0, x.dtype) if total is None else total
+
+
+def _slices(x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
+    """The slices of `x` at known indices along an axis."""
+    others = tuple([a for a in range(x.ndim) if a != axis])
+    dimensions = lax.GatherDimensionNumbers(offset_dims=others, collapsed_slice_dims=(axis,), start_index_map=(axis,))
+    window = tuple([1 if a == axis else n for a, n in enumerate(x.shape)])
+    return lax.gather(
+        x, indices[:, None], dimensions, window, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS
+    )
+
+
+# ---------------------------------------------------------------- nnabla's functions
+
+
+@composite
+def interpolate(
+    x: Array,
+    /,
+    scale: Static | None = None,
+    output_size: Ints | None = None,
+    mode: str = "linear",
+    align_corners: bool = False,
+    half_pixel: bool = False,
+    half_pixel_for_nn: bool = False,
+    channel_last: bool = False,
+) -> Variable:
+    """`x` resized along 1 to 3 spatial axes, without a filter where it shrinks.
+
+    Element i of a result of m elements is taken from the position i n / m among n elements; `align_corners`,
+    `half_pixel` and `half_pixel_for_nn` say otherwise. A result of one element is taken from position 0, but for
+    `half_pixel_for_nn`.
+
+    Args:
+        x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`. Whole numbers are taken as float32.
+        scale: A factor for each spatial axis: a size n becomes the whole part of n times the factor.
+        output_size: The sizes of the result; where it is given `scale` does not matter.
+        mode: 'linear', between the two nearest elements along each axis, or 'nearest', which takes the element at the
+            whole part of the position.
+        align_corners: Whether the position is i (n - 1) / (m - 1), so that the first and the last elements stay.
+        half_pixel: Whether it is (i + 1/2) n / m - 1/2, and 0 where that is negative: elements are areas of size 1.
+        half_pixel_for_nn: For 'nearest', whether it is (i + 1/2) n / m.
+        channel_last: Whether a channel axis comes behind the spatial ones.
+
+    Raises:
+        TypeError: `scale` is no number or tuple of numbers.
+        ValueError: Neither `scale` nor `output_size` is given, or not for 1 to 3 axes of `x`; `mode` is unknown; a size
+            is 0; or both `align_corners` and `half_pixel` are asked for.
+    """
+    if scale is None and output_size is None:
+        raise ValueError("interpolate: give scale or output_size")
+    if mode not in ("linear", "nearest"):
+        raise ValueError(f"interpolate: mode {mode!r} must be 'linear' or 'nearest'")
+    if align_corners and half_pixel:
+        raise ValueError("interpolate: align_corners and half_pixel exclude each other")
+    factors = _numbers(scale, "interpolate: scale") if output_size is None else ()
+    count = len(factors) if output_size is None else len(as_ints(output_size))
+    first = x.ndim - count - channel_last
+    if not 1 <= count <= 3 or first < 0:
+        raise ValueError(f"interpolate: {'scale' if output_size is None else 'output_size'} has {count} entries; there "
+                         f"must be 1 to 3, one for each spatial axis of x, of shape {x.shape}")
+    before = x.shape[first : first + count]
+    after = as_ints(output_size) if output_size is not None else tuple([
+        math.floor(factor * n) for factor, n in zip(factors, before, strict=True)
+    ])
+    if min(before) < 1 or min(after) < 1:
+        raise ValueError(f"interpolate: sizes {before} cannot become {after}: all must be at least 1")
+    centred = mode == "nearest" and half_pixel_for_nn
+    grids = []
+    for n, m in zip(before, after, strict=True):
+        step = n / m if centred else 0.0 if m == 1 else (n - 1) / (m - 1) if align_corners else n / m
+        grids.append((m, step, step / 2 if centred else step / 2 - 0.5 if half_pixel and step else 0.0))
+    return _resized(x, first, grids, mode)
+
+
+@composite
+def onnx_resize(
+    x: Array,
+    /,
+    roi: Static = (),
+    scales: Static = (),
+    sizes: Ints = (),
+    mode: str = "nearest",
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float | None = None,
+    exclude_outside: int | None = None,
+    extrapolation_value: float | None = None,
+    nearest_mode: str = "round_prefer_floor",
+) -> Variable:
+    """`x` resized as ONNX's operator Resize (version 11) does it.
+
+    Args:
+        x: Any shape; each axis may be resized. Whole numbers are taken as float32.
+        roi: For 'tf_crop_and_resize', the first position along each axis and then the last one of each, where 0 stands
+            for the first element and 1 for the last one. An axis of scale 1 is not cropped.
+        scales: A factor for each axis: a size n becomes the whole part of n times the factor.
+        sizes: The sizes of the result, in place of `scales`.
+        mode: 'nearest', 'linear' or 'cubic', along each axis in turn.
+        coordinate_transformation_mode: At which position p of n elements element i of m lies, where s is the scale:
+            'half_pixel', (i + 1/2) / s - 1/2; 'pytorch_half_pixel', the same, and 0 where m is 1; 'align_corners',
+            i (n - 1) / (m - 1); 'asymmetric', i / s; 'tf_half_pixel_for_nn', (i + 1/2) / s; or 'tf_crop_and_resize',
+            evenly from the first to the last position of `roi`.
+        cubic_coeff_a: The parameter of the cubic kernel; None for -0.75.
+        exclude_outside: 1 if the cubic kernel leaves out what lies outside of `x`; else that is as the nearest element.
+        extrapolation_value: What there is at positions outside of `x` with 'tf_crop_and_resize'; None for 0.
+        nearest_mode: To which element 'nearest' goes: 'round_prefer_floor', 'round_prefer_ceil', 'floor' or 'ceil'.
+
+    Raises:
+        TypeError: `roi` or `scales` is no tuple of numbers.
+        ValueError: Neither or both of `scales` and `sizes` are given, or not for each axis; a size is 0; `roi` does not
+            fit; or a mode is unknown.
+    """
+    factors, sizes = _numbers(scales, "onnx_resize: scales"), as_ints(sizes)
+    name, given = ("scales", factors) if factors else ("sizes", sizes)
+    if bool(factors) == bool(sizes) or len(given) != x.ndim:
+        raise ValueError(f"onnx_resize: give scales or sizes, with a number for each axis of x, of shape {x.shape}; "
+                         f"got scales={factors} and sizes={sizes}")
+    after = sizes or tuple([math.floor(factor * n) for factor, n in zip(factors, x.shape, strict=True)])
+    if min(x.shape) < 1 or min(after) < 1:
+        raise ValueError(f"onnx_resize: {name} {given}: sizes {x.shape} cannot become {after}: all must be at least 1")
+    factors = factors or tuple([m / n for n, m in zip(x.shape, after, strict=True)])
+    cropped = coordinate_transformation_mode == "tf_crop_and_resize"
+    ends = _numbers(roi, "onnx_resize: roi")
+    if cropped and len(ends) != 2 * x.ndim:
+        raise ValueError(f"onnx_resize: roi must have a first and a last position for each axis of x, of shape "
+                         f"{x.shape}, got {ends}")
+    grids = []
+    for axis, (n, m, scale) in enumerate(zip(x.shape, after, factors, strict=True)):
+        end = (ends[axis], ends[axis + x.ndim]) if cropped else (0.0, 1.0)
+        grids.append((m, *_transformed(coordinate_transformation_mode, n, m, scale, *end)))
+    if mode == "nearest" and nearest_mode not in ROUNDINGS:
+        raise ValueError(f"onnx_resize: nearest_mode {nearest_mode!r} must be one of {', '.join(map(repr, ROUNDINGS))}")
+    a = -0.75 if cubic_coeff_a is None else cubic_coeff_a
+    y = _resized(x, 0, grids, mode, nearest_mode, a, bool(exclude_outside), cropped)
+    if not (cropped and extrapolation_value):
+        return y
+    inside = np.ones(())
+    for n, grid in zip(x.shape, grids, strict=True):
+        at = positions(Grid(*grid))
+        inside = inside[..., None] * ((at >= 0) & (at <= n - 1))
+    return add2(y, as_variable((extrapolation_value * (1 - inside)).astype(y.dtype)))
+
+
+def _transformed(mode: str, n: int, m: int, scale: float, start: float, end: float) -> tuple[float, float]:
+    """Step and offset of the positions of m elements among n of them."""
+    if scale == 1:
+        found = (1.0, 0.0)
+    elif mode == "half_pixel" or (mode == "pytorch_half_pixel" and m > 1):
+        found = (1 / scale, 0.5 / scale - 0.5)
+    elif mode == "pytorch_half_pixel":
+        found = (0.0, 0.0)
+    elif mode == "align_corners":
+        found = ((n - 1) / (m - 1) if m > 1 else 0.0, 0.0)
+    elif mode == "asymmetric":
+        found = (1 / scale, 0.0)
+    elif mode == "tf_half_pixel_for_nn":
+        found = (1 / scale, 0.5 / scale)
+    elif mode == "tf_crop_and_resize" and m > 1:
+        found = ((end - start) * (n - 1) / (m - 1), start * (n - 1))
+    elif mode == "tf_crop_and_resize":
+        found = (0.0, (start + end) / 2 * (n - 1))
+    else:
+        raise ValueError(f"onnx_resize: coordinate_transformation_mode {mode!r} is unknown")
+    return found
+
+
+def _resized(x: Variable, first: int, grids: list[tuple[int, float, float]], mode: str, *kernel: Any) -> Variable:
+    """`x` resampled along its axes from the `first` on, but for those of which the elements stay where they are."""
+    moving = {first + i: grid for i, grid in enumerate(grids) if grid != (x.shape[first + i], 1.0, 0.0)}
+    if not moving:
+        return identity(x)
+    y: Variable = resample(x, tuple(moving), tuple(moving.values()), mode, *kernel)
+    return y
+
+
+def _numbers(values: Any, name: str) -> tuple[float, ...]:
+    """A tuple of floats, from a number or several."""
+    try:
+        return tuple([as_float(v) for v in (values if isinstance(values, tuple) else (values,))])
+    except TypeError:
+        raise TypeError(f"{name} must be a number or a tuple of numbers, got {values!r}") from None
