@@ -265,7 +265,6 @@ def _caller_module() -> str:
 
 from . import (  # noqa: E402,F401
     activation,
-    adaptive_convolution,
     arithmetic,
     array,
     body_batching,
@@ -276,6 +275,7 @@ from . import (  # noqa: E402,F401
     control,
     convolution,
     cumulative,
+    deformable,
     elementwise,
     factors,
     flows,
@@ -297,6 +297,7 @@ from . import (  # noqa: E402,F401
     reduction,
     resampling,
     segments,
+    separable,
     shaping,
     slicing,
     solves,

@@ -33,10 +33,10 @@ def ifft_backward(f: Function, gy: Variable) -> Variable:
 
 
 @backward(F.real_fft)
-def real_fft_backward(f: Function, *gys: Variable) -> Variable:
+def real_fft_backward(f: Function, real: Variable, imaginary: Variable) -> Variable:
     """The sum of cosines and sines"""
     (x,) = f.inputs
-    return F.real_fft_transpose(*gys, size=x.shape[-1])
+    return F.real_fft_transpose(real, imaginary, size=x.shape[-1])
 
 
 @backward(F.real_fft_transpose)

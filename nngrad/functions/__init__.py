@@ -30,13 +30,6 @@ from .activation import softsign as softsign
 from .activation import swish as swish
 from .activation import tanh as tanh
 from .activation import tanh_shrink as tanh_shrink
-from .adaptive_convolution import adaptive_separable_convolution as adaptive_separable_convolution
-from .adaptive_convolution import deformable_convolution as deformable_convolution
-from .adaptive_convolution import put_cells as put_cells
-from .adaptive_convolution import separable_data_grad as separable_data_grad
-from .adaptive_convolution import separable_horizontal_grad as separable_horizontal_grad
-from .adaptive_convolution import separable_vertical_grad as separable_vertical_grad
-from .adaptive_convolution import take_cells as take_cells
 from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
 from .arithmetic import add_scalar as add_scalar
@@ -104,6 +97,9 @@ from .cumulative import cumprod as cumprod
 from .cumulative import cumsum as cumsum
 from .cumulative import displace as displace
 from .cumulative import recurrence as recurrence
+from .deformable import deformable_convolution as deformable_convolution
+from .deformable import put_cells as put_cells
+from .deformable import take_cells as take_cells
 from .elementwise import abs as abs
 from .elementwise import acos as acos
 from .elementwise import acosh as acosh
@@ -239,6 +235,10 @@ from .resampling import interpolate as interpolate
 from .resampling import onnx_resize as onnx_resize
 from .resampling import resample as resample
 from .resampling import resample_transpose as resample_transpose
+from .separable import adaptive_separable_convolution as adaptive_separable_convolution
+from .separable import separable_data_grad as separable_data_grad
+from .separable import separable_horizontal_grad as separable_horizontal_grad
+from .separable import separable_vertical_grad as separable_vertical_grad
 from .shaping import depth2space as depth2space
 from .shaping import expand_dims as expand_dims
 from .shaping import flatten as flatten
@@ -306,7 +306,8 @@ FAMILIES = (
     "solves",
     "contractions",
     "convolution",
-    "adaptive_convolution",
+    "deformable",
+    "separable",
     "pooling",
     "patches",
     "fourier",

@@ -254,12 +254,11 @@ def stft(
         x = x * as_variable(_shares(window, count + 1, stride, margin), floating=x.dtype)
     if margin:
         x = movement.pad(x, (margin, margin), mode="constant" if as_istft_backward else pad_mode)
-    parts = real_fft(frames(x, size=fft_size, stride=stride) * as_variable(window, floating=x.dtype))
+    real, imaginary = real_fft(frames(x, size=fft_size, stride=stride) * as_variable(window, floating=x.dtype))
     if as_istft_backward:
-        counts = as_variable(_counts(fft_size) / fft_size, floating=parts[0].dtype)
-        parts = [part * counts for part in parts]
-    real, imaginary = (_swapped(part) for part in parts)
-    return real, imaginary
+        counts = as_variable(_counts(fft_size) / fft_size, floating=real.dtype)
+        real, imaginary = real * counts, imaginary * counts
+    return _swapped(real), _swapped(imaginary)
 
 
 @composite
@@ -275,8 +274,9 @@ def istft(
     pad_mode: str = "reflect",
     as_stft_backward: bool = False,
 ) -> Variable:
-    """The inverse of `stft`: windows times inverse transforms, added up and divided by the sum of squared windows
-    (Griffin and Lim, 1984).
+    """The inverse of `stft`: windows times inverse transforms, added up and divided by the sum of squared windows.
+
+    Of all signals it is the one whose transform is nearest to what is given (Griffin and Lim, 1984).
 
     Args:
         y_r: (*batch, fft_size // 2 + 1, number of windows), the real part.
@@ -304,11 +304,11 @@ def istft(
             f"{fft_size // 2 + 1} frequencies for fft_size={fft_size} and a window or more"
         )
     margin, count = fft_size // 2 if center else 0, y_r.shape[-1]
-    parts = [_swapped(part) for part in (y_r, y_i)]
+    real, imaginary = _swapped(y_r), _swapped(y_i)
     if not as_stft_backward:
         counts = as_variable(_counts(fft_size) / fft_size, floating=y_r.dtype)
-        parts = [part * counts for part in parts]
-    x = real_fft_transpose(*parts, size=fft_size)
+        real, imaginary = real * counts, imaginary * counts
+    x = real_fft_transpose(real, imaginary, size=fft_size)
     x = x * as_variable(window, floating=x.dtype)
     length = (count - 1) * stride + fft_size
     x = frames_transpose(x, shape=(*x.shape[:-2], length), size=fft_size, stride=stride)

@@ -37,8 +37,9 @@ def fused_convolution(
     pad_mode: str = "constant",
     constant_value: float = 0,
 ) -> Variable:
-    """`nonlinearity(batch_normalization(convolution(pad(x), weight, bias)) + z)`, of which all but the convolution may
-    be left out.
+    """`nonlinearity(batch_normalization(convolution(pad(x), weight, bias)) + z)`.
+
+    All but the convolution may be left out.
 
     Args:
         x: As for `convolution`.

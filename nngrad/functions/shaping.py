@@ -247,6 +247,9 @@ def _image(x: Variable, r: int, name: str) -> tuple[int, ...]:
 def shift(x: Array, /, shifts: Ints | None = None, border_mode: str = "nearest") -> Variable:
     """`x` moved along its last axes: what was at i is at i + shift, and what comes from beyond a border is made up.
 
+    Chainer has another function of this name, which shifts each channel to a place of a kernel: that is
+    `depthwise_convolution` with a kernel for each channel that has a single 1.
+
     Args:
         x: Any shape and dtype.
         shifts: By how much along each of the last axes, of which there are as many as entries; negative ones move

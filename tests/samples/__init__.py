@@ -93,8 +93,8 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
-            "contractions", "convolution", "adaptive_convolution", "pooling", "patches", "fourier", "resampling",
-            "normalization", "fused", "recurrent", "packed_sequences", "loss", "stochastic")
+            "contractions", "convolution", "deformable", "separable", "pooling", "patches", "fourier",
+            "resampling", "normalization", "fused", "recurrent", "packed_sequences", "loss", "stochastic")
 
 
 def all_samples(*families: str) -> list[Sample]:

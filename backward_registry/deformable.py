@@ -1,11 +1,9 @@
-"""Backward rules of convolutions that inputs adapt place by place."""
+"""Backward rules of cells of images. Where they are known, each is linear and the rule is its transpose."""
 
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward, multilinear_family
-
-# ---------------------------------------------------------------- cells of images
+from . import backward
 
 
 @backward(F.take_cells)
@@ -20,11 +18,3 @@ def put_cells_backward(f: Function, gx: Variable) -> tuple[Variable, None, None]
     """The gradient at the cells; where they are has no derivative"""
     _, rows, columns = f.inputs
     return F.take_cells(gx, rows, columns), None, None
-
-
-# ---------------------------------------------------------------- a kernel for each place
-
-multilinear_family(
-    F.adaptive_separable_convolution, F.separable_data_grad,
-    F.separable_vertical_grad, F.separable_horizontal_grad,
-)

@@ -1,4 +1,4 @@
-"""Deformable and adaptive separable convolution against convolutions and sums written out, and their messages."""
+"""Deformable, separable and fused convolutions against convolutions and sums written out, and their messages."""
 
 from __future__ import annotations
 
