@@ -17,7 +17,6 @@ from jax import lax
 from ..graph import Array, Function, op
 from ..graph.axes import rows_of
 from .arithmetic import alike, floating
-from .transposition import transposed
 
 
 def _sizes(x: Any, y: tuple[int, ...], v: Any, h: Any) -> None:
@@ -47,18 +46,39 @@ def _separable_cost(f: Function) -> int:
     return cost
 
 
-def _summed(term: Callable[[Any, Any], Any], parts: jax.Array, zeros: jax.Array) -> jax.Array:
-    """The sum of `term(i, parts[i])`, in a loop if there are many."""
-    total = zeros
-    if len(parts) <= _MOST_TERMS:
+def _over(parts: Any, total: jax.Array, step: Callable[[Any, Any, Any], Any]) -> jax.Array:
+    """What `total` becomes by `step(total, i, parts[i])` one after another, in a loop if they are many.
+
+    One product of the size of the result is made at a time: all together would be as many times as large as there are
+    elements in a kernel.
+    """
+    if len(parts) <= _MOST_STEPS:
         for i in range(len(parts)):
-            total = total + term(i, lax.index_in_dim(parts, i, keepdims=False))
+            total = step(total, i, lax.index_in_dim(parts, i, keepdims=False))
         return total
-    total, _ = lax.scan(lambda y, part: (y + term(*part), None), zeros, (lax.iota(jnp.int32, len(parts)), parts))
+    total, _ = lax.scan(lambda y, part: (step(y, *part), None), total, (lax.iota(jnp.int32, len(parts)), parts))
     return total
 
 
-_MOST_TERMS = 6
+_MOST_STEPS = 6
+
+
+def _kernels_first(kernels: jax.Array) -> jax.Array:
+    """(B, J, H, W) as (J, B, 1, H, W)."""
+    return lax.expand_dims(lax.transpose(kernels, (1, 0, 2, 3)), (2,))
+
+
+def _lines(x: jax.Array, horizontal: jax.Array, j: Any, zeros: jax.Array) -> jax.Array:
+    """`x` from row `j` on, convolved along its rows."""
+    below = lax.dynamic_slice_in_dim(x, j, zeros.shape[2], axis=2)
+    return _over(horizontal, zeros, lambda line, i, h: line + h * lax.dynamic_slice_in_dim(below, i, zeros.shape[3], 3))
+
+
+def _accurate(*arrays: Array) -> tuple[Any, Any]:
+    """The arrays in a dtype that many products can be added up in, and the dtype that they have together."""
+    together = alike(*[floating(each) for each in arrays])
+    dtype = jnp.promote_types(together[0].dtype, jnp.float32)
+    return [lax.convert_element_type(each, dtype) for each in together], together[0].dtype
 
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
@@ -80,22 +100,11 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
         ValueError: The shapes do not fit.
     """
     _need_four_axes(x=x, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
-    x, v, h = alike(floating(x), floating(vertical_kernel), floating(horizontal_kernel))
-    batch, channels = x.shape[:2]
-    sizes = v.shape[2:]
-    _sizes(x.shape, (batch, channels, *sizes), v.shape, h.shape)
-    dtype, accurate = x.dtype, jnp.promote_types(x.dtype, jnp.float32)
-    x, v, h = (lax.convert_element_type(each, accurate) for each in (x, v, h))
-    # One product of the size of the result at a time: all of them together would be J times I as large.
-    vs, hs = (lax.transpose(each, (1, 0, 2, 3))[:, :, None] for each in (v, h))
-    zeros = lax.full((batch, channels, *sizes), 0, accurate)
-
-    def of_row(j: Any, vertical: Any) -> Any:
-        below = lax.dynamic_slice_in_dim(x, j, sizes[0], axis=2)
-        line = _summed(lambda i, horizontal: horizontal * lax.dynamic_slice_in_dim(below, i, sizes[1], 3), hs, zeros)
-        return vertical * line
-
-    y: jax.Array = _summed(of_row, vs, zeros)
+    (x, v, h), dtype = _accurate(x, vertical_kernel, horizontal_kernel)
+    _sizes(x.shape, (*x.shape[:2], *v.shape[2:]), v.shape, h.shape)
+    zeros = lax.full((*x.shape[:2], *v.shape[2:]), 0, x.dtype)
+    horizontal = _kernels_first(h)
+    y = _over(_kernels_first(v), zeros, lambda y, j, row: y + row * _lines(x, horizontal, j, zeros))
     return lax.convert_element_type(y, dtype)
 
 
@@ -117,9 +126,24 @@ def separable_data_grad(
         ValueError: The shapes do not fit.
     """
     _need_four_axes(y=y, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
-    y, v, h = alike(floating(y), floating(vertical_kernel), floating(horizontal_kernel))
-    wide = (*y.shape[:2], y.shape[2] + v.shape[1] - 1, y.shape[3] + h.shape[1] - 1)
-    return transposed(lambda x: adaptive_separable_convolution.forward(x, v, h), wide, y, "y")
+    (y, v, h), dtype = _accurate(y, vertical_kernel, horizontal_kernel)
+    batch, channels, height, width = y.shape
+    _sizes((batch, channels, height + v.shape[1] - 1, width + h.shape[1] - 1), y.shape, v.shape, h.shape)
+    horizontal = _kernels_first(h)
+    line = lax.full((batch, channels, height, width + h.shape[1] - 1), 0, y.dtype)
+
+    def with_row(x: Any, j: Any, row: Any) -> Any:
+        spread = _over(horizontal, line, lambda x, i, h: _added(x, h * (row * y), i, 3))
+        return _added(x, spread, j, 2)
+
+    x = lax.full((batch, channels, height + v.shape[1] - 1, line.shape[3]), 0, y.dtype)
+    return lax.convert_element_type(_over(_kernels_first(v), x, with_row), dtype)
+
+
+def _added(x: jax.Array, part: jax.Array, start: Any, axis: int) -> jax.Array:
+    """`x` with `part` added from `start` on along an axis."""
+    before = lax.dynamic_slice_in_dim(x, start, part.shape[axis], axis)
+    return lax.dynamic_update_slice_in_dim(x, before + part, start, axis)
 
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
@@ -138,10 +162,17 @@ def separable_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> 
         ValueError: The shapes do not fit.
     """
     _need_four_axes(y=y, x=x, horizontal_kernel=horizontal_kernel)
-    y, x, h = alike(floating(y), floating(x), floating(horizontal_kernel))
-    shape = (y.shape[0], x.shape[2] - y.shape[2] + 1, *y.shape[2:])
-    _sizes(x.shape, y.shape, shape, h.shape)
-    return transposed(lambda v: adaptive_separable_convolution.forward(x, v, h), shape, y, "y")
+    (y, x, h), dtype = _accurate(y, x, horizontal_kernel)
+    rows = x.shape[2] - y.shape[2] + 1
+    _sizes(x.shape, y.shape, (y.shape[0], rows, *y.shape[2:]), h.shape)
+    horizontal = _kernels_first(h)
+    zeros = lax.full(y.shape, 0, y.dtype)
+
+    def row(j: Any) -> Any:
+        return (y * _lines(x, horizontal, j, zeros)).sum(1)
+
+    parts = jnp.stack([row(j) for j in range(rows)]) if rows <= _MOST_STEPS else lax.map(row, lax.iota(jnp.int32, rows))
+    return lax.convert_element_type(lax.transpose(parts, (1, 0, 2, 3)), dtype)
 
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
@@ -160,7 +191,8 @@ def separable_horizontal_grad(y: Array, x: Array, vertical_kernel: Array, /) -> 
         ValueError: The shapes do not fit.
     """
     _need_four_axes(y=y, x=x, vertical_kernel=vertical_kernel)
-    y, x, v = alike(floating(y), floating(x), floating(vertical_kernel))
-    shape = (y.shape[0], x.shape[3] - y.shape[3] + 1, *y.shape[2:])
-    _sizes(x.shape, y.shape, v.shape, shape)
-    return transposed(lambda h: adaptive_separable_convolution.forward(x, v, h), shape, y, "y")
+    _sizes(
+        x.shape, y.shape, vertical_kernel.shape, (y.shape[0], x.shape[3] - y.shape[3] + 1, *y.shape[2:])
+    )
+    turned = [lax.transpose(each, (0, 1, 3, 2)) for each in (y, x, vertical_kernel)]
+    return lax.transpose(separable_vertical_grad.forward(*turned), (0, 1, 3, 2))
