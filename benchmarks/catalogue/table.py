@@ -13,12 +13,13 @@ import nngrad as nn
 import nngrad.functions as F
 
 from ..timing import Contender, Row, medians, row
+from .attention import multi_head_attention
 from .case import Case
 from .images import interpolate
 from .windows import average_pooling, deformable_convolution, fft, max_pooling, stft
 
 CASES: tuple[Callable[[bool], Case], ...] = (
-    interpolate, deformable_convolution, max_pooling, average_pooling, fft, stft,
+    interpolate, multi_head_attention, deformable_convolution, max_pooling, average_pooling, fft, stft,
 )  # fmt: skip
 """Each makes a case; True asks for a tiny size."""
 

@@ -92,9 +92,11 @@ def matrix(*shape: int) -> Draw:
 
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
-            "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
-            "contractions", "convolution", "deformable", "separable", "pooling", "patches", "fourier",
-            "resampling", "normalization", "fused", "recurrent", "packed_sequences", "loss", "stochastic")
+            "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing", "control", "linear",
+            "solves", "decompositions", "contractions", "weighting", "units", "convolution", "deformable", "separable",
+            "pooling", "patches", "fourier", "resampling", "batch_statistics", "normalization", "fused", "attention",
+            "quantization", "quantized_layers", "recurrent",
+            "packed_sequences", "loss", "distances", "likelihoods", "stochastic", "noise")
 
 
 def all_samples(*families: str) -> list[Sample]:
