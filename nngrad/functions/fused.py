@@ -7,9 +7,9 @@ from collections.abc import Callable
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Ints, Static, axis_of, per_axis
 from . import activation
+from .batch_statistics import batch_normalization
 from .convolution import convolution
 from .movement import pad as padded
-from .normalization import batch_normalization
 
 
 @composite
