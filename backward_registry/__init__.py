@@ -311,6 +311,7 @@ from . import (  # noqa: E402,F401
     slicing,
     solves,
     special,
+    spectra,
     stochastic,
     units,
     weighting,
