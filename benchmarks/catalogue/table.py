@@ -13,10 +13,11 @@ import nngrad as nn
 import nngrad.functions as F
 
 from ..timing import Contender, Row, medians, row
+from .attention import multi_head_attention
 from .case import Case
 from .images import interpolate
 
-CASES: tuple[Callable[[bool], Case], ...] = (interpolate,)
+CASES: tuple[Callable[[bool], Case], ...] = (interpolate, multi_head_attention)
 """Each makes a case; True asks for a tiny size."""
 
 

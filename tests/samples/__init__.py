@@ -92,9 +92,10 @@ def matrix(*shape: int) -> Draw:
 
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
-            "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
-            "contractions", "convolution", "pooling", "resampling", "normalization", "quantization", "quantized_layers",
-            "recurrent", "packed_sequences", "loss", "stochastic")
+            "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing", "control", "linear",
+            "solves", "decompositions", "contractions", "weighting", "units", "convolution", "pooling", "resampling",
+            "batch_statistics", "normalization", "attention", "quantization", "quantized_layers", "recurrent",
+            "packed_sequences", "loss", "distances", "likelihoods", "stochastic", "noise")
 
 
 def all_samples(*families: str) -> list[Sample]:
