@@ -280,5 +280,7 @@ from . import (  # noqa: E402,F401
     solves,
     special,
     stochastic,
+    warping,
+    weighted_points,
     while_loops,
 )

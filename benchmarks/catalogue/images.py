@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.scipy.ndimage import map_coordinates
 
 import nngrad.functions as F
 
@@ -29,4 +30,30 @@ def interpolate(smoke: bool) -> Case:
         in_jax={"jax.image.resize": lambda x: jax.image.resize(x, (*shape[:2], *size), "linear")},
         in_torch=in_torch,
         differentiated=(0,),
+    )
+
+
+def warp_by_grid(smoke: bool) -> Case:
+    """Images sampled at random positions."""
+    shape = (1, 2, 4, 4) if smoke else (8, 16, 64, 64)
+    height, width = shape[2:]
+    rng = np.random.default_rng(0)
+
+    def in_torch(x: Any, grid: Any) -> Any:
+        import torch
+
+        return torch.nn.functional.grid_sample(x, grid, align_corners=False)
+
+    def in_jax(x: Any, grid: Any) -> Any:
+        places = [((grid[..., 1] + 1) * height - 1) / 2, ((grid[..., 0] + 1) * width - 1) / 2]
+        each = jax.vmap(lambda channel, *at: map_coordinates(channel, at, 1), (0, None, None))
+        return jax.vmap(each)(x, *places)
+
+    return Case(
+        title=f"warp_by_grid {shape}, linear, zeros outside",
+        arrays=[rng.standard_normal(shape).astype("f"), rng.uniform(-1, 1, (shape[0], *shape[2:], 2)).astype("f")],
+        in_nngrad=F.warp_by_grid,
+        in_jax={"map_coordinates": in_jax},
+        in_torch=in_torch,
+        differentiated=(0, 1),
     )

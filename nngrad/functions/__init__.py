@@ -260,6 +260,15 @@ from .stochastic import rand as rand
 from .stochastic import randint as randint
 from .stochastic import randn as randn
 from .stochastic import uniform as uniform
+from .warping import affine_grid as affine_grid
+from .warping import cell_fraction as cell_fraction
+from .warping import cell_indices as cell_indices
+from .warping import cell_slope as cell_slope
+from .warping import warp_by_flow as warp_by_flow
+from .warping import warp_by_grid as warp_by_grid
+from .weighted_points import weighted_points as weighted_points
+from .weighted_points import weighted_points_data_grad as weighted_points_data_grad
+from .weighted_points import weighted_points_weight_grad as weighted_points_weight_grad
 from .while_loops import while_loop as while_loop
 
 FAMILIES = (
@@ -283,6 +292,8 @@ FAMILIES = (
     "convolution",
     "pooling",
     "resampling",
+    "weighted_points",
+    "warping",
     "normalization",
     "recurrent",
     "packed_sequences",
