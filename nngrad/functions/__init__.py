@@ -97,6 +97,11 @@ from .cumulative import cumprod as cumprod
 from .cumulative import cumsum as cumsum
 from .cumulative import displace as displace
 from .cumulative import recurrence as recurrence
+from .detection import nms_detection2d as nms_detection2d
+from .detection import nms_mask as nms_mask
+from .detection import onnx_non_max_suppression as onnx_non_max_suppression
+from .detection import ranked_boxes as ranked_boxes
+from .detection import selected_rows as selected_rows
 from .elementwise import abs as abs
 from .elementwise import acos as acos
 from .elementwise import acosh as acosh
@@ -211,6 +216,12 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .regions import displaced_products as displaced_products
+from .regions import displaced_products_left_grad as displaced_products_left_grad
+from .regions import displaced_products_right_grad as displaced_products_right_grad
+from .regions import patch_correlation as patch_correlation
+from .regions import roi_align as roi_align
+from .regions import roi_align_backward as roi_align_backward
 from .resampling import interpolate as interpolate
 from .resampling import onnx_resize as onnx_resize
 from .resampling import resample as resample
@@ -294,6 +305,8 @@ FAMILIES = (
     "resampling",
     "weighted_points",
     "warping",
+    "regions",
+    "detection",
     "normalization",
     "recurrent",
     "packed_sequences",

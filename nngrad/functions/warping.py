@@ -1,7 +1,7 @@
 """Images sampled at positions that are computed.
 
-A position is counted in pixels, from the middle of the first one. Between pixels an image is linear along each axis, so a
-sample is a weighted sum of the corners of the *cell* that the position lies in. Which cell that is has no derivative;
+A position is counted in pixels, from the middle of the first one. Between pixels an image is linear along each axis, so
+a sample is a weighted sum of the corners of the *cell* that the position lies in. Which cell that is has no derivative;
 how far in the cell the position lies has the derivative 1, or -1 in a reflection, or 0 where positions are held at the
 edge: so the derivative at a pixel is that of the cell behind it.
 """
@@ -50,7 +50,7 @@ def cell_fraction(x: Array, /, size: int, padding: str) -> jax.Array:
 
 @op(diagonal=True)
 def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
-    """The derivative of `cell_fraction`: 1, or -1 where the image is turned round, or 0 where the last pixel is repeated.
+    """The derivative of `cell_fraction`: 1, -1 where the image is turned round, 0 where the last pixel is repeated.
 
     Args:
         x: As for `cell_fraction`.
@@ -74,8 +74,8 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
         nearest: Whether the nearest pixel is wanted alone; of two that are as near the one farther from 0.
 
     Returns:
-        int32 (batch, 2^D, Q), or (batch, 1, Q) if `nearest`: -1 for what is outside of the image. A corner is numbered by
-        whether it is the first or the last one of the cell along each axis, of which the first axis counts most.
+        int32 (batch, 2^D, Q), or (batch, 1, Q) if `nearest`: -1 for what is outside of the image. A corner is numbered
+        by whether it is the first or the last one of the cell along each axis, of which the first axis counts most.
 
     Raises:
         ValueError: x has not three axes, the last one with an entry for each of `sizes`, or `padding` is unknown.
@@ -168,8 +168,8 @@ def sampled(
 def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Variable:
     """Affine maps of the positions of an image's pixels: a grid for `warp_by_grid`.
 
-    Positions go from -1 to 1 along each axis, x before y, as `align_corners` says; where an axis has one pixel alone it is
-    at 0.
+    Positions go from -1 to 1 along each axis, x before y, as `align_corners` says; where an axis has one pixel alone it
+    is at 0.
 
     Args:
         theta: (batch, 2, 3) or (batch, 3, 4): matrices, with what is added in the last column.
@@ -187,7 +187,8 @@ def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Var
     if count not in (2, 3) or min(size) < 1:
         raise ValueError(f"affine_grid: size {size} must be (height, width) or (depth, height, width)")
     if theta.ndim != 3 or theta.shape[1:] != (count, count + 1):
-        raise ValueError(f"affine_grid: theta of shape {theta.shape} must be (batch, {count}, {count + 1}) for size {size}")
+        shape = f"(batch, {count}, {count + 1})"
+        raise ValueError(f"affine_grid: theta of shape {theta.shape} must be {shape} for size {size}")
     along = [_evenly(n, align_corners) for n in size]
     mesh = [*np.meshgrid(*along, indexing="ij")][::-1]
     points = np.stack([*mesh, np.ones(size)], -1).reshape(-1, count + 1)
@@ -221,8 +222,8 @@ def warp_by_grid(
         grid: (batch, *output sizes, 2 or 3): for each element of the result where it is taken from, x before y before
             z, and from -1 to 1, as `affine_grid` has it. Grids of 16 bits are computed with in float32.
         mode: 'linear' or 'nearest'.
-        padding_mode: What there is beyond the image: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image turned
-            round, at the middle of the last pixel if `align_corners`, else at its edge.
+        padding_mode: What there is beyond the image: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image
+            turned round, at the middle of the last pixel if `align_corners`, else at its edge.
         align_corners: As for `affine_grid`.
         channel_last: Whether the channel axis of `x` and of the result is the last one.
 
@@ -238,8 +239,8 @@ def warp_by_grid(
         raise ValueError(f"warp_by_grid: padding_mode {padding_mode!r} must be 'zero', 'repeat' or 'reflect'")
     count = x.ndim - 2
     if count not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != count or grid.shape[0] != x.shape[0]:
-        raise ValueError(f"warp_by_grid: x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes) and "
-                         "(batch, *output sizes, number of sizes), with 2 or 3 sizes")
+        raise ValueError(f"warp_by_grid: x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes)"
+                         " and (batch, *output sizes, number of sizes), with 2 or 3 sizes")
     sizes = x.shape[1:-1] if channel_last else x.shape[2:]
     if min(sizes) < 1:
         raise ValueError(f"warp_by_grid: x of shape {x.shape} has an empty spatial axis")

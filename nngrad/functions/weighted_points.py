@@ -144,7 +144,7 @@ def _inside(indices: jax.Array, size: int) -> jax.Array:
 
 
 def _points(x: jax.Array, indices: jax.Array, channel_last: bool, *others: jax.Array) -> Iterator[list[jax.Array]]:
-    """For each k the points at `indices` for each channel, with 0 out of range, and what `others` (batch, K, Q) have."""
+    """For each k the points at `indices` for each channel, 0 out of range, and what `others` (batch, K, Q) have."""
     axis = 1 if channel_last else 2
     size = x.shape[axis]
     # One point of 0 more stands for all that is out of range: nothing need be compared for each channel.

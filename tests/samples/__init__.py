@@ -93,8 +93,8 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "slicing", "indexing", "control", "linear", "solves",
-            "contractions", "convolution", "pooling", "resampling", "weighted_points", "warping", "normalization",
-            "recurrent", "packed_sequences", "loss", "stochastic")
+            "contractions", "convolution", "pooling", "resampling", "weighted_points", "warping", "regions",
+            "detection", "normalization", "recurrent", "packed_sequences", "loss", "stochastic")
 
 
 def all_samples() -> list[Sample]:
