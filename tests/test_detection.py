@@ -49,7 +49,7 @@ def averages(x: Any, boxes: Any, bins: tuple[int, int], scale: tuple[float, floa
     return y
 
 
-@pytest.mark.parametrize("ratio", [-1, 2, 3])
+@pytest.mark.parametrize("ratio", [-1, 3])
 def test_roi_align(ratio: int) -> None:
     x = RNG.standard_normal((2, 3, 7, 9))
     expected = averages(x, BOXES, (2, 3), (0.5, 0.7), ratio)
@@ -204,7 +204,7 @@ def test_a_loop_needs_the_size() -> None:
 
     scores = from_(np.array([[[[0.9, 0.8, 0.2, 0.1]]], [[[0.1, 0.8, 0.2, 0.1]]]]))
     start = F.constant(0)
-    with pytest.raises(ValueError, match="onnx_non_max_suppression: the size of the result .* give size="):
+    with pytest.raises(ValueError, match=r"onnx_non_max_suppression: the size of the result .* give size="):
         F.scan(step, start, scores)
     _, found = F.scan(lambda carry, each: step(carry, each, size=2), start, scores)
     np.testing.assert_array_equal(found.d, [[[0, 0, 0], [0, 0, 1]], [[0, 0, 1], [-1, -1, -1]]])

@@ -14,9 +14,9 @@ import nngrad.functions as F
 
 from ..timing import Contender, Row, medians, row
 from .case import Case
-from .images import interpolate, warp_by_grid
+from .images import interpolate, roi_align, warp_by_grid
 
-CASES: tuple[Callable[[bool], Case], ...] = (interpolate, warp_by_grid)
+CASES: tuple[Callable[[bool], Case], ...] = (interpolate, warp_by_grid, roi_align)
 """Each makes a case; True asks for a tiny size."""
 
 

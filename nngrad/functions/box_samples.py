@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -78,14 +79,18 @@ class Bins(NamedTuple):
         return jnp.stack(weights)[None], jnp.stack(points)[None]
 
 
+_AT_ONCE = 4
+"""How many samples are added in one pass: more of them save passes, and take longer to compile."""
+
+
 def over_samples(
     bins: Bins, ratio: int | None, start: jax.Array, added: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 ) -> jax.Array:
     """`start`, to which `added` adds for some samples after others, given their weights and points."""
     if ratio and ratio > 0:
-        total = start
-        for y in range(ratio):
-            total = added(total, *bins.taps([(y, x) for x in range(ratio)]))
+        total, samples = start, list(itertools.product(range(ratio), repeat=2))
+        for i in range(0, len(samples), _AT_ONCE):
+            total = added(total, *bins.taps(samples[i : i + _AT_ONCE]))
         return total
     rows, columns = [lax.convert_element_type(jnp.max(axis.samples, initial=0), jnp.int32) for axis in bins[1:]]
 
@@ -93,4 +98,5 @@ def over_samples(
         number = lax.convert_element_type(i, jnp.int32)
         return added(total, *bins.taps([(lax.div(number, columns), lax.rem(number, columns))]))
 
-    return lax.fori_loop(jnp.int32(0), rows * columns, step, start)
+    result: jax.Array = lax.fori_loop(jnp.int32(0), rows * columns, step, start)
+    return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,40 +20,48 @@ from .slicing import take_slices
 # ---------------------------------------------------------------- which boxes are kept
 
 
-def _kept(lows: Any, highs: Any, areas: Any, alive: Any, threshold: float, chained: bool) -> jax.Array:
-    """Of boxes (G, N), in the order of their scores, those that no better one overlaps with by more than a threshold of
-    intersection by union; if `chained` only better ones that are kept themselves count.
+class _Boxes(NamedTuple):
+    """Boxes (groups, N), which reach from `lows` to `highs` (groups, N, 2)."""
 
-    Boxes reach from `lows` to `highs` (G, N, 2); `alive` says which there are.
-    """
-    place = lax.broadcasted_iota(jnp.int32, alive.shape, 1)
-    count = jnp.max(jnp.where(alive, place + 1, 0), initial=0)
+    lows: Any
+    highs: Any
+    areas: Any
 
-    def step(state: Any) -> Any:
-        i, kept = state
-        low, high, area, one = [
-            lax.dynamic_slice_in_dim(each, i, 1, axis=1) for each in (lows, highs, areas, kept if chained else alive)
+    def ranked(self, order: jax.Array) -> _Boxes:
+        """Boxes (batch, N) in as many orders (batch, classes, N), as (batch classes, N)."""
+        index = lax.reshape(order, (order.shape[0], order.shape[1] * order.shape[2]))
+        taken = [
+            jnp.take_along_axis(each, index if each.ndim == 2 else index[..., None], axis=1)
+            for each in (self.lows, self.highs, self.areas)
         ]
-        sides = jnp.minimum(highs, high) - jnp.maximum(lows, low)
-        common = jnp.where((sides > 0).all(-1), sides[..., 0] * sides[..., 1], 0)
-        union = jnp.where(common > 0, areas + area - common, 1)
-        return i + 1, kept & ~(one & (place > i) & (common / union > threshold))
+        groups = (order.shape[0] * order.shape[1], order.shape[2])
+        return _Boxes(*[lax.reshape(each, (*groups, *each.shape[2:])) for each in taken])
 
-    result: jax.Array = lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
-    return result
+    def kept(self, alive: jax.Array, threshold: float, chained: bool) -> jax.Array:
+        """Of those that are `alive` (groups, N), the best ones first, which no better one overlaps with by more than a
+        threshold of intersection by union; if `chained` only better ones that are kept themselves count."""
+        place = lax.broadcasted_iota(jnp.int32, alive.shape, 1)
+        count = jnp.max(jnp.where(alive, place + 1, 0), initial=0)
+
+        def step(state: Any) -> Any:
+            i, kept = state
+            low, high, area, one = [
+                lax.dynamic_slice_in_dim(each, i, 1, axis=1) for each in (*self, kept if chained else alive)
+            ]
+            sides = jnp.minimum(self.highs, high) - jnp.maximum(self.lows, low)
+            common = jnp.where((sides > 0).all(-1), sides[..., 0] * sides[..., 1], 0)
+            union = jnp.where(common > 0, self.areas + area - common, 1)
+            return i + 1, kept & ~(one & (place > i) & (common / union > threshold))
+
+        result: jax.Array = lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
+        return result
 
 
 def _ranked(scores: jax.Array) -> jax.Array:
     """The places of scores along the last axis, the highest first; of equal ones the first."""
     place = lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
-    return lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
-
-
-def _taken(boxes: jax.Array, order: jax.Array) -> jax.Array:
-    """Boxes (B, N, 2), or (B, N), in an order (B, C, N), as (B C, N, ...)."""
-    index = lax.reshape(order, (order.shape[0], order.shape[1] * order.shape[2]))
-    taken = jnp.take_along_axis(boxes, index if boxes.ndim == 2 else index[..., None], axis=1)
-    return lax.reshape(taken, (order.shape[0] * order.shape[1], order.shape[2], *boxes.shape[2:]))
+    order: jax.Array = lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
+    return order
 
 
 @op(axes=rows_of((0,)))
@@ -85,11 +93,10 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
     alive = alive & (ranked != 0)
     ranked, alive = [jnp.moveaxis(each, 2, 1) for each in (jnp.where(alive, ranked, 0), alive)]
     order = _ranked(ranked)
-    lows, highs, areas = centre - size / 2, centre + size / 2, size[..., 0] * size[..., 1]
-    present = jnp.take_along_axis(alive, order, 2)
+    boxes = _Boxes(centre - size / 2, centre + size / 2, size[..., 0] * size[..., 1])
     flat = (batch * order.shape[1], count)
-    sorted_boxes = [_taken(each, order) for each in (lows, highs, areas)]
-    kept = _kept(*sorted_boxes, lax.reshape(present, flat), nms, nms_per_class)
+    present = lax.reshape(jnp.take_along_axis(alive, order, 2), flat)
+    kept = boxes.ranked(order).kept(present, nms, nms_per_class)
     _, kept = lax.sort((lax.reshape(order, flat), kept.astype(jnp.int32)), dimension=1, num_keys=1)
     mask = jnp.moveaxis(lax.reshape(kept, order.shape), 1, 2) != 0
     return jnp.concatenate([passed[..., :1], mask], -1) if nms_per_class else passed & mask
@@ -126,14 +133,14 @@ def ranked_boxes(
     boxes, scores = widened(floating(boxes)), widened(floating(scores))
     first, second = boxes[..., :2], boxes[..., 2:]
     if center_point_box:
-        lows, highs, areas = first - second / 2, first + second / 2, second[..., 0] * second[..., 1]
+        found = _Boxes(first - second / 2, first + second / 2, second[..., 0] * second[..., 1])
     else:
         lows, highs = jnp.minimum(first, second), jnp.maximum(first, second)
-        areas = (highs - lows)[..., 0] * (highs - lows)[..., 1]
+        found = _Boxes(lows, highs, (highs - lows)[..., 0] * (highs - lows)[..., 1])
     order = _ranked(scores)
     alive = jnp.take_along_axis(scores, order, 2) >= score_threshold
     flat = (order.shape[0] * order.shape[1], order.shape[2])
-    kept = _kept(*[_taken(each, order) for each in (lows, highs, areas)], lax.reshape(alive, flat), iou_threshold, True)
+    kept = found.ranked(order).kept(lax.reshape(alive, flat), iou_threshold, True)
     kept = kept & (jnp.cumsum(kept, 1) <= max_output_boxes_per_class)
     return jnp.where(lax.reshape(kept, order.shape), order, -1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ class Taps(NamedTuple):
 
 
 MODES = ("nearest", "linear", "cubic")
-ROUNDINGS = {
+ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "round_prefer_floor": lambda p: np.ceil(p - 0.5),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,13 +84,13 @@ def roi_align(
     start = lax.full((1, sums, channels) if last else (1, channels, sums), 0, widened(x).dtype)
 
     def added(y: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
-        return y + weighted_points.forward(points, weights, indices, last)
+        return lax.add(y, weighted_points.forward(points, weights, indices, last))
 
     bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
     y = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), x.dtype)
-    if last:
-        return lax.reshape(y, (boxes.shape[0], *bins, channels))
-    return lax.transpose(lax.reshape(y, (channels, boxes.shape[0], *bins)), (1, 0, 2, 3))
+    shape = (boxes.shape[0], *bins, channels) if last else (channels, boxes.shape[0], *bins)
+    y = lax.reshape(y, shape)
+    return y if last else lax.transpose(y, (1, 0, 2, 3))
 
 
 @op(linear=True, axes=AxisMap(places=_spread_places), cost=_aligned_cost)
@@ -133,13 +134,12 @@ def roi_align_backward(
     start = lax.full((1, size, channels) if last else (1, channels, size), 0, widened(dy).dtype)
 
     def added(x: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
-        return x + weighted_points_data_grad.forward(arrived, weights, indices, size, last)
+        return lax.add(x, weighted_points_data_grad.forward(arrived, weights, indices, size, last))
 
     bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
     x = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), dy.dtype)
-    if last:
-        return lax.reshape(x, (batch, height, width, channels))
-    return lax.transpose(lax.reshape(x, (channels, batch, height, width)), (1, 0, 2, 3))
+    x = lax.reshape(x, shape if last else (channels, batch, height, width))
+    return x if last else lax.transpose(x, (1, 0, 2, 3))
 
 
 def _check_boxes(
@@ -176,7 +176,8 @@ _BATCH = AxisMap(places=_product_places, folded=_folded, inputs=(0, 1))
 
 def _product_cost(f: Function) -> int:
     rows, columns = f.args["count"]
-    return 2 * int(rows) * int(columns) * min([x.size for x in (*f.inputs, *f.specs) if x.ndim == 4])
+    shapes = [*[x.shape for x in f.inputs], f.specs[0].shape]
+    return 2 * int(rows * columns) * min([math.prod(shape) for shape in shapes if len(shape) == 4])
 
 
 @op(linear="each", axes=_BATCH, cost=_product_cost)
