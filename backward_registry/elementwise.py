@@ -6,6 +6,7 @@ import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
 from . import backward
+from .reduction import divided
 
 # ---------------------------------------------------------------- sign and rounding
 
@@ -118,9 +119,9 @@ def atan_backward(f: Function, gy: Variable) -> Variable:
 
 @backward(F.atan2)
 def atan2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = x1 / (x0^2 + x1^2), dy/dx1 = -x0 / (x0^2 + x1^2)"""
+    """dy/dx0 = x1 / (x0^2 + x1^2), dy/dx1 = -x0 / (x0^2 + x1^2), and 0 where both are 0"""
     x0, x1 = f.inputs
-    g = gy / (x0 * x0 + x1 * x1)
+    g = divided(gy, x0 * x0 + x1 * x1)
     return g * x1, -g * x0
 
 

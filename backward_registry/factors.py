@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import nngrad.functions as F
-from nngrad.functions.factors import lu_factor, lu_solve, solve_triangle
+from nngrad.functions.factors import differentiated_if, lu_factor, lu_solve, solve_triangle, tall_qr
 from nngrad.graph import Function, Variable, apply
 
 from . import backward, non_differentiable
 from .batching import Operand, batched, reshaped, size_of
+from .linear import transposed
 
 
 def outer(w: Variable, y: Variable, transposed: bool) -> Variable:
@@ -35,6 +36,21 @@ def solve_triangle_backward(f: Function, gy: Variable) -> tuple[Variable, Variab
     (y,), (_, a), (lower, turned, unit) = f.outputs, f.inputs, f.arguments
     w = solve_triangle(gy, a, lower, not turned, unit)
     return w, F.trilu(outer(w, y, turned), k=int(unit) * (-1 if lower else 1), upper=not lower)
+
+
+@backward(tall_qr)
+def tall_qr_backward(f: Function, gq: Variable, gr: Variable) -> Variable:
+    """x = q r: gx = (gq + q (L + L')) inv(r)', L the lower half of r gr' - gq' q (Walter and Lehmann 2010)"""
+    q, r = f.outputs
+    lower = F.half_lower(F.batch_matmul(r, gr, False, True) - F.batch_matmul(gq, q, True, False))
+    y = gq + F.batch_matmul(q, lower + transposed(lower))
+    return transposed(solve_triangle(transposed(y), r, lower=False))
+
+
+@backward(differentiated_if)
+def differentiated_if_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
+    """gx = gy factor"""
+    return gy * f.inputs[1], None
 
 
 @batched(lu_solve)

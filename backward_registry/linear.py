@@ -88,15 +88,6 @@ def batch_det_backward(f: Function, gy: Variable) -> Variable:
     return per_matrix(gy, x) * F.batch_cofactor(x)
 
 
-@backward(F.batch_cofactor)
-def batch_cofactor_backward(f: Function, gy: Variable) -> Variable:
-    """y = det(x) inv(x)': gx = (<gy, y> y - y gy' y) / det(x)"""
-    (x,), (y,) = f.inputs, f.outputs
-    both = F.sum(gy * y, axis=(-2, -1))
-    gx = per_matrix(both, x) * y - F.batch_matmul(F.batch_matmul(y, gy, False, True), y)
-    return gx / per_matrix(F.batch_det(x), x)
-
-
 @backward(F.batch_logdet)
 def batch_logdet_backward(f: Function, gy: Variable) -> Variable:
     """y = log |det(x)|: gx = gy inv(x)'"""

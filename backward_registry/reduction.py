@@ -1,5 +1,7 @@
 """Backward rules of reductions."""
 
+import jax.numpy as jnp
+
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
 from nngrad.functions.reduction import count
@@ -128,10 +130,12 @@ def norm_backward(f: Function, gy: Variable) -> Variable:
 
 @backward(F.logsumexp)
 def logsumexp_backward(f: Function, gy: Variable) -> Variable | None:
-    """dy/dx = e / sum(e) with e = exp(x - max(x)): exp(x - y) would take over the rounding of a large y"""
+    """dy/dx = e / sum(e) with e = exp(x - max(x)): exp(x - y) would take over the rounding of a large y. Where all is
+    -inf the sum is 0, and so are the derivatives"""
     (x,), axis = f.inputs, f.args["axis"]
     if not x.size:
         return None
     # No gradient passes the maximum: the quotient does not depend on it.
-    e = F.exp(x - F.unlink(F.max(x, axis=axis, keepdims=True)))
-    return spread(f, gy) * (e / F.sum(e, axis=axis, keepdims=True))
+    top = F.maximum_scalar(F.max(x, axis=axis, keepdims=True), val=float(jnp.finfo(x.dtype).min))
+    e = F.exp(x - F.unlink(top))
+    return spread(f, gy) * divided(e, F.sum(e, axis=axis, keepdims=True))

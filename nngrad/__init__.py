@@ -48,9 +48,16 @@ from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
 from .graph.spelling import spelling_checked as _spelling_checked
-from .hooks import FunctionHook
+from .hooks import (
+    FunctionHook,
+    set_function_post_hook,
+    set_function_pre_hook,
+    unset_function_post_hook,
+    unset_function_pre_hook,
+)
 from .implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
 from .inspection import count, explain, find_nan, memory_report, show
+from .modules import Module, Sequential
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -64,10 +71,17 @@ from .parameter import (
 from .parameter_files import load_parameters, save_parameters
 from .random import seed
 from .remat import LeastMemory, MemoryBudget, Segments, recompute
+from .reporting import logger
 from .rewrite import show_rewrites
 from .rewrite.builder import simplify
 from .rewrite.numbers import grad_end as GradEndFunction
-from .solvers import DynamicLossScale
+from .solvers import (
+    DynamicLossScale,
+    set_solver_post_hook,
+    set_solver_pre_hook,
+    unset_solver_post_hook,
+    unset_solver_pre_hook,
+)
 from .training import train_step
 
 __all__ = [
@@ -82,10 +96,12 @@ __all__ = [
     "LeastMemory",
     "MemoryBudget",
     "MissingRule",
+    "Module",
     "NdArray",
     "PythonFunction",
     "RecompilationWarning",
     "Segments",
+    "Sequential",
     "Variable",
     "auto_forward",
     "backward",
@@ -126,6 +142,7 @@ __all__ = [
     "laplacian",
     "linear_solve",
     "load_parameters",
+    "logger",
     "memory_report",
     "minimize",
     "no_grad",
@@ -142,7 +159,11 @@ __all__ = [
     "seed",
     "set_auto_forward",
     "set_default_context",
+    "set_function_post_hook",
+    "set_function_pre_hook",
     "set_parameter",
+    "set_solver_post_hook",
+    "set_solver_pre_hook",
     "show",
     "show_registry",
     "show_rewrites",
@@ -152,6 +173,10 @@ __all__ = [
     "to_jax",
     "train_step",
     "unrolled",
+    "unset_function_post_hook",
+    "unset_function_pre_hook",
+    "unset_solver_post_hook",
+    "unset_solver_pre_hook",
     "vjp",
     "vmap",
 ]

@@ -21,6 +21,8 @@ from nngrad_command.outcome import cause_of, complain, described, exit_code
 from .execution import executables
 from .execution.disk_cache import described as described_disk
 from .graph import Composite, Op
+from .peers import capability, peers_of
+from .peers.pages import TITLES, functions_of_family, order_of
 from .timing import NETWORKS, loss_of, measure
 
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
@@ -78,7 +80,8 @@ def parser() -> argparse.ArgumentParser:
     ops = commands.add_parser(
         "ops", help="list the functions and what is known of their backward rules",
         description="List every function of nngrad.functions: its name, nnabla's name for its type, where its gradient "
-        "comes from, whether that is the true derivative, and the file with the rule.",
+        "comes from, how often it can be differentiated, the file with the rule; and whether nnabla, Chainer, PyTorch "
+        "and JAX can differentiate their function of that kind twice ('yes'), 'once' or not.",
     )
     ops.add_argument("--family", choices=F.FAMILIES, metavar="F", help=f"only this family: {', '.join(F.FAMILIES)}")
     ops.set_defaults(run=run_ops)
@@ -205,26 +208,30 @@ class Entry(NamedTuple):
     name: str
     type_name: str
     kind: str
-    exact: str
+    orders: str
     file: str
+    nnabla: str = ""
+    chainer: str = ""
+    pytorch: str = ""
+    jax: str = ""
 
 
 def entries(family: str) -> list[Entry]:
     """The functions of a family, by name."""
-    module = f"{F.__name__}.{family}"
-    found = [getattr(F, name) for name in F.names()]
-    return [entry_of(function) for function in found if function.module == module]
+    return [entry_of(name) for name in functions_of_family(family)]
 
 
-def entry_of(function: Op | Composite) -> Entry:
-    """Returns what is known of a function; whether a composite's gradient is exact is for its parts to say."""
+def entry_of(name: str) -> Entry:
+    """Returns what is known of a function of F, here and elsewhere."""
+    function, orders = getattr(F, name), order_of(name)
+    peers = {peer: capability(entry) for peer, entry in peers_of(name).items()}
+    if isinstance(function, Op) and not isinstance(function, Composite):
+        rule = registry.find(function)
+        kind, file = ("no rule", "") if rule is None else (rule.kind, _file_of(rule.module))
+        return Entry(name, function.type_name, kind, orders, file, **peers)
     if isinstance(function, Composite):
-        return Entry(function.name, "", "composite", "", _file_of(function.module))
-    rule = registry.find(function)
-    if rule is None:
-        return Entry(function.name, function.type_name, "no rule", "", "")
-    exact = "" if rule.kind == "non-differentiable" else "yes" if rule.exact else "no"
-    return Entry(function.name, function.type_name, rule.kind, exact, _file_of(rule.module))
+        return Entry(name, "", "composite", orders, _file_of(function.module), **peers)
+    return Entry(name, "", "plain", orders, _file_of(function.__module__), **peers)
 
 
 def _file_of(module: str) -> str:
@@ -236,7 +243,7 @@ def run_ops(given: argparse.Namespace) -> int:
     console = _console()
     count = 0
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("function", "type", "gradient", "exact", "file"):
+    for title in ("function", "type", "gradient", "orders", "file", *TITLES.values()):
         table.add_column(title, overflow="fold")
     for family in [given.family] if given.family else F.FAMILIES:
         table.add_section()

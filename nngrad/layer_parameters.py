@@ -20,6 +20,7 @@ Init: TypeAlias = Initializer | np.ndarray[Any, Any] | float | None
 Apply: TypeAlias = Callable[[Variable], Variable] | None
 ZEROS = None
 """Parameters start as zeros where no initializer is given."""
+ONES = ConstantInitializer(1)
 P = ParamSpec("P")
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
@@ -92,6 +93,15 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
 def parameter(name: str, shape: tuple[int, ...], given: Init, default: Initializer | None, fixed: bool) -> Variable:
     """The trained parameter `name` of the present scope."""
     return get_parameter_or_create(name, shape, initial(given, default), True, not fixed)
+
+
+def scale_and_offset(
+    shape: tuple[int, ...], init: Mapping[str, Init], no_scale: bool, no_bias: bool, fixed: bool
+) -> tuple[Variable | None, Variable | None]:
+    """beta (zeros) and gamma (ones) of `shape`, each None if it is left out."""
+    beta = None if no_bias else parameter("beta", shape, init["beta"], ZEROS, fixed)
+    gamma = None if no_scale else parameter("gamma", shape, init["gamma"], ONES, fixed)
+    return beta, gamma
 
 
 def initial(given: Init, default: Initializer | None) -> Initializer | np.ndarray[Any, Any] | None:

@@ -16,6 +16,7 @@ from .graph.leaf import arrays_in
 from .graph.place import warn_user
 from .graph.value import writing
 from .graph.variable import leaf_of
+from .nnabla_files import READABLE, read_parameters, write_h5
 from .parameter import _lock, _parts, get_current_parameter_scope, get_parameters
 from .storage import RESERVED, read_arrays, write_arrays
 
@@ -23,30 +24,34 @@ Change = tuple[Callable[[Any, Any, Any], None], Any, Any, Any]
 """`setattr` or `setitem`, and its arguments."""
 Names = OrderedDict[str, Any]
 """Names of parameters, and further such tables by the names of scopes."""
+WRITABLE = (".safetensors", ".h5")
+READ = (".safetensors", *READABLE)
 
 
 def save_parameters(
     path: str | Path, params: Mapping[str, Variable] | None = None, extension: str | None = None
 ) -> None:
-    """Write parameters to a safetensors file, with their dtypes and `need_grad`.
+    """Write parameters to a file, with their dtypes and `need_grad`: a safetensors file, or one as nnabla writes it.
 
     The file is replaced as a whole or, if writing fails or is interrupted, left as it was. It keeps its mode and owner;
     a link to it stays one.
 
     Args:
-        path: Its name, which ends in '.safetensors' unless `extension` says what it is.
+        path: Its name, which says by its end what it is, '.safetensors' or '.h5', unless `extension` does.
         params: What to write; by default all below the present scope, those with `need_grad` False too.
-        extension: '.safetensors', for a `path` that ends in something else.
+        extension: '.safetensors' or '.h5', for a `path` that ends in something else. '.h5' is HDF5, as nnabla has it;
+            bfloat16 becomes float32 there.
 
     Raises:
+        ImportError: '.h5' without the package h5py.
         TypeError: `params` is no mapping of names to Variables.
-        ValueError: The extension is not '.safetensors', or `load_parameters` would refuse or change a name in `params`.
+        ValueError: The extension is another one, or `load_parameters` would refuse or change a name in `params`.
         OSError: The file cannot be written, is read-only, or is no regular file; the message names it.
 
     Warns:
         UserWarning: There are no parameters, and the file holds none.
     """
-    _check_extension(path, extension)
+    format_ = _format(path, extension, WRITABLE, "written")
     if params is not None and not isinstance(params, Mapping):
         raise TypeError(f"params: expected Variables by name, got {type(params).__name__}")
     chosen = get_parameters(grad_only=False) if params is None else dict(params)
@@ -60,38 +65,42 @@ def save_parameters(
     cells = [param.data for param in chosen.values()]
     arrays = [np.asarray(array) for array in arrays_in(cells)]
     flags = {name: bool(param.need_grad) for name, param in chosen.items()}
-    write_arrays(path, dict(zip(chosen, arrays, strict=True)), {"need_grad": flags})
+    by_name = dict(zip(chosen, arrays, strict=True))
+    if format_ == ".h5":
+        write_h5(path, by_name, flags)
+    else:
+        write_arrays(path, by_name, {"need_grad": flags})
     if not chosen:
         below = "params is empty" if params is not None else "there are no parameters below the present scope"
         warn_user(f"save_parameters: {below}, so {path} holds none")
 
 
 def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:
-    """Read parameters from a safetensors file into the present scope.
+    """Read parameters from a safetensors file, or one of nnabla's, into the present scope.
 
     Parameters that are there keep their Variables and dtypes and take over the values; missing ones are
     made. All of that comes about at one moment: nothing is changed if anything does not fit, and an interrupt finds all
     parameters as they were before or all as they are in the file. Integers and bools get `need_grad` False whatever
     the file says.
 
+    In nnabla's files whole numbers may be floats, and the other way round: they are taken where no value changes.
+
     Args:
-        path: A file of `save_parameters`, or any other safetensors file.
-        extension: '.safetensors', for a `path` that ends in something else.
+        path: A file of `save_parameters`, any other safetensors file, or a file that nnabla has written, of
+            parameters ('.h5', '.protobuf') or of a network with its parameters ('.nnp', '.nntxt', '.prototxt').
+        extension: One of these, for a `path` that ends in something else.
 
     Returns:
         The parameters that were read, by name.
 
     Raises:
+        ImportError: '.h5' without the package h5py, or another of nnabla's without protobuf.
         ValueError: The file is damaged, names parameters that cannot be there side by side, or a parameter is there
             with another shape or another kind of dtype; the message names the file and the parameter.
         OSError: The file cannot be read, or is no regular file.
     """
-    _check_extension(path, extension)
-    arrays, facts = read_arrays(path)
-    flags = facts.get("need_grad", {})
-    if not isinstance(flags, dict) or not all([isinstance(flag, bool) for flag in flags.values()]):
-        raise ValueError(f"{path}: a damaged file: need_grad must be true or false for each name, got {flags!r:.80}")
-    order = [name for name in flags if name in arrays] + [name for name in arrays if name not in flags]
+    format_ = _format(path, extension, READ, "read")
+    order, arrays, flags = _read(path, format_)
     tree = _tree_of(order, path)
     loaded: dict[str, Variable] = {}
     changes: list[Change] = []
@@ -102,7 +111,10 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
             for part, item in names.items():
                 there = scope.get(part)
                 if isinstance(item, str):
-                    loaded[item], needed = _parameter_for(item, arrays[item], flags.get(item), there, path)
+                    array = arrays[item]
+                    if format_ != ".safetensors" and isinstance(there, Variable):
+                        array = _in_kind_of(there, array)
+                    loaded[item], needed = _parameter_for(item, array, flags.get(item), there, path)
                     changes += needed or [(setitem, scope, part, loaded[item])]
                     continue
                 if isinstance(there, Variable):
@@ -116,10 +128,25 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
     return OrderedDict((name, loaded[name]) for name in order)
 
 
-def _check_extension(path: str | Path, extension: str | None) -> None:
+def _format(path: str | Path, extension: str | None, formats: tuple[str, ...], done: str) -> str:
+    """Which of `formats` a file has; they are what is `done`."""
     given = extension if extension is not None else Path(path).suffix
-    if given != ".safetensors":
-        raise ValueError(f"{path}: extension {given!r} is not supported; parameters are kept in '.safetensors' files")
+    if given not in formats:
+        raise ValueError(f"{path}: extension {given!r} is not supported; files are {done} as {', '.join(formats)}")
+    return given
+
+
+def _read(path: str | Path, extension: str) -> tuple[list[str], dict[str, np.ndarray[Any, Any]], dict[str, bool]]:
+    """The names in a file, in their order, the arrays, and `need_grad` of those of which the file says it."""
+    if extension != ".safetensors":
+        held = read_parameters(path, extension)
+        return list(held.arrays), held.arrays, held.need_grad
+    arrays, facts = read_arrays(path)
+    flags = facts.get("need_grad", {})
+    if not isinstance(flags, dict) or not all([isinstance(flag, bool) for flag in flags.values()]):
+        raise ValueError(f"{path}: a damaged file: need_grad must be true or false for each name, got {flags!r:.80}")
+    order = [name for name in flags if name in arrays] + [name for name in arrays if name not in flags]
+    return order, arrays, flags
 
 
 def _tree_of(names: Iterable[str], path: str | Path) -> Names:
@@ -172,6 +199,15 @@ def _parameter_for(
     if flag is not None:
         changes.append((setattr, param, "_need_grad", param.spec.differentiable and flag))
     return param, changes
+
+
+def _in_kind_of(param: Variable, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """`array` as whole numbers where `param` has them, and as floats where it has floats, if no value changes."""
+    if (array.dtype.kind == "f") == param.spec.differentiable:
+        return array
+    with np.errstate(invalid="ignore"):
+        converted = array.astype(param.dtype)
+        return converted if np.array_equal(converted.astype(array.dtype), array) else array
 
 
 def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path: str | Path) -> NdArray:

@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole or not at all."""
+"""Files that are read as a whole, and replaced as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -41,6 +41,18 @@ def write_whole(path: str | Path, content: bytes) -> None:
     except OSError as error:
         raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from error
     _sync_folder(folder)
+
+
+def read_whole(path: str | Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
+    """
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # reading them might never end
+        raise OSError(errno.EINVAL, "cannot be read: it is a device, a pipe or a socket", str(path))
+    return Path(path).read_bytes()
 
 
 def _status_if_replaceable(target: str) -> os.stat_result | None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import stat
 from collections.abc import Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -16,7 +13,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
-from .replacing import write_whole
+from .replacing import read_whole, write_whole
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -68,10 +65,7 @@ def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
         OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
         ValueError: It is no safetensors file, or damaged, or holds what no array can be; the message names the file.
     """
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # reading them might never end
-        raise OSError(errno.EINVAL, "cannot be read: it is a device, a pipe or a socket", str(path))
-    content = Path(path).read_bytes()
+    content = read_whole(path)
     try:
         entries = deserialize(content)
         facts = _facts_in(content)

@@ -1,4 +1,7 @@
-"""What holds for all tests: they compile what they run, whatever the disk has, and leave JAX's settings alone."""
+"""What holds for all tests: they compile what they run, whatever the disk has, and leave JAX's settings alone.
+
+With `--subset`, every fourth case of tests with many cases is run, but all of what each op computes (`test_rules.py`).
+"""
 
 import os
 from collections.abc import Iterator
@@ -7,6 +10,27 @@ os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
 
 import jax
 import pytest
+
+FEW, EVERY = 8, 4
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--subset", action="store_true", help=f"every {EVERY}th case of tests with more than {FEW}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--subset"):
+        return
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = {
+        item
+        for test, group in cases.items() if len(group) > FEW and "test_rules.py" not in test
+        for i, item in enumerate(group) if i % EVERY
+    }  # fmt: skip
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,8 @@ False.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,15 +20,20 @@ import numpy as np
 import nngrad as nn
 from nngrad.autodiff.sparsity import places_of
 from nngrad.autodiff.vectorize import vectorize
-from nngrad.execution.interpret import interpret
 from nngrad.graph import Function, Op, Variable, apply
 from nngrad.graph.jaxpr import primitives_in
 from nngrad.graph.layouts import first_order, last_order
 
-from .oracle import as_tuple, is_floating
+from .oracle import as_tuple, compiled_cheaply, is_floating, runner
 
 Array = np.ndarray[Any, Any]
 K = 2
+
+
+@functools.lru_cache(maxsize=64)
+def forward(op: Op, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """An op's forward, compiled: of a few shapes, each for many arrays."""
+    return compiled_cheaply(op.bind(arguments))
 
 
 class Case(NamedTuple):
@@ -47,7 +54,7 @@ class Case(NamedTuple):
         """The outputs for other arrays, perhaps with some other arguments."""
         named = dict(zip(self.op.argument_names, self.arguments, strict=True)) | arguments
         with jax.enable_x64(True):
-            run = self.op.bind(tuple([named[name] for name in self.op.argument_names]))
+            run = forward(self.op, tuple([named[name] for name in self.op.argument_names]))
             return [np.array(y) for y in as_tuple(run(*map(jnp.asarray, arrays)))]
 
     def replaced(self, i: int, x: Array) -> list[Array]:
@@ -148,6 +155,7 @@ def check_batching(case: Case) -> bool:
     ndim = max([x.ndim for x in case.arrays])
     leaves = [Variable.from_numpy_array(x) for x in case.arrays]
     outputs = as_tuple(apply(case.op, tuple(leaves), case.arguments))
+    variants, levels = [], []
     for chosen in dict.fromkeys([everything, *single]):
         for thin in [None, *([*range(ndim)] if chosen is everything else [])]:
             many = {}
@@ -155,13 +163,13 @@ def check_batching(case: Case) -> bool:
                 x = case.arrays[i]
                 first = x if thin is None or thin >= x.ndim or not x.size else np.take(x, [0], thin)
                 many[i] = np.stack([first if not is_floating(x) else first * (1 + 0.003 * k) for k in range(K)])
-            got = interpret(vectorize(outputs, {leaves[i]: Variable.from_numpy_array(m) for i, m in many.items()}), {})
-            for k in range(K):
-                given = [
-                    np.broadcast_to(many[i][k], x.shape) if i in many else x for i, x in enumerate(case.arrays)
-                ]
-                for a, b in zip(got, case(given), strict=True):
-                    near(np.asarray(a)[k], b, f"axes, in a batch of inputs {chosen}, axis {thin} thin")
+            variants.append((many, f"axes, in a batch of inputs {chosen}, axis {thin} thin"))
+            levels.append(vectorize(outputs, {leaves[i]: Variable.from_numpy_array(m) for i, m in many.items()}))
+    for (many, what), got in zip(variants, runner(levels, [])([]), strict=True):
+        for k in range(K):
+            given = [np.broadcast_to(many[i][k], x.shape) if i in many else x for i, x in enumerate(case.arrays)]
+            for a, b in zip(got, case(given), strict=True):
+                near(a[k], b, what)
     return True
 
 
@@ -269,7 +277,7 @@ def check_bounded(case: Case) -> bool:
         y = apply(op, tuple(leaves), case.arguments)
         if y.spec.differentiable:
             (gx,) = nn.grad(y, leaves[i])
-            finite = np.isfinite(np.asarray(interpret([gx], {})[0]))
+            finite = np.isfinite(runner([[gx]], [])([])[0][0])
             assert finite.all(), f"unbounded: so is the derivative in input {i}"
     return bool(case.floating)
 
@@ -399,6 +407,28 @@ def check_numbers(case: Case) -> bool:
     return True
 
 
+def check_from_variables(case: Case) -> bool:
+    """The same, whatever the numbers, where Variables stand for them: for all, and for one and not the next."""
+    op = case.op
+    if op.from_variables is None or len(case.floating) < len(case.arrays):
+        return False
+    given = op.named(case.arguments)
+    other = {name: jax.tree.map(lambda number: float(number) * 1.25 + 0.125, given[name]) for name in op.numbers}
+    other_case = case._replace(arguments=tuple((given | other).values()))
+    f, (expected,) = other_case.function, other_case(case.arrays)
+    for every in (1, 2):
+        places = itertools.count()
+
+        def standing_for(number: float, places: Any = places, every: int = every) -> Any:
+            return number if next(places) % every else Variable.from_numpy_array(np.asarray(number, expected.dtype))
+
+        arguments = (given | jax.tree.map(standing_for, other)).values()
+        y = op.from_variables(f, f.inputs, tuple(arguments))
+        assert y.dtype == expected.dtype, f"from_variables: {y.dtype}, not {expected.dtype}"
+        near(runner([[y]], [])([])[0][0], expected, "from_variables")
+    return True
+
+
 def index_of(key: Sequence[Any]) -> tuple[Any, ...]:
     """A key as NumPy has it."""
     ends = [e[0] + e[1] * e[2] if isinstance(e, tuple) else 0 for e in key]
@@ -441,5 +471,6 @@ checks: dict[str, Callable[[Case], bool]] = {
     "fold": check_fold,
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,
     "selects": check_selects, "view": check_view, "reduction": check_reduction, "cost": check_cost,
-    "moving": check_moving, "numbers": check_numbers, "taken": check_taken, "placed": check_placed,
+    "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
+    "taken": check_taken, "placed": check_placed,
 }  # fmt: skip

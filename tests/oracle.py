@@ -15,9 +15,15 @@ import numpy as np
 
 from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize, lower
+from nngrad.execution.tiers import cheap_options
 from nngrad.graph import Variable
 
 Arrays = list[np.ndarray]
+
+
+def compiled_cheaply(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f`, compiled as the first tier is: for what runs a few times on tiny arrays."""
+    return jax.jit(f, compiler_options=cheap_options() if jax.default_backend() == "cpu" else None)
 
 
 def as_tuple(y: Any) -> tuple[Any, ...]:
@@ -62,7 +68,7 @@ def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Ar
         return results
 
     with jax.enable_x64(True):
-        results = jax.jit(everything)(*[jnp.asarray(inputs[i]) for i in places])
+        results = compiled_cheaply(everything)(*[jnp.asarray(inputs[i]) for i in places])
         return [[np.asarray(a) for a in level] for level in results]
 
 
@@ -90,7 +96,7 @@ def runner(levels: list[list[Variable]], leaves: list[Variable]) -> Callable[[Se
             results = iter([np.asarray(a) for a in compiled(*arrays, *constants)])
         return [[next(results) for _ in level] for level in levels]
 
-    compiled = jax.jit(lower(linear.program))
+    compiled = compiled_cheaply(lower(linear.program))
     return run
 
 

@@ -63,16 +63,24 @@ def test_ops_lists_every_function(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ops"]) == 0
     lines = capsys.readouterr().out.splitlines()
     listed = [line.split()[0] for line in lines[1:-1] if line.strip()]
-    assert sorted(listed) == F.names()
+    assert sorted(listed) == sorted([*F.names(), *F.plain_names()])
     assert lines[-1] == f"{len(listed)} functions"
 
 
 def test_ops_of_a_family() -> None:
     shown = {entry.name: entry for entry in cli.entries("convolution")}
-    assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "yes", "backward_registry/convolution.py")
-    assert shown["convolution"] == ("convolution", "", "composite", "", "nngrad/functions/convolution.py")
-    kinds = {entry.kind for family in F.FAMILIES for entry in cli.entries(family)}
-    assert kinds <= {"rule", "bilinear", "adjoint pair", "non-differentiable", "composite", "no rule"}
+    file = "nngrad/functions/convolution.py"
+    rule = "backward_registry/convolution.py"
+    assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "any", rule, "", "", "", "")
+    assert shown["convolution"] == ("convolution", "", "composite", "by its parts", file, "yes", "yes", "yes", "yes")
+    shown = {entry.name: entry for family in F.FAMILIES for entry in cli.entries(family)}
+    assert {entry.kind for entry in shown.values()} <= {
+        "rule", "bilinear", "adjoint pair", "non-differentiable", "composite", "plain", "no rule"
+    }  # fmt: skip
+    assert [shown[name].orders for name in ("tanh", "round", "equal", "polygamma")] == [
+        "any", "estimate", "none", "by its parts"
+    ]  # fmt: skip
+    assert shown["mish"][5:] == ("once", "", "yes", "yes")
 
 
 def test_files_that_ops_names_are_there() -> None:
@@ -84,7 +92,8 @@ def test_files_that_ops_names_are_there() -> None:
 
 def test_families_cover_every_function() -> None:
     functions = [f for f in vars(F).values() if isinstance(f, Op | Composite)]
-    assert {f.name for f in functions} == {e.name for family in F.FAMILIES for e in cli.entries(family)}
+    shown = {e.name for family in F.FAMILIES for e in cli.entries(family)}
+    assert {f.name for f in functions} | set(F.plain_names()) == shown
 
 
 # ---------------------------------------------------------------- doctor

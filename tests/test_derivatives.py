@@ -174,6 +174,82 @@ def test_a_full_jacobian_is_the_batched_one_on_its_diagonal() -> None:
     np.testing.assert_allclose(np.abs(full).sum(), np.abs(rows).sum(), rtol=1e-12)
 
 
+def blocks_setting(batched: bool) -> tuple[Callable[..., Any], list[Variable], list[Variable], Callable[..., Any]]:
+    """Two functions of two arrays for JAX, of one point each if `batched`; and the same as Variables."""
+    a, b = RNG.standard_normal((4, 3)), RNG.standard_normal((4, 2, 2))
+    w = RNG.standard_normal((3, 2))
+
+    def theirs(a: Array, b: Array) -> tuple[Array, Array]:
+        return jnp.sum(jnp.tanh(a @ w)[..., None] * b, axis=-1), jnp.exp(jnp.sum(a, axis=-1))
+
+    x, z = Variable.from_numpy_array(a), Variable.from_numpy_array(b)
+    y = F.sum(F.reshape(F.tanh(x @ Variable.from_numpy_array(w)), (4, 2, 1)) * z, axis=2)
+    return (jax.vmap if batched else lambda f: f), [y, F.exp(F.sum(x, axis=1))], [x, z], theirs
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("forward", [True, False])
+def test_blocks_of_a_jacobian_are_those_of_jax(batched: bool, forward: bool) -> None:
+    each, ys, xs, theirs = blocks_setting(batched)
+    if not forward:
+        ys = [F.tanh(ys[1])] if batched else [F.sum(ys[0])]
+    ours = nn.jacobian(ys, xs, batched=batched)
+    with jax.enable_x64(True):
+        function = theirs
+        if not forward:
+            function = lambda a, b: (jnp.tanh(theirs(a, b)[1]) if batched else jnp.sum(theirs(a, b)[0]),)  # noqa: E731
+        expected = each(jax.jacobian(function, argnums=(0, 1)))(*[jnp.array(x.d) for x in xs])
+        jax.tree.map(lambda u, v: np.testing.assert_allclose(u.d, v, rtol=1e-10), ours, expected)
+
+
+@pytest.mark.parametrize("batched", [True, False])
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_blocks_of_a_hessian_are_those_of_jax(batched: bool, chunk: int | None) -> None:
+    each, ys, xs, theirs = blocks_setting(batched)
+    energy = F.sum(ys[0] ** 2, axis=1) * ys[1]
+    ours = nn.hessian(energy if batched else F.sum(energy), xs, batched, chunk)
+
+    def scalar(a: Array, b: Array) -> Array:
+        y, z = theirs(a, b)
+        return jnp.sum(jnp.sum(y**2, axis=-1) * z)
+
+    with jax.enable_x64(True):
+        expected = each(jax.hessian(scalar, argnums=(0, 1)))(*[jnp.array(x.d) for x in xs])
+        jax.tree.map(lambda u, v: np.testing.assert_allclose(u.d, v, rtol=1e-9, atol=1e-12), ours, expected)
+    (gradient,) = nn.grad([F.sum(ours[0][1] ** 2)], [xs[0]])
+    assert gradient.shape == xs[0].shape
+
+
+def test_blocks_are_arranged_as_lists_are_given() -> None:
+    _, ys, (x, z), _ = blocks_setting(True)
+    shapes = {
+        "one": nn.jacobian(ys[0], x).shape,
+        "row": [block.shape for block in nn.jacobian(ys[0], [x, z])],
+        "column": [block.shape for block in nn.jacobian(ys, z)],
+        "alone": [[block.shape for block in row] for row in nn.jacobian((ys[1],), (x,))],
+    }
+    assert shapes == {
+        "one": (4, 2, 3), "row": [(4, 2, 3), (4, 2, 2, 2)], "column": [(4, 2, 2, 2), (4, 2, 2)], "alone": [[(4, 3)]],
+    }  # fmt: skip
+    assert len(nn.hessian(ys[1], [x])) == len(nn.hessian(ys[1], [x])[0]) == 1
+    for operator, name in [(lambda: nn.jacobian([], x), "jacobian: y"), (lambda: nn.hessian(ys[1], []), "hessian: x")]:
+        with pytest.raises(ValueError, match=f"{name}: the list is empty"):
+            operator()
+    with pytest.raises(TypeError, match="jacobian: x: expected a Variable, got ndarray"):
+        nn.jacobian(ys[0], [x, POINTS])
+
+
+def test_blocks_share_what_they_have_in_common() -> None:
+    a, b = (Variable.from_numpy_array(RNG.standard_normal((4, 3))) for _ in range(2))
+    h = (a + b) @ Variable.from_numpy_array(W[0])
+    for _ in range(6):
+        h = F.tanh(h @ Variable.from_numpy_array(RNG.standard_normal((5, 5))))
+    y = F.sum(h, axis=1)
+    alone, both = nn.jacobian(y, a), nn.jacobian(y, [a, b])
+    count = lambda ys: nn.count(list(ys)).matrix_products  # noqa: E731
+    assert count(both) == count([alone]), "one pass backward for all blocks of y"
+
+
 def test_curl_in_two_dimensions() -> None:
     x = Variable.from_numpy_array(RNG.standard_normal((5, 2)))
     y = F.stack(-x[:, 1] * x[:, 0], F.sin(x[:, 0]), axis=1)

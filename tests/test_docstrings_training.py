@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -41,6 +43,13 @@ def test_a_first_line_says_what_it_is(name: str) -> None:
 def test_every_argument_is_described_in_its_order(name: str) -> None:
     value = DOCUMENTED[name]
     assert described(value.__doc__ or "") == list(inspect.signature(value).parameters)
+
+
+def test_every_layer_is_in_the_table_of_the_docs() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "layers.md").read_text()
+    listed = {name for line in page.splitlines() if line.startswith("| `") for name in re.findall(r"`(\w+)`", line)}
+    missing = sorted(LAYERS.keys() - listed)
+    assert not missing, f"the table of docs/layers.md needs a line for {', '.join(missing)}"
 
 
 def test_nothing_is_left_out() -> None:

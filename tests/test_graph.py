@@ -90,7 +90,8 @@ def test_values_and_their_dtypes() -> None:
     (lambda: Variable((2,)).apply(colour=1), AttributeError, "colour"),
     (lambda: setattr(Variable((2,)), "data", np.ones(2)), TypeError, "data: expected an NdArray"),
     (lambda: setattr(Variable((2,)), "grad", NdArray((3,))), ValueError, "grad"),
-    (lambda: setattr(Variable((2,)), "data", NdArray((2,), "float64")), ValueError, "data"),
+    (lambda: setattr(Variable((2,)), "data", NdArray((3,))), ValueError, "data"),
+    (lambda: setattr(F.exp(Variable((2,))), "data", NdArray((2,), "float64")), ValueError, "data"),
     (lambda: setattr(Variable((2,)), "d", np.ones(3)), ValueError, "shape"),
     (lambda: setattr(Variable((2,)), "g", np.ones((2, 2))), ValueError, "shape"),
     (lambda: F.exp(None), TypeError, "exp: x must be a Variable"),
@@ -397,8 +398,6 @@ def test_leaves_are_written_in_place_and_outputs_are_not(size: int) -> None:
     held[1] = 3
     assert x.d[1] == 3 and y.d[1] == 18
     np.testing.assert_array_equal(x.g, np.full(size, 7))
-    with pytest.raises(ValueError, match="read-only"):
-        y.d[0] = 1
     x.d = 0
     held[0] = 4
     assert x.d[0] == 0, "what was handed out before is no longer the cell's"

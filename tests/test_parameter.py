@@ -351,8 +351,8 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-7])
     with pytest.raises(ValueError, match=r"p\.safetensors"):
         load_parameters(path)
-    with pytest.raises(ValueError, match=r"'\.h5' is not supported"):
-        save_parameters(tmp_path / "p.h5")
+    with pytest.raises(ValueError, match=r"'\.pt' is not supported"):
+        save_parameters(tmp_path / "p.pt")
     with pytest.raises(FileNotFoundError, match=r"missing/p\.safetensors"):
         save_parameters(tmp_path / "missing" / "p.safetensors", {"w": Variable(())})
     with pytest.raises(TypeError, match="expected a Variable"):

@@ -27,10 +27,40 @@ SIGNATURES = {
     "deconvolution": "inp, outmaps, kernel, pad=None, stride=None, dilation=None, group=1, channel_last=False, "
                      "output_padding=None, w_init=None, b_init=None, base_axis=1, fix_parameters=False, rng=None, "
                      "with_bias=True, apply_w=None, apply_b=None, name=None",
+    "depthwise_deconvolution": "inp, kernel, pad=None, stride=None, dilation=None, divisor=1, w_init=None, "
+                               "b_init=None, base_axis=1, fix_parameters=False, rng=None, with_bias=True, name=None",
     "batch_normalization": "inp, axes=(1,), decay_rate=0.9, eps=1e-05, batch_stat=True, output_stat=False, "
                            "fix_parameters=False, param_init=None, no_scale=False, no_bias=False, name=None",
+    "fused_batch_normalization": "inp, z=None, axes=(1,), decay_rate=0.9, eps=1e-05, batch_stat=True, "
+                                 "nonlinearity='relu', output_stat=False, fix_parameters=False, param_init=None, "
+                                 "no_scale=False, no_bias=False, name=None",
+    "sync_batch_normalization": "inp, comm, group='world', axes=(1,), decay_rate=0.9, eps=1e-05, batch_stat=True, "
+                                "output_stat=False, fix_parameters=False, param_init=None, no_scale=False, "
+                                "no_bias=False, name=None",
+    "mean_subtraction": "inp, base_axis=1, update_running_mean=True, fix_parameters=False, name=None",
     "layer_normalization": "inp, batch_axis=0, eps=1e-05, output_stat=False, fix_parameters=False, param_init=None, "
                            "no_scale=False, no_bias=False, name=None",
+    "instance_normalization": "inp, channel_axis=1, batch_axis=0, eps=1e-05, output_stat=False, fix_parameters=False, "
+                              "param_init=None, no_scale=False, no_bias=False, name=None",
+    "group_normalization": "inp, num_groups, channel_axis=1, batch_axis=0, eps=1e-05, output_stat=False, "
+                           "fix_parameters=False, param_init=None, no_scale=False, no_bias=False, name=None",
+    "spectral_norm": "w, dim=0, itr=1, eps=1e-12, test=False, u_init=None, fix_parameters=True, name=None",
+    "weight_normalization": "w, dim=0, eps=1e-12, g_init=None, fix_parameters=False, name=None",
+    "multi_head_attention": "query, key, value, num_heads=12, dropout=0.0, k_embed_dim=None, v_embed_dim=None, "
+                            "out_dim=None, rng=None, with_bias=True, add_attn_bias=False, additive_mask=None, "
+                            "key_padding_mask=None, fix_parameters=False, param_init=None, name=None",
+    "transformer": "src, tgt, embed_dim=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, "
+                   "dim_feedforward=2048, dropout=0.1, activation=None, src_additive_mask=None, "
+                   "tgt_additive_mask=None, memory_additive_mask=None, src_key_padding_mask=None, "
+                   "tgt_key_padding_mask=None, memory_key_padding_mask=None, rng=None, add_attn_bias=False, "
+                   "fix_parameters=False, name=None",
+    "transformer_encode": "src, embed_dim, num_heads, dim_feedforward=2048, dropout=0.1, activation=None, "
+                          "src_additive_mask=None, src_key_padding_mask=None, rng=None, add_attn_bias=False, "
+                          "fix_parameters=False, name=None",
+    "transformer_decode": "tgt, memory, embed_dim, num_heads, dim_feedforward=2048, dropout=0.1, activation=None, "
+                          "tgt_additive_mask=None, memory_additive_mask=None, tgt_key_padding_mask=None, "
+                          "memory_key_padding_mask=None, rng=None, add_attn_bias=False, fix_parameters=False, "
+                          "name=None",
     "embed": "inp, n_inputs, n_features, initializer=None, fix_parameters=False, apply_w=None, name=None",
     "prelu": "inp, base_axis=1, shared=True, fix_parameters=False, slope_init=None, name=None",
 }
@@ -73,6 +103,24 @@ def test_signature(name: str) -> None:
         (lambda: PF.deconvolution(leaf(2, 4, 5, 5), 6, (3, 3), group=2), {"deconv/W": (4, 3, 3, 3), "deconv/b": (6,)}),
         (lambda: PF.depthwise_convolution(leaf(2, 4, 5, 5), (3, 3), multiplier=2),
          {"depthwise_conv/W": (8, 3, 3), "depthwise_conv/b": (8,)}),
+        (lambda: PF.depthwise_deconvolution(leaf(2, 4, 5, 5), (3, 3), divisor=2),
+         {"depthwise_deconv/W": (4, 3, 3), "depthwise_deconv/b": (2,)}),
+        (lambda: PF.fused_batch_normalization(leaf(2, 4, 5), leaf(2, 4, 5)),
+         {f"bn/{n}": (1, 4, 1) for n in ("beta", "gamma", "mean", "var")}),
+        (lambda: PF.sync_batch_normalization(leaf(2, 4, 5), None, name="sync"),
+         {f"sync/bn/{n}": (1, 4, 1) for n in ("beta", "gamma", "mean", "var")}),
+        (lambda: PF.mean_subtraction(leaf(2, 4, 5), base_axis=-2),
+         {"mean_subtraction/mean": (4, 5), "mean_subtraction/t": (1,)}),
+        (lambda: PF.instance_normalization(leaf(2, 4, 5)),
+         {f"instance_normalization/{n}": (1, 4, 1) for n in ("beta", "gamma")}),
+        (lambda: PF.group_normalization(leaf(2, 5, 4), 2, channel_axis=-1, no_bias=True),
+         {"group_normalization/gamma": (1, 1, 4)}),
+        (lambda: PF.convolution(leaf(2, 4, 5), 6, (3,), apply_w=PF.spectral_norm),
+         {"conv/W": (6, 4, 3), "conv/spectral-norm/u": (6,), "conv/b": (6,)}),
+        (lambda: PF.affine(leaf(2, 4), 6, apply_w=lambda w: PF.spectral_norm(w, dim=-1)),
+         {"affine/W": (4, 6), "affine/spectral-norm/u": (6,), "affine/b": (6,)}),
+        (lambda: PF.convolution(leaf(2, 4, 5), 6, (3,), apply_w=PF.weight_normalization),
+         {"conv/W": (6, 4, 3), "conv/wn/g": (6,), "conv/b": (6,)}),
         (lambda: PF.batch_normalization(leaf(2, 4, 5)),
          {f"bn/{n}": (1, 4, 1) for n in ("beta", "gamma", "mean", "var")}),
         (lambda: PF.batch_normalization(leaf(2, 4, 5), axes=[-1], no_scale=True, no_bias=True),
@@ -88,7 +136,7 @@ def test_parameters(build, expected) -> None:
     first = build()
     assert shapes() == expected
     made = get_parameters(grad_only=False)
-    assert all(p.need_grad == (name.split("/")[-1] not in ("mean", "var")) for name, p in made.items())
+    assert all(p.need_grad == (name.split("/")[-1] not in ("mean", "var", "t", "u")) for name, p in made.items())
     second = build()
     assert all(made[name] is p for name, p in get_parameters(grad_only=False).items())
     assert first.shape == second.shape
@@ -118,6 +166,14 @@ def test_initial_values() -> None:
     assert 0.98 * 3**0.5 < np.abs(get_parameter("embed/W").d).max() <= 3**0.5
     PF.prelu(leaf(2, 3))
     assert get_parameter("prelu/slope").d == 0.25
+    x = leaf(2, 3, 5)
+    y = PF.convolution(x, 4, (3,), apply_w=PF.weight_normalization, name="normalised")
+    w, g = (get_parameter(f"normalised/conv/{n}").d for n in ("W", "wn/g"))
+    np.testing.assert_allclose(g, np.sqrt((w**2).sum((1, 2))), rtol=1e-6)
+    np.testing.assert_allclose(y.d, F.convolution(x, w).d, rtol=1e-4, atol=1e-6)
+    PF.depthwise_deconvolution(leaf(2, 20, 5, 5), (3, 3))
+    limit = (6 / (9 * 40)) ** 0.5
+    assert 0.9 * limit < np.abs(get_parameter("depthwise_deconv/W").d).max() <= limit
     PF.batch_normalization(leaf(2, 3), param_init={"gamma": np.full((1, 3), 2.0), "mean": lambda s: np.full(s, 3.0)})
     assert [float(get_parameter(f"bn/{n}").d[0, 0]) for n in ("beta", "gamma", "mean", "var")] == [0, 2, 3, 1]
 
@@ -177,6 +233,53 @@ def test_batch_normalization_updates_running_statistics() -> None:
     np.testing.assert_allclose(mean.d.ravel(), x.d.mean(0), rtol=1e-4, atol=1e-6)
 
 
+def test_normalisations_are_those_of_f() -> None:
+    x, z = leaf(4, 6, 3), leaf(4, 6, 3) * 2
+    beta, gamma = (np.linspace(a, 2, 6).reshape(1, 6, 1) for a in (-1, 0.5))
+    given = {"gamma": gamma, "beta": beta}
+    for y, expected in [
+        (PF.fused_batch_normalization(x, z, param_init=given), F.fused_batch_normalization(x, beta, gamma, z=z)),
+        (PF.sync_batch_normalization(x, None, param_init=given, name="b"), F.batch_normalization(x, beta, gamma)),
+        (PF.instance_normalization(x, param_init=given), F.instance_normalization(x, beta, gamma)),
+        (PF.group_normalization(x, 3, param_init=given), F.group_normalization(x, beta, gamma, num_groups=3)),
+    ]:
+        np.testing.assert_allclose(y.d, expected.d, rtol=1e-6)
+    y, mean, variance = PF.instance_normalization(x, output_stat=True)
+    np.testing.assert_allclose(mean.d[..., 0], x.d.mean(2), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(variance.d[..., 0], x.d.var(2), rtol=1e-5)
+
+
+def test_spectral_norm_finds_the_largest_singular_value() -> None:
+    w = leaf(4, 3, 2)
+    for dim, itr in ((0, 1), (1, 2), (-1, 1)):
+        y = PF.spectral_norm(w, dim=dim, itr=itr, name=f"axis{dim}")
+        u = get_parameter(f"axis{dim}/spectral-norm/u")
+        for _ in range(60):
+            y.forward()
+        matrix = np.moveaxis(w.d, dim, 0).reshape(w.shape[dim], -1)
+        left, values, _ = np.linalg.svd(matrix)
+        np.testing.assert_allclose(y.d, w.d / values[0], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(np.abs(u.d), np.abs(left[:, 0]), rtol=1e-3, atol=1e-4)
+        before = u.d.copy()
+        PF.spectral_norm(w * leaf(1, 3, 1), dim=dim, test=True, name=f"axis{dim}").forward()
+        np.testing.assert_array_equal(u.d, before)
+
+
+def test_mean_subtraction_averages_over_all_batches() -> None:
+    data = np.random.default_rng(0).standard_normal((5, 4, 3)).astype(np.float32)
+    x = Variable((4, 3))
+    y = PF.mean_subtraction(x)
+    for i, batch in enumerate(data, start=1):
+        x.d = batch
+        y.forward()
+        np.testing.assert_allclose(y.d, batch - data[:i].mean((0, 1)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(get_parameter("mean_subtraction/t").d, [5])
+    fixed = PF.mean_subtraction(x, update_running_mean=False)
+    fixed.forward()
+    np.testing.assert_allclose(fixed.d, data[-1] - data.mean((0, 1)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(get_parameter("mean_subtraction/t").d, [5])
+
+
 def test_name_as_last_positional_argument() -> None:
     PF.prelu(leaf(2, 3), 1, True, False, None, "act")
     assert list(get_parameters()) == ["act/prelu/slope"]
@@ -209,6 +312,7 @@ def test_errors() -> None:
         (lambda: PF.convolution(leaf(2, 3, 5, 6), 2, (3, 3), base_axis=-3), (2, 2, 3, 4), (2, 3, 3, 3)),
         (lambda: PF.deconvolution(leaf(2, 3, 5), 2, (3,), base_axis=-2), (2, 2, 7), (3, 2, 3)),
         (lambda: PF.depthwise_convolution(leaf(2, 3, 5), (3,), base_axis=-2), (2, 3, 3), (3, 3)),
+        (lambda: PF.depthwise_deconvolution(leaf(2, 4, 5), (3,), divisor=2, base_axis=-2), (2, 2, 7), (4, 3)),
         (lambda: PF.prelu(leaf(2, 3, 5), base_axis=-2, shared=False), (2, 3, 5), (3,)),
     ],
 )
@@ -224,6 +328,12 @@ def test_inputs_may_be_arrays_and_lists() -> None:
         np.testing.assert_array_equal(PF.affine(x, 4).d, expected)
         np.testing.assert_array_equal(PF.affine(n_outmaps=4, inp=x).d, expected)
     assert PF.embed([[0, 2]], 3, 4).shape == (1, 2, 4)
+
+
+class Processes:
+    """A communicator of four processes."""
+
+    size = 4
 
 
 X, IMAGE = leaf(2, 3), leaf(2, 3, 5, 5)
@@ -246,6 +356,16 @@ FAILING = [
     (ValueError, "embed: n_features must be 1 or more", lambda: PF.embed([0], 3, 0)),
     (ValueError, "decay_rate must be from 0 to 1, got 5.0", lambda: PF.batch_normalization(X, decay_rate=5.0)),
     (ValueError, "decay_rate must be from 0 to 1", lambda: PF.batch_normalization(X, decay_rate=float("nan"))),
+    (ValueError, "depthwise_deconvolution: channels: 3 .* 2 groups",
+     lambda: PF.depthwise_deconvolution(IMAGE, (3, 3), divisor=2)),
+    (TypeError, "comm must be a communicator with a size, or None", lambda: PF.sync_batch_normalization(X, "mpi")),
+    (ValueError, "comm has 4 processes.* comm=None each process takes those of its own",
+     lambda: PF.sync_batch_normalization(X, Processes())),
+    (ValueError, "spectral_norm: dim 2 is out of range", lambda: PF.spectral_norm(X, dim=2)),
+    (ValueError, "spectral_norm: itr must be 1 or more, got 0", lambda: PF.spectral_norm(X, itr=0)),
+    (ValueError, "spectral_norm: eps must be positive, got 0", lambda: PF.spectral_norm(X, eps=0.0)),
+    (ValueError, "group_normalization: num_groups 2 does not divide 3", lambda: PF.group_normalization(X, 2)),
+    (ValueError, "mean_subtraction: base_axis 2 is out of range", lambda: PF.mean_subtraction(X, base_axis=2)),
     (TypeError, "param_init must be a dict", lambda: PF.batch_normalization(X, param_init=3)),
     (TypeError, "affine: apply_w must be a function of a Variable, got 5", lambda: PF.affine(X, 3, apply_w=5)),
     (TypeError, "embed: apply_w must be a function", lambda: PF.embed([0], 3, 2, apply_w=5)),

@@ -65,7 +65,7 @@ def forced(outputs: list[Variable], leaves: list[Variable], kind: int, through: 
     return rebuild(known, outputs, gradients, plans[kind % len(plans)]).gradients
 
 
-@settings(SETTINGS, max_examples=80)
+@settings(SETTINGS, max_examples=40)
 @given(recipes(), st.integers(0, 20), st.integers(0, 20), st.booleans(), st.sampled_from([np.float64, np.float32]))
 def test_any_plan_gives_the_same_gradients_on_random_graphs(
     recipe: Recipe, one: int, two: int, through: bool, dtype: Any
@@ -122,7 +122,7 @@ def network(layers: Layers, dtype: Any) -> tuple[Variable, list[Variable]]:
     return F.mean(values[-1] ** 2) + F.mean(F.sin(values[len(values) // 2])), leaves
 
 
-@settings(SETTINGS, max_examples=40)
+@settings(SETTINGS, max_examples=20)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(LAYER)), st.integers(0, 1), st.integers(1, 4)), min_size=3, max_size=14),
     st.sampled_from([False, "sqrt", "auto", nn.Segments(2), POLICIES["all but products"], "every third"]),

@@ -19,7 +19,7 @@ import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Function, Variable, functions_of, leaves_of
 
-DEPTH = 100_000
+DEPTH = 30_000
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_wide_fan_out_is_one_sum() -> None:
     (gx,) = nn.grad(y, x)
     sums = ("add2", "add_n", "linear_combination")
     assert [len(f.inputs) for f in functions_of([gx]) if f.name in sums] == [199]  # the first is 0 cos(0 x)
-    assert interpret([gx], {})[0] == pytest.approx(sum(i * np.cos(i) for i in range(200)))
+    assert gx.d == pytest.approx(sum(i * np.cos(i) for i in range(200)))
 
 
 def test_a_graph_of_exponentially_many_paths() -> None:

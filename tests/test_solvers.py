@@ -140,12 +140,27 @@ def lamb(w, g, s, t, lr):
     return w - lr * np.linalg.norm(w) / np.linalg.norm(r) * r
 
 
+def adabound(w, g, s, t, lr, corrected=True, largest=False):
+    m, v = averages(g, s, 0.9, 0.999)
+    s["u"] = np.maximum(s.get("u", 0), v) if largest else v
+    rate = lr * (np.sqrt(1 - 0.999**t) / (1 - 0.9**t) if corrected else 1)
+    final = 0.1 * lr / 1e-3
+    lower, upper = final * (1 - 1 / (1e-3 * t + 1)), final * (1 + 1 / (1e-3 * t))
+    return w - np.clip(rate / (np.sqrt(s["u"]) + 1e-8), lower, upper) * m
+
+
+def amsbound(w, g, s, t, lr):
+    return adabound(w, g, s, t, lr, corrected=False, largest=True)
+
+
 FORMULAS = [
     (S.Sgd, sgd, 1e-3), (S.Momentum, momentum, 1e-3), (S.Nesterov, nesterov, 1e-3), (S.SgdW, sgdw, 1e-3),
     (S.Adam, adam, 1e-3), (S.AdamW, adamw, 1e-3), (S.Adamax, adamax, 2e-3), (S.AdaBelief, adabelief, 1e-3),
     (S.AMSGRAD, amsgrad, 1e-3), (lambda: S.AMSGRAD(bias_correction=True), amsgrad_corrected, 1e-3),
     (S.Lion, lion, 1e-4), (S.Adagrad, adagrad, 1e-2), (S.Adadelta, adadelta, 1.0), (S.RMSprop, rmsprop, 1e-3),
     (S.RMSpropGraves, rmsprop_graves, 1e-4), (S.Lars, lars, 1e-3), (S.Lamb, lamb, 1e-3),
+    (S.AdaBound, adabound, 1e-3), (S.AMSBound, amsbound, 1e-3),
+    (lambda: S.AMSBound(bias_correction=True), lambda *a: adabound(*a, largest=True), 1e-3),
 ]
 
 
@@ -277,6 +292,9 @@ def test_arguments_are_checked() -> None:
         with pytest.raises(ValueError, match=f"scale must be finite, got {value}"):
             solver.scale_grad(value)
     assert solver.learning_rate() == 0.1
+    for name, make in [("gamma", lambda: S.AdaBound(gamma=0)), ("alpha", lambda: S.AMSBound(0.0))]:
+        with pytest.raises(ValueError, match=name):
+            make()
     idle = S.AdamW(0.0)
     idle.set_parameters(parameters())
     with pytest.raises(ValueError, match="wd: weight decay is in proportion"):
@@ -399,3 +417,42 @@ def test_from_optax() -> None:
                   lambda: S.Solver.from_optax(3)):
         with pytest.raises(TypeError):
             wrong()
+
+
+def test_bounds_close_in() -> None:
+    """With gamma large, AdaBound is descent along m with the final learning rate from the first step on."""
+    params = parameters()
+    before = {n: p.d.copy() for n, p in params.items()}
+    solver = S.AdaBound(final_lr=0.25, gamma=1e9)
+    solver.set_parameters(params)
+    run(solver, params, range(1))
+    for n, g in gradients(0).items():
+        np.testing.assert_allclose(params[n].d, before[n] - 0.25 * 0.1 * g, rtol=1e-6)
+
+
+def test_hooks_of_solvers() -> None:
+    calls: list[str] = []
+    params = parameters()
+    solver = S.Sgd(0.1)
+    solver.set_parameters(params)
+    S.set_solver_pre_hook("a", lambda: calls.append("replaced"))
+    S.set_solver_pre_hook("a", lambda: calls.append(f"pre {params['b'].d[0]:.3f}"))
+    S.set_solver_post_hook("a", lambda: calls.append("post"))
+    S.set_solver_post_hook("b", None)
+    params["b"].d, params["b"].g = 1, 1
+    try:
+        solver.scale_grad(2)
+        solver.update(lambda: calls.append("own pre"), lambda: calls.append(f"own post {params['b'].d[0]:.3f}"))
+        assert calls == ["pre 1.000", "post", "pre 1.000", "own pre", "post", "own post 0.800"]
+        S.unset_solver_post_hook("a")
+        calls.clear()
+        solver.weight_decay(0.1)
+        assert calls == ["pre 0.800"]
+    finally:
+        S.unset_solver_pre_hook("a")
+        S.unset_solver_post_hook("a")
+    calls.clear()
+    solver.update()
+    assert not calls and solver.name == "Sgd"
+    with pytest.raises(TypeError, match="solver_pre_hook: expected a function of no arguments, got 3"):
+        S.set_solver_pre_hook("a", 3)

@@ -2,9 +2,12 @@
 
 from ..execution.forward import forward
 from ..execution.interpret import run_function, run_functions
-from ..execution.reading import evaluate
+from ..execution.reading import evaluate, forget
+from ..functions.cells import cell_methods
+from ..functions.methods import methods
 from ..functions.operators import operators
 from ..graph import engine
+from ..remat.policies import recomputed
 from .backward import backward, backward_from
 from .bodies import body_gradient, body_tangent
 from .body_batching import body_batched
@@ -18,10 +21,12 @@ engine.install(
     evaluate=evaluate,
     run_function=run_function,
     run_functions=run_functions,
+    forget=forget,
     forward=forward,
     backward=backward_from,
     body_gradient=body_gradient,
     body_tangent=body_tangent,
     body_batched=body_batched,
-    operators=operators,
+    methods={**operators, **methods, "recompute": recomputed},
+    cell_methods=cell_methods,
 )

@@ -10,49 +10,19 @@ changed, which are right for every number by the rules alone. Numbers that never
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-
-import nngrad.functions as F
 
 from ..execution.compiled import BoundedCache, executables
 from ..execution.free_numbers import Numbers, Slot, without_numbers
 from ..execution.lower import ProgramWriter
 from ..execution.program import Program
-from ..graph import Function, NdArray, Op, Variable, contained, create, functions_of, switch
+from ..graph import Function, NdArray, Variable, contained, create, functions_of, switch
 from ..graph.spec import DType, spec_of
 from ..graph.variable import leaf_of
 from ..rewrite.builder import PlainBuilder
-
-Inputs = tuple[Variable, ...]
-
-
-def _combination(f: Function, inputs: Inputs, arguments: tuple[Any, ...]) -> Variable:
-    coefficients, added = arguments
-    terms = [_times(x, c) for x, c in zip(inputs, coefficients, strict=True)]
-    total: Variable = terms[0] if len(terms) == 1 else F.add_n(*terms)
-    if isinstance(added, Variable):
-        return F.add2(total, added)
-    return F.add_scalar(total, float(added)) if added else total
-
-
-def _times(x: Variable, number: Any) -> Variable:
-    if isinstance(number, Variable):
-        return F.mul2(x, number)
-    return x if number == 1 else F.mul_scalar(x, float(number))
-
-
-_INSTEAD: dict[Op, Callable[[Function, Inputs, tuple[Any, ...]], Variable]] = {
-    F.add_scalar: lambda f, inputs, numbers: F.add2(*inputs, *numbers),
-    F.mul_scalar: lambda f, inputs, numbers: F.mul2(*inputs, *numbers),
-    F.r_sub_scalar: lambda f, inputs, numbers: F.sub2(*numbers, *inputs),
-    F.r_div_scalar: lambda f, inputs, numbers: F.div2(*numbers, *inputs),
-    F.constant: lambda f, inputs, arguments: F.broadcast(arguments[0], shape=f.specs[0].shape),
-    F.linear_combination: _combination,
-}
-"""What computes the same as a function with numbers, from its inputs, and its arguments with leaves for numbers."""
 
 _SPECIAL = (0, 1, -1)
 
@@ -103,7 +73,7 @@ def changing(program: Program) -> Changing | None:
         own = program.steps[i][1]
         filled = tuple([_kept(*pair, met.changed, values) for pair in zip(arguments, own, strict=True)])
         if filled != own:
-            if op not in _INSTEAD:
+            if op.from_variables is None:
                 return None
             steps[i] = op, filled, ins
     if any([number in _SPECIAL or not math.isfinite(number) for number in values.values()]):
@@ -165,10 +135,10 @@ def with_leaves(
         inputs = tuple([x if x.parent is None else instead.get((x.parent, x.index), x) for x in f.inputs])
         if arguments != f.arguments:
             (spec,) = f.specs
-            if not spec.differentiable or not all([x.spec is spec for x in inputs]):
+            if op.from_variables is None or not spec.differentiable or not all([x.spec is spec for x in inputs]):
                 return None
             builder.call, builder.order = f.call, f.order
-            results: Inputs = (_INSTEAD[op](f, inputs, leaf_for(arguments, spec.dtype)),)
+            results: tuple[Variable, ...] = (op.from_variables(f, inputs, leaf_for(arguments, spec.dtype)),)
         elif any([x is not y for x, y in zip(inputs, f.inputs, strict=True)]):
             made = create(op, inputs, f.arguments, f.effects, f.call, f.order)
             results = made if op.multiple_results else (made,)

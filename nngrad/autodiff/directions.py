@@ -37,26 +37,29 @@ def over_directions(
     Returns:
         `(n, *shape)` with n the size of `x` without its leading axes; `shape` with `collapse`.
     """
+    return several_over_directions(lambda t: [along(t)], x, lead, chunk, collapse)[0]
+
+
+def several_over_directions(
+    along: Callable[[Variable], list[Variable]], x: Variable, lead: int, chunk: int | None, collapse: bool = False
+) -> list[Variable]:
+    """As `over_directions`, where `along` builds several Variables, which share what they have in common."""
     count = math.prod(x.shape[lead:])
-    result: Variable
     if count == 1:
-        y = along(F.constant(val=1, shape=x.shape, dtype=x.dtype))
-        result = y if collapse else F.reshape(y, shape=(1, *y.shape))
-        return result
+        ys = along(F.constant(val=1, shape=x.shape, dtype=x.dtype))
+        return ys if collapse else [F.reshape(y, shape=(1, *y.shape)) for y in ys]
     t = leaf_of(NdArray.of_spec(x.spec))
-    y = along(t)
+    ys = along(t)
     if count == 0:
-        result = zeros_like(y) if collapse else F.constant(val=0, shape=(0, *y.shape), dtype=y.dtype)
-        return result
+        return [zeros_like(y) if collapse else F.constant(val=0, shape=(0, *y.shape), dtype=y.dtype) for y in ys]
     step = count if chunk is None else int(chunk)
     parts = [
-        vectorize([y], {t: unit_vectors(x, lead, first, min(step, count - first))}, collapse)[0]
+        vectorize(ys, {t: unit_vectors(x, lead, first, min(step, count - first))}, collapse)
         for first in range(0, count, step)
     ]
     if len(parts) == 1:
         return parts[0]
-    result = F.add_n(*parts) if collapse else F.concatenate(*parts, axis=0)
-    return result
+    return [F.add_n(*part) if collapse else F.concatenate(*part, axis=0) for part in zip(*parts, strict=True)]
 
 
 def unit_vectors(x: Variable, lead: int, first: int, count: int) -> Variable:

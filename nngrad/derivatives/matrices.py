@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import math
+from typing import Any, overload
 
 import nngrad.functions as F
 
-from ..autodiff.directions import over_directions
+from ..autodiff.directions import over_directions, several_over_directions
 from ..graph import Variable
-from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, pushed, second
+from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, listed, pushed, second
+
+Variables = list[Variable] | tuple[Variable, ...]
+Row = tuple[Variable, ...]
 
 
-def jacobian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+@overload
+def jacobian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable: ...
+@overload
+def jacobian(y: Variable, x: Variables, batched: bool = True, chunk: int | None = None) -> Row: ...
+@overload
+def jacobian(y: Variables, x: Variable, batched: bool = True, chunk: int | None = None) -> Row: ...
+@overload
+def jacobian(y: Variables, x: Variables, batched: bool = True, chunk: int | None = None) -> tuple[Row, ...]: ...
+def jacobian(
+    y: Variable | Variables, x: Variable | Variables, batched: bool = True, chunk: int | None = None
+) -> Variable | Row | tuple[Row, ...]:
     """All first derivatives of `y`.
 
     Args:
-        y: `(B, *m)`, or of any shape with `batched=False`.
+        y: `(B, *m)`, or of any shape with `batched=False`; or a list of such Variables.
         x: `(B, *d)`, likewise.
         batched: Whether rows are independent, and the Jacobian of each is wanted; see `nngrad.derivatives`.
         chunk: How many directions are computed at once, to bound the memory; None for all.
@@ -23,52 +37,101 @@ def jacobian(y: Variable, x: Variable, batched: bool = True, chunk: int | None =
     Returns:
         `(B, *m, *d)`: J[b, i, j] = dy[b, i] / dx[b, j]. With `batched=False` `(*y.shape, *x.shape)`.
         Forward or reverse mode, whichever has fewer directions; reverse where there is no forward mode.
+        For a list of x a tuple of blocks, one for each; for a list of y a tuple of what there is for each: with both,
+        block [i][j] is that of y[i] and x[j]. Blocks share their passes: backward there is one for each y and not
+        for each block, and forward one for each x.
 
     Raises:
         TypeError: Something is not a Variable, or not of a floating dtype.
-        ValueError: Rows cannot be shown to be independent, or `chunk` is not positive.
+        ValueError: Rows cannot be shown to be independent, or `chunk` is not positive; or a list is empty.
         MissingRule: An op on the way has no backward rule.
     """
-    lead = checked("jacobian", y, x, batched, chunk)
-    ins, outs = math.prod(x.shape[lead:]), math.prod(y.shape[lead:])
+    ys, xs = listed(y, "jacobian: y"), listed(x, "jacobian: x")
+    lead = max([checked("jacobian", v, u, batched, chunk) for v in ys for u in xs])
+    ins, outs = (sum([math.prod(v.shape[lead:]) for v in vs]) for vs in (xs, ys))
 
-    def by_columns() -> Variable:
-        columns = over_directions(lambda t: pushed([y], [x], [t])[0], x, lead, chunk)
-        return F.reshape(F.transpose(columns, axes=(*range(1, columns.ndim), 0)), shape=(*y.shape, *x.shape[lead:]))
+    def by_columns() -> list[Variable]:
+        blocks = [_columns(ys, u, lead, chunk) for u in xs]
+        return [
+            F.reshape(
+                F.transpose(columns, axes=(*range(1, columns.ndim), 0)), shape=(*ys[i].shape, *xs[j].shape[lead:])
+            )
+            for i, row in enumerate(zip(*blocks, strict=True))
+            for j, columns in enumerate(row)
+        ]
 
-    def by_rows() -> Variable:
-        rows = over_directions(lambda u: gradients_of([y], [x], [u])[0], y, lead, chunk)
-        return F.reshape(after_batch(rows, lead), shape=(*y.shape, *x.shape[lead:]))
+    def by_rows() -> list[Variable]:
+        return [
+            F.reshape(after_batch(rows, lead), shape=(*v.shape, *u.shape[lead:]))
+            for v in ys
+            for u, rows in zip(xs, _rows(v, xs, lead, chunk), strict=True)
+        ]
 
-    return built([y, x], lambda: [forward_or_reverse(by_columns, by_rows) if ins <= outs else by_rows()])[0]
+    blocks = built([*ys, *xs], lambda: forward_or_reverse(by_columns, by_rows) if ins <= outs else by_rows())
+    arranged: Variable | Row | tuple[Row, ...] = _arranged(blocks, y, x)
+    return arranged
 
 
-def hessian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+@overload
+def hessian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable: ...
+@overload
+def hessian(y: Variable, x: Variables, batched: bool = True, chunk: int | None = None) -> tuple[Row, ...]: ...
+def hessian(
+    y: Variable, x: Variable | Variables, batched: bool = True, chunk: int | None = None
+) -> Variable | tuple[Row, ...]:
     """All second derivatives of a scalar, forward over reverse.
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
-        x: `(B, *d)`, or of any shape with `batched=False`.
+        x: `(B, *d)`, or of any shape with `batched=False`; or a list of such Variables.
         batched: Whether rows are independent, and the Hessian of each is wanted; see `nngrad.derivatives`.
         chunk: How many of its rows are computed at once, to bound the memory; None for all.
 
     Returns:
         `(B, *d, *d)`: H[b, i, j] = d^2 y[b] / (dx[b, i] dx[b, j]). With `batched=False` `(*x.shape, *x.shape)`.
+        For a list of x a tuple of tuples of blocks: [i][j] has the derivatives by x[i] and x[j]. They share one
+        gradient, and one pass forward for each x[i].
 
     Raises:
         TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also where y is no scalar.
     """
-    lead = checked("hessian", y, x, batched, chunk, scalar=True)
+    xs = listed(x, "hessian: x")
+    lead = max([checked("hessian", y, u, batched, chunk, scalar=True) for u in xs])
 
-    def build() -> Variable:
-        (gx,) = gradients_of([y], [x], [None])
-        rows = forward_or_reverse(
-            lambda: over_directions(lambda t: pushed([gx], [x], [t])[0], x, lead, chunk),
-            lambda: over_directions(lambda t: gradients_of([gx], [x], [t])[0], x, lead, chunk),
+    def build() -> list[Variable]:
+        gxs = gradients_of([y], xs, [None])
+        blocks = forward_or_reverse(
+            lambda: [_columns(gxs, u, lead, chunk) for u in xs],
+            lambda: [_rows(gx, xs, lead, chunk) for gx in gxs],
         )
-        return F.reshape(after_batch(rows, lead), shape=(*x.shape, *x.shape[lead:]))
+        return [
+            F.reshape(after_batch(rows, lead), shape=(*u.shape, *v.shape[lead:]))
+            for u, row in zip(xs, blocks, strict=True)
+            for v, rows in zip(xs, row, strict=True)
+        ]
 
-    return built([y, x], lambda: [build()])[0]
+    blocks = built([y, *xs], build)
+    arranged: tuple[Row, ...] = _arranged(blocks, xs, xs)
+    return arranged[0][0] if isinstance(x, Variable) else arranged
+
+
+def _columns(ys: list[Variable], x: Variable, lead: int, chunk: int | None) -> list[Variable]:
+    """What each of `ys` does along each unit vector of `x`: forward, one pass for all of `ys`."""
+    return several_over_directions(lambda t: pushed(ys, [x], [t]), x, lead, chunk)
+
+
+def _rows(y: Variable, xs: list[Variable], lead: int, chunk: int | None) -> list[Variable]:
+    """The gradient of each element of `y` with respect to each of `xs`: one pass back for all of `xs`."""
+    return several_over_directions(lambda u: gradients_of([y], xs, [u]), y, lead, chunk)
+
+
+def _arranged(blocks: list[Variable], y: Variable | Variables, x: Variable | Variables) -> Any:
+    """Blocks, row by row, as a Variable, a tuple or a tuple of tuples, as lists are given of `y` and of `x`."""
+    if isinstance(y, Variable):
+        return blocks[0] if isinstance(x, Variable) else tuple(blocks)
+    if isinstance(x, Variable):
+        return tuple(blocks)
+    return tuple([tuple(blocks[i * len(x) : (i + 1) * len(x)]) for i in range(len(y))])
 
 
 def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:

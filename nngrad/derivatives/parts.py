@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import nngrad.functions as F
 
@@ -19,6 +19,7 @@ from ..graph.function import next_serial
 from ..graph.options import pause_collector
 from ..rewrite.builder import emitting
 
+T = TypeVar("T")
 Variables = Variable | Iterable[Variable]
 
 
@@ -33,7 +34,16 @@ def gradients_of(outputs: list[Variable], inputs: list[Variable], seeds: list[Va
     return emitted(Request(outputs, inputs, seeds)).gradients
 
 
-def forward_or_reverse(forward: Callable[[], Variable], reverse: Callable[[], Variable]) -> Variable:
+def listed(given: Any, name: str) -> list[Any]:
+    """`given` as a list, if it is a list or a tuple; else a list of it alone."""
+    if not isinstance(given, list | tuple):
+        return [given]
+    if not given:
+        raise ValueError(f"{name}: the list is empty; give at least one Variable")
+    return list(given)
+
+
+def forward_or_reverse(forward: Callable[[], T], reverse: Callable[[], T]) -> T:
     """Returns what `forward` emits, or `reverse` where forward mode is not to be had."""
     try:
         return forward()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, MutableMapping, Sequence
+from sys import getrefcount
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from ..graph import Function, NdArray, Variable, functions_of
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process
-from ..graph.value import Deferred, Source, hold_together, values_of
+from ..graph.value import HELD_ONCE, Deferred, Source, hold_together, values_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
@@ -133,6 +134,30 @@ class DeferredRun:
             self.keep([known.get(id(value)) for value in waiting])
 
 
+class InTheMiddle:
+    """The value of a Variable that a forward passes, computed from its snapshot when it is read."""
+
+    __slots__ = ("_function", "_index", "_snapshot", "_value")
+
+    def __init__(self, variable: Variable, snapshot: Snapshot) -> None:
+        self._function, self._index, self._snapshot = variable.parent, variable.index, snapshot
+
+    @property
+    def value(self) -> Deferred:
+        """A value that this computes; there is one at a time."""
+        value = Deferred(self)
+        self._value = weakref.ref(value)
+        return value
+
+    def run(self) -> None:
+        """Compute it."""
+        from .reading import value_at  # which knows of forwards
+
+        value = self._value()
+        if value is not None and self._function is not None:
+            value.fill(value_at(self._function.outputs[self._index], self._snapshot))
+
+
 def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None) -> RunPlan:
     """The plan for `outputs`; that of a single function's single output is kept on the function.
 
@@ -161,13 +186,18 @@ def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
     if before is not None and before.unasked:
         for f in plan.functions:
             f.known = None
-    for f in plan.functions:
-        f.snapshot = snapshot
+    for y in (*outputs, *plan.kept):
+        y._at = snapshot
     for y in outputs:
         if y.parent is not None:
             y.parent.snapshot = snapshot
-    for y in (*outputs, *plan.kept):
-        y._at = snapshot
+    for f in plan.functions:
+        f.snapshot = snapshot
+        for ref in f._outputs:
+            x = ref()
+            if x is not None and x._data is not None and getrefcount(x._data) > HELD_ONCE and x._at is not snapshot:
+                x._at = snapshot  # somebody else has its cell, and will find what this forward gives it
+                x._data.defer(InTheMiddle(x, snapshot).value)
     return snapshot
 
 

@@ -159,15 +159,17 @@ def evaluate(variable: Variable) -> None:
             variable._family = None
         else:
             return
-    if is_watched([variable]):
-        if snapshot is None:
-            (array,) = interpret([variable], present([variable]).by_leaf())
-        else:
-            (array,) = interpret([variable], snapshot.by_leaf(), known=snapshot.results)
-    else:
-        array = _at_present(variable) if snapshot is None else _at(snapshot, variable)
-    variable.cell.put(array)
+    variable.cell.put(value_at(variable, snapshot))
     variable._at = snapshot
+
+
+def value_at(variable: Variable, snapshot: Snapshot | None) -> Any:
+    """The value of a Variable that the forward of `snapshot` has covered; without one at the leaves' present values."""
+    if not is_watched([variable]):
+        return _at_present(variable) if snapshot is None else _at(snapshot, variable)
+    if snapshot is None:
+        return interpret([variable], present([variable]).by_leaf())[0]
+    return interpret([variable], snapshot.by_leaf(), known=snapshot.results)[0]
 
 
 def _at(snapshot: Snapshot, variable: Variable) -> Any:
@@ -281,6 +283,19 @@ class _Route(NamedTuple):
 
 _routes: weakref.WeakKeyDictionary[Function, _Route] = weakref.WeakKeyDictionary()
 """How single outputs were computed last, if by an executable, for graphs that are run again and again."""
+
+
+def forget(functions: list[Function]) -> None:
+    """Forget how functions were run, and what they gave: what they are computed from is another."""
+    for f in functions:
+        f.plan = f.known = f.snapshot = None
+        _routes.pop(f, None)
+        for ref in f._outputs:
+            y = ref()
+            if y is not None:
+                y._at = y._family = None
+                if y._data is not None:
+                    y._data.zero()
 
 
 def _again(variable: Variable, snapshot: Snapshot) -> Any:

@@ -58,8 +58,16 @@ from .array import one_hot as one_hot
 from .array import shape as shape
 from .array import trilu as trilu
 from .associative import associative_scan as associative_scan
+from .attention import multi_head_attention as multi_head_attention
+from .attention import scaled_dot_product_attention as scaled_dot_product_attention
+from .batch_statistics import batch_normalization as batch_normalization
+from .batch_statistics import fused_batch_normalization as fused_batch_normalization
+from .batch_statistics import mean_subtraction as mean_subtraction
+from .batch_statistics import sync_batch_normalization as sync_batch_normalization
 from .branches import cond as cond
 from .branches import switch as switch
+from .chains import argmax_crf1d as argmax_crf1d
+from .chains import crf1d as crf1d
 from .comparison import equal as equal
 from .comparison import equal_scalar as equal_scalar
 from .comparison import greater as greater
@@ -79,8 +87,10 @@ from .comparison import logical_xor as logical_xor
 from .comparison import logical_xor_scalar as logical_xor_scalar
 from .comparison import not_equal as not_equal
 from .comparison import not_equal_scalar as not_equal_scalar
+from .contractions import bilinear as bilinear
 from .contractions import contraction as contraction
 from .contractions import einsum as einsum
+from .contractions import tensordot as tensordot
 from .control import optimization_barrier as optimization_barrier
 from .control import recomputed as recomputed
 from .control import sink as sink
@@ -97,11 +107,21 @@ from .cumulative import cumprod as cumprod
 from .cumulative import cumsum as cumsum
 from .cumulative import displace as displace
 from .cumulative import recurrence as recurrence
+from .decompositions import batch_cofactor as batch_cofactor
+from .decompositions import batch_eigh as batch_eigh
+from .decompositions import batch_qr as batch_qr
+from .decompositions import batch_svd as batch_svd
 from .detection import nms_detection2d as nms_detection2d
 from .detection import nms_mask as nms_mask
 from .detection import onnx_non_max_suppression as onnx_non_max_suppression
 from .detection import ranked_boxes as ranked_boxes
 from .detection import selected_rows as selected_rows
+from .distances import contrastive as contrastive
+from .distances import cross_covariance as cross_covariance
+from .distances import discriminative_margin_based_clustering_loss as discriminative_margin_based_clustering_loss
+from .distances import mean_absolute_error as mean_absolute_error
+from .distances import mean_squared_error as mean_squared_error
+from .distances import triplet as triplet
 from .elementwise import abs as abs
 from .elementwise import acos as acos
 from .elementwise import acosh as acosh
@@ -140,9 +160,13 @@ from .indexing import sort_values as sort_values
 from .indexing import top_k_data as top_k_data
 from .indexing import where as where
 from .jax_functions import jax_function as jax_function
+from .likelihoods import bernoulli_nll as bernoulli_nll
+from .likelihoods import black_out as black_out
+from .likelihoods import gaussian_kl_divergence as gaussian_kl_divergence
+from .likelihoods import gaussian_nll as gaussian_nll
+from .likelihoods import negative_sampling as negative_sampling
 from .linear import affine as affine
 from .linear import batch_cholesky as batch_cholesky
-from .linear import batch_cofactor as batch_cofactor
 from .linear import batch_det as batch_det
 from .linear import batch_inv as batch_inv
 from .linear import batch_logdet as batch_logdet
@@ -152,6 +176,14 @@ from .linear import embed as embed
 from .linear import embed_filter_grad as embed_filter_grad
 from .linear import half_lower as half_lower
 from .linear import matmul as matmul
+from .lists import broadcast_arrays as broadcast_arrays
+from .lists import dstack as dstack
+from .lists import get_item as get_item
+from .lists import hstack as hstack
+from .lists import pad_sequence as pad_sequence
+from .lists import split_axis as split_axis
+from .lists import transpose_sequence as transpose_sequence
+from .lists import vstack as vstack
 from .loops import fori_loop as fori_loop
 from .loops import map as map  # noqa: A004
 from .loops import scan as scan
@@ -177,11 +209,16 @@ from .movement import stack as stack
 from .movement import sum_to as sum_to
 from .movement import tile as tile
 from .movement import transpose as transpose
-from .normalization import batch_normalization as batch_normalization
-from .normalization import fused_batch_normalization as fused_batch_normalization
+from .noise import gaussian as gaussian
+from .noise import gumbel_softmax as gumbel_softmax
+from .noise import rrelu as rrelu
+from .noise import simplified_dropconnect as simplified_dropconnect
+from .noise import zoneout as zoneout
 from .normalization import group_normalization as group_normalization
 from .normalization import instance_normalization as instance_normalization
 from .normalization import layer_normalization as layer_normalization
+from .normalization import norm_normalization as norm_normalization
+from .normalization import spectral_norm as spectral_norm
 from .normalization import tensor_normalization as tensor_normalization
 from .normalization import weight_normalization as weight_normalization
 from .normalization import weight_standardization as weight_standardization
@@ -198,6 +235,22 @@ from .pooling import max_pooling_select as max_pooling_select
 from .pooling import sum_pooling as sum_pooling
 from .pooling import sum_pooling_backward as sum_pooling_backward
 from .pooling import unpooling as unpooling
+from .quantization import binary_sigmoid as binary_sigmoid
+from .quantization import binary_tanh as binary_tanh
+from .quantization import dequantize_linear as dequantize_linear
+from .quantization import fixed_point_quantize as fixed_point_quantize
+from .quantization import min_max_quantize as min_max_quantize
+from .quantization import pow2_quantize as pow2_quantize
+from .quantization import prune as prune
+from .quantization import quantize_linear as quantize_linear
+from .quantization import straight_through as straight_through
+from .quantized_layers import binary_connect_affine as binary_connect_affine
+from .quantized_layers import binary_connect_convolution as binary_connect_convolution
+from .quantized_layers import binary_weight_affine as binary_weight_affine
+from .quantized_layers import binary_weight_convolution as binary_weight_convolution
+from .quantized_layers import inq_affine as inq_affine
+from .quantized_layers import inq_convolution as inq_convolution
+from .quantized_layers import inq_quantize as inq_quantize
 from .recurrent import gru as gru
 from .recurrent import lstm as lstm
 from .recurrent import rnn as rnn
@@ -226,6 +279,9 @@ from .resampling import interpolate as interpolate
 from .resampling import onnx_resize as onnx_resize
 from .resampling import resample as resample
 from .resampling import resample_transpose as resample_transpose
+from .selection import diagonal as diagonal
+from .selection import permutate as permutate
+from .selection import select_item as select_item
 from .shaping import depth2space as depth2space
 from .shaping import expand_dims as expand_dims
 from .shaping import flatten as flatten
@@ -244,6 +300,8 @@ from .slicing import take_points as take_points
 from .slicing import take_slices as take_slices
 from .solves import batch_solve as batch_solve
 from .solves import triangular_solve as triangular_solve
+from .sparse import CooMatrix as CooMatrix
+from .sparse import sparse_matmul as sparse_matmul
 from .special import digamma as digamma
 from .special import digamma_derivative as digamma_derivative
 from .special import erfc as erfc
@@ -271,6 +329,10 @@ from .stochastic import rand as rand
 from .stochastic import randint as randint
 from .stochastic import randn as randn
 from .stochastic import uniform as uniform
+from .units import lstm_step as lstm_step
+from .units import maxout as maxout
+from .units import scaled_swish as scaled_swish
+from .units import slstm_step as slstm_step
 from .warping import affine_grid as affine_grid
 from .warping import cell_fraction as cell_fraction
 from .warping import cell_indices as cell_indices
@@ -280,6 +342,11 @@ from .warping import warp_by_grid as warp_by_grid
 from .weighted_points import weighted_points as weighted_points
 from .weighted_points import weighted_points_data_grad as weighted_points_data_grad
 from .weighted_points import weighted_points_weight_grad as weighted_points_weight_grad
+from .weighting import average as average
+from .weighting import batch_l2_norm_squared as batch_l2_norm_squared
+from .weighting import bias as bias
+from .weighting import linear_interpolate as linear_interpolate
+from .weighting import scale as scale
 from .while_loops import while_loop as while_loop
 
 FAMILIES = (
@@ -294,12 +361,16 @@ FAMILIES = (
     "array",
     "movement",
     "shaping",
+    "selection",
     "slicing",
     "indexing",
     "control",
     "linear",
     "solves",
+    "decompositions",
     "contractions",
+    "weighting",
+    "units",
     "convolution",
     "pooling",
     "resampling",
@@ -307,11 +378,18 @@ FAMILIES = (
     "warping",
     "regions",
     "detection",
+    "batch_statistics",
     "normalization",
+    "quantization",
+    "quantized_layers",
+    "attention",
     "recurrent",
     "packed_sequences",
     "loss",
+    "distances",
+    "likelihoods",
     "stochastic",
+    "noise",
 )
 """The files with the functions, in their order."""
 
@@ -322,9 +400,17 @@ def names() -> list[str]:
 
 
 _PLAIN = (
-    "associative_scan", "cond", "fori_loop", "jax_function", "map", "polygamma", "scan", "switch", "while_loop", "zeta",
+    "argmax_crf1d", "associative_scan", "average", "broadcast_arrays", "cond", "crf1d", "dstack", "fori_loop",
+    "get_item", "hstack", "jax_function", "map", "multi_head_attention", "negative_sampling", "pad_sequence",
+    "polygamma", "rrelu", "scan", "simplified_dropconnect", "sparse_matmul", "split_axis", "switch",
+    "transpose_sequence", "vstack", "while_loop", "zeta",
 )  # fmt: skip
-"""What takes a function, or a number before a Variable, and is none of the ops."""
+"""What takes a function, a list, or a number before a Variable, and is none of the ops."""
+
+
+def plain_names() -> tuple[str, ...]:
+    """Names of the functions of F that are neither ops nor composites."""
+    return _PLAIN
 
 
 if not TYPE_CHECKING:  # checkers of types say it themselves

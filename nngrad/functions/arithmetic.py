@@ -243,7 +243,10 @@ def mul_n(*x: Array) -> jax.Array:
 # ---------------------------------------------------------------- a Variable and a number
 
 
-@op(elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",))
+@op(
+    elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",),
+    from_variables=lambda f, inputs, numbers: add2(*inputs, *numbers),
+)  # fmt: skip
 def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x + val`.
 
@@ -255,7 +258,10 @@ def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     return lax.add(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True, linear=True, numbers=("val",))
+@op(
+    elementwise=True, diagonal=True, linear=True, numbers=("val",),
+    from_variables=lambda f, inputs, numbers: mul2(*inputs, *numbers),
+)  # fmt: skip
 def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x * val`.
 
@@ -289,7 +295,10 @@ def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     return lax.mul(raised(x, whole), root) if whole else root
 
 
-@op(elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",))
+@op(
+    elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",),
+    from_variables=lambda f, inputs, numbers: sub2(*numbers, *inputs),
+)  # fmt: skip
 def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     """`val - x`.
 
@@ -301,7 +310,10 @@ def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     return lax.sub(minuend, x)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",))
+@op(
+    elementwise=True, diagonal=True, unbounded=True, numbers=("val",),
+    from_variables=lambda f, inputs, numbers: div2(*numbers, *inputs),
+)  # fmt: skip
 def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     """`val / x`.
 

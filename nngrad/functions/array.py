@@ -30,7 +30,10 @@ def zeros_like(x: Variable) -> Variable:
     return filled_like(x, 0)
 
 
-@op(fuses="moving", numbers=("val",))
+@op(
+    fuses="moving", numbers=("val",),
+    from_variables=lambda f, inputs, arguments: broadcast(arguments[0], shape=f.specs[0].shape),
+)  # fmt: skip
 def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
     """An array filled with one number.
 

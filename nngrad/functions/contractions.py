@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Function, Variable, apply, composite, op
-from ..graph.arguments import Static
+from ..graph.arguments import Static, as_ints, axis_of
 from ..graph.axes import Indices, contracts
+from .linear import batch_matmul
 from .movement import reshape
 
 Tuples = tuple[tuple[int, ...], ...]
@@ -83,8 +84,8 @@ def einsum(*x: Array, equation: str) -> Variable:
     Args:
         x: The operands.
         equation: As in NumPy. Indices are letters; one that is repeated within an operand takes its diagonal; `...`
-            stands for axes that are broadcast together; without `->` the result has the indices that occur once, in
-            alphabetical order.
+            stands for axes that are broadcast together, and an axis of size 1 is broadcast with the others of its
+            index; without `->` the result has the indices that occur once, in alphabetical order.
 
     Raises:
         ValueError: The equation cannot be read, or does not fit the shapes.
@@ -120,6 +121,9 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
         hidden = len(shape) - len(before) - len(after)
         if hidden < 0 or (hidden and not dots):
             raise fail(f"{text!r} does not name the {len(shape)} axes of shape {shape}")
+        own = set(zip([*before, *after], [*shape[: len(before)], *shape[len(shape) - len(after) :]], strict=True))
+        if len(dict(own)) < len(own):
+            raise fail(f"an index of {text!r} has several sizes in shape {shape}")
         terms.append((*map(ord, before), *range(-hidden, 0), *map(ord, after)))
     hidden = max(-min(0, *term, 0) for term in terms)
     ellipsis = tuple(range(-hidden, 0))
@@ -139,7 +143,7 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
         for i, n in zip(term, shape, strict=True):
             known = sizes.setdefault(i, n)
             if known != n:
-                if i > 0 or 1 not in (known, n):
+                if 1 not in (known, n):
                     raise fail(f"index {chr(i) if i > 0 else '...'!r} has size {known} and {n}")
                 sizes[i] = max(known, n) if 0 not in (known, n) else 0
     for i in output:
@@ -155,3 +159,76 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
         tuple(numbers[i] for i in output),
         tuple(tuple(n for _, n in pairs) for pairs in kept),
     )
+
+
+@composite
+def tensordot(a: Array, b: Array, /, axes: Static = 2) -> Variable:
+    """The sum of products over axes of `a` and of `b`, as NumPy's `tensordot`.
+
+    Args:
+        a: Any shape.
+        b: Any shape.
+        axes: How many of the last axes of `a` meet the first ones of `b`, in their order; or the pair of those of `a`
+            and those of `b` that meet, each an axis or a list of them.
+
+    Returns:
+        The other axes of `a`, and then those of `b`.
+
+    Raises:
+        ValueError: The axes do not fit.
+    """
+    if isinstance(axes, int):
+        if not 0 <= axes <= min(a.ndim, b.ndim):
+            raise ValueError(f"tensordot: axes {axes} is more than the axes of a {a.shape} or of b {b.shape}")
+        of_a, of_b = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
+    elif isinstance(axes, tuple) and len(axes) == 2:
+        of_a, of_b = (
+            tuple([axis_of(i, x.ndim, "tensordot: axes:") for i in as_ints(each)])
+            for each, x in zip(axes, (a, b), strict=True)
+        )
+    else:
+        raise ValueError(f"tensordot: axes must be a number of axes, or a pair of lists of them, got {axes!r}")
+    sizes = [tuple(x.shape[i] for i in each) for x, each in ((a, of_a), (b, of_b))]
+    if sizes[0] != sizes[1] or len(set(of_a)) < len(of_a) or len(set(of_b)) < len(of_b):
+        raise ValueError(f"tensordot: axes {of_a} of a {a.shape} and {of_b} of b {b.shape} do not meet")
+    numbers = [*range(a.ndim, a.ndim + b.ndim)]
+    for i, j in zip(of_a, of_b, strict=True):
+        numbers[j] = i
+    output = [*[i for i in range(a.ndim) if i not in of_a], *[n for n in numbers if n >= a.ndim]]
+    return contraction(a, b, terms=(tuple(range(a.ndim)), tuple(numbers)), output=tuple(output))
+
+
+@composite
+def bilinear(
+    e1: Array, e2: Array, W: Array, V1: Array | None = None, V2: Array | None = None, b: Array | None = None, /  # noqa: N803
+) -> Variable:
+    """A bilinear layer, `e1' W e2 + V1' e1 + V2' e2 + b` (Socher et al., 2013).
+
+    Args:
+        e1: (batch, *first); a sample counts as a vector of j numbers.
+        e2: (batch, *second); a sample counts as a vector of k numbers.
+        W: (j, k, outputs).
+        V1: (j, outputs), or None.
+        V2: (k, outputs), or None.
+        b: (outputs,), or None.
+
+    Returns:
+        (batch, outputs).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    flat = [reshape(e, shape=(e.shape[0], math.prod(e.shape[1:]))) if e.ndim else e for e in (e1, e2)]
+    sizes = tuple(e.shape[-1] if e.ndim == 2 else -1 for e in flat)
+    outputs = W.shape[-1] if W.ndim else 0
+    if W.shape != (*sizes, outputs) or flat[0].shape[:1] != flat[1].shape[:1]:
+        raise ValueError(f"bilinear: W {W.shape} must be (j, k, outputs) for e1 {e1.shape} of (batch, j) and e2 "
+                         f"{e2.shape} of (batch, k)")
+    for name, value, shape in (("V1", V1, (sizes[0], outputs)), ("V2", V2, (sizes[1], outputs)), ("b", b, (outputs,))):
+        if value is not None and value.shape != shape:
+            raise ValueError(f"bilinear: {name} must be of shape {shape}, got {value.shape}")
+    y: Variable = einsum(*flat, W, equation="bj,bk,jko->bo")
+    for e, v in zip(flat, (V1, V2), strict=True):
+        if v is not None:
+            y = y + batch_matmul(e, v)
+    return y if b is None else y + b

@@ -199,6 +199,8 @@ def atan(x: Array, /) -> jax.Array:
 def atan2(x0: Array, x1: Array, /) -> jax.Array:
     """The angle in [-pi, pi] of the point with abscissa `x1` and ordinate `x0`, broadcast together.
 
+    Where both are 0 there is no derivative; it counts as 0.
+
     Args:
         x0: Ordinates, of any shape; integers are taken as float32.
         x1: Abscissae, of any shape that broadcasts with that of `x0`; integers are taken as float32.

@@ -104,3 +104,30 @@ def solve_triangle(
     """
     y = _by_triangle(widened(a), widened(b), lower, transposed, unit_diagonal)
     return lax.convert_element_type(y, b.dtype)
+
+
+@op(multiple_results=True, axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_factor_cost)
+def tall_qr(x: Array, /) -> tuple[jax.Array, jax.Array]:
+    """The factors `x = q r` of matrices that have at least as many rows as columns.
+
+    Args:
+        x: (*batch, m, n), floating; 16-bit floats are factored in float32.
+
+    Returns:
+        (*batch, m, n) with orthonormal columns, and an upper triangle, (*batch, n, n).
+    """
+    q, r = jnp.linalg.qr(widened(x))
+    return lax.convert_element_type(q, x.dtype), lax.convert_element_type(r, x.dtype)
+
+
+@op(elementwise=True, diagonal=True, reads=1)
+def differentiated_if(x: Array, factor: Array, /) -> jax.Array:
+    """`x` itself. What is differentiated through it is multiplied by `factor`, which is 1, or NaN where a derivative is
+    not known.
+
+    Args:
+        x: Floating.
+        factor: Of the same shape.
+    """
+    same: jax.Array = x
+    return same

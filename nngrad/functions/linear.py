@@ -249,7 +249,7 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
 # ---------------------------------------------------------------- functions of matrices
 
 
-def _square(x: Any) -> Any:
+def square_matrices(x: Any) -> Any:
     """`x` in a dtype in which matrices can be factored: float32 at least."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
@@ -266,15 +266,14 @@ def batch_inv(x: Array, /) -> jax.Array:
     Raises:
         ValueError: The matrices are not square.
     """
-    return lax.convert_element_type(jnp.linalg.inv(_square(x)), floating(x).dtype)
+    return lax.convert_element_type(jnp.linalg.inv(square_matrices(x)), floating(x).dtype)
 
 
 @op(axes=rowwise("(n,n)->()"), cost=unknown)
 def batch_det(x: Array, /) -> jax.Array:
     """The determinant of each matrix in the last two axes.
 
-    Its gradient, the matrix of cofactors, is exact for singular matrices too; the derivatives beyond the first
-    are by way of the inverse determinant and take matrices that are not singular.
+    Its derivatives of every order are those of a polynomial, and exact for singular matrices too (`batch_cofactor`).
 
     Args:
         x: (*batch, n, n).
@@ -285,30 +284,7 @@ def batch_det(x: Array, /) -> jax.Array:
     Raises:
         ValueError: The matrices are not square.
     """
-    return lax.convert_element_type(jnp.linalg.det(_square(x)), floating(x).dtype)
-
-
-@op(axes=rowwise("(n,n)->(n,n)"), cost=unknown)
-def batch_cofactor(x: Array, /) -> jax.Array:
-    """The matrix of cofactors of each matrix in the last two axes, which is det(x) inv(x)' where x has an inverse.
-
-    By the singular value decomposition: cofactors are multiplicative, those of an orthogonal matrix are itself
-    times its determinant, and those of a diagonal one are products of the other elements. No division occurs.
-
-    Args:
-        x: (*batch, n, n).
-
-    Raises:
-        ValueError: The matrices are not square.
-    """
-    a = _square(x)
-    u, s, v = jnp.linalg.svd(a, full_matrices=False)
-    ones = jnp.ones_like(s[..., :1])
-    below = jnp.cumprod(jnp.concatenate([ones, s[..., :-1]], -1), -1)
-    above = jnp.cumprod(jnp.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
-    sign = jnp.linalg.det(u) * jnp.linalg.det(v)
-    y = (u * (below * above * sign[..., None])[..., None, :]) @ v
-    return lax.convert_element_type(y, floating(x).dtype)
+    return lax.convert_element_type(jnp.linalg.det(square_matrices(x)), floating(x).dtype)
 
 
 @op(axes=rowwise("(n,n)->()"), cost=unknown)
@@ -324,7 +300,7 @@ def batch_logdet(x: Array, /) -> jax.Array:
     Raises:
         ValueError: The matrices are not square.
     """
-    return lax.convert_element_type(jnp.linalg.slogdet(_square(x))[1], floating(x).dtype)
+    return lax.convert_element_type(jnp.linalg.slogdet(square_matrices(x))[1], floating(x).dtype)
 
 
 @op(axes=rowwise("(n,n)->(n,n)"), cost=unknown)
@@ -340,7 +316,7 @@ def batch_cholesky(x: Array, /, upper: bool = False) -> jax.Array:
     Raises:
         ValueError: The matrices are not square.
     """
-    y = jnp.linalg.cholesky(_square(x), upper=upper, symmetrize_input=True)
+    y = jnp.linalg.cholesky(square_matrices(x), upper=upper, symmetrize_input=True)
     return lax.convert_element_type(y, floating(x).dtype)
 
 
@@ -354,7 +330,7 @@ def half_lower(x: Array, /) -> jax.Array:
     Raises:
         ValueError: The matrices are not square.
     """
-    _square(x)
+    square_matrices(x)
     x = floating(x)
     row, column = (lax.broadcasted_iota(jnp.int32, x.shape, axis) for axis in (x.ndim - 2, x.ndim - 1))
     lower = lax.select(lax.gt(row, column), x, lax.full_like(x, 0))

@@ -6,11 +6,15 @@ cancel.
 
 from __future__ import annotations
 
+from typing import Any, TypeAlias
+
 from ..graph import Variable
 from ..graph.spec import FLOAT32
 from . import array, movement, reduction
 
 Sizes = tuple[int, ...]
+Normalised: TypeAlias = Variable | Any
+"""A Variable, or a tuple of three of them if `output_stat`."""
 
 
 def accurate(x: Variable) -> Variable:

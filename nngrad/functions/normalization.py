@@ -1,4 +1,4 @@
-"""Normalisation by the statistics of batches, layers, instances, groups and weights.
+"""Normalisation of layers, instances, groups and vectors by their own statistics, and of weights.
 
 All are made of means and products, so their gradients need no rules.
 """
@@ -6,146 +6,12 @@ All are made of means and products, so their gradients need no rules.
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import Any
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import Axes, Ignored, axes_of
-from . import activation, control, movement, reduction
-from .moments import Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
-
-Normalised: TypeAlias = Variable | Any
-"""A Variable, or a tuple of three of them if `output_stat`."""
-
-
-@composite
-def batch_normalization(
-    x: Array,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    mean: Array | None = None,
-    variance: Array | None = None,
-    /,
-    axes: Axes = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    output_stat: bool = False,
-    n_outputs: Ignored = None,
-) -> Normalised:
-    """`gamma * (x - m) / sqrt(v + eps) + beta`, with statistics per index of `axes` (Ioffe and Szegedy, 2015).
-
-    With `batch_stat`, m and v are the mean and the (biased) variance of `x` over all other axes, gradients
-    flow through them, and each `forward()` updates the running statistics where they are given as leaves:
-
-        mean     <- decay_rate * mean     + (1 - decay_rate) * m
-        variance <- decay_rate * variance + (1 - decay_rate) * v * n / (n - 1)
-
-    with n the number of elements that a statistic is made of (the last factor is 1 where n is 1). Without
-    it, m and v are `mean` and `variance`, and nothing is updated.
-
-    Args:
-        x: Any shape; floating.
-        beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
-        gamma: Scale, of that shape too; None for 1.
-        mean: Running mean, of that shape too; None to keep none.
-        variance: Running variance, of that shape too; None to keep none.
-        axes: Axes that have statistics of their own: the channels.
-        decay_rate: How much of the running statistics stays.
-        eps: Added to the variance.
-        batch_stat: Whether to use the statistics of `x`.
-        output_stat: Whether to return (y, m, v), all differentiable, in place of y.
-        n_outputs: Ignored.
-
-    Raises:
-        ValueError: The shape of a parameter or a statistic does not fit, an axis is out of range, `eps` is negative,
-            or `batch_stat=False` without `mean` and `variance`.
-    """
-    name = "batch_normalization"
-    kept = axes_of(axes, x.ndim, f"{name}: axes")
-    checked_eps(name, eps)
-    shape = kept_shape(x.shape, kept)
-    beta, gamma = fitted(beta, shape, x.shape, f"{name}: beta"), fitted(gamma, shape, x.shape, f"{name}: gamma")
-    for p, n in ((mean, "mean"), (variance, "variance")):
-        if p is None:
-            if not batch_stat:
-                raise ValueError(f"{name}: batch_stat=False needs mean and variance, but {n} is None")
-        elif [k for k in p.shape if k != 1] != [k for k in shape if k != 1]:
-            raise ValueError(f"{name}: {n} of shape {p.shape} does not fit; give it the shape {shape}")
-    wide = accurate(x)
-    if not batch_stat:
-        assert mean is not None and variance is not None  # or it would have been refused
-        m, v = (movement.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
-        y = standardized(x, wide - m, v, eps, beta, gamma)
-        return (y, m, v) if output_stat else y
-    reduced = tuple(i for i in range(x.ndim) if i not in kept)
-    m, deviation, v = moments(wide, reduced)
-    y = standardized(x, deviation, v, eps, beta, gamma)
-    count = math.prod(x.shape[i] for i in reduced)
-    unbiased = v * (count / (count - 1)) if count > 1 else v
-    updates = _running_updates([(mean, m), (variance, unbiased)], decay_rate)
-    if updates:
-        y = control.with_updates(y, updates)
-    return (y, m, v) if output_stat else y
-
-
-def _running_updates(
-    statistics: list[tuple[Variable | None, Variable]], decay_rate: float
-) -> dict[Variable, Variable]:
-    """The next value of each running statistic that is a leaf, from its value and that of the batch."""
-    updates = {}
-    for leaf, new in statistics:
-        if leaf is not None and leaf.parent is None:
-            if new.shape != leaf.shape:
-                new = movement.reshape(new, shape=leaf.shape)
-            updates[leaf] = leaf * decay_rate + new * (1 - decay_rate)
-    return updates
-
-
-@composite
-def fused_batch_normalization(
-    x: Array,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    mean: Array | None = None,
-    variance: Array | None = None,
-    z: Array | None = None,
-    /,
-    axes: Axes = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    nonlinearity: str = "relu",
-    output_stat: bool = False,
-    n_outputs: Ignored = None,
-) -> Normalised:
-    """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
-
-    Args:
-        x: As for `batch_normalization`.
-        beta: As for `batch_normalization`.
-        gamma: As for `batch_normalization`.
-        mean: As for `batch_normalization`.
-        variance: As for `batch_normalization`.
-        z: What is added before the nonlinearity, of the shape of `x`; None for 0.
-        axes: As for `batch_normalization`.
-        decay_rate: As for `batch_normalization`.
-        eps: As for `batch_normalization`.
-        batch_stat: As for `batch_normalization`.
-        nonlinearity: "relu", the only one there is.
-        output_stat: As for `batch_normalization`.
-        n_outputs: Ignored.
-
-    Raises:
-        ValueError: As in `batch_normalization`; or `z` has another shape than `x`, or `nonlinearity` another name.
-    """
-    name = "fused_batch_normalization"
-    if nonlinearity != "relu":
-        raise ValueError(f"{name}: nonlinearity must be 'relu', got {nonlinearity!r}")
-    if z is not None and z.shape != x.shape:
-        raise ValueError(f"{name}: z of shape {z.shape} must have the shape of x, {x.shape}")
-    y, *statistics = batch_normalization.body(x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True)
-    y = activation.relu(y if z is None else y + z)
-    return (y, *statistics) if output_stat else y
+from ..graph.arguments import Axes, axes_of
+from . import arithmetic, array, control, linear, movement, reduction
+from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
 
 
 @composite
@@ -293,6 +159,25 @@ def group_normalization(
 
 
 @composite
+def norm_normalization(x: Array, /, p: float | None = None, axes: Axes | None = None, eps: float = 1e-12) -> Variable:
+    """`x` divided by its p-norm over `axes`, or by `eps` where the norm is less: so 0 stays 0.
+
+    Args:
+        x: Any shape; floating.
+        p: The order of the norm, a finite number of at least 1; None for 2.
+        axes: The axis or axes whose elements make up a vector; None for all.
+        eps: What is divided by at least.
+
+    Raises:
+        ValueError: `p` is below 1 or not finite, an axis is out of range or named twice, or `eps` is negative.
+    """
+    checked_eps("norm_normalization", eps)
+    wide = accurate(x)
+    length = reduction.norm(wide, p=p, axis=axes_of(axes, x.ndim, "norm_normalization: axes"), keepdims=True)
+    return shifted(x, wide / arithmetic.maximum_scalar(length, val=eps), None, None)
+
+
+@composite
 def weight_standardization(
     w: Array, /, channel_axis: int = 0, eps: float = 1e-5, output_stat: bool = False
 ) -> Normalised:
@@ -335,6 +220,65 @@ def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: float = 1e-12
     wide = accurate(w)
     squares = reduction.sum(wide * wide, axis=tuple(i for i in range(w.ndim) if i != channel), keepdims=True)
     return standardized(w, wide, squares, eps, None, g if g.shape == shape else movement.reshape(g, shape=shape))
+
+
+@composite
+def spectral_norm(
+    w: Array, u: Array, /, dim: int = 0, itr: int = 1, eps: float = 1e-12, test: bool = False, output_u: bool = False
+) -> Variable | Any:
+    """`w / s`, with the largest singular value s of `w` as a matrix, found by power iteration (Miyato et al., 2018).
+
+    With W the matrix whose rows are along `dim`, each of the `itr` steps is
+
+        v = W' u / sqrt(|W' u|^2 + eps),    u = W v / sqrt(|W v|^2 + eps)
+
+    and s = u' W v. In derivatives u and v are constants: the first is that of the singular value itself once they have
+    converged, the second leaves out how they turn.
+
+    Args:
+        w: A weight of any shape; floating.
+        u: The vector to start from: as many elements as `w` has indices along `dim`. If it is a leaf, `forward()`
+            writes the last u to it, so that a training iterates further at each step.
+        dim: Axis of the output channels.
+        itr: Number of steps, at least 1.
+        eps: Added to the squared lengths; positive.
+        test: Whether `u` stays as it is.
+        output_u: Whether to return (w / s, u), with the last u, in place of w / s.
+
+    Raises:
+        ValueError: `dim` is out of range, `u` has another number of elements, `itr` is below 1, or `eps` is not
+            positive.
+    """
+    name = "spectral_norm"
+    (channel,) = axes_of(dim, w.ndim, f"{name}: dim")
+    rows = w.shape[channel]
+    if math.prod(u.shape) != rows:
+        raise ValueError(f"{name}: u of shape {u.shape} must have {rows} elements, as w has along dim")
+    if itr < 1:
+        raise ValueError(f"{name}: itr must be 1 or more, got {itr}")
+    if not eps > 0:
+        raise ValueError(f"{name}: eps must be positive, got {eps}")
+    wide = accurate(w)
+    last = channel == w.ndim - 1  # then the matrix is taken as it lies in memory, transposed
+    if last or channel == 0:
+        matrix = movement.reshape(wide, shape=(-1, rows) if last else (rows, -1))
+    else:
+        order = (channel, *[i for i in range(w.ndim) if i != channel])
+        matrix = movement.reshape(movement.transpose(wide, axes=order), shape=(rows, -1))
+    fixed, row = control.unlink(matrix), movement.reshape(control.unlink(accurate(u)), shape=(1, rows))
+    for _ in range(itr):
+        v = _unit(linear.batch_matmul(row, fixed, transpose_b=last), eps)
+        row = _unit(linear.batch_matmul(v, fixed, transpose_b=not last), eps)
+    largest = reduction.sum(linear.batch_matmul(row, matrix, transpose_b=last) * v)
+    y = shifted(w, wide / largest, None, None)
+    following = array.cast(movement.reshape(row, shape=u.shape), u.dtype)
+    if u.parent is None and not test:
+        y = control.with_updates(y, {u: following})
+    return (y, following) if output_u else y
+
+
+def _unit(x: Variable, eps: float) -> Variable:
+    return x * (reduction.sum(x * x) + eps) ** -0.5
 
 
 def _batch_and_channel(function: str, x: Variable, batch_axis: Axes, channel_axis: int) -> tuple[Sizes, int]:

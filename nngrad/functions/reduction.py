@@ -328,7 +328,9 @@ def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
 
 @op(axes=reduces("axis"))
 def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """The p-norm `(sum |x|^p)^(1/p)` over axes. Its gradient where it is 0 is 0, the smallest subgradient.
+    """The p-norm `(sum |x|^p)^(1/p)` over axes.
+
+    Where it is 0 its gradient is 0, the smallest subgradient, and so are all higher derivatives.
 
     Args:
         x: Any shape; integers are taken as float32.
@@ -359,7 +361,7 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
 
 @op(axes=reduces("axis"))
 def logsumexp(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """`log(sum(exp(x)))` over axes, computed without overflow.
+    """`log(sum(exp(x)))` over axes, computed without overflow. Where all is -inf it is too, with the gradient 0.
 
     Args:
         x: Any shape; integers are taken as float32.

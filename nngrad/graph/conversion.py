@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .spec import SUPPORTED, DType, dtype_of, x64_if
+from .spec import SUPPORTED, DType, complex_hint, dtype_of, x64_if
 
 
 def array_of(value: object, name: str) -> Any:
@@ -33,7 +33,7 @@ def array_of(value: object, name: str) -> Any:
     except TypeError:
         raise TypeError(
             f"{name}: dtype {array.dtype} is not supported; give an array of a real, integer or bool dtype of up to "
-            "64 bits, such as np.asarray(x, np.float32)"
+            f"64 bits, such as np.asarray(x, np.float32){complex_hint(array.dtype)}"
         ) from None
     return array if array.dtype == dtype else array.astype(dtype)
 

@@ -30,7 +30,7 @@ class Engine:
     """What runs and differentiates graphs."""
 
     __slots__ = (
-        "backward", "body_batched", "body_gradient", "body_tangent", "evaluate", "forward", "run_function",
+        "backward", "body_batched", "body_gradient", "body_tangent", "evaluate", "forget", "forward", "run_function",
         "run_functions",
     )  # fmt: skip
 
@@ -40,6 +40,8 @@ class Engine:
     """Computes the outputs of one function from the data of its inputs."""
     run_functions: Callable[[list[Function]], None]
     """Computes the outputs of those functions whose outputs are not there."""
+    forget: Callable[[list[Function]], None]
+    """Forgets how functions were run, and what they gave: what they are computed from is another."""
     forward: Callable[..., None]
     """`forward(outputs, **options)` takes a snapshot of the leaves and defers the values of `outputs`."""
     backward: Callable[..., None]
@@ -57,21 +59,27 @@ class Engine:
         evaluate: Callable[[Variable], None],
         run_function: Callable[[Function], None],
         run_functions: Callable[[list[Function]], None],
+        forget: Callable[[list[Function]], None],
         forward: Callable[..., None],
         backward: Callable[..., None],
         body_gradient: Callable[..., Any],
         body_tangent: Callable[..., Any],
         body_batched: Callable[..., Any],
-        operators: dict[str, Callable[..., Any]],
+        methods: dict[str, Any],
+        cell_methods: dict[str, Any],
     ) -> None:
-        """Put the engine in, and give Variable its `operators`, by the names of Python's special methods."""
+        """Put the engine in, and give Variable and NdArray the `methods` and operators that are made of functions, by
+        name."""
+        from .ndarray import NdArray
         from .variable import Variable
 
         self.evaluate, self.run_function, self.run_functions = evaluate, run_function, run_functions
-        self.forward, self.backward = forward, backward
+        self.forward, self.backward, self.forget = forward, backward, forget
         self.body_gradient, self.body_tangent, self.body_batched = body_gradient, body_tangent, body_batched
-        for name, method in operators.items():
+        for name, method in methods.items():
             setattr(Variable, name, method)
+        for name, method in cell_methods.items():
+            setattr(NdArray, name, method)
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.__slots__:

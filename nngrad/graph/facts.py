@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .function import Function
     from .layouts import Moved
     from .parts import Keys
+    from .variable import Variable
     from .within import InSteps
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
@@ -93,6 +94,9 @@ class Facts:
     numbers: tuple[str, ...] = ()
     """Static arguments, each a number or a tuple of numbers, that `forward` takes as arrays without axes as well, where
     its inputs are floating: graphs that differ in them alone can share an executable."""
+    from_variables: Callable[[Function, tuple[Variable, ...], tuple[Any, ...]], Variable] | None = None
+    """What computes the same where Variables without axes stand for some of `numbers`: `from_variables(f, inputs,
+    arguments)`. So what is differentiated need not be emitted anew for each number."""
 
     # ---------------------------------------------------------------- axes
 

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 
 
 class FunctionInfo(NamedTuple):
-    """Name and static arguments of a function, as nnabla gives them."""
+    """Name, static arguments and tags of a function, as nnabla gives them."""
 
     type_name: str
     args: dict[str, Any]
+    tags: dict[str, Any]
+
+
+_tags: weakref.WeakKeyDictionary[Function, dict[str, Any]] = weakref.WeakKeyDictionary()
+"""What users have noted on functions."""
 
 
 function_hooks: dict[weakref.ref[Function], dict[str, Any]] = {}
@@ -142,8 +147,22 @@ class Function:
 
     @property
     def info(self) -> FunctionInfo:
-        """Type name and static arguments."""
-        return FunctionInfo(self.op.type_name, self.args)
+        """Type name, static arguments and tags."""
+        return FunctionInfo(self.op.type_name, self.args, self.tags)
+
+    @property
+    def tags(self) -> dict[str, Any]:
+        """What the user has noted on this function; nothing at first. It has no part in what is computed."""
+        return _tags.get(self, {})
+
+    @tags.setter
+    def tags(self, tags: dict[str, Any]) -> None:
+        _tags[self] = dict(tags)
+
+    @property
+    def need_grad(self) -> bool:
+        """Whether gradients reach one of its inputs."""
+        return any([x.need_grad for x in self.inputs])
 
     @property
     def args(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from .conversion import array_of, converted, narrowed
+from .operators import CellOperators
 from .options import build_options
 from .process import check_process
 from .spec import FLOAT32, SUPPORTED, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
@@ -24,12 +25,15 @@ _SMALL = 1 << 14
 """Bytes up to which a NumPy array stays one: handing it to an executable is cheaper than a transfer."""
 
 
-class NdArray:
+class NdArray(CellOperators):
     """A cell for one array of a fixed shape and dtype.
 
     The array in it is immutable; writing replaces it. A new cell holds zeros, which take no
     memory until they are read. A cell may also hold a deferred value (after `forward()`),
     which is computed when somebody reads it.
+
+    Operators compute at once, and give a cell; those with a Variable give a Variable. `a += b` and the like write the
+    result into `a`.
 
     Args:
         shape: Shape of the array.
@@ -37,6 +41,8 @@ class NdArray:
     """
 
     __slots__ = ("__weakref__", "_spec", "_value", "variable")
+
+    __array_priority__ = 500.0
 
     _value: Value
     variable: Any
@@ -104,6 +110,9 @@ class NdArray:
         """Whether the cell holds the zeros it was made or reset with, and nothing was written."""
         return self._value.__class__ is Zeros and self._value.array is None
 
+    zeroing = is_zero
+    """nnabla's name of it."""
+
     @property
     def is_deferred(self) -> bool:
         """Whether the value is one that is computed when it is read, and was not read yet."""
@@ -136,6 +145,22 @@ class NdArray:
             view.flags.writeable = False
         return view
 
+    def get_data(self, mode: str = "rw", dtype: object = None) -> np.ndarray[Any, Any]:
+        """The value as a NumPy array: read-only with mode 'r', which takes no copy on a CPU, else as `data`.
+
+        Args:
+            mode: 'r', 'w' or 'rw'.
+            dtype: The dtype of the cell, which it keeps; another one is refused.
+
+        Raises:
+            ValueError: `mode` is none of these, or `dtype` another one.
+        """
+        if mode not in ("r", "w", "rw"):
+            raise ValueError(f"mode: expected 'r', 'w' or 'rw', got {mode!r}")
+        if dtype is not None and dtype_of(dtype) != self.dtype:
+            raise ValueError(f"dtype: the cell is {self.dtype.name}, and stays so; use cast({dtype!r}), a new cell")
+        return self.view if mode == "r" else self.data
+
     def set(self, value: object) -> None:
         """Replace the value. A scalar fills the cell; anything else must have its shape, and fit its dtype: integers
         hold no fractions and nothing out of their range."""
@@ -163,6 +188,15 @@ class NdArray:
     def fill(self, value: float) -> None:
         """Fill with one number."""
         self.set(value)
+
+    def bool_fill(self, mask: object, value: float) -> NdArray:
+        """Write `value` where `mask` is not 0, and return the cell itself."""
+        chosen = np.broadcast_to(np.asarray(mask) != 0, self.shape)
+        self.set(np.where(chosen, np.asarray(value, self.dtype), self.view))
+        return self
+
+    masked_fill = bool_fill
+    """nnabla's other name of it."""
 
     def copy_from(self, source: NdArray) -> None:
         """Take over the value of `source`, cast to this cell's dtype."""

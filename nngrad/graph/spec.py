@@ -94,8 +94,15 @@ def dtype_of(dtype: object) -> DType:
     if not result.isnative:
         result = result.newbyteorder("=")
     if result not in SUPPORTED:
-        raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype of up to 64 bits")
+        raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype of up to 64 bits"
+                        f"{complex_hint(result)}")
     return result
+
+
+def complex_hint(dtype: Any) -> str:
+    """What to do with complex numbers, for a message that says that `dtype` is not supported."""
+    is_complex = getattr(dtype, "kind", "") == "c"
+    return "; there are no complex numbers here: give x.real and x.imag as two arrays" if is_complex else ""
 
 
 def is_differentiable(dtype: DType) -> bool:

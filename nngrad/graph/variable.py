@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 import numpy as np
 
 from .engine import BackwardOptions, ForwardOptions, engine
+from .links import Links, become
 from .ndarray import NdArray, checked_spec
 from .operators import Operators
 from .spec import FLOAT32, DType, Shape, Spec
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from .function import Function
 
 
-class Variable(Operators):
+class Variable(Operators, Links):
     """An array in a computation graph: a leaf that holds data, or an output of a Function.
 
     Args:
@@ -176,6 +177,8 @@ class Variable(Operators):
 
     @data.setter
     def data(self, cell: NdArray) -> None:
+        if isinstance(cell, NdArray) and cell.shape == self.shape and cell.spec is not self.spec:
+            become(self, cell.spec, "data")
         self._data = self._checked_cell(cell, "data")
 
     @property
@@ -228,11 +231,12 @@ class Variable(Operators):
 
     @property
     def d(self) -> np.ndarray[Any, Any]:
-        """The value as a NumPy array; assigning replaces it.
+        """The value as a NumPy array; assigning replaces it, and writing to the array changes it.
 
-        Writing to the array of a leaf changes the leaf; that of an output is read-only.
+        What is written to an output is its value until the next `forward()` that passes it. Nothing else is computed
+        from it, except, under `nn.auto_forward()`, functions that are applied from then on.
         """
-        return self.cell.data if self.parent is None else self.data.view
+        return self.cell.data if self.parent is None else self.data.data
 
     @d.setter
     def d(self, value: object) -> None:
@@ -242,8 +246,8 @@ class Variable(Operators):
 
     @property
     def g(self) -> np.ndarray[Any, Any]:
-        """The gradient as a NumPy array; assigning replaces it, and for a leaf writing to it changes it."""
-        return self.grad.data if self.parent is None else self.grad.view
+        """The gradient as a NumPy array; assigning replaces it, and writing to the array changes it."""
+        return self.grad.data
 
     @g.setter
     def g(self, value: object) -> None:
@@ -292,7 +296,7 @@ class Variable(Operators):
     # ---------------------------------------------------------------- Python protocols
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self.d, dtype=dtype, copy=copy)
+        return np.array(self.data.view, dtype=dtype, copy=copy)
 
     def __jax_array__(self) -> Any:
         # JAX's operators ask for this as well. An array made here would end the graph without a word, so they
@@ -305,7 +309,7 @@ class Variable(Operators):
         """A Variable of one element as its number is formatted; with no `form` as it is printed."""
         if form and self.size != 1:
             raise TypeError(f"{form!r} formats one number, not a Variable of shape {self.shape}; format its elements")
-        return format(self.d.item(), form) if form else str(self)
+        return format(self.data.view.item(), form) if form else str(self)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -315,16 +319,20 @@ class Variable(Operators):
     def __bool__(self) -> bool:
         if self.size != 1:
             raise ValueError(f"the truth value of a Variable of shape {self.shape} is ambiguous")
-        return bool(self.d.reshape(()))
+        return bool(self.data.view.reshape(()))
 
     def __float__(self) -> float:
-        return float(self.d.reshape(()) if self.size == 1 else self.d)
+        return float(self._number())
 
     def __int__(self) -> int:
-        return int(self.d.reshape(()) if self.size == 1 else self.d)
+        return int(self._number())
 
     def __index__(self) -> int:
-        return self.d.__index__()
+        return self.data.view.__index__()
+
+    def _number(self) -> np.ndarray[Any, Any]:
+        view = self.data.view
+        return view.reshape(()) if self.size == 1 else view
 
     def __iter__(self) -> Iterator[Variable]:
         return iter([self[i] for i in range(len(self))])

@@ -183,3 +183,52 @@ def depthwise_convolution(
     return F.depthwise_convolution(
         inp, w, b, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, multiplier=multiplier,
     )
+
+
+@own_parameters("depthwise_deconv")
+def depthwise_deconvolution(
+    inp: Array,
+    kernel: Ints,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    divisor: int = 1,
+    w_init: Init = None,
+    b_init: Init = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """Transposed convolution of each channel by itself, summed over `divisor` neighbours, and a bias per sum.
+
+    Parameters: W (channels, *kernel), uniform within Glorot's limits; b (channels / divisor,), zeros.
+
+    Args:
+        inp: Of shape (batch axes..., channels, spatial axes...).
+        kernel: Size of the kernel along each spatial axis.
+        pad: Elements that are cut off both ends of each spatial axis; by default none.
+        stride: Distance that neighbours along a spatial axis have in the output; by default 1.
+        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        divisor: Number of channels per output channel.
+        w_init: Initial W.
+        b_init: Initial b.
+        base_axis: Number of batch axes; a negative one counts from the end.
+        fix_parameters: Whether W and b are constants.
+        rng: Generator for the default `w_init`.
+        with_bias: Whether there is a b.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+    """
+    extents = sizes(kernel, "depthwise_deconvolution: kernel")
+    base_axis = axis(base_axis, inp.ndim, "depthwise_deconvolution: base_axis")
+    channels = inp.shape[base_axis]
+    outmaps = divided(channels, size(divisor, "depthwise_deconvolution: divisor"), "depthwise_deconvolution: channels")
+    w = parameter("W", (channels, *extents), w_init, glorot(channels, channels, extents, rng), fix_parameters)
+    b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    return F.depthwise_deconvolution(
+        inp, w, b, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, divisor=divisor,
+    )

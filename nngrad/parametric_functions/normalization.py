@@ -1,4 +1,4 @@
-"""Normalisations with parameters and running statistics of their own."""
+"""Normalisations by statistics of the input's own, with parameters."""
 
 from __future__ import annotations
 
@@ -6,63 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .. import functions as F
-from ..graph import Array
+from ..graph import Array, Variable
 from ..graph.arguments import Ints, axes_of
-from ..initializer import ConstantInitializer
-from ..layer_arguments import fraction, ints
-from ..layer_parameters import ZEROS, Init, initial, inits, own_parameters, parameter
-from ..parameter import get_parameter_or_create
-
-ONES = ConstantInitializer(1)
-
-
-@own_parameters("bn")
-def batch_normalization(
-    inp: Array,
-    axes: Ints = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
-    name: str | None = None,
-) -> Any:
-    """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per index of `axes` (Ioffe and Szegedy, 2015).
-
-    Parameters: beta (zeros), gamma (ones), and, not trained, the running mean (zeros) and var (ones); each has
-    the size of `inp` along `axes` and size 1 along all other axes.
-
-    Args:
-        inp: The input.
-        axes: The axes that are kept; the statistics go over all others.
-        decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
-        eps: Added to the variance.
-        batch_stat: Whether the statistics are those of `inp`, which move the running ones; else the running ones.
-        output_stat: Whether to return (y, m, v) in place of y.
-        fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
-        no_scale: Leave gamma out.
-        no_bias: Leave beta out.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
-    """
-    decay_rate = fraction(decay_rate, "batch_normalization: decay_rate")
-    kept = axes_of(ints(axes, "batch_normalization: axes"), inp.ndim, "batch_normalization: axes")
-    shape = tuple([n if i in kept else 1 for i, n in enumerate(inp.shape)])
-    init = inits(param_init, ("beta", "gamma", "mean", "var"), "batch_normalization")
-    beta = None if no_bias else parameter("beta", shape, init["beta"], ZEROS, fix_parameters)
-    gamma = None if no_scale else parameter("gamma", shape, init["gamma"], ONES, fix_parameters)
-    mean = get_parameter_or_create("mean", shape, initial(init["mean"], ZEROS), False)
-    var = get_parameter_or_create("var", shape, initial(init["var"], ONES), False)
-    return F.batch_normalization(
-        inp, beta, gamma, mean, var, axes=kept, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
-        output_stat=output_stat,
-    )
+from ..layer_arguments import axis, ints
+from ..layer_parameters import Init, inits, own_parameters, scale_and_offset
 
 
 @own_parameters("layer_normalization")
@@ -98,6 +45,102 @@ def layer_normalization(
     batch = axes_of(ints(batch_axis, "layer_normalization: batch_axis"), inp.ndim, "layer_normalization: batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])
     init = inits(param_init, ("beta", "gamma"), "layer_normalization")
-    beta = None if no_bias else parameter("beta", shape, init["beta"], ZEROS, fix_parameters)
-    gamma = None if no_scale else parameter("gamma", shape, init["gamma"], ONES, fix_parameters)
+    beta, gamma = scale_and_offset(shape, init, no_scale, no_bias, fix_parameters)
     return F.layer_normalization(inp, beta, gamma, batch_axis=batch, eps=eps, output_stat=output_stat)
+
+
+def _of_channels(
+    function: str,
+    inp: Variable,
+    channel_axis: int,
+    param_init: Mapping[str, Init] | None,
+    no_scale: bool,
+    no_bias: bool,
+    fixed: bool,
+) -> tuple[Variable | None, Variable | None]:
+    """beta and gamma with an element for each channel."""
+    channel = axis(channel_axis, inp.ndim, f"{function}: channel_axis")
+    shape = tuple([n if i == channel else 1 for i, n in enumerate(inp.shape)])
+    return scale_and_offset(shape, inits(param_init, ("beta", "gamma"), function), no_scale, no_bias, fixed)
+
+
+@own_parameters("instance_normalization")
+def instance_normalization(
+    inp: Array,
+    channel_axis: int = 1,
+    batch_axis: Ints = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`gamma * (inp - m) / sqrt(v + eps) + beta`, m and v per batch item and channel (Ulyanov et al., 2016).
+
+    Parameters: beta (zeros) and gamma (ones), of the size of `inp` along `channel_axis` and size 1 along all others.
+
+    Args:
+        inp: The input.
+        channel_axis: The axis of the channels.
+        batch_axis: The axis, or axes, of the batch.
+        eps: Added to the variance.
+        output_stat: Whether to return (y, m, v) in place of y.
+        fix_parameters: Whether beta and gamma are constants.
+        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
+        no_scale: Leave gamma out.
+        no_bias: Leave beta out.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
+    """
+    beta, gamma = _of_channels(
+        "instance_normalization", inp, channel_axis, param_init, no_scale, no_bias, fix_parameters
+    )
+    return F.instance_normalization(
+        inp, beta, gamma, channel_axis=channel_axis, batch_axis=batch_axis, eps=eps,
+        output_stat=output_stat,
+    )
+
+
+@own_parameters("group_normalization")
+def group_normalization(
+    inp: Array,
+    num_groups: int,
+    channel_axis: int = 1,
+    batch_axis: Ints = 0,
+    eps: float = 1e-5,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`gamma * (inp - m) / sqrt(v + eps) + beta`, m and v per batch item and group of channels (Wu and He, 2018).
+
+    Parameters: beta (zeros) and gamma (ones), of the size of `inp` along `channel_axis` and size 1 along all others.
+
+    Args:
+        inp: The input.
+        num_groups: Number of groups; it divides the number of channels.
+        channel_axis: The axis of the channels.
+        batch_axis: The axis, or axes, of the batch.
+        eps: Added to the variance.
+        output_stat: Whether to return (y, m, v) in place of y.
+        fix_parameters: Whether beta and gamma are constants.
+        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
+        no_scale: Leave gamma out.
+        no_bias: Leave beta out.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
+    """
+    beta, gamma = _of_channels("group_normalization", inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
+    return F.group_normalization(
+        inp, beta, gamma, num_groups=num_groups, channel_axis=channel_axis, batch_axis=batch_axis, eps=eps,
+        output_stat=output_stat,
+    )

@@ -145,6 +145,27 @@ class Block:
     """The functions built within one `with nn.recompute():`."""
 
 
+_SINGLE = Block()
+"""The mark of functions that were marked one by one."""
+
+
+def _is_marked(x: Variable) -> bool:
+    """Whether gradients compute it again, and do not keep it, where that lowers the peak of memory. Setting it marks
+    the function that computes it, as if it had been built within `nn.recompute()`; a leaf has none."""
+    return x.parent is not None and isinstance(x.parent.mark, Block)
+
+
+def _mark(x: Variable, on: bool) -> None:
+    if not isinstance(on, bool):
+        raise TypeError(f"recompute: expected True or False, got {on!r}")
+    if x.parent is not None:
+        x.parent.mark = _SINGLE if on else None
+
+
+recomputed = property(_is_marked, _mark)
+"""`Variable.recompute`."""
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 

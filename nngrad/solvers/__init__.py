@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from ..graph.spelling import did_you_mean
+from .bounded import AdaBound, AMSBound
 from .loss_scale import DynamicLossScale
 from .named import (
     AMSGRAD,
@@ -23,10 +24,18 @@ from .named import (
     SgdW,
 )
 from .solver import Solver
+from .update_hooks import (
+    set_solver_post_hook,
+    set_solver_pre_hook,
+    unset_solver_post_hook,
+    unset_solver_pre_hook,
+)
 
 __all__ = [
     "AMSGRAD",
+    "AMSBound",
     "AdaBelief",
+    "AdaBound",
     "Adadelta",
     "Adagrad",
     "Adam",
@@ -43,6 +52,10 @@ __all__ = [
     "Sgd",
     "SgdW",
     "Solver",
+    "set_solver_post_hook",
+    "set_solver_pre_hook",
+    "unset_solver_post_hook",
+    "unset_solver_pre_hook",
 ]
 
 

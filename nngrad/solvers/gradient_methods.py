@@ -14,6 +14,7 @@ from ..graph.spec import x64_if
 from ..graph.value import put_together
 from .gradients import Arrays, clipped, decayed, multiplied, not_finite
 from .rates import as_number, as_rate
+from .update_hooks import call_after, call_before
 
 
 class GradientMethods:
@@ -66,6 +67,7 @@ class GradientMethods:
 
     def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
         check_process()
+        call_before()
         with self.updating:
             cells = [p.grad for p in self._variables]
             params, grads = arrays_in([p.cell for p in self._variables]), arrays_in(cells)
@@ -74,6 +76,7 @@ class GradientMethods:
             for cell in cells:
                 cell.variable = None  # which has another value
             put_together(cells, changed)
+        call_after()
 
     def check_inf_grad(self) -> bool:
         """Whether some gradient is infinite."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -21,14 +19,15 @@ from ..graph.process import check_process
 from ..graph.spec import x64_if
 from ..graph.spelling import spelling_checked
 from ..graph.value import Value, Zeros, hold_together, values_of
-from ..storage import read_arrays, write_arrays
 from .gradient_methods import GradientMethods
 from .gradients import Arrays
 from .in_place import InPlaceUpdate, Results
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
 from .merged import MergedUpdates
 from .rates import as_rate
-from .state import NAMES_OF_LOSS_SCALE, first_state, fitting_states, names_of
+from .state import NAMES_OF_LOSS_SCALE, first_state
+from .state_methods import StateMethods
+from .update_hooks import call_after, call_before
 
 Transformation: TypeAlias = optax.GradientTransformation
 
@@ -37,7 +36,7 @@ MANY = 8
 less so."""
 
 
-class Solver(GradientMethods):
+class Solver(GradientMethods, StateMethods):
     """Moves parameters along their gradients.
 
     A subclass says how in `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())`
@@ -126,6 +125,11 @@ class Solver(GradientMethods):
         self._replace(self._params, [])
         if states is not None:
             self.set_states(states)
+
+    @property
+    def name(self) -> str:
+        """What it is called: the name of its class."""
+        return type(self).__name__
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} solver, lr {self._lr:g}, {len(self._params)} parameters>"
@@ -220,13 +224,22 @@ class Solver(GradientMethods):
             cell.variable = None
         hold_together(cells, [Zeros(cell._spec) for cell in cells])
 
-    def update(self) -> None:
-        """Move each parameter along its gradient. Parameters and state change at one moment."""
+    def update(
+        self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None
+    ) -> None:
+        """Move each parameter along its gradient. Parameters and state change at one moment.
+
+        Args:
+            update_pre_hook: Called before, once for all parameters.
+            update_post_hook: Called afterwards.
+        """
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
+        call_before(update_pre_hook)
         with self.updating:
             if not self._merged.run(gradients := values_of([p.grad for p in self._variables])):
                 self._update(None, (self._rate, raw_together(gradients)))
+        call_after(update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
         lr, grads = arguments
@@ -358,43 +371,3 @@ class Solver(GradientMethods):
 
     def _dynamic_state(self) -> DynamicState | None:
         return self.state.loss_scale if isinstance(self._scaling, DynamicLossScale) else None
-
-    # ---------------------------------------------------------------- state
-
-    def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
-        """A copy of the state: arrays by name, as 'mu:conv/W' for a parameter's own and 'count' for what is shared."""
-        names, leaves = self._named_state()
-        return OrderedDict((name, np.array(leaf)) for name, leaf in zip(names, leaves, strict=True))
-
-    def set_states(self, states: Mapping[str, Any]) -> None:
-        """Take over a state that `get_states` of a solver of this kind with these parameters gave: all or nothing.
-
-        Raises:
-            TypeError: `states` is no mapping of names to arrays.
-            ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
-        """
-        names, leaves = self._named_state()
-        given = fitting_states(states, dict(zip(names, leaves, strict=True)), self._scaling)
-        with self.updating, x64_if(self._needs_x64):
-            self._state = Value(tuple([jnp.array(given[name]) for name in names]))
-
-    def save_states(self, path: str | Path) -> None:
-        """Write the state to a safetensors file, which is replaced as a whole or not at all."""
-        write_arrays(path, self.get_states(), {"solver": type(self).__name__})
-
-    def load_states(self, path: str | Path) -> None:
-        """Read the state from a file of `save_states`.
-
-        Raises:
-            ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
-            OSError: It cannot be read.
-        """
-        arrays, _ = read_arrays(path)
-        try:
-            self.set_states(arrays)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
-
-    def _named_state(self) -> tuple[list[str], list[Any]]:
-        state = self.state
-        return names_of(self._init(), state, tuple(self._params)), jax.tree.leaves(state)

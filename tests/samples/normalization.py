@@ -12,28 +12,26 @@ def standardised(x, axes, eps=1e-5):
     return (x - m) / jnp.sqrt(v + eps), m, v
 
 
-def batch(x, beta=0.0, gamma=1.0, *_, axes=(0, 2), eps=1e-5):
-    return standardised(x, axes, eps)[0] * gamma + beta
-
-
 def grouped(x, groups, eps=1e-5):
     y, m, v = standardised(x.reshape(x.shape[0], groups, -1, *x.shape[2:]), tuple(range(2, x.ndim + 1)), eps)
     return y.reshape(x.shape), m, v
 
 
-CHANNELS = (1, 3, 1)
+def divided_by_norm(x, p, axes):
+    return x / jnp.sum(jnp.abs(x) ** p, axes, keepdims=True) ** (1 / p)
+
+
+def spectral(matrix, u, itr):
+    """The matrix divided by its largest singular value, and the vector after that many steps."""
+    for _ in range(itr):
+        v = jax.lax.stop_gradient(matrix.T @ u)
+        v = v / jnp.sqrt(v @ v + 1e-12)
+        u = jax.lax.stop_gradient(matrix @ v)
+        u = u / jnp.sqrt(u @ u + 1e-12)
+    return matrix / (u @ matrix @ v), u
+
 
 SAMPLES = [
-    sample("batch_normalization", real(2, 3, 2), real(*CHANNELS), real(*CHANNELS), real(*CHANNELS),
-           positive(*CHANNELS), ref=lambda x, b, g, *_: batch(x, b, g)),
-    sample("batch_normalization", real(2, 3, 2), real(*CHANNELS), real(*CHANNELS), real(*CHANNELS),
-           positive(*CHANNELS), eps=1e-3, batch_stat=False,
-           ref=lambda x, b, g, m, v: (x - m) / jnp.sqrt(v + 1e-3) * g + b),
-    sample("batch_normalization", real(3, 2), real(1, 2), output_stat=True,
-           ref=lambda x, b: (batch(x, b, axes=(0,)), *standardised(x, (0,))[1:]), note="statistics"),
-    sample("batch_normalization", real(2, 3, 2), axes=(0, -1), ref=lambda x: batch(x, axes=(1,)), note="two kept"),
-    sample("batch_normalization", real(2, 3, 1), real(3), axes=1, ref=lambda x, b: batch(x, b.reshape(CHANNELS)),
-           note="flat"),
     sample("layer_normalization", real(2, 3, 2), real(1, 3, 2), real(1, 3, 2),
            ref=lambda x, b, g: standardised(x, (1, 2))[0] * g + b),
     sample("layer_normalization", real(2, 3, 2), batch_axis=(0, 1), output_stat=True,
@@ -49,14 +47,18 @@ SAMPLES = [
     sample("group_normalization", real(2, 4), num_groups=2, output_stat=True, ref=lambda x: grouped(x, 2)),
     sample("group_normalization", real(3, 4, 2), num_groups=2, channel_axis=1, batch_axis=2,
            ref=lambda x: jnp.moveaxis(grouped(jnp.moveaxis(x, 2, 0).swapaxes(1, 2), 2)[0].swapaxes(1, 2), 0, 2)),
-    sample("fused_batch_normalization", real(2, 3, 2), real(*CHANNELS), real(*CHANNELS), real(*CHANNELS),
-           positive(*CHANNELS), real(2, 3, 2), ref=lambda x, b, g, _m, _v, z: jax.nn.relu(batch(x, b, g) + z)),
-    sample("fused_batch_normalization", real(3, 2), output_stat=True,
-           ref=lambda x: (jax.nn.relu(batch(x, axes=(0,))), *standardised(x, (0,))[1:])),
     sample("tensor_normalization", real(2, 3, 2), real(2, 1, 2), real(2, 1, 2), axes=(0, -1), output_stat=True,
            ref=lambda x, b, g: (lambda y, m, v: (y * g + b, m, v))(*standardised(x, (1,)))),
     sample("weight_standardization", real(2, 3, 2), channel_axis=-2, output_stat=True,
            ref=lambda w: standardised(w, (0, 2))),
     sample("weight_normalization", real(2, 3), positive(3), dim=1,
            ref=lambda w, g: g * w / jnp.linalg.norm(w, axis=0, keepdims=True)),
+    sample("norm_normalization", real(2, 3, 2), axes=(0, -1), ref=lambda x: divided_by_norm(x, 2, (0, 2))),
+    sample("norm_normalization", real(2, 3), p=3.0, ref=lambda x: divided_by_norm(x, 3, (0, 1))),
+    sample("spectral_norm", real(3, 2, 2), real(3), itr=2, output_u=True, numeric=False,
+           ref=lambda w, u: (lambda y, u: (y.reshape(w.shape), u))(*spectral(w.reshape(3, 4), u, 2))),
+    sample("spectral_norm", real(4, 3), real(3), dim=1, test=True, numeric=False,
+           ref=lambda w, u: spectral(w.T, u, 1)[0].T),
+    sample("spectral_norm", real(2, 3, 2), real(1, 3), dim=-2, numeric=False,
+           ref=lambda w, u: spectral(w.swapaxes(0, 1).reshape(3, 4), u[0], 1)[0].reshape(3, 2, 2).swapaxes(0, 1)),
 ]

@@ -1,0 +1,1 @@
+"""Units are made of activations, products and joins, which have the rules."""

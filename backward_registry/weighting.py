@@ -1,0 +1,1 @@
+"""These functions are made of arithmetic and sums, which have the rules."""

@@ -1,0 +1,247 @@
+"""Normalisation by the statistics of a batch, which running statistics follow: leaves that `forward()` updates.
+
+All are made of means and products, so their gradients need no rules.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..graph import Array, Variable, composite
+from ..graph.arguments import Axes, Ignored, Static, axes_of, axis_of
+from . import activation, array, control, movement, reduction
+from .moments import Normalised, accurate, checked_eps, fitted, kept_shape, moments, standardized
+
+
+@composite
+def batch_normalization(
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
+    mean: Array | None = None,
+    variance: Array | None = None,
+    /,
+    axes: Axes = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    n_outputs: Ignored = None,
+) -> Normalised:
+    """`gamma * (x - m) / sqrt(v + eps) + beta`, with statistics per index of `axes` (Ioffe and Szegedy, 2015).
+
+    With `batch_stat`, m and v are the mean and the (biased) variance of `x` over all other axes, gradients
+    flow through them, and each `forward()` updates the running statistics where they are given as leaves:
+
+        mean     <- decay_rate * mean     + (1 - decay_rate) * m
+        variance <- decay_rate * variance + (1 - decay_rate) * v * n / (n - 1)
+
+    with n the number of elements that a statistic is made of (the last factor is 1 where n is 1). Without
+    it, m and v are `mean` and `variance`, and nothing is updated.
+
+    Args:
+        x: Any shape; floating.
+        beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
+        gamma: Scale, of that shape too; None for 1.
+        mean: Running mean, of that shape too; None to keep none.
+        variance: Running variance, of that shape too; None to keep none.
+        axes: Axes that have statistics of their own: the channels.
+        decay_rate: How much of the running statistics stays.
+        eps: Added to the variance.
+        batch_stat: Whether to use the statistics of `x`.
+        output_stat: Whether to return (y, m, v), all differentiable, in place of y.
+        n_outputs: Ignored.
+
+    Raises:
+        ValueError: The shape of a parameter or a statistic does not fit, an axis is out of range, `eps` is negative,
+            or `batch_stat=False` without `mean` and `variance`.
+    """
+    name = "batch_normalization"
+    kept = axes_of(axes, x.ndim, f"{name}: axes")
+    checked_eps(name, eps)
+    shape = kept_shape(x.shape, kept)
+    beta, gamma = fitted(beta, shape, x.shape, f"{name}: beta"), fitted(gamma, shape, x.shape, f"{name}: gamma")
+    for p, n in ((mean, "mean"), (variance, "variance")):
+        if p is None:
+            if not batch_stat:
+                raise ValueError(f"{name}: batch_stat=False needs mean and variance, but {n} is None")
+        elif [k for k in p.shape if k != 1] != [k for k in shape if k != 1]:
+            raise ValueError(f"{name}: {n} of shape {p.shape} does not fit; give it the shape {shape}")
+    wide = accurate(x)
+    if not batch_stat:
+        assert mean is not None and variance is not None  # or it would have been refused
+        m, v = (movement.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
+        y = standardized(x, wide - m, v, eps, beta, gamma)
+        return (y, m, v) if output_stat else y
+    reduced = tuple(i for i in range(x.ndim) if i not in kept)
+    m, deviation, v = moments(wide, reduced)
+    y = standardized(x, deviation, v, eps, beta, gamma)
+    count = math.prod(x.shape[i] for i in reduced)
+    unbiased = v * (count / (count - 1)) if count > 1 else v
+    updates = _running_updates([(mean, m), (variance, unbiased)], decay_rate)
+    if updates:
+        y = control.with_updates(y, updates)
+    return (y, m, v) if output_stat else y
+
+
+def _running_updates(
+    statistics: list[tuple[Variable | None, Variable]], decay_rate: float
+) -> dict[Variable, Variable]:
+    """The next value of each running statistic that is a leaf, from its value and that of the batch."""
+    updates = {}
+    for leaf, new in statistics:
+        if leaf is not None and leaf.parent is None:
+            if new.shape != leaf.shape:
+                new = movement.reshape(new, shape=leaf.shape)
+            updates[leaf] = leaf * decay_rate + new * (1 - decay_rate)
+    return updates
+
+
+@composite
+def fused_batch_normalization(
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
+    mean: Array | None = None,
+    variance: Array | None = None,
+    z: Array | None = None,
+    /,
+    axes: Axes = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    output_stat: bool = False,
+    n_outputs: Ignored = None,
+) -> Normalised:
+    """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
+
+    Args:
+        x: As for `batch_normalization`.
+        beta: As for `batch_normalization`.
+        gamma: As for `batch_normalization`.
+        mean: As for `batch_normalization`.
+        variance: As for `batch_normalization`.
+        z: What is added before the nonlinearity, of the shape of `x`; None for 0.
+        axes: As for `batch_normalization`.
+        decay_rate: As for `batch_normalization`.
+        eps: As for `batch_normalization`.
+        batch_stat: As for `batch_normalization`.
+        nonlinearity: "relu", the only one there is.
+        output_stat: As for `batch_normalization`.
+        n_outputs: Ignored.
+
+    Raises:
+        ValueError: As in `batch_normalization`; or `z` has another shape than `x`, or `nonlinearity` another name.
+    """
+    name = "fused_batch_normalization"
+    if nonlinearity != "relu":
+        raise ValueError(f"{name}: nonlinearity must be 'relu', got {nonlinearity!r}")
+    if z is not None and z.shape != x.shape:
+        raise ValueError(f"{name}: z of shape {z.shape} must have the shape of x, {x.shape}")
+    y, *statistics = batch_normalization.body(x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True)
+    y = activation.relu(y if z is None else y + z)
+    return (y, *statistics) if output_stat else y
+
+
+@composite
+def sync_batch_normalization(
+    x: Array,
+    beta: Array | None = None,
+    gamma: Array | None = None,
+    mean: Array | None = None,
+    variance: Array | None = None,
+    /,
+    comm: Static | None = None,
+    group: str = "world",
+    axes: Axes = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    n_outputs: Ignored = None,
+) -> Normalised:
+    """`batch_normalization` with the statistics of all processes of a group, of which there can be one as yet.
+
+    With one process its statistics are those of `x`, and all is as in `batch_normalization`, whose gradients of any
+    order go through them.
+
+    Args:
+        x: As for `batch_normalization`.
+        beta: As for `batch_normalization`.
+        gamma: As for `batch_normalization`.
+        mean: As for `batch_normalization`.
+        variance: As for `batch_normalization`.
+        comm: A communicator, of which the attribute `size` is read: the number of processes, which must be 1; None
+            for one process.
+        group: The group of processes in `comm`, which is that process.
+        axes: As for `batch_normalization`.
+        decay_rate: As for `batch_normalization`.
+        eps: As for `batch_normalization`.
+        batch_stat: As for `batch_normalization`.
+        output_stat: As for `batch_normalization`.
+        n_outputs: Ignored.
+
+    Raises:
+        TypeError: `comm` has no `size`.
+        ValueError: As in `batch_normalization`; or `comm` has several processes.
+    """
+    name = "sync_batch_normalization"
+    processes = 1 if comm is None else getattr(comm, "size", None)
+    if not isinstance(processes, int):
+        raise TypeError(f"{name}: comm must be a communicator with a size, or None for one process, got {comm!r}")
+    if processes != 1:
+        raise ValueError(
+            f"{name}: comm has {processes} processes, but statistics of several cannot be put together yet; with "
+            "comm=None each process takes those of its own part of the batch"
+        )
+    return batch_normalization(
+        x, beta, gamma, mean, variance, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
+        output_stat=output_stat,
+    )
+
+
+@composite
+def mean_subtraction(
+    x: Array, mean: Array, t: Array | None = None, /, base_axis: int = 1, update_running_mean: bool = True
+) -> Variable:
+    """`x` minus the running mean of all batches so far, this one among them.
+
+    With `update_running_mean`, where m is the mean of `x` over its batch axes, what is subtracted is
+
+        next = mean + (m - mean) / (t + 1)
+
+    through which gradients flow, and each `forward()` puts it into `mean`, and `t + 1` into `t`, where these are
+    leaves. Without it, `mean` is subtracted, and nothing is updated.
+
+    Args:
+        x: Any shape; floating.
+        mean: Running mean, of the shape of `x` from `base_axis` on.
+        t: Number of batches so far, of one element; may be None if nothing is updated.
+        base_axis: Number of batch axes; from the end of the axes of `x` if negative.
+        update_running_mean: Whether this batch is added to the mean.
+
+    Raises:
+        ValueError: The shape of `mean` or `t` does not fit, `base_axis` is out of range, or `t` is missing.
+    """
+    name = "mean_subtraction"
+    base_axis = axis_of(base_axis, x.ndim, f"{name}: base_axis")
+    if mean.shape != x.shape[base_axis:]:
+        raise ValueError(
+            f"{name}: mean must have the shape of x from base_axis on, {x.shape[base_axis:]}, got {mean.shape}"
+        )
+    running = accurate(mean)
+    updates = {}
+    if update_running_mean:
+        if t is None:
+            raise ValueError(f"{name}: update_running_mean needs t, the number of batches so far, but it is None")
+        if math.prod(t.shape) != 1:
+            raise ValueError(f"{name}: t must have one element, got shape {t.shape}")
+        wide = accurate(x)
+        batch = reduction.mean(wide, axis=tuple(range(base_axis))) if base_axis else wide
+        count = array.cast(movement.reshape(t, shape=()), running.dtype) + 1
+        running = running + (batch - running) / count
+        updates = {leaf: new for leaf, new in ((mean, running), (t, t + 1)) if leaf.parent is None}
+    y = accurate(x) - running
+    y = array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
+    return control.with_updates(y, updates) if updates else y

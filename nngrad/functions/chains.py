@@ -1,0 +1,115 @@
+"""Conditional random fields on chains of labels: plain functions, made of loops over the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph import Variable, as_variable
+from ..graph.leaf import as_variables
+from . import loops
+from .distances import reduced
+from .indexing import gather, where
+from .lists import variables_of
+from .movement import pad, reshape, split, stack
+from .reduction import amax, argmax, logsumexp, sum
+
+
+def _padded(xs: list[Variable], batch: int) -> Variable:
+    """Steps of falling batch sizes as one array, with zeros for those that have ended."""
+    return stack(*[
+        x if x.shape[0] == batch else pad(x, (0, batch - x.shape[0], *(0,) * (2 * x.ndim - 2))) for x in xs
+    ])
+
+
+def _steps_of(cost: Variable, xs: list[Variable], function: str) -> tuple[Variable, np.ndarray[Any, Any]]:
+    """The scores (steps, batch, labels), and whether a chain is still there at each step."""
+    labels = cost.shape[-1] if cost.ndim else 0
+    if cost.shape != (labels, labels) or any(x.ndim != 2 or x.shape[1] != labels for x in xs):
+        shapes = ", ".join([str(x.shape) for x in xs])
+        raise ValueError(f"{function}: cost {cost.shape} must be (labels, labels), and each of xs (batch, labels): "
+                         f"{shapes}")
+    sizes = [x.shape[0] for x in xs]
+    if sizes != sorted(sizes, reverse=True):
+        raise ValueError(f"{function}: the batch must not grow from step to step; it is {sizes} in xs")
+    return _padded(xs, sizes[0]), np.arange(sizes[0]) < np.array(sizes)[:, None]
+
+
+def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean") -> Variable:
+    """Negative log-likelihood of labels in a conditional random field on chains (Lafferty et al., 2001).
+
+    With the scores `sum over t of xs[t][y_t] + cost[y_(t-1), y_t]` of the ways y through the labels, it is the
+    logarithm of the sum of the exponentials of all, less the score of `ys`; by the forward algorithm, a loop.
+
+    Args:
+        cost: (labels, labels): the score of going from the first label to the second.
+        xs: For each step the scores of the labels, (batch, labels). The batch may shrink from step to step, as
+            `transpose_sequence` gives it: chains of several lengths, the longest first.
+        ys: For each step the labels, (batch,).
+        reduce: 'mean' over the chains, or 'no' for the loss of each.
+
+    Raises:
+        ValueError: The shapes do not fit, a batch grows, or there is no such `reduce`.
+    """
+    cost, *given = as_variables([cost, *variables_of(xs, "crf1d")], ["cost", *["xs"] * len(xs)], "crf1d")
+    named = variables_of(ys, "crf1d", "ys")
+    scores, there = _steps_of(cost, given, "crf1d")
+    if [y.shape for y in named] != [x.shape[:1] for x in given]:
+        raise ValueError(f"crf1d: ys must have a label for each of the rows of xs, {[x.shape[:1] for x in given]}, got "
+                         f"{[y.shape for y in named]}")
+    labels = _padded(named, scores.shape[1])
+    named_scores = gather(scores, labels, axis=2, batch_dims=2)
+    total = scores[0]
+    if len(given) > 1:
+
+        def step(before: Variable, x: tuple[Variable, Variable]) -> tuple[Variable, None]:
+            ways = reshape(before, shape=(*before.shape, 1)) + cost
+            return where(x[1], logsumexp(ways, axis=1) + x[0], before), None
+
+        goes_on = as_variable(there[1:])
+        total, _ = loops.scan(step, total, (scores[1:], goes_on))
+        named_scores = where(as_variable(there), named_scores, named_scores * 0)
+        moves = cost[labels[:-1], labels[1:]]
+        score = sum(named_scores, axis=0) + sum(where(goes_on, moves, moves * 0), axis=0)
+    else:
+        score = named_scores[0]
+    return reduced(logsumexp(total, axis=1) - score, reduce, "crf1d")
+
+
+def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]]:
+    """The labels with the highest score in a conditional random field on chains, by Viterbi's algorithm.
+
+    Args:
+        cost: (labels, labels), as for `crf1d`.
+        xs: For each step the scores of the labels, as for `crf1d`.
+
+    Returns:
+        The highest score of each chain, (batch,), and for each step the labels, (batch,) of that step, int32.
+
+    Raises:
+        ValueError: The shapes do not fit, or a batch grows.
+    """
+    cost, *given = as_variables([cost, *variables_of(xs, "argmax_crf1d")], ["cost", *["xs"] * len(xs)], "argmax_crf1d")
+    scores, there = _steps_of(cost, given, "argmax_crf1d")
+    if len(given) == 1:
+        return amax(given[0], axis=1), [argmax(given[0], axis=1)]
+    goes_on = as_variable(there[1:])
+    itself = as_variable(np.arange(cost.shape[0], dtype=np.int32))
+
+    def step(before: Variable, x: tuple[Variable, Variable]) -> tuple[Variable, Variable]:
+        ways = reshape(before, shape=(*before.shape, 1)) + cost
+        from_where = where(x[1], argmax(ways, axis=1), itself)
+        return where(x[1], amax(ways, axis=1) + x[0], before), from_where
+
+    best, origins = loops.scan(step, scores[0], (scores[1:], goes_on))
+
+    def back(label: Variable, origin: Variable) -> tuple[Variable, Variable]:
+        before = gather(origin, label, axis=1, batch_dims=1)
+        return before, before
+
+    last = argmax(best, axis=1)
+    _, path = loops.scan(back, last, origins, reverse=True)
+    labels = [*split(path, axis=0), last]
+    return amax(best, axis=1), [y[: x.shape[0]] for y, x in zip(labels, given, strict=True)]

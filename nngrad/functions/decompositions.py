@@ -1,0 +1,177 @@
+"""Eigenvalues, singular values, QR factors, and the cofactors of matrices."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Function, Variable, composite, op
+from ..graph.axes import AxisMap, Places
+from ..graph.facts import unknown
+from .arithmetic import alike, floating, widened
+from .array import cast
+from .factors import tall_qr
+from .linear import batch_matmul, square_matrices
+from .movement import concatenate
+
+
+def _rows_alone(f: Function) -> tuple[Places, ...]:
+    """All axes but the last two are rows, in each input."""
+    return tuple([(*range(x.ndim - 2), None, None) for x in f.inputs])
+
+
+_matrices = AxisMap(places=_rows_alone, led=lambda f, size, shape: {})
+
+
+@op(multiple_results=True, axes=_matrices, cost=unknown)
+def batch_eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
+    """The eigenvalues and eigenvectors of each symmetric matrix in the last two axes: `x v = v diag(w)`.
+
+    The gradient is symmetric: that of a function of the symmetric part of `x`. Where eigenvalues are equal, the vectors
+    are not unique, and the gradient is right for what does not depend on the choice among them: for functions that are
+    symmetric in the equal eigenvalues, as their sum is, and for projections on all their vectors. Further derivatives
+    there are NaN, unless what arrives at the eigenvalues does not depend on them. Smooth functions of equal
+    eigenvalues are best written without them, as a trace, `batch_det` or `batch_logdet`.
+
+    Args:
+        x: (*batch, n, n). The symmetric part is taken.
+
+    Returns:
+        The eigenvalues, (*batch, n), in ascending order, and the vectors, (*batch, n, n), in the columns. The sign of a
+        vector is LAPACK's.
+
+    Raises:
+        ValueError: The matrices are not square.
+    """
+    a = square_matrices(x)
+    w, v = jnp.linalg.eigh(a, symmetrize_input=True)
+    dtype = floating(x).dtype
+    return lax.convert_element_type(w, dtype), lax.convert_element_type(v, dtype)
+
+
+@op(multiple_results=True, axes=_matrices, cost=unknown)
+def batch_svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The singular values and vectors of each matrix in the last two axes: `x = u diag(s) vh`.
+
+    Where singular values are equal, or one is 0 and the matrix is not square, derivatives are as those of `batch_eigh`
+    where eigenvalues are equal.
+
+    Args:
+        x: (*batch, m, n).
+
+    Returns:
+        `u`, (*batch, m, k) with k the smaller of m and n; `s`, (*batch, k), in descending order; and `vh`,
+        (*batch, k, n). The signs of vectors are LAPACK's.
+
+    Raises:
+        ValueError: `x` has fewer than two axes.
+    """
+    if x.ndim < 2:
+        raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
+    u, s, vh = jnp.linalg.svd(widened(floating(x)), full_matrices=False)
+    dtype = floating(x).dtype
+    return tuple(lax.convert_element_type(y, dtype) for y in (u, s, vh))  # type: ignore[return-value]
+
+
+@composite
+def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
+    """The QR factors of each matrix in the last two axes: `x = q r`, with `q' q = 1` and an upper triangle `r`.
+
+    It is differentiable where the first min(m, n) columns are independent.
+
+    Args:
+        x: (*batch, m, n).
+
+    Returns:
+        `q`, (*batch, m, k) with k the smaller of m and n, and `r`, (*batch, k, n). The signs of the diagonal of `r` are
+        LAPACK's.
+
+    Raises:
+        ValueError: `x` has fewer than two axes.
+    """
+    if x.ndim < 2:
+        raise ValueError(f"batch_qr: x of shape {x.shape} must have at least 2 axes")
+    if not x.spec.differentiable:
+        x = cast(x, "float32")
+    m, n = x.shape[-2:]
+    if m >= n:
+        return tall_qr(x)
+    q, r = tall_qr(x[..., :m])
+    return q, concatenate(r, batch_matmul(q, x[..., m:], transpose_a=True), axis=-1)
+
+
+def _cofactor_cost(f: Function) -> int:
+    """The decomposition and the changes of basis, and then what is summed over as many indices as there are inputs."""
+    (*batch, n, _), order = f.inputs[0].shape, len(f.inputs)
+    summed = math.factorial(order) * order * n**order + n ** (order + 1) if order > 1 else 0
+    return math.prod(batch) * (8 * n**3 * order + summed)
+
+
+@op(axes=_matrices, cost=_cofactor_cost)
+def batch_cofactor(*x: Array) -> jax.Array:
+    """The cofactors of matrices: the first derivative of determinants; or, along directions, the next derivatives.
+
+    For one matrix it is det(x) inv(x)' where x has an inverse. For x, h1, ..., hk it is the derivative of the matrix of
+    cofactors of x along all of h1, ..., hk. That is a form which is symmetric in the directions, and closed under
+    differentiation: its gradients are such forms with another direction, or one more.
+
+    With x = u s v, P[i, j, ...] the product of all singular values but those of i, j, ..., and directions in these
+    bases, it is u y v det(u v), where `sum of y g` is the sum over all i, j, ... that differ of P[i, j, ...] times the
+    determinant with rows and columns i, j, ..., the first row of which is of g and each other one of a direction. No
+    division occurs. It takes n^(k + 2) operations with k directions, where there are some.
+
+    Args:
+        x: (*batch, n, n), the matrices and then any number of directions, all of one shape.
+
+    Raises:
+        ValueError: The matrices are not square, or the shapes differ.
+    """
+    if len({each.shape for each in x}) > 1:
+        raise ValueError(f"matrices and directions must have one shape, got {[each.shape for each in x]}")
+    dtype = alike(*[floating(each) for each in x])[0].dtype
+    a, *directions = alike(*[square_matrices(each) for each in x])
+    n, order = a.shape[-1], len(x)
+    if order > n:
+        return lax.full(a.shape, 0, dtype)
+    u, s, v = jnp.linalg.svd(a, full_matrices=False)
+    turned = [jnp.swapaxes(u, -1, -2) @ h @ jnp.swapaxes(v, -1, -2) for h in directions]
+    diagonal, rest = jnp.zeros_like(s), jnp.zeros_like(a)
+    letters = "abcdefghijklmnopqrstuvwxyz"[:order]
+    products = _other_products(s, order)
+    for columns in itertools.permutations(range(order)):
+        terms = [f"...{letters}", *[f"...{letters[i]}{letters[columns[i]]}" for i in range(1, order)]]
+        output = "...a" if columns[0] == 0 else f"...a{letters[columns[0]]}"
+        y = jnp.einsum(f"{','.join(terms)}->{output}", products, *turned) * _sign(columns)
+        diagonal, rest = (diagonal + y, rest) if columns[0] == 0 else (diagonal, rest + y)
+    orientation = jnp.linalg.det(u) * jnp.linalg.det(v)
+    y = (u @ (rest + diagonal[..., None] * jnp.eye(n, dtype=a.dtype)) @ v) * orientation[..., None, None]
+    return lax.convert_element_type(y, dtype)
+
+
+def _other_products(s: Any, order: int) -> Any:
+    """For each `order` indices that differ the product of all of `s` but those; 0 where two are the same."""
+    n = s.shape[-1]
+    if order == 1:
+        ones = jnp.ones_like(s[..., :1])
+        below = jnp.cumprod(jnp.concatenate([ones, s[..., :-1]], -1), -1)
+        return below * jnp.cumprod(jnp.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
+    shape = (n,) * (order + 1)  # the last index is that of the factors
+    index = [lax.broadcasted_iota(jnp.int32, shape, axis) for axis in range(order + 1)]
+    is_left_out = functools.reduce(operator.or_, [index[i] == index[-1] for i in range(order)])
+    factors = jnp.where(is_left_out, 1, s.reshape(*s.shape[:-1], *(1,) * order, n))
+    pairs = itertools.combinations(index[:-1], 2)
+    same = functools.reduce(operator.or_, [(i == j)[..., 0] for i, j in pairs])
+    return jnp.where(same, 0, jnp.prod(factors, axis=-1))
+
+
+def _sign(columns: tuple[int, ...]) -> int:
+    """1 for an even permutation, -1 for an odd one."""
+    return int(np.prod([1 if a < b else -1 for a, b in itertools.combinations(columns, 2)]))

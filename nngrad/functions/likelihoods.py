@@ -1,0 +1,159 @@
+"""Negative logarithms of likelihoods: of distributions, and of classes that are compared with sampled ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ..graph import Array, Variable, as_variable, composite
+from ..graph.arguments import as_int
+from ..graph.leaf import as_variables
+from .activation import softplus
+from .array import cast, zeros_like
+from .comparison import equal_scalar
+from .distances import reduced
+from .elementwise import exp
+from .indexing import where
+from .linear import batch_matmul, embed
+from .movement import concatenate, reshape
+from .reduction import logsumexp, sum
+from .special import log1p
+
+
+def _alike(function: str, **inputs: Variable) -> None:
+    if len({x.shape for x in inputs.values()}) > 1:
+        shapes = ", ".join([f"{name} {x.shape}" for name, x in inputs.items()])
+        raise ValueError(f"{function}: {shapes} must have one shape")
+
+
+@composite
+def bernoulli_nll(x: Array, y: Array, /, reduce: str = "sum") -> Variable:
+    """`softplus(y) - x y`: of outcomes `x` whose probability is `sigmoid(y)`.
+
+    Args:
+        x: Outcomes, 0 or 1, or between.
+        y: Scores, of the same shape.
+        reduce: 'sum', or 'no' for each element.
+
+    Raises:
+        ValueError: The shapes differ, or there is no such `reduce`.
+    """
+    _alike("bernoulli_nll", x=x, y=y)
+    return reduced(softplus(y) - x * y, reduce, "bernoulli_nll", "sum")
+
+
+@composite
+def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: str = "sum") -> Variable:
+    """`(ln_var + (x - mean)^2 / exp(ln_var) + log(2 pi)) / 2`: of samples of normal distributions.
+
+    Args:
+        x: Samples.
+        mean: Means, of the same shape.
+        ln_var: Logarithms of the variances, of the same shape.
+        reduce: 'sum', or 'no' for each element.
+
+    Raises:
+        ValueError: The shapes differ, or there is no such `reduce`.
+    """
+    _alike("gaussian_nll", x=x, mean=mean, ln_var=ln_var)
+    d = x - mean
+    return reduced(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce, "gaussian_nll", "sum")
+
+
+@composite
+def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: str = "sum") -> Variable:
+    """`(mean^2 + exp(ln_var) - ln_var - 1) / 2`: how far normal distributions are from the standard one.
+
+    Args:
+        mean: Means.
+        ln_var: Logarithms of the variances, of the same shape.
+        reduce: 'sum', or 'no' for each element.
+
+    Raises:
+        ValueError: The shapes differ, or there is no such `reduce`.
+    """
+    _alike("gaussian_kl_divergence", mean=mean, ln_var=ln_var)
+    loss = 0.5 * (mean * mean + exp(ln_var) - ln_var - 1)
+    return reduced(loss, reduce, "gaussian_kl_divergence", "sum")
+
+
+def _scores(x: Variable, rows: Variable, weights: Variable) -> Variable:
+    """The products of each of `x`, (batch, n), with those rows of `weights` that (batch, k) `rows` name."""
+    products = batch_matmul(embed(rows, weights), reshape(x, shape=(*x.shape, 1)))
+    return reshape(products, shape=rows.shape)
+
+
+def _check_words(function: str, x: Variable, t: Variable, weights: Variable) -> None:
+    if x.ndim != 2 or t.shape != x.shape[:1] or weights.ndim != 2 or weights.shape[1] != x.shape[1]:
+        raise ValueError(f"{function}: x {x.shape} must be (batch, n), t {t.shape} (batch,) and W {weights.shape} "
+                         "(classes, n)")
+
+
+@composite
+def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: str = "mean") -> Variable:  # noqa: N803
+    """A cross entropy with sampled classes in place of all (Ji et al., 2016).
+
+    `-log p(t) - sum log(1 - p(s))` over the samples s, with the softmax p over target and samples of `x W'`.
+
+    Args:
+        x: (batch, n).
+        t: (batch,), the targets.
+        W: (classes, n).
+        samples: (batch, k), other classes.
+        reduce: 'mean', or 'no' for the loss of each sample of the batch.
+
+    Raises:
+        ValueError: The shapes do not fit, or there is no such `reduce`.
+    """
+    _check_words("black_out", x, t, W)
+    if samples.ndim != 2 or samples.shape[0] != x.shape[0]:
+        raise ValueError(f"black_out: samples {samples.shape} must be (batch, k) for x {x.shape}")
+    positive = _scores(x, reshape(t, shape=(*t.shape, 1)), W)
+    negative = _scores(x, samples, W)
+    total = logsumexp(concatenate(positive, negative, axis=1), axis=1, keepdims=True)
+    others = sum(log1p(-exp(negative - total)), axis=1)
+    loss = reshape(total - positive, shape=t.shape) - others
+    return reduced(loss, reduce, "black_out")
+
+
+def negative_sampling(
+    x: Variable, t: Variable, W: Variable, sampler: Callable[[tuple[int, int]], Any],  # noqa: N803
+    sample_size: int, reduce: str = "sum", *, return_samples: bool = False,
+) -> Any:
+    """`softplus(-x w_t) + sum softplus(x w_s)` over sampled rows of `W` (Mikolov et al., 2013).
+
+    Args:
+        x: (batch, n).
+        t: (batch,), the targets; where one is -1 there is no loss.
+        W: (classes, n).
+        sampler: A function of a shape that returns whole numbers of that shape, as `lambda s: F.randint(0, n, s)`,
+            which draws anew at each `forward()`; an array that it returns is drawn once.
+        sample_size: How many rows are sampled for each target.
+        reduce: 'sum', or 'no' for the loss of each sample of the batch.
+        return_samples: Whether the classes are returned too, (batch, 1 + sample_size), the target first.
+
+    Returns:
+        The loss, or the pair of it and the classes.
+
+    Raises:
+        TypeError: `sampler` cannot be called.
+        ValueError: The shapes do not fit, or there is no such `reduce`.
+    """
+    name = "negative_sampling"
+    x, t, W = as_variables((x, t, W), ("x", "t", "W"), name)  # noqa: N806
+    _check_words(name, x, t, W)
+    if not callable(sampler):
+        raise TypeError(f"{name}: sampler must be a function of a shape, got {sampler!r}")
+    shape = (x.shape[0], as_int(sample_size))
+    samples = as_variable(sampler(shape), "what sampler returns", name)
+    if samples.shape != shape:
+        raise ValueError(f"{name}: sampler was asked for the shape {shape} and returned {samples.shape}")
+    nothing = equal_scalar(t, val=-1)
+    target = reshape(where(nothing, zeros_like(t), t), shape=(*t.shape, 1))
+    positive = reshape(_scores(x, target, W), shape=t.shape)
+    loss = softplus(-positive) + sum(softplus(_scores(x, samples, W)), axis=1)
+    loss = reduced(where(nothing, zeros_like(loss), loss), reduce, name, "sum")
+    if not return_samples:
+        return loss
+    return loss, concatenate(reshape(t, shape=(*t.shape, 1)), cast(samples, t.dtype), axis=1)

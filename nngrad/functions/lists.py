@@ -1,0 +1,195 @@
+"""Functions of lists of arrays, and such as return one: plain functions, made of others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..graph import Variable
+from ..graph.arguments import as_int, as_ints, axis_of
+from ..graph.leaf import as_variables
+from .movement import broadcast, concatenate, pad, reshape, stack, transpose
+
+
+def variables_of(xs: Sequence[Any], function: str, name: str = "xs") -> list[Variable]:
+    """The arrays in a list, or along the first axis of one array, as Variables: at least one."""
+    if isinstance(xs, Variable):
+        xs = [xs[i] for i in range(xs.shape[0])] if xs.ndim else []
+    if isinstance(xs, str | bytes) or not hasattr(xs, "__iter__"):
+        raise TypeError(f"{function}: {name} must be a list of Variables or arrays, got {xs!r}")
+    listed = list(xs)
+    if not listed:
+        raise ValueError(f"{function}: {name} is empty")
+    return list(as_variables(listed, [f"{name}[{i}]" for i in range(len(listed))], function))
+
+
+def _several(xs: tuple[Any, ...], function: str) -> list[Variable]:
+    """What was given one by one, or as one list."""
+    return variables_of(xs[0] if len(xs) == 1 and isinstance(xs[0], list | tuple) else xs, function)
+
+
+# ---------------------------------------------------------------- joining
+
+
+def hstack(*xs: Any) -> Variable:
+    """Arrays joined along the second axis; along the first one where they have just that.
+
+    Args:
+        xs: Variables or arrays, one by one or in a list, of the same sizes but for that axis.
+
+    Raises:
+        ValueError: The shapes do not fit, or there is no array.
+    """
+    each = [reshape(x, shape=(1,)) if x.ndim == 0 else x for x in _several(xs, "hstack")]
+    return concatenate(*each, axis=min(1, each[0].ndim - 1))
+
+
+def vstack(*xs: Any) -> Variable:
+    """Arrays joined along the first axis; those with one axis count as rows.
+
+    Args:
+        xs: Variables or arrays, one by one or in a list, of the same sizes but for that axis.
+
+    Raises:
+        ValueError: The shapes do not fit, or there is no array.
+    """
+    each = [reshape(x, shape=(1, x.size)) if x.ndim < 2 else x for x in _several(xs, "vstack")]
+    return concatenate(*each, axis=0)
+
+
+def dstack(*xs: Any) -> Variable:
+    """Arrays joined along the third axis: (n,) counts as (1, n, 1), and (m, n) as (m, n, 1).
+
+    Args:
+        xs: Variables or arrays, one by one or in a list, of the same sizes but for that axis.
+
+    Raises:
+        ValueError: The shapes do not fit, or there is no array.
+    """
+    each = [
+        x if x.ndim > 2 else reshape(x, shape=(*x.shape, 1) if x.ndim == 2 else (1, x.size, 1))
+        for x in _several(xs, "dstack")
+    ]
+    return concatenate(*each, axis=2)
+
+
+def broadcast_arrays(*xs: Any) -> tuple[Variable, ...]:
+    """Each array expanded to the shape that all have together.
+
+    Args:
+        xs: Variables or arrays, one by one or in a list.
+
+    Raises:
+        ValueError: The shapes do not broadcast, or there is no array.
+    """
+    each = _several(xs, "broadcast_arrays")
+    try:
+        shape = np.broadcast_shapes(*[x.shape for x in each])
+    except ValueError:
+        shapes = " ".join(str(x.shape) for x in each)
+        raise ValueError(f"broadcast_arrays: the shapes {shapes} do not broadcast together") from None
+    return tuple([x if x.shape == shape else broadcast(x, shape=shape) for x in each])
+
+
+# ---------------------------------------------------------------- parting
+
+
+def get_item(x: Variable, slices: Any) -> Variable:
+    """`x[slices]`, with NumPy's basic and advanced indexing.
+
+    Args:
+        x: Any array.
+        slices: An index, or a tuple of them, as in brackets.
+
+    Raises:
+        IndexError: An index is out of range, or not an index.
+    """
+    (x,) = as_variables((x,), ("x",), "get_item")
+    result: Variable = x[tuple(slices) if isinstance(slices, list) else slices]
+    return result
+
+
+def split_axis(
+    x: Variable, indices_or_sections: Any, axis: int, force_tuple: bool = True
+) -> tuple[Variable, ...] | Variable:
+    """`x` cut into parts along an axis, which they keep.
+
+    Args:
+        x: Any shape of at least one axis.
+        indices_or_sections: How many parts of one size; or the indices at which to cut, in ascending order.
+        axis: The axis.
+        force_tuple: Whether a single part comes as a tuple of one.
+
+    Raises:
+        ValueError: The axis is out of range, or the parts do not come out.
+    """
+    (x,) = as_variables((x,), ("x",), "split_axis")
+    axis = axis_of(as_int(axis), x.ndim, "split_axis: axis")
+    size = x.shape[axis]
+    if isinstance(indices_or_sections, int | np.integer):
+        sections = int(indices_or_sections)
+        if sections < 1 or size % sections:
+            raise ValueError(f"split_axis: indices_or_sections: size {size} along axis {axis} has no {sections} parts "
+                             "of one size; give the indices at which to cut")
+        cuts = [size // sections * i for i in range(1, sections)]
+    else:
+        cuts = list(as_ints(indices_or_sections))
+        if cuts != sorted(cuts) or any(not 0 <= i <= size for i in cuts):
+            raise ValueError(f"split_axis: indices_or_sections {cuts} must ascend from 0 to size {size} of axis {axis}")
+    whole = (slice(None),) * axis
+    parts = tuple([x[(*whole, slice(a, b))] for a, b in zip([0, *cuts], [*cuts, size], strict=True)])
+    return parts if force_tuple or len(parts) > 1 else parts[0]
+
+
+# ---------------------------------------------------------------- sequences
+
+
+def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 0) -> Variable:
+    """Sequences of several lengths as one array, each with a number behind it up to one length.
+
+    Args:
+        xs: A list of arrays (steps, *step), with any number of steps each.
+        length: To which length; None for that of the longest.
+        padding: The number.
+
+    Returns:
+        (len(xs), length, *step).
+
+    Raises:
+        ValueError: A sequence is longer, or the steps are of several shapes.
+    """
+    each = variables_of(xs, "pad_sequence")
+    for i, x in enumerate(each):
+        if not x.ndim or x.shape[1:] != each[0].shape[1:]:
+            raise ValueError(f"pad_sequence: xs[{i}] of shape {x.shape} has not the steps of xs[0], {each[0].shape}")
+    longest = max([x.shape[0] for x in each])
+    length = longest if length is None else as_int(length)
+    if longest > length:
+        raise ValueError(f"pad_sequence: length {length} is less than the {longest} steps of the longest of xs")
+    margins = [(0, length - x.shape[0], *(0,) * (2 * x.ndim - 2)) for x in each]
+    return stack(*[
+        pad(x, margin, constant_value=padding) if any(margin) else x for x, margin in zip(each, margins, strict=True)
+    ])
+
+
+def transpose_sequence(xs: Sequence[Any]) -> list[Variable]:
+    """Sequences as steps, and steps as sequences: item t of the result holds step t of each that is so long.
+
+    Args:
+        xs: A list of arrays (steps, *step), the longest first.
+
+    Returns:
+        As many arrays as the longest has steps.
+
+    Raises:
+        ValueError: A sequence is longer than the one before it, or the steps are of several shapes.
+    """
+    each = variables_of(xs, "transpose_sequence")
+    steps = pad_sequence(each)
+    steps = transpose(steps, axes=(1, 0, *range(2, steps.ndim)))
+    lengths = [x.shape[0] for x in each]
+    if lengths != sorted(lengths, reverse=True):
+        raise ValueError(f"transpose_sequence: xs must be sorted by length, the longest first; they are {lengths} long")
+    return [steps[t, : sum(n > t for n in lengths)] for t in range(lengths[0])]

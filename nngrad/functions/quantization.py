@@ -1,0 +1,351 @@
+"""Quantisers: functions that take few values, with the gradients that networks are trained through them with.
+
+Their derivatives are 0 wherever there are any, so each passes an estimate in place of its own: most often that of the
+identity, which is cut off outside the range (straight-through; Bengio, Leonard and Courville, 2013).
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Variable, composite, op
+from ..graph.arguments import DTypeName
+from . import array, comparison, control, elementwise, indexing, reduction
+from .arithmetic import floating, maximum2, minimum2, widened
+from .moments import accurate
+from .powers_of_two import nearest_power
+
+MOST_BITS = 32
+"""Of how many bits codes may be."""
+INT8, UINT8 = np.dtype(np.int8), np.dtype(np.uint8)
+
+
+@op(elementwise=True, diagonal=True, broadcasts=True, reads=1)
+def straight_through(y: Array, x: Array, /) -> jax.Array:
+    """`y` with the gradient of `x`: what arrives passes to `x`, as if that were the result, and none of it to `y`.
+
+    Any estimator can be made of it: `straight_through(F.sign(x), F.tanh(x))` is the sign with the gradient of tanh.
+
+    Args:
+        y: The value, of any shape and dtype.
+        x: What is differentiated in its place, of the dtype of `y` and a shape that broadcasts with that of `y`.
+
+    Raises:
+        TypeError: The dtypes differ.
+        ValueError: The shapes do not broadcast.
+    """
+    if x.dtype != y.dtype:
+        raise TypeError(f"x must be of the dtype of y, {y.dtype}")
+    try:
+        shape = jnp.broadcast_shapes(y.shape, x.shape)
+    except ValueError:
+        raise ValueError("y and x do not broadcast") from None
+    value: jax.Array = y if y.shape == shape else jnp.broadcast_to(y, shape)
+    return value
+
+
+# ---------------------------------------------------------------- one bit
+
+
+@op(elementwise=True, diagonal=True)
+def binary_sigmoid(x: Array, /) -> jax.Array:
+    """1 where `x > 0`, else 0; its gradient is 1/2 where `|x| < 1`, else 0 (Courbariaux and others, 2016).
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    x = floating(x)
+    return lax.convert_element_type(lax.gt(x, lax.full_like(x, 0)), x.dtype)
+
+
+@op(elementwise=True, diagonal=True)
+def binary_tanh(x: Array, /) -> jax.Array:
+    """1 where `x > 0`, else -1; its gradient is 1 where `|x| < 1`, else 0 (Courbariaux and others, 2016).
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    x = floating(x)
+    return lax.select(lax.gt(x, lax.full_like(x, 0)), lax.full_like(x, 1), lax.full_like(x, -1))
+
+
+# ---------------------------------------------------------------- several bits
+
+
+@op(diagonal=True)
+def fixed_point_quantize(
+    x: Array, /, sign: bool = True, n: int = 8, delta: float = 0.0625, quantize: bool = True,
+    ste_fine_grained: bool = True,
+) -> jax.Array:
+    """The multiple of `delta` that is nearest to `x`, halves away from zero, within the range of `n` bits.
+
+    The largest is `delta * (2^(n-1) - 1)`, and the least is minus that; without `sign` they are `delta * (2^n - 1)`
+    and 0.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        sign: Whether one of the bits is for the sign.
+        n: Number of bits.
+        delta: The step.
+        quantize: Whether anything is done; else the result is `x`.
+        ste_fine_grained: Whether the gradient passes only where `x` is within the range, both ends included; else it
+            passes everywhere.
+
+    Raises:
+        ValueError: `n` is not from 1, or 2 with `sign`, to 32, or `delta` is not positive.
+    """
+    low, high = fixed_point_range(sign, n, delta)
+    if not quantize:
+        return floating(x)
+    dtype, x = floating(x).dtype, widened(floating(x))
+    step = lax.full_like(x, delta)
+    inside = lax.clamp(x.dtype.type(low), x, x.dtype.type(high))
+    return lax.convert_element_type(_rounded(inside / step) * step, dtype)
+
+
+def fixed_point_range(sign: bool, n: int, delta: float) -> tuple[float, float]:
+    """The least and the largest of the numbers that a fixed-point code has."""
+    bits = _bits_of_size(n, int(sign), "sign" if sign else "")
+    if not (delta > 0 and math.isfinite(delta)):
+        raise ValueError(f"delta must be positive, got {delta}")
+    high = delta * (2**bits - 1)
+    return (-high if sign else 0.0), high
+
+
+@op(diagonal=True)
+def pow2_quantize(
+    x: Array, /, sign: bool = True, with_zero: bool = True, n: int = 8, m: int = 1, quantize: bool = True,
+    ste_fine_grained: bool = True,
+) -> jax.Array:
+    """`x` with its size rounded to a power of two, from `2^m` down: `2^(m - (2^k - 1))` is the least, with k bits.
+
+    Sizes are rounded in the logarithm: up from sqrt(2) times a power on. The k bits are those of `n` that are left.
+    What is below the least becomes it; or 0, with `with_zero`, where it is less than 1/sqrt(2) of it. Without `sign`
+    what is negative becomes what 0 does.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        sign: Whether one of the bits is for the sign.
+        with_zero: Whether one of the bits is for 0.
+        n: Number of bits.
+        m: Exponent of the largest power.
+        quantize: Whether anything is done; else the result is `x`.
+        ste_fine_grained: Whether the gradient is 0 where `|x|` is rounded to more than the largest power, and, without
+            `sign`, where `x` is negative; else it passes everywhere.
+
+    Raises:
+        ValueError: `n` leaves no bit for the power, or is more than 32, or no float holds the largest power.
+    """
+    low, high = pow2_range(sign, with_zero, n, m)
+    if not quantize:
+        return floating(x)
+    dtype, x = floating(x).dtype, widened(floating(x))
+    size = lax.abs(x)
+    least, zero, negative = lax.full_like(x, low), lax.full_like(x, 0), lax.lt(x, lax.full_like(x, 0))
+    power = lax.clamp(least, nearest_power(size, math.sqrt(2)), lax.full_like(x, high))
+    if with_zero:
+        power = lax.select(lax.lt(size, lax.full_like(x, low * math.sqrt(0.5))), zero, power)
+    y = lax.select(negative, -power if sign else zero if with_zero else least, power)
+    return lax.convert_element_type(y, dtype)
+
+
+def pow2_range(sign: bool, with_zero: bool, n: int, m: int) -> tuple[float, float]:
+    """The least and the largest of the powers that a code has."""
+    spent = " and ".join([name for name, given in (("sign", sign), ("with_zero", with_zero)) if given])
+    bits = _bits_of_size(n, sign + with_zero, spent)
+    return math.ldexp(1.0, m - (2**bits - 1)), math.ldexp(1.0, m)
+
+
+def _bits_of_size(n: int, spent: int, on: str) -> int:
+    """How many of `n` bits are left when some are spent."""
+    if not spent < n <= MOST_BITS:
+        why = f", of which {spent} {'is' if spent == 1 else 'are'} for {on}" if on else ""
+        raise ValueError(f"n must be from {spent + 1} to {MOST_BITS} bits{why}, got {n}")
+    return n - spent
+
+
+@op
+def prune(x: Array, /, rate: float = 0.9) -> jax.Array:
+    """`x` with 0 in place of its smallest elements; the gradient passes everywhere.
+
+    Those stay that are as large as the one at place `floor(rate * (count - 1))` in the order of sizes.
+
+    Args:
+        x: Any shape and numeric dtype.
+        rate: How much goes, from 0 to 1; 1 leaves nothing.
+
+    Raises:
+        ValueError: `rate` is not from 0 to 1.
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"rate must be from 0 to 1, got {rate}")
+    zeros = lax.full_like(x, 0)
+    if rate == 1 or x.size == 0:
+        return zeros
+    sizes = lax.abs(x)
+    threshold = lax.sort(lax.reshape(sizes, (x.size,)))[int((x.size - 1) * rate)]
+    return lax.select(lax.lt(sizes, lax.broadcast(threshold, x.shape)), zeros, x)
+
+
+# ---------------------------------------------------------------- ranges
+
+
+@composite
+def min_max_quantize(
+    x: Array,
+    qr_min: Array,
+    qr_max: Array,
+    ql_min: Array,
+    ql_max: Array,
+    /,
+    decay: float = 0.999,
+    x_min_max: bool = False,
+    ema: bool = False,
+    ste_fine_grained: bool = True,
+    eps: float = 0.01,
+    quantize: bool = True,
+) -> Variable:
+    """`x` rounded to levels that are spread evenly over a range, of which one is 0 (Jacob and others, 2018).
+
+    The range from `qr_min` to `qr_max` has the levels `ql_min` to `ql_max`, so one is s = (qr_max - qr_min) /
+    (ql_max - ql_min) from the next. It is moved by less than s, or to where it reaches 0, so that 0 is among them. The
+    gradient passes to `x` where that is within the range, both ends included; to `qr_min` where `x` is below, and to
+    `qr_max` where it is above.
+
+    With `x_min_max` the range is that of `x` itself and no gradient passes to it. Each `forward()` writes it to
+    `qr_min` and `qr_max`, where they are leaves.
+
+    Args:
+        x: Any shape; floating.
+        qr_min: Lower end of the range, of a shape with as many axes as `x`, along each the size of `x` or 1.
+        qr_max: Upper end, of that shape too; where it is not `eps` above the lower one, what is `eps` above is taken.
+        ql_min: The lowest level, a whole number, of that shape too.
+        ql_max: The highest level, of that shape too.
+        decay: With `x_min_max` and `ema`, how much of the range before stays.
+        x_min_max: Whether the range is from the least to the largest element of `x`, over the axes of size 1 of
+            `qr_min`.
+        ema: Whether that is averaged with what `qr_min` and `qr_max` hold. Without `x_min_max` it only keeps gradients
+            from the range.
+        ste_fine_grained: Whether the gradient to `x` is 0 outside of the range; else it passes everywhere.
+        eps: The least width of the range; positive.
+        quantize: Whether anything is done; else the result is `x`.
+
+    Returns:
+        Of the shape and dtype of `x`.
+
+    Raises:
+        TypeError: `x` is not floating.
+        ValueError: The shapes do not fit, `decay` is not from 0 to 1, or `eps` is not positive.
+    """
+    name = "min_max_quantize"
+    y: Variable = x
+    if not quantize:
+        return y
+    if not x.spec.differentiable:
+        raise TypeError(f"{name}: x must be floating, got {x.dtype.name}")
+    if not eps > 0:
+        raise ValueError(f"{name}: eps must be positive, got {eps}")
+    if not 0 <= decay <= 1:
+        raise ValueError(f"{name}: decay must be from 0 to 1, got {decay}")
+    shape = qr_min.shape
+    for argument, value in (("qr_max", qr_max), ("ql_min", ql_min), ("ql_max", ql_max)):
+        if value.shape != shape:
+            raise ValueError(f"{name}: {argument} of shape {value.shape} must have that of qr_min, {shape}")
+    if len(shape) != x.ndim or any([n not in (1, m) for n, m in zip(shape, x.shape, strict=True)]):
+        raise ValueError(f"{name}: qr_min of shape {shape} must have {x.ndim} axes, as x of shape {x.shape} has, "
+                         "along each its size or 1")
+    wide = accurate(x)
+    low, high = qr_min, qr_max
+    if x_min_max:
+        axes = tuple([i for i, n in enumerate(shape) if n == 1])
+        low = reduction.amin(wide, axis=axes, keepdims=True) if axes else wide
+        high = reduction.amax(wide, axis=axes, keepdims=True) if axes else wide
+        if ema:
+            low, high = (before * decay + new * (1 - decay) for before, new in ((qr_min, low), (qr_max, high)))
+    high = indexing.where(high - low < eps, low + eps, high)
+    step = (high - low) / (ql_max - ql_min)
+    zero = maximum2(minimum2(elementwise.round(ql_min - low / step), ql_max), ql_min)
+    least, largest = (ql_min - zero) * step, (ql_max - zero) * step
+    level = elementwise.round((maximum2(minimum2(wide, largest), least) - least) / step) + ql_min
+    value = array.cast((level - zero) * step, x.dtype)  # just 0 at the level of 0
+    through = wide * (comparison.greater_equal(wide, least) * comparison.less_equal(wide, largest))
+    through = through if ste_fine_grained else wide
+    if not (x_min_max or ema):
+        through = through + qr_min * comparison.less(wide, least) + qr_max * comparison.greater(wide, largest)
+    y = straight_through(value, array.cast(through, x.dtype))
+    updates = {leaf: new for leaf, new in ((qr_min, low), (qr_max, high)) if x_min_max and leaf.parent is None}
+    return control.with_updates(y, updates) if updates else y
+
+
+# ---------------------------------------------------------------- whole numbers
+
+
+@op(broadcasts=True, diagonal=True, unbounded=True)
+def quantize_linear(
+    x: Array, scale: Array, zero_point: Array, /, round_mode: str = "HALF_AWAY_FROM_ZERO", narrow_range: bool = False,
+    dtype: DTypeName = INT8,
+) -> jax.Array:
+    """`x / scale`, rounded, plus `zero_point`, within the range of 8 bits.
+
+    Its gradients are those of `x / scale + zero_point`, within the range and outside.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        scale: Of a shape that broadcasts with that of `x`.
+        zero_point: Of such a shape too; it is rounded, and brought within the range.
+        round_mode: How halves are rounded: "HALF_AWAY_FROM_ZERO" or "HALF_TO_EVEN".
+        narrow_range: Whether the least of the whole numbers is left out.
+        dtype: int8 or uint8: whose range it is. The result stays floating.
+
+    Returns:
+        Whole numbers in the common dtype of `x` and `scale`.
+
+    Raises:
+        ValueError: The shapes do not broadcast, or `round_mode` or `dtype` is another one.
+    """
+    if dtype not in (INT8, UINT8):
+        raise ValueError(f"dtype must be int8 or uint8, got {np.dtype(dtype).name}")
+    if round_mode not in ("HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"):
+        raise ValueError(f"round_mode must be 'HALF_AWAY_FROM_ZERO' or 'HALF_TO_EVEN', got {round_mode!r}")
+    limits = np.iinfo(dtype)
+    result = jnp.promote_types(floating(x).dtype, floating(scale).dtype)
+    try:
+        shape = jnp.broadcast_shapes(x.shape, scale.shape, zero_point.shape)
+    except ValueError:
+        raise ValueError("x, scale and zero_point do not broadcast") from None
+    given = (x, scale, zero_point)
+    x, scale, zero_point = (lax.convert_element_type(jnp.broadcast_to(a, shape), result) for a in given)
+    low, high = result.type(limits.min + narrow_range), result.type(limits.max)
+    to_even = round_mode == "HALF_TO_EVEN"
+    shift = lax.clamp(low, _rounded(zero_point, to_even), high)
+    return lax.clamp(low, _rounded(x / scale, to_even) + shift, high)
+
+
+@composite
+def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
+    """`(x - zero_point) * scale`: numbers from their codes. Its gradients are exact, in all three.
+
+    Args:
+        x: The codes, of any shape; whole numbers are taken in the dtype of `scale`.
+        scale: Of a shape that broadcasts with that of `x`; floating.
+        zero_point: The code of 0, of such a shape too.
+
+    Raises:
+        TypeError: `scale` is not floating.
+        ValueError: The shapes do not broadcast.
+    """
+    if not scale.spec.differentiable:
+        raise TypeError(f"dequantize_linear: scale must be floating, got {scale.dtype.name}")
+    code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
+    y: Variable = (code - zero) * scale
+    return y
+
+
+def _rounded(x: jax.Array, to_even: bool = False) -> jax.Array:
+    """The nearest whole numbers."""
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN if to_even else lax.RoundingMethod.AWAY_FROM_ZERO)

@@ -1,0 +1,69 @@
+"""Diagonals, items and reordered slices of an array."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..graph import Array, Variable, composite
+from ..graph.arguments import axis_of
+from .indexing import argsort, gather
+from .movement import transpose
+
+
+@composite
+def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
+    """The diagonal over two axes, which the result has as its last axis: elements `[i, i + offset]`.
+
+    Args:
+        x: Two axes or more, of any dtype.
+        offset: How far above the main diagonal; below it if negative.
+        axis1: The axis of the rows.
+        axis2: That of the columns.
+
+    Raises:
+        ValueError: An axis is out of range, or both are the same.
+    """
+    row, column = axis_of(axis1, x.ndim, "diagonal: axis1"), axis_of(axis2, x.ndim, "diagonal: axis2")
+    if row == column:
+        raise ValueError(f"diagonal: axis1 and axis2 are both {row}")
+    others = [i for i in range(x.ndim) if i not in (row, column)]
+    first, last = max(-offset, 0), max(offset, 0)
+    count = max(min(x.shape[row] - first, x.shape[column] - last), 0)
+    steps = np.arange(count)
+    result: Variable = transpose(x, axes=(*others, row, column))[..., steps + first, steps + last]
+    return result
+
+
+@composite
+def select_item(x: Array, t: Array, /) -> Variable:
+    """One item of each row: `y[i] = x[i, t[i]]`.
+
+    Args:
+        x: (rows, items).
+        t: (rows,), whole numbers; negative ones count from the end, and where one is out of range there is NaN.
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    if x.ndim != 2 or t.shape != x.shape[:1]:
+        raise ValueError(f"select_item: x {x.shape} must have two axes, and t {t.shape} an item for each of its rows")
+    return gather(x, t, axis=1, batch_dims=1)
+
+
+@composite
+def permutate(x: Array, indices: Array, /, axis: int = 0, inv: bool = False) -> Variable:
+    """The slices along an axis in another order: `y[i] = x[indices[i]]`.
+
+    Args:
+        x: Any shape of at least one axis.
+        indices: (n,), each of 0, ..., n - 1 once, for `n` slices.
+        axis: The axis.
+        inv: Whether to undo that order: `y[indices[i]] = x[i]`.
+
+    Raises:
+        ValueError: The axis is out of range, or there are not as many indices as slices.
+    """
+    axis = axis_of(axis, x.ndim, "permutate: axis")
+    if indices.shape != (x.shape[axis],):
+        raise ValueError(f"permutate: indices {indices.shape} must be one for each slice of x {x.shape} along {axis}")
+    return gather(x, argsort(indices) if inv else indices, axis=axis)

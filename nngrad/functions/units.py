@@ -1,0 +1,110 @@
+"""Units of networks that are made of others: maxout, a swish that is learned, and single steps of an LSTM."""
+
+from __future__ import annotations
+
+from ..graph import Array, Variable, composite
+from ..graph.arguments import axis_of
+from .activation import sigmoid, tanh
+from .movement import concatenate, reshape, split
+from .reduction import max as maximum
+
+
+@composite
+def maxout(x: Array, /, pool_size: int, axis: int = 1) -> Variable:
+    """The maximum of each `pool_size` consecutive entries along an axis (Goodfellow et al., 2013).
+
+    Args:
+        x: Any shape of at least one axis.
+        pool_size: How many entries one maximum is of.
+        axis: The axis.
+
+    Raises:
+        ValueError: The axis is out of range, or its size is no multiple of `pool_size`.
+    """
+    axis = axis_of(axis, x.ndim, "maxout: axis")
+    if pool_size < 1 or x.shape[axis] % pool_size:
+        raise ValueError(f"maxout: pool_size: size {x.shape[axis]} along axis {axis} is no multiple of {pool_size}")
+    shape = (*x.shape[:axis], x.shape[axis] // pool_size, pool_size, *x.shape[axis + 1 :])
+    result: Variable = maximum(reshape(x, shape=shape), axis=axis + 1)
+    return result
+
+
+@composite
+def scaled_swish(x: Array, beta: Array, /) -> Variable:
+    """`x sigmoid(beta x)`, with a `beta` that can be learned (Ramachandran et al., 2017).
+
+    Args:
+        x: (batch, *sample).
+        beta: Of the sizes of the first axes of a sample, as (channels,) for images.
+
+    Raises:
+        ValueError: The sizes differ.
+    """
+    if x.shape[1 : 1 + beta.ndim] != beta.shape:
+        raise ValueError(f"scaled_swish: beta {beta.shape} must have the sizes of x {x.shape} from axis 1 on")
+    beta = reshape(beta, shape=(*beta.shape, *(1,) * (x.ndim - 1 - beta.ndim)))
+    result: Variable = x * sigmoid(beta * x)
+    return result
+
+
+def _gates(c: Variable, x: Variable, names: str, function: str) -> tuple[Variable, ...]:
+    """The four gates that lie interleaved in `x`, each of the shape of a state."""
+    if c.ndim < 2 or x.ndim != c.ndim or x.shape[1] != 4 * c.shape[1] or x.shape[2:] != c.shape[2:]:
+        raise ValueError(f"{function}: {names} of shapes {c.shape} and {x.shape} do not fit: along axis 1 there must "
+                         "be four times as many gates as states")
+    return split(reshape(x, shape=(x.shape[0], c.shape[1], 4, *x.shape[2:])), axis=2)
+
+
+@composite
+def lstm_step(c_prev: Array, x: Array, /) -> tuple[Variable, Variable]:
+    """A step of an LSTM: `c = tanh(a) sigmoid(i) + c_prev sigmoid(f)` and `h = tanh(c) sigmoid(o)`.
+
+    This is Chainer's `lstm`; `lstm` here is nnabla's, which takes whole sequences.
+
+    Args:
+        c_prev: The state of the cells before the step, (batch, n, *more).
+        x: The sources a, i, f, o of the gates, interleaved: (rows, 4 n, *more), with element 4 j + k of axis 1 for gate
+            k of cell j. There may be fewer rows than in the batch; the states of the others stay as they are.
+
+    Returns:
+        The state after the step, (batch, n, *more), and what goes out, (rows, n, *more).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    a, i, f, o = _gates(c_prev, x, "c_prev and x", "lstm_step")
+    rows = x.shape[0]
+    if rows > c_prev.shape[0]:
+        raise ValueError(f"lstm_step: x has {rows} rows, and c_prev only {c_prev.shape[0]}")
+    going = c_prev if rows == c_prev.shape[0] else c_prev[:rows]
+    c = tanh(a) * sigmoid(i) + going * sigmoid(f)
+    h = tanh(c) * sigmoid(o)
+    return c if going is c_prev else concatenate(c, c_prev[rows:], axis=0), h
+
+
+@composite
+def slstm_step(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple[Variable, Variable]:
+    """A step of an S-LSTM, which joins two branches of a tree: of each it takes a state and the sources of gates.
+
+    `c = tanh(a1) sigmoid(i1) + tanh(a2) sigmoid(i2) + c_prev1 sigmoid(f1) + c_prev2 sigmoid(f2)` and
+    `h = tanh(c) sigmoid(o1 + o2)`: what Chainer's `slstm` computes (its documentation adds up within the functions).
+
+    Args:
+        c_prev1: The state of the first branch, (batch, n, *more).
+        c_prev2: That of the second one.
+        x1: The sources of the first one's gates, interleaved as for `lstm_step`: (batch, 4 n, *more).
+        x2: Those of the second one's.
+
+    Returns:
+        The state, and what goes out, both (batch, n, *more).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    if c_prev1.shape != c_prev2.shape or c_prev1.shape[:1] != x1.shape[:1] or x1.shape != x2.shape:
+        raise ValueError(f"slstm_step: c_prev1 {c_prev1.shape} and c_prev2 {c_prev2.shape}, x1 {x1.shape} and x2 "
+                         f"{x2.shape} must have the same shapes, and all one batch")
+    a1, i1, f1, o1 = _gates(c_prev1, x1, "c_prev1 and x1", "slstm_step")
+    a2, i2, f2, o2 = _gates(c_prev2, x2, "c_prev2 and x2", "slstm_step")
+    c = tanh(a1) * sigmoid(i1) + tanh(a2) * sigmoid(i2) + c_prev1 * sigmoid(f1) + c_prev2 * sigmoid(f2)
+    return c, tanh(c) * sigmoid(o1 + o2)

@@ -1,0 +1,113 @@
+"""Weighted means, and arrays that are scaled and shifted along some of their axes."""
+
+from __future__ import annotations
+
+from ..graph import Array, Variable, composite
+from ..graph.arguments import Axes, as_axes, axes_of, axis_of
+from ..graph.leaf import as_variables
+from .movement import reshape
+from .reduction import mean, sum
+
+
+def average(x: Array, axis: Axes | None = None, weights: Array | None = None, keepdims: bool = False) -> Variable:
+    """Mean over axes, weighted if there are weights: `sum(x weights) / sum(weights)`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+        axis: One axis or several; None for all.
+        weights: Of the shape of `x`, or of that of the axes, in ascending order, that the mean is taken over; None for
+            equal ones.
+        keepdims: Whether the axes stay, with size 1.
+
+    Raises:
+        ValueError: An axis is out of range, or the weights do not fit.
+    """
+    x, weights = as_variables((x, weights), ("x", "weights"), "average", 1)
+    if weights is None:
+        return mean(x, axis=axis, keepdims=keepdims)
+    axes = axes_of(axis if axis is None else as_axes(axis), x.ndim, "average: axis")
+    along = tuple(x.shape[a] for a in axes)
+    if weights.shape not in (along, x.shape):
+        raise ValueError(f"average: weights {weights.shape} must have the shape {x.shape} of x, or {along} of its axes "
+                         f"{axes}")
+    if weights.shape != x.shape:
+        weights = reshape(weights, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
+    total = sum(x * weights, axis=axes, keepdims=keepdims)
+    given = sum(weights, axis=axes, keepdims=keepdims)
+    y: Variable = total / (given if given.shape == total.shape else reshape(given, shape=(1,) * total.ndim))
+    return y
+
+
+@composite
+def batch_l2_norm_squared(x: Array, /) -> Variable:
+    """The sum of squares of each sample.
+
+    Args:
+        x: (batch, *sample).
+
+    Returns:
+        (batch,).
+
+    Raises:
+        ValueError: `x` has no axes.
+    """
+    if not x.ndim:
+        raise ValueError("batch_l2_norm_squared: x must have a batch axis, but it is a scalar")
+    return sum(x * x, axis=tuple(range(1, x.ndim)))
+
+
+def _placed(x: Variable, y: Variable, axis: int, function: str) -> Variable:
+    """`y` with axes of size 1 around it, so that its own lie on those of `x` from `axis` on."""
+    first = axis_of(axis, x.ndim, f"{function}: axis") if x.ndim else 0
+    if x.shape[first : first + y.ndim] != y.shape:
+        raise ValueError(f"{function}: y of shape {y.shape} must have the sizes of x {x.shape} from axis {axis} on")
+    shape = (1,) * first + y.shape + (1,) * (x.ndim - first - y.ndim)
+    return y if y.shape == shape else reshape(y, shape=shape)
+
+
+@composite
+def bias(x: Array, y: Array, /, axis: int = 1) -> Variable:
+    """`x + y`, where the axes of `y` are those of `x` from `axis` on.
+
+    Args:
+        x: Any shape.
+        y: One number for each index along those axes.
+        axis: The first of them.
+
+    Raises:
+        ValueError: The sizes differ, or the axis is out of range.
+    """
+    result: Variable = x + _placed(x, y, axis, "bias")
+    return result
+
+
+@composite
+def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
+    """`x * y`, where the axes of `y` are those of `x` from `axis` on.
+
+    Args:
+        x: Any shape.
+        y: One number for each index along those axes.
+        axis: The first of them.
+
+    Raises:
+        ValueError: The sizes differ, or the axis is out of range.
+    """
+    result: Variable = x * _placed(x, y, axis, "scale")
+    return result
+
+
+@composite
+def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
+    """`p x + (1 - p) y`, elementwise, broadcast together.
+
+    Args:
+        p: The share of `x`.
+        x: Any shape.
+        y: Any shape.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    result: Variable = y + p * (x - y)
+    return result

@@ -1,0 +1,178 @@
+"""What a Variable says of the graph around it, and how it is tied to it anew."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, cast
+
+from .engine import engine
+from .ndarray import NdArray
+from .place import warn_user
+from .traverse import by_rank, functions_of, operands_first
+
+if TYPE_CHECKING:
+    from .function import Function
+    from .spec import Spec
+    from .variable import Variable
+
+
+class Links:
+    """The methods of a `Variable` that go through its graph, or change how it hangs together.
+
+    Those that look for what is *below* a Variable, the functions that it is an input of, ask Python's garbage collector
+    for all functions that there are, since a Variable does not know them: that is for building graphs, not for loops.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        parent: Function | None
+        need_grad: Any
+
+    def visit(self, f: Callable[[Function], Any]) -> None:
+        """Call `f` with each function that this Variable depends on, once, after those that come before it."""
+        for function in self._in_forward_order():
+            f(function)
+
+    def visit_check(self, f: Callable[[Function], Any]) -> bool:
+        """As `visit`, but end at the first function for which `f` returns something true.
+
+        Returns:
+            Whether there was one.
+        """
+        return any(f(function) for function in self._in_forward_order())
+
+    def _in_forward_order(self) -> list[Function]:
+        """The functions, each after its inputs': depth first, in the order of the inputs."""
+        if self.parent is None:
+            return []
+        return operands_first([self.parent], lambda f: [x.parent for x in f.inputs if x.parent is not None])
+
+    @property
+    def function_references(self) -> list[Function]:
+        """The functions that take this Variable as an input, as far as they are alive, the oldest first."""
+        found = [f for f in _all_functions() if any([x is self for x in f.inputs])]
+        return sorted(found, key=lambda f: f.serial)
+
+    def no_grad(self) -> Variable:
+        """Let no gradient pass through any function that this Variable depends on, from now on, and return it.
+
+        `need_grad` of the outputs of these functions becomes False; that of leaves, which other graphs may have as
+        well, stays as it is.
+        """
+        for f in self._in_forward_order():
+            for ref in f._outputs:
+                if (y := ref()) is not None:
+                    y.need_grad = False
+        return cast("Variable", self)
+
+    def unlinked(self, need_grad: bool | None = None) -> Variable:
+        """`get_unlinked_variable`, under the name that nnabla has given up."""
+        warn_user("unlinked() is deprecated in nnabla; use get_unlinked_variable()", DeprecationWarning)
+        return cast("Variable", self).get_unlinked_variable(need_grad)
+
+    def clear_all_graph_links(self) -> None:
+        """Make leaves of this Variable and of all that it depends on, with the values that they have: gradients end
+        here from now on, as for truncated backpropagation through time."""
+        outputs = [y for f in self._in_forward_order() for ref in f._outputs if (y := ref()) is not None]
+        for y in outputs:
+            _ = y.data  # computed while there is something to compute it by
+        below = _functions_below(outputs)
+        for y in outputs:
+            _cut_off(y)
+        _rearranged(below)
+
+    def rewire_on(self, var: Variable) -> None:
+        """Let this Variable be what `var` is: the functions below it are then computed from what computes `var`.
+
+        It takes over the function that computes `var`, and its data and gradient. `var` itself becomes a leaf that
+        shares both.
+
+        Raises:
+            TypeError: `var` is no Variable.
+            ValueError: Shapes or dtypes differ; or `var` depends on this Variable, so that there would be a cycle.
+        """
+        x = cast("Variable", self)
+        if not hasattr(var, "get_unlinked_variable"):
+            raise TypeError(f"rewire_on: var must be a Variable, got {type(var).__name__}")
+        if var is x:
+            return
+        if var.spec is not x.spec:
+            raise ValueError(f"rewire_on: var is {var.spec}, but this Variable is {x.spec}")
+        if any([y is x for f in functions_of([var]) for y in f.inputs]):
+            raise ValueError("rewire_on: var depends on this Variable, so the graph would have a cycle")
+        below = _functions_below([x])
+        f, at, need_grad = var.parent, var._at, var._need_grad
+        _cut_off(x)
+        _cut_off(var)
+        x.parent, x.index, x._at, x._need_grad = f, var.index, at, need_grad
+        x._data, x._grad, x._source = var.cell, var.grad, var._source
+        if f is not None:
+            f._outputs = (*f._outputs[: x.index], weakref.ref(x), *f._outputs[x.index + 1 :])
+        _rearranged(below)
+
+
+def become(x: Variable, spec: Spec, what: str) -> None:
+    """Let a leaf that no function takes yet have another shape or dtype; its gradient becomes zeros.
+
+    Raises:
+        ValueError: It is no leaf, or functions were applied to it, whose shapes and dtypes would be wrong.
+        TypeError: It needs a gradient, and cannot have one in that dtype.
+    """
+    if x.parent is not None or x.function_references:
+        why = "it is the output of a function" if x.parent is not None else "functions were applied to it"
+        raise ValueError(
+            f"{what}: {spec} does not fit this Variable of {x.spec}, which stays what it is since {why}; "
+            f"make a new Variable, or set its value by x.d = ..., which is converted to {x.dtype.name}"
+        )
+    if x.need_grad and not spec.differentiable:
+        raise TypeError(f"{what}: a Variable with need_grad has a floating dtype, got {spec.dtype.name}")
+    x._grad = None
+    x.spec, x._data = spec, NdArray.of_spec(spec)
+
+
+def _cut_off(x: Variable) -> None:
+    """Make a leaf of a Variable: the function that computes it gets another output in its place, if somebody asks."""
+    f = x.parent
+    if f is not None:
+        from .function import output_variable
+
+        x._need_grad = x.need_grad
+        gone = weakref.ref(output_variable(f, x.index))
+        f._outputs = (*f._outputs[: x.index], gone, *f._outputs[x.index + 1 :])
+        x.parent = x._at = x._family = None
+
+
+def _all_functions() -> list[Function]:
+    """Every function that is alive."""
+    from .function import Function
+
+    return [f for f in gc.get_objects() if f.__class__ is Function]
+
+
+def _functions_below(variables: Iterable[Variable]) -> list[Function]:
+    """All functions that depend on one of the Variables."""
+    readers: dict[int, list[Function]] = {}
+    for f in _all_functions():
+        for x in f.inputs:
+            readers.setdefault(id(x), []).append(f)
+    found: dict[Function, None] = {}
+    stack = list(variables)
+    while stack:
+        for f in readers.get(id(stack.pop()), ()):
+            if f not in found:
+                found[f] = None
+                stack += [y for ref in f._outputs if (y := ref()) is not None]
+    return sorted(found, key=by_rank)
+
+
+def _rearranged(functions: list[Function]) -> None:
+    """Let functions that stand in the way of no order have ranks above what they depend on, and forget how they were
+    run."""
+    inside = set(functions)
+    ordered = operands_first(functions, lambda f: [x.parent for x in f.inputs if x.parent in inside])
+    for f in ordered:
+        f.rank = 1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1)
+    engine.forget(ordered)

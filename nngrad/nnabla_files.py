@@ -1,0 +1,188 @@
+"""Parameters in files of nnabla's: HDF5 ('.h5'), protocol buffers ('.protobuf', '.nntxt'), archives of these ('.nnp').
+
+In HDF5 each parameter is a dataset at the path that is its name, with attributes `need_grad` and `index`, its place in
+the order. A protocol buffer is a message `NNablaProtoBuf`, in bytes or as text. An archive is a zip file with the
+network as text, and the parameters in one of the other formats.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import io
+import math
+import re
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .replacing import read_whole, write_whole
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+_NO_NAME = re.compile(r"(^|/)[.](/|$)|[\0\ud800-\udfff]")
+"""In HDF5 a dot stands for the group itself, names end before a zero, and they are Unicode text."""
+
+
+class Held(NamedTuple):
+    """What a file holds, in its order."""
+
+    arrays: Arrays
+    need_grad: dict[str, bool]
+    """Of those of whom the file says it."""
+
+
+def read_parameters(path: str | Path, extension: str) -> Held:
+    """The parameters in a file.
+
+    Args:
+        path: The file.
+        extension: What it is: one of `READABLE`.
+
+    Raises:
+        ImportError: The package is not installed that reads such files.
+        OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
+        ValueError: It is no such file, or damaged, or holds what no parameter can be; the message names the file.
+    """
+    return READABLE[extension](read_whole(path), str(path))
+
+
+def write_h5(path: str | Path, arrays: Mapping[str, Any], need_grad: Mapping[str, bool]) -> None:
+    """Write arrays to an HDF5 file as nnabla does; the file is replaced as a whole. bfloat16 becomes float32.
+
+    Raises:
+        ImportError: h5py is not installed.
+        ValueError: HDF5 cannot hold one of the names.
+        OSError: It cannot be written; the message names the file.
+    """
+    h5py = _package("h5py", "h5py", f"{path}: '.h5' files")
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        for index, (name, array) in enumerate(arrays.items()):
+            if _NO_NAME.search(name):
+                raise ValueError(f"{path}: {name!r} cannot be a name in an HDF5 file")
+            file[name] = array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+            file[name].attrs["need_grad"] = need_grad[name]
+            file[name].attrs["index"] = index
+    write_whole(path, content.getvalue())
+
+
+def _package(module: str, package: str, what: str) -> Any:
+    """The module `module`, or an ImportError that says how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise ImportError(f"{what} need {package}, which is not installed: pip install 'nngrad[nnabla]'") from error
+
+
+def _read_h5(content: bytes, where: str) -> Held:
+    h5py = _package("h5py", "h5py", f"{where}: '.h5' files")
+    found: list[tuple[tuple[bool, int, str], np.ndarray[Any, Any], Any]] = []
+
+    def add(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            index = item.attrs.get("index")
+            place = index is None, 0 if index is None else int(index), name
+            found.append((place, np.asarray(item[()]), item.attrs.get("need_grad")))
+
+    try:
+        with h5py.File(io.BytesIO(content), "r") as file:
+            file.visititems(add)
+    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:  # h5py raises any of them
+        raise ValueError(f"{where}: not an HDF5 file, or a damaged one ({error})") from error
+    held = Held({}, {})
+    for (*_, name), array, need_grad in sorted(found, key=lambda each: each[0]):
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+            raise ValueError(f"{where}: {name!r} has dtype {array.dtype}, which is not supported")
+        held.arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+        if need_grad is not None:
+            held.need_grad[name] = bool(need_grad)
+    return held
+
+
+# nnabla's messages as far as they are about parameters, by name: fields with numbers, kinds and whether they are
+# repeated (https://github.com/sony/nnabla, nnabla.proto). Readers pass over the other fields.
+_SHAPE = {"dim": (1, "INT64", True)}
+_PARAMETER = {
+    "variable_name": (1, "STRING", False),
+    "shape": (20, "Shape", False),
+    "data": (100, "FLOAT", True),
+    "need_grad": (101, "BOOL", False),
+}
+_MESSAGES = {"Shape": _SHAPE, "Parameter": _PARAMETER, "NNablaProtoBuf": {"parameter": (200, "Parameter", True)}}
+
+
+@functools.lru_cache(maxsize=1)
+def _message() -> Any:
+    """The class of `NNablaProtoBuf`."""
+    pb2 = importlib.import_module("google.protobuf.descriptor_pb2")
+    field = pb2.FieldDescriptorProto
+    file = pb2.FileDescriptorProto(name="nnabla_parameters.proto", syntax="proto3")
+    for message, fields in _MESSAGES.items():
+        described = file.message_type.add(name=message)
+        for name, (number, kind, repeated) in fields.items():
+            is_message = kind in _MESSAGES
+            described.field.add(
+                name=name, number=number, label=field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL,
+                type=field.TYPE_MESSAGE if is_message else getattr(field, f"TYPE_{kind}"),
+                type_name=f".{kind}" if is_message else None,
+            )  # fmt: skip
+    pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
+    pool.AddSerializedFile(file.SerializeToString())
+    factory = importlib.import_module("google.protobuf.message_factory")
+    return factory.GetMessageClass(pool.FindMessageTypeByName("NNablaProtoBuf"))
+
+
+def _read_protobuf(content: bytes, where: str) -> Held:
+    errors = _package("google.protobuf.message", "protobuf", f"{where}: '.protobuf' files")
+    try:
+        return _held(_message().FromString(content), where)
+    except errors.DecodeError as error:
+        raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
+
+
+def _read_text(content: bytes, where: str) -> Held:
+    text_format = _package("google.protobuf.text_format", "protobuf", f"{where}: '.nntxt' files")
+    try:
+        message = text_format.Parse(content.decode(), _message()(), allow_unknown_field=True)
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
+    return _held(message, where)
+
+
+def _held(message: Any, where: str) -> Held:
+    held = Held({}, {})
+    for parameter in message.parameter:
+        name, shape = parameter.variable_name, tuple(parameter.shape.dim)
+        if min(shape, default=0) < 0 or math.prod(shape) != len(parameter.data):
+            raise ValueError(f"{where}: a damaged file: {name!r} has shape {shape} and {len(parameter.data)} values")
+        held.arrays[name] = np.array(parameter.data, np.float32).reshape(shape)
+        held.need_grad[name] = parameter.need_grad
+    return held
+
+
+def _read_archive(content: bytes, where: str) -> Held:
+    held = Held({}, {})
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = [(PurePosixPath(name).suffix, name) for name in archive.namelist()]
+            chosen = [each for each in names if each[0] in (".h5", ".protobuf")]
+            # Where there is none, the parameters are beside the network.
+            for suffix, name in chosen or [each for each in names if each[0] in (".nntxt", ".prototxt")]:
+                member = READABLE[suffix](archive.read(name), f"{where}: {name}")
+                held.arrays.update(member.arrays)
+                held.need_grad.update(member.need_grad)
+    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:  # cut off; with a password; odd
+        raise ValueError(f"{where}: not an archive of nnabla's, or a damaged one ({error})") from error
+    return held
+
+
+READABLE: dict[str, Callable[[bytes, str], Held]] = {
+    ".h5": _read_h5,
+    ".protobuf": _read_protobuf,
+    ".nntxt": _read_text,
+    ".prototxt": _read_text,
+    ".nnp": _read_archive,
+}

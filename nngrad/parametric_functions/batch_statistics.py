@@ -1,0 +1,203 @@
+"""Normalisations by the statistics of batches, with parameters and running statistics of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import functions as F
+from ..graph import Array, Variable
+from ..graph.arguments import Ints, axes_of
+from ..layer_arguments import axis, fraction, ints
+from ..layer_parameters import ONES, ZEROS, Init, initial, inits, own_parameters, scale_and_offset
+from ..parameter import get_parameter_or_create
+
+
+def _parameters(
+    function: str,
+    inp: Variable,
+    axes: Ints,
+    decay_rate: float,
+    param_init: Mapping[str, Init] | None,
+    no_scale: bool,
+    no_bias: bool,
+    fixed: bool,
+) -> tuple[Variable | None, Variable | None, Variable, Variable]:
+    """beta, gamma, mean and var."""
+    fraction(decay_rate, f"{function}: decay_rate")
+    kept = axes_of(ints(axes, f"{function}: axes"), inp.ndim, f"{function}: axes")
+    shape = tuple([n if i in kept else 1 for i, n in enumerate(inp.shape)])
+    init = inits(param_init, ("beta", "gamma", "mean", "var"), function)
+    beta, gamma = scale_and_offset(shape, init, no_scale, no_bias, fixed)
+    mean = get_parameter_or_create("mean", shape, initial(init["mean"], ZEROS), False)
+    var = get_parameter_or_create("var", shape, initial(init["var"], ONES), False)
+    return beta, gamma, mean, var
+
+
+@own_parameters("bn")
+def batch_normalization(
+    inp: Array,
+    axes: Ints = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per index of `axes` (Ioffe and Szegedy, 2015).
+
+    Parameters: beta (zeros), gamma (ones), and, not trained, the running mean (zeros) and var (ones); each has
+    the size of `inp` along `axes` and size 1 along all other axes.
+
+    Args:
+        inp: The input.
+        axes: The axes that are kept; the statistics go over all others.
+        decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
+        eps: Added to the variance.
+        batch_stat: Whether the statistics are those of `inp`, which move the running ones; else the running ones.
+        output_stat: Whether to return (y, m, v) in place of y.
+        fix_parameters: Whether beta and gamma are constants.
+        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
+        no_scale: Leave gamma out.
+        no_bias: Leave beta out.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
+    """
+    parameters = _parameters(
+        "batch_normalization", inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters
+    )
+    return F.batch_normalization(
+        inp, *parameters, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat, output_stat=output_stat
+    )
+
+
+@own_parameters("bn")
+def fused_batch_normalization(
+    inp: Array,
+    z: Array | None = None,
+    axes: Ints = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`relu(batch_normalization(inp) + z)`.
+
+    Parameters: those of `batch_normalization`, in the same scope.
+
+    Args:
+        inp: The input.
+        z: What is added before the nonlinearity, of the shape of `inp`; None for 0.
+        axes: As for `batch_normalization`.
+        decay_rate: As for `batch_normalization`.
+        eps: As for `batch_normalization`.
+        batch_stat: As for `batch_normalization`.
+        nonlinearity: "relu", the only one there is.
+        output_stat: As for `batch_normalization`.
+        fix_parameters: As for `batch_normalization`.
+        param_init: As for `batch_normalization`.
+        no_scale: As for `batch_normalization`.
+        no_bias: As for `batch_normalization`.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: An argument is out of range, `z` has another shape than `inp`, `param_init` names none, or a
+            parameter has another shape already.
+    """
+    parameters = _parameters(
+        "fused_batch_normalization", inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters
+    )
+    return F.fused_batch_normalization(
+        inp, *parameters, z, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
+        nonlinearity=nonlinearity, output_stat=output_stat,
+    )
+
+
+@own_parameters("bn")
+def sync_batch_normalization(
+    inp: Array,
+    comm: Any,
+    group: str = "world",
+    axes: Ints = (1,),
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    output_stat: bool = False,
+    fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None,
+    no_scale: bool = False,
+    no_bias: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`batch_normalization` with the statistics of all processes of a group, of which there can be one as yet.
+
+    Parameters: those of `batch_normalization`, in the same scope.
+
+    Args:
+        inp: The input.
+        comm: A communicator of one process, or None, as for `F.sync_batch_normalization`.
+        group: The group of processes in `comm`.
+        axes: As for `batch_normalization`.
+        decay_rate: As for `batch_normalization`.
+        eps: As for `batch_normalization`.
+        batch_stat: As for `batch_normalization`.
+        output_stat: As for `batch_normalization`.
+        fix_parameters: As for `batch_normalization`.
+        param_init: As for `batch_normalization`.
+        no_scale: As for `batch_normalization`.
+        no_bias: As for `batch_normalization`.
+        name: Scope around that of the parameters.
+
+    Raises:
+        TypeError: `comm` is no communicator.
+        ValueError: An argument is out of range, `comm` has several processes, `param_init` names none, or a parameter
+            has another shape already.
+    """
+    parameters = _parameters(
+        "sync_batch_normalization", inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters
+    )
+    return F.sync_batch_normalization(
+        inp, *parameters, comm=comm, group=group, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
+        output_stat=output_stat,
+    )
+
+
+@own_parameters("mean_subtraction")
+def mean_subtraction(
+    inp: Array,
+    base_axis: int = 1,
+    update_running_mean: bool = True,
+    fix_parameters: bool = False,
+    name: str | None = None,
+) -> Variable:
+    """`inp` minus the running mean of all batches so far, this one among them.
+
+    Parameters, not trained: mean, the running mean, of the shape of `inp` from `base_axis` on, zeros; t of shape (1,),
+    the number of batches so far, of dtype int32, 0.
+
+    Args:
+        inp: The input.
+        base_axis: Number of batch axes; a negative one counts from the end.
+        update_running_mean: Whether this batch is added to the mean; else the mean is what it has been.
+        fix_parameters: Without effect: there is nothing to train.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: `base_axis` is out of range, or a parameter has another shape already.
+    """
+    base_axis = axis(base_axis, inp.ndim, "mean_subtraction: base_axis")
+    mean = get_parameter_or_create("mean", inp.shape[base_axis:], ZEROS, False)
+    t = get_parameter_or_create("t", (1,), ZEROS, False, dtype="int32")
+    return F.mean_subtraction(inp, mean, t, base_axis=base_axis, update_running_mean=update_running_mean)

@@ -1,0 +1,227 @@
+"""Layers whose weights are products of smaller ones."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import functions as F
+from ..graph import Array, Variable
+from ..graph.arguments import Ints
+from ..initializer import Rng, host_generator
+from ..layer_arguments import size
+from ..layer_parameters import ZEROS, Init, initial, own_parameters, parameter
+from .decompositions import canonical_polyadic, truncated_svd
+from .shapes import Shapes, of_affine, of_convolution
+
+Factors = Callable[[], tuple[np.ndarray[Any, Any], ...]]
+
+
+def _full(function: str, name: str, shapes: Shapes, given: Init) -> np.ndarray[Any, Any]:
+    """The weight that is decomposed."""
+    init = initial(given, shapes.default)
+    w = np.asarray(init(shapes.weight) if callable(init) else init, np.float64)
+    if w.shape != shapes.weight:
+        raise ValueError(f"{function}: {name} has shape {w.shape}, but the weight has {shapes.weight}")
+    return w
+
+
+def _rank(function: str, r: int, most: int | None = None) -> int:
+    rank = size(r, f"{function}: r")
+    if most is not None and rank > most:
+        raise ValueError(f"{function}: r must be at most {most}, the lesser size of what is decomposed, got {r}")
+    return rank
+
+
+def _factor(name: str, shape: tuple[int, ...], factors: Factors, index: int, fixed: bool) -> Variable:
+    """The parameter that starts from one of the factors, which are computed when one is needed."""
+    return parameter(name, shape, None, lambda _: factors()[index].reshape(shape), fixed)
+
+
+@own_parameters("svd_affine")
+def svd_affine(
+    inp: Array,
+    n_outmaps: Ints,
+    r: int,
+    base_axis: int = 1,
+    uv_init: Init = None,
+    b_init: Init = None,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """`inp`, flattened from `base_axis` on, times U, times V, plus b: `affine` with a weight of rank `r`.
+
+    Parameters: U (size of the flattened axes, r) and V (r, *n_outmaps), whose product is the nearest one of rank `r` to
+    a weight of `affine`; b (*n_outmaps), zeros.
+
+    Args:
+        inp: As for `affine`.
+        n_outmaps: As for `affine`.
+        r: The rank: at most the lesser of the number of inputs and that of outputs.
+        base_axis: As for `affine`.
+        uv_init: The weight that U and V are made from by singular value decomposition, as `w_init` of `affine`.
+        b_init: Initial b.
+        fix_parameters: Whether U, V and b are constants.
+        rng: Generator for the default `uv_init`.
+        with_bias: Whether there is a b.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+    """
+    function = "svd_affine"
+    shapes = of_affine(function, inp, n_outmaps, base_axis, rng)
+    inmaps, outmaps = shapes.weight[0], math.prod(shapes.bias)
+    rank = _rank(function, r, min(inmaps, outmaps))
+
+    @functools.cache
+    def factors() -> tuple[np.ndarray[Any, Any], ...]:
+        return truncated_svd(_full(function, "uv_init", shapes, uv_init).reshape(inmaps, outmaps), rank)
+
+    u = _factor("U", (inmaps, rank), factors, 0, fix_parameters)
+    v = _factor("V", (rank, *shapes.bias), factors, 1, fix_parameters)
+    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
+    return F.affine(F.affine(inp, u, base_axis=shapes.base_axis), v, b, base_axis=shapes.base_axis)
+
+
+@own_parameters("svd_conv")
+def svd_convolution(
+    inp: Array,
+    outmaps: int,
+    kernel: Ints,
+    r: int,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    uv_init: Init = None,
+    b_init: Init = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    name: str | None = None,
+) -> Variable:
+    """`convolution` whose kernels are sums of `r` kernels for each channel.
+
+    A depthwise convolution with U, and then one of size 1 with V.
+
+    Parameters: U (channels * r, *kernel) and V (outmaps, channels * r, 1, ...), whose product is, for each channel, the
+    nearest one of rank `r` to the kernels of `convolution`; b (outmaps,), zeros.
+
+    Args:
+        inp: As for `convolution`.
+        outmaps: As for `convolution`.
+        kernel: As for `convolution`.
+        r: The rank: at most the lesser of the size of a kernel and `outmaps`.
+        pad: As for `convolution`.
+        stride: As for `convolution`.
+        dilation: As for `convolution`.
+        uv_init: The weight that U and V are made from by singular value decomposition, as `w_init` of `convolution`.
+        b_init: Initial b.
+        base_axis: As for `convolution`.
+        fix_parameters: Whether U, V and b are constants.
+        rng: Generator for the default `uv_init`.
+        with_bias: Whether there is a b.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+    """
+    function = "svd_convolution"
+    shapes = of_convolution(function, inp, outmaps, kernel, 1, False, base_axis, rng)
+    count, channels, *extents = shapes.weight
+    rank = _rank(function, r, min(math.prod(extents), count))
+
+    @functools.cache
+    def factors() -> tuple[np.ndarray[Any, Any], ...]:
+        kernels = _full(function, "uv_init", shapes, uv_init).reshape(count, channels, -1)
+        u, v = truncated_svd(np.transpose(kernels, (1, 2, 0)), rank)
+        return np.swapaxes(u, 1, 2), np.transpose(v, (2, 0, 1))
+
+    u = _factor("U", (channels * rank, *extents), factors, 0, fix_parameters)
+    v = _factor("V", (count, channels * rank, *[1] * len(extents)), factors, 1, fix_parameters)
+    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
+    y = F.depthwise_convolution(
+        inp, u, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, multiplier=rank
+    )
+    return F.convolution(y, v, b, base_axis=shapes.base_axis)
+
+
+@own_parameters("cpd3_conv")
+def cpd3_convolution(
+    inp: Array,
+    outmaps: int,
+    kernel: Ints,
+    r: int,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    oik_init: Init = None,
+    b_init: Init = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    max_iter: int = 500,
+    stopping_criterion: float = 1e-5,
+    lambda_reg: float = 0.0,
+    name: str | None = None,
+) -> Variable:
+    """`convolution` whose weight is a sum of `r` products of a filter for inputs, one for outputs and a kernel.
+
+    A convolution of size 1 with I, a depthwise one with K, and one of size 1 with O.
+
+    Parameters: I (r, channels, 1, ...), K (r, *kernel) and O (outmaps, r, 1, ...), which give about a weight of
+    `convolution`, by alternating least squares; b (outmaps,), zeros.
+
+    Args:
+        inp: As for `convolution`.
+        outmaps: As for `convolution`.
+        kernel: As for `convolution`.
+        r: Number of products.
+        pad: As for `convolution`.
+        stride: As for `convolution`.
+        dilation: As for `convolution`.
+        oik_init: The weight that O, I and K are made from, as `w_init` of `convolution`.
+        b_init: Initial b.
+        base_axis: As for `convolution`.
+        fix_parameters: Whether I, K, O and b are constants.
+        rng: Generator for the default `oik_init`, and for what the least squares start from.
+        with_bias: Whether there is a b.
+        max_iter: How often, at most, each factor is solved for.
+        stopping_criterion: The least squares end once the part of the squared norm that is explained changes by less
+            than this; a negative one is never met.
+        lambda_reg: Added to the diagonal of each of the linear problems.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+    """
+    function = "cpd3_convolution"
+    shapes = of_convolution(function, inp, outmaps, kernel, 1, False, base_axis, rng)
+    count, channels, *extents = shapes.weight
+    rank = _rank(function, r)
+    size(max_iter, f"{function}: max_iter")
+    if not lambda_reg >= 0:
+        raise ValueError(f"{function}: lambda_reg must not be negative, got {lambda_reg}")
+
+    @functools.cache
+    def factors() -> tuple[np.ndarray[Any, Any], ...]:
+        w = _full(function, "oik_init", shapes, oik_init).reshape(count, channels, -1)
+        o, i, k = canonical_polyadic(w, rank, max_iter, stopping_criterion, lambda_reg, rng or host_generator())
+        return o, i.T, k.T
+
+    ones = [1] * len(extents)
+    i = _factor("I", (rank, channels, *ones), factors, 1, fix_parameters)
+    k = _factor("K", (rank, *extents), factors, 2, fix_parameters)
+    o = _factor("O", (count, rank, *ones), factors, 0, fix_parameters)
+    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
+    y = F.convolution(inp, i, base_axis=shapes.base_axis)
+    y = F.depthwise_convolution(y, k, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation)
+    return F.convolution(y, o, b, base_axis=shapes.base_axis)

@@ -1,0 +1,125 @@
+"""Solvers whose learning rates keep within bounds that close in: from Adam's way to gradient descent's."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from .rates import as_decay, as_rate
+from .solver import Solver, Transformation
+
+
+class AdaBound(Solver):
+    """m, v as in Adam;  w <- w - clip(alpha' / (sqrt(v) + eps), lower, upper) m
+
+    alpha' = alpha sqrt(1 - beta2^t) / (1 - beta1^t) at step t, lower = f (1 - 1 / (gamma t + 1)) and
+    upper = f (1 + 1 / (gamma t)), where f = final_lr (alpha / first alpha). Luo, Xiong, Liu and Sun, "Adaptive gradient
+    methods with dynamic bound of learning rate", ICLR 2019.
+
+    Args:
+        alpha: Learning rate of the beginning.
+        beta1: Share of m that is kept at each step, at least 0 and below 1.
+        beta2: Share of v that is kept at each step, at least 0 and below 1.
+        eps: Added to the root of v, in units of the gradient.
+        final_lr: Learning rate of the end, in units of the parameter by the gradient.
+        gamma: How fast the bounds close in, per step; above 0.
+    """
+
+    rate_name = "alpha"
+
+    def __init__(
+        self,
+        alpha: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        final_lr: float = 0.1,
+        gamma: float = 1e-3,
+    ) -> None:
+        super().__init__(alpha)
+        self.beta1 = as_decay(beta1, "beta1")
+        self.beta2 = as_decay(beta2, "beta2")
+        self.eps = as_rate(eps, "eps")
+        self.final_lr = as_rate(final_lr, "final_lr")
+        self.gamma = as_rate(gamma, "gamma")
+        if not self.gamma:
+            raise ValueError("gamma: must be above 0")
+        if not self._initial_lr:
+            raise ValueError("alpha: the bounds are in proportion to the first learning rate, so that must not be 0")
+
+    def transformation(self, lr: Any) -> Transformation:
+        return self._bounded(lr, bias_correction=True, largest=False)
+
+    def _bounded(self, lr: Any, bias_correction: bool, largest: bool) -> Transformation:
+        b1, b2 = self.beta1, self.beta2
+
+        def init(params: Any) -> Any:
+            mu, nu, nu_max = (optax.tree.zeros_like(params) for _ in range(3))
+            count = jnp.zeros([], jnp.int32)
+            return _Largest(count, mu, nu, nu_max) if largest else _Averages(count, mu, nu)
+
+        def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+            count = state.count + 1
+            mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
+            nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
+            nu_max = jax.tree.map(jnp.maximum, state.nu_max, nu) if largest else nu
+
+            def step(m: Any, v: Any) -> Any:
+                t = count.astype(m.dtype)
+                rate = lr * (jnp.sqrt(1 - b2**t) / (1 - b1**t)) if bias_correction else lr
+                final = self.final_lr * (lr / self._initial_lr)
+                lower, upper = final * (1 - 1 / (self.gamma * t + 1)), final * (1 + 1 / (self.gamma * t))
+                return -jnp.clip(rate / (jnp.sqrt(v) + self.eps), lower, upper) * m
+
+            new = _Largest(count, mu, nu, nu_max) if largest else _Averages(count, mu, nu)
+            return jax.tree.map(step, mu, nu_max), new
+
+        return Transformation(init, update)
+
+
+class AMSBound(AdaBound):
+    """As AdaBound, with the largest v that there was in place of v, as in AMSGRAD.
+
+    Luo, Xiong, Liu and Sun, "Adaptive gradient methods with dynamic bound of learning rate", ICLR 2019.
+
+    Args:
+        alpha: Learning rate of the beginning.
+        beta1: As for `AdaBound`.
+        beta2: As for `AdaBound`.
+        eps: As for `AdaBound`.
+        final_lr: As for `AdaBound`.
+        gamma: As for `AdaBound`.
+        bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1e-3,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        eps: float = 1e-8,
+        final_lr: float = 0.1,
+        gamma: float = 1e-3,
+        bias_correction: bool = False,
+    ) -> None:
+        super().__init__(alpha, beta1, beta2, eps, final_lr, gamma)
+        self.bias_correction = bias_correction
+
+    def transformation(self, lr: Any) -> Transformation:
+        return self._bounded(lr, self.bias_correction, largest=True)
+
+
+class _Averages(NamedTuple):
+    count: Any
+    mu: Any
+    nu: Any
+
+
+class _Largest(NamedTuple):
+    count: Any
+    mu: Any
+    nu: Any
+    nu_max: Any

@@ -1,0 +1,71 @@
+"""What a solver says of its state, and takes for it."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph import Variable
+from ..graph.spec import x64_if
+from ..graph.value import Value
+from ..storage import read_arrays, write_arrays
+from .gradients import Arrays
+from .loss_scale import LossScale
+from .state import fitting_states, names_of
+
+
+class StateMethods:
+    """The methods of a `Solver` that copy its state, or replace it."""
+
+    _params: OrderedDict[str, Variable]
+    _needs_x64: bool
+    _scaling: LossScale | None
+    _state: Value | None
+    updating: threading.RLock
+    state: Any
+    _init: Callable[[], Callable[[Arrays], Any]]
+
+    def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
+        """A copy of the state: arrays by name, as 'mu:conv/W' for a parameter's own and 'count' for what is shared."""
+        names, leaves = self._named_state()
+        return OrderedDict((name, np.array(leaf)) for name, leaf in zip(names, leaves, strict=True))
+
+    def set_states(self, states: Mapping[str, Any]) -> None:
+        """Take over a state that `get_states` of a solver of this kind with these parameters gave: all or nothing.
+
+        Raises:
+            TypeError: `states` is no mapping of names to arrays.
+            ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
+        """
+        names, leaves = self._named_state()
+        given = fitting_states(states, dict(zip(names, leaves, strict=True)), self._scaling)
+        with self.updating, x64_if(self._needs_x64):
+            self._state = Value(tuple([jnp.array(given[name]) for name in names]))
+
+    def save_states(self, path: str | Path) -> None:
+        """Write the state to a safetensors file, which is replaced as a whole or not at all."""
+        write_arrays(path, self.get_states(), {"solver": type(self).__name__})
+
+    def load_states(self, path: str | Path) -> None:
+        """Read the state from a file of `save_states`.
+
+        Raises:
+            ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
+            OSError: It cannot be read.
+        """
+        arrays, _ = read_arrays(path)
+        try:
+            self.set_states(arrays)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def _named_state(self) -> tuple[list[str], list[Any]]:
+        state = self.state
+        return names_of(self._init(), state, tuple(self._params)), jax.tree.leaves(state)

@@ -1,0 +1,79 @@
+"""Hooks of solvers: what is called before and after parameters or gradients are changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+Hook = Callable[[], Any]
+
+_before: ContextVar[Mapping[str, Hook]] = ContextVar("solver_pre_hooks", default={})  # noqa: B039  it is never changed
+_after: ContextVar[Mapping[str, Hook]] = ContextVar("solver_post_hooks", default={})  # noqa: B039
+"""By their keys, the oldest first. They are replaced, never changed."""
+
+
+def set_solver_pre_hook(key: str, solver_pre_hook: Hook | None) -> None:
+    """From now on call `solver_pre_hook()` before a solver changes parameters or gradients.
+
+    That is in `update`, `weight_decay`, `clip_grad_by_norm` and `scale_grad`, in this thread or asyncio task: once for
+    each call, since a solver changes all parameters at one moment. A training step of `nn.train_step` calls none.
+
+    Args:
+        key: By what `unset_solver_pre_hook` finds it; a hook that has the key already is replaced.
+        solver_pre_hook: The hook; None sets none.
+    """
+    _set(_before, key, solver_pre_hook, "solver_pre_hook")
+
+
+def set_solver_post_hook(key: str, solver_post_hook: Hook | None) -> None:
+    """As `set_solver_pre_hook`, but call it after.
+
+    Args:
+        key: By what `unset_solver_post_hook` finds it; a hook that has the key already is replaced.
+        solver_post_hook: The hook; None sets none.
+    """
+    _set(_after, key, solver_post_hook, "solver_post_hook")
+
+
+def unset_solver_pre_hook(key: str) -> None:
+    """Call the hook no more that `set_solver_pre_hook` was given with `key`, if there is one.
+
+    Args:
+        key: The key.
+    """
+    _before.set({k: hook for k, hook in _before.get().items() if k != key})
+
+
+def unset_solver_post_hook(key: str) -> None:
+    """Call the hook no more that `set_solver_post_hook` was given with `key`, if there is one.
+
+    Args:
+        key: The key.
+    """
+    _after.set({k: hook for k, hook in _after.get().items() if k != key})
+
+
+def call_before(own: Hook | None = None) -> None:
+    """Call the hooks that are called before, and one of this call's own."""
+    _call(_before, own)
+
+
+def call_after(own: Hook | None = None) -> None:
+    """Call the hooks that are called after, and one of this call's own."""
+    _call(_after, own)
+
+
+def _set(hooks: ContextVar[Mapping[str, Hook]], key: str, hook: Hook | None, name: str) -> None:
+    if hook is None:
+        return
+    if not callable(hook):
+        raise TypeError(f"{name}: expected a function of no arguments, got {hook!r}")
+    hooks.set({**{k: h for k, h in hooks.get().items() if k != key}, key: hook})
+
+
+def _call(hooks: ContextVar[Mapping[str, Hook]], own: Hook | None) -> None:
+    for hook in hooks.get().values():
+        hook()
+    if own is not None:
+        own()

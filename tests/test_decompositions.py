@@ -1,0 +1,184 @@
+"""Matrices that are singular or have equal eigenvalues: what is smooth there has its derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+
+from_ = nn.Variable.from_numpy_array
+TURN = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
+TWICE = TURN @ np.diag([1.0, 1.0, 2.0, 3.0]) @ TURN.T
+DIAGONAL = np.diag([2.0, 2.0, 2.0, 5.0])
+SHEAR = np.random.default_rng(1).standard_normal((4, 4))
+
+
+def gradients(f: Callable[[nn.Variable], nn.Variable], x: Any, orders: int) -> list[Any]:
+    """The gradient, the gradient of its product with fixed numbers, and so on."""
+    leaf = from_(x)
+    found, y = [], f(leaf)
+    for _ in range(orders):
+        (g,) = nn.grad([y], [leaf])
+        found.append(g.d)
+        y = F.sum(g * SHEAR[: x.shape[0], : x.shape[1]])
+    return found
+
+
+def expected(f: Callable[[Any], Any], x: Any, orders: int) -> list[Any]:
+    found, h = [], f
+    with jax.enable_x64(True):
+        for _ in range(orders):
+            g = jax.grad(h)
+            found.append(g(jnp.asarray(x)))
+            h = lambda x, g=g: jnp.sum(g(x) * SHEAR[: x.shape[0], : x.shape[1]])  # noqa: E731
+    return found
+
+
+def leibniz(x: Any) -> Any:
+    """The determinant as a polynomial: along the first row."""
+    if x.shape[0] == 1:
+        return x[0, 0]
+    rest = [jnp.concatenate([x[1:, :j], x[1:, j + 1 :]], axis=1) for j in range(x.shape[0])]
+    return sum((-1) ** j * x[0, j] * leibniz(part) for j, part in enumerate(rest))
+
+
+@pytest.mark.parametrize("n, rank", [(3, 0), (3, 1), (4, 2)])
+def test_determinants_of_singular_matrices_are_polynomials(n: int, rank: int) -> None:
+    x = SHEAR[:n, :rank] @ SHEAR[:rank, :n]
+    ours = gradients(F.batch_det, x, n)
+    for g, reference in zip(ours, expected(leibniz, x, n), strict=True):
+        np.testing.assert_allclose(g, reference, rtol=1e-9, atol=1e-12)
+
+
+def test_the_third_derivative_of_a_2x2_determinant_vanishes() -> None:
+    assert not gradients(F.batch_det, SHEAR[:2, :2], 3)[-1].any()
+
+
+@pytest.mark.parametrize("x", [TWICE, DIAGONAL, np.eye(4), np.zeros((4, 4))])
+def test_symmetric_functions_of_equal_eigenvalues_have_their_gradient(x: Any) -> None:
+    (squares,) = gradients(lambda x: F.sum(F.batch_eigh(x)[0] ** 2), x, 1)
+    np.testing.assert_allclose(squares, 2 * x, atol=1e-12)
+    (total,) = gradients(lambda x: F.sum(F.exp(F.batch_eigh(x)[0])), x, 1)
+    values, vectors = np.linalg.eigh(x)
+    np.testing.assert_allclose(total, vectors @ np.diag(np.exp(values)) @ vectors.T, rtol=1e-12, atol=1e-12)
+    (singular,) = gradients(lambda x: F.sum(F.batch_svd(x)[1] ** 2), x, 1)
+    np.testing.assert_allclose(singular, 2 * x, atol=1e-12)
+
+
+def test_projections_on_equal_eigenvalues_have_their_gradient() -> None:
+    """The projection is 1 - (x - 1) (5 x - 13) / 2 at eigenvalues 1, 1, 2, 3 ... and has the derivative of a contour
+    integral: of each pair of a vector inside and one outside, over the difference of their eigenvalues."""
+    def of_first_two(x: nn.Variable) -> nn.Variable:
+        v = F.batch_eigh(x)[1][:, :2]
+        return F.sum(v @ F.transpose(v) * SHEAR)
+
+    (g,) = gradients(of_first_two, TWICE, 1)
+    w, v = np.linalg.eigh(TWICE)
+    inner = v.T @ (SHEAR + SHEAR.T) @ v / 2
+    weights = [[1 / (w[i] - w[j]) if (i < 2) != (j < 2) else 0 for j in range(4)] for i in range(4)]
+    signs = np.where(np.arange(4) < 2, 1, -1)[:, None]
+    np.testing.assert_allclose(g, v @ (inner * weights * signs) @ v.T, atol=1e-10)
+
+
+def test_what_does_not_depend_on_equal_eigenvalues_is_differentiated_twice() -> None:
+    """The largest eigenvalue is smooth, whatever the others are: its Hessian is known."""
+    w, v = np.linalg.eigh(DIAGONAL)
+    first, second = gradients(lambda x: F.batch_eigh(x)[0][3], DIAGONAL, 2)
+    np.testing.assert_allclose(first, np.outer(v[:, 3], v[:, 3]), atol=1e-12)
+    h = (SHEAR + SHEAR.T) / 2
+    moved = sum(np.outer(v[:, i], v[:, 3]) * (v[:, i] @ h @ v[:, 3]) / (w[3] - w[i]) for i in range(3))
+    np.testing.assert_allclose(second, moved + moved.T, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["batch_eigh", "batch_svd"])
+def test_further_derivatives_at_equal_values_are_nan_and_not_wrong(name: str) -> None:
+    values = {"batch_eigh": 0, "batch_svd": 1}[name]
+    f = lambda x: F.sum(getattr(F, name)(x)[values] ** 2)  # noqa: E731
+    assert np.isnan(gradients(f, DIAGONAL, 2)[1]).all()
+    np.testing.assert_allclose(gradients(f, np.diag([1.0, 2.0, 4.0, 5.0]), 2)[1],
+                               SHEAR + SHEAR.T if name == "batch_eigh" else 2 * SHEAR, atol=1e-9)
+
+
+def test_squares_of_singular_values_that_are_0() -> None:
+    x = np.outer([1.0, 2.0, 3.0], [1.0, -1.0])
+    (g,) = gradients(lambda x: F.sum(F.batch_svd(x)[1] ** 2), x, 1)
+    np.testing.assert_allclose(g, 2 * x, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_narrow_dtypes(dtype: str) -> None:
+    x = from_(np.diag([1.0, 2.0]), dtype=dtype)
+    for ys in (F.batch_eigh(x), F.batch_svd(x), F.batch_qr(x)):
+        (g,) = nn.grad([F.sum(sum([F.sum(y) for y in ys]))], [x])
+        assert {str(y.dtype) for y in (*ys, g)} == {dtype} and np.isfinite(g.d.astype(np.float32)).all()
+    y = F.batch_cofactor(x, x)
+    assert str(y.dtype) == dtype
+
+
+def test_decompositions_are_batched() -> None:
+    x = from_(np.stack([SHEAR, SHEAR.T, TWICE]))
+    for name in ("batch_eigh", "batch_svd", "batch_qr"):
+        def one(x: nn.Variable, name: str = name) -> nn.Variable:
+            return F.sum(F.stack(*[F.sum(F.sin(y)) for y in getattr(F, name)(x)]))
+        np.testing.assert_allclose(nn.vmap(one)(x).d, [one(x[i]).d for i in range(3)], rtol=1e-6)
+
+
+def test_rows_of_minus_infinity() -> None:
+    x = from_([[-np.inf, -np.inf], [0.0, -np.inf], [1.0, 1.0]])
+    y = F.logsumexp(x, axis=1)
+    np.testing.assert_allclose(y.d, [-np.inf, 0, 1 + np.log(2)], rtol=1e-6)
+    (g,) = nn.grad([y], [x])
+    np.testing.assert_allclose(g.d, [[0, 0], [1, 0], [0.5, 0.5]])
+    (gg,) = nn.grad([F.sum(g * np.array([1.0, 2.0]))], [x])
+    np.testing.assert_allclose(gg.d, [[0, 0], [0, 0], [-0.25, 0.25]], atol=1e-7)
+
+
+def test_the_angle_of_nothing_has_no_slope() -> None:
+    x0, x1 = from_(np.array([0.0, 1.0])), from_(np.array([0.0, 1.0]))
+    first = nn.grad([F.atan2(x0, x1)], [x0, x1])
+    np.testing.assert_allclose([g.d for g in first], [[0, 0.5], [0, -0.5]])
+    second = nn.grad([F.sum(first[0])], [x0, x1])
+    np.testing.assert_allclose([g.d for g in second], [[0, -0.5], [0, 0]], atol=1e-12)
+
+
+def test_the_norm_of_nothing_has_no_slope() -> None:
+    x = from_(np.zeros(3))
+    (g,) = nn.grad([F.norm(x)], [x])
+    (gg,) = nn.grad([F.sum(g * np.arange(3.0))], [x])
+    assert not g.d.any() and not gg.d.any()
+
+
+@pytest.mark.parametrize("equation, shapes", [
+    ("ij,jk", [(2, 1), (3, 4)]), ("ij,ij->ij", [(1, 3), (2, 3)]), ("ij,j", [(2, 0), (1,)]),
+    ("...i,ij", [(2, 1), (3, 2)]),
+])
+def test_einsum_broadcasts_axes_of_size_1(equation: str, shapes: list[tuple[int, ...]]) -> None:
+    arrays = [np.random.default_rng(2).standard_normal(shape) for shape in shapes]
+    ours, theirs = F.einsum(*arrays, equation=equation).d, np.einsum(equation, *arrays)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (lambda: F.einsum(np.ones((1, 3)), equation="ii"), r"an index of 'ii' has several sizes in shape \(1, 3\)"),
+    (lambda: F.batch_cofactor(np.eye(2), np.eye(3)), "matrices and directions must have one shape"),
+    (lambda: F.batch_eigh(np.ones((2, 3))), "must hold square matrices"),
+    (lambda: F.batch_svd(np.ones(2)), "at least 2 axes"),
+    (lambda: F.batch_qr(np.ones(2)), "at least 2 axes"),
+])
+def test_what_is_wrong_is_said(wrong: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        wrong()
+
+
+def test_complex_numbers_are_said_to_be_none_of_its_business() -> None:
+    for build in (lambda: from_(np.ones(2) * 1j), lambda: F.exp(np.ones(2) * 1j), lambda: nn.Variable((2,)) * 1j,
+                  lambda: F.cast(from_([1.0]), "complex64")):
+        with pytest.raises(TypeError, match=r"real and x\.imag as two arrays|real, integer or bool dtype"):
+            build()

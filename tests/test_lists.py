@@ -1,0 +1,238 @@
+"""Functions of lists of arrays and others that are no entry of the sample table, against NumPy and plain JAX."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from tests.oracle import check
+from tests.samples.stochastic import ZEROS, as_key, kept
+
+rng = np.random.default_rng(3)
+A, B, C = (rng.standard_normal((n, 2)) for n in (3, 3, 1))
+from_ = nn.Variable.from_numpy_array
+
+
+@pytest.mark.parametrize("name, shapes", [
+    ("hstack", [(2, 3), (2, 1)]), ("hstack", [(3,), (2,)]), ("hstack", [(2, 1, 2), (2, 2, 2)]),
+    ("vstack", [(2, 3), (1, 3)]), ("vstack", [(3,), (3,)]),
+    ("dstack", [(3,), (3,)]), ("dstack", [(2, 3), (2, 3)]), ("dstack", [(2, 3, 1), (2, 3, 2)]),
+])
+def test_joins(name: str, shapes: list[tuple[int, ...]]) -> None:
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+    expected = getattr(np, name)(arrays)
+    np.testing.assert_array_equal(getattr(F, name)(arrays).d, expected)
+    np.testing.assert_array_equal(getattr(F, name)(*map(from_, arrays)).d, expected)
+
+
+def test_arrays_are_broadcast_together() -> None:
+    arrays = [rng.standard_normal(shape) for shape in ((2, 1), (3,), ())]
+    for ours, theirs in zip(F.broadcast_arrays(*arrays), np.broadcast_arrays(*arrays), strict=True):
+        np.testing.assert_array_equal(ours.d, theirs)
+
+
+@pytest.mark.parametrize("cuts, axis", [(3, 1), ([1, 1, 4], -1), ((2,), 0), (1, 0)])
+def test_parts(cuts: Any, axis: int) -> None:
+    x = rng.standard_normal((4, 6))
+    parts = F.split_axis(from_(x), cuts, axis)
+    for ours, theirs in zip(parts, np.split(x, cuts, axis), strict=True):
+        np.testing.assert_array_equal(ours.d, theirs)
+    if cuts == 1:
+        np.testing.assert_array_equal(F.split_axis(from_(x), 1, 0, force_tuple=False).d, x)
+
+
+def test_items() -> None:
+    x = from_(A)
+    np.testing.assert_array_equal(F.get_item(x, (slice(0, 2), 1)).d, A[:2, 1])
+    np.testing.assert_array_equal(F.get_item(x, [1, [0, 1, 0]]).d, A[1, [0, 1, 0]])
+
+
+def test_sequences_are_padded_and_transposed() -> None:
+    padded = F.pad_sequence([A, C], padding=-1)
+    np.testing.assert_array_equal(padded.d, [A, [C[0], [-1, -1], [-1, -1]]])
+    assert F.pad_sequence([C, A], length=5).shape == (2, 5, 2)
+    steps = F.transpose_sequence([A, B, C])
+    assert [step.shape for step in steps] == [(3, 2), (2, 2), (2, 2)]
+    for t, step in enumerate(steps):
+        np.testing.assert_array_equal(step.d, [x[t] for x in (A, B, C) if len(x) > t])
+    for ours, theirs in zip(F.transpose_sequence(steps), (A, B, C), strict=True):
+        np.testing.assert_array_equal(ours.d, theirs)
+
+
+def test_gradients_of_joins_and_sequences_go_back_to_each() -> None:
+    leaves = [from_(x) for x in (A, C)]
+    weights = rng.standard_normal((2, 3, 2))
+    for y, w in ((F.pad_sequence(leaves), weights), (F.vstack(leaves), np.concatenate([weights[0], weights[1, :1]]))):
+        for g, x, part in zip(nn.grad([F.sum(y * y * w)], leaves), (A, C), (weights[0], weights[1, :1]), strict=True):
+            np.testing.assert_allclose(g.d, 2 * x * part, rtol=1e-6)
+
+
+# ---------------------------------------------------------------- chains
+
+
+def score_of(cost: Any, xs: Any, y: Any) -> Any:
+    return sum(x[k] for x, k in zip(xs, y, strict=True)) + sum(cost[a, b] for a, b in itertools.pairwise(y))
+
+
+def brute_force(cost: Any, chains: list[Any], ys: Any) -> Any:
+    """Minus the logarithm of a probability, from all ways through the labels, for each chain."""
+    losses = []
+    for chain, y in zip(chains, ys, strict=True):
+        ways = itertools.product(range(cost.shape[0]), repeat=len(chain))
+        total = jax.scipy.special.logsumexp(jnp.stack([score_of(cost, chain, way) for way in ways]))
+        losses.append(total - score_of(cost, chain, y))
+    return jnp.stack(losses)
+
+
+@pytest.mark.parametrize("orders, lengths", [(3, (2, 1)), (1, (3, 3, 2)), (1, (1, 1))])
+def test_crf1d_is_the_sum_over_all_ways(orders: int, lengths: tuple[int, ...]) -> None:
+    labels = 2
+    cost = rng.standard_normal((labels, labels))
+    steps = [rng.standard_normal((sum(n > t for n in lengths), labels)) for t in range(lengths[0])]
+    ys = [rng.integers(0, labels, len(x)).astype(np.int32) for x in steps]
+
+    def reference(cost: Any, *steps: Any) -> Any:
+        chains = [[x[i] for x in steps[:n]] for i, n in enumerate(lengths)]
+        return brute_force(cost, chains, [[int(y[i]) for y in ys[:n]] for i, n in enumerate(lengths)])
+
+    check(lambda cost, *xs: F.crf1d(cost, xs, ys, reduce="no"), reference, [cost, *steps], orders)
+    np.testing.assert_allclose(F.crf1d(cost, steps, ys).d, np.mean(reference(cost, *steps)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("lengths", [(4, 4, 2), (1, 1)])
+def test_argmax_crf1d_is_the_best_of_all_ways(lengths: tuple[int, ...]) -> None:
+    cost = rng.standard_normal((3, 3))
+    steps = [rng.standard_normal((sum(n > t for n in lengths), 3)) for t in range(lengths[0])]
+    scores, path = F.argmax_crf1d(cost, steps)
+    for i, n in enumerate(lengths):
+        chain = [x[i] for x in steps[:n]]
+        best = max(itertools.product(range(3), repeat=n), key=lambda way: float(score_of(cost, chain, way)))
+        assert tuple(int(y.d[i]) for y in path[:n]) == best
+        np.testing.assert_allclose(scores.d[i], score_of(cost, chain, best), rtol=1e-6)
+    assert [y.shape for y in path] == [x.shape[:1] for x in steps]
+
+
+# ---------------------------------------------------------------- sparse matrices
+
+ROW, COL = np.array([0, 2, 0, 2]), np.array([1, 0, 1, 2])  # two elements at one place
+
+
+def dense(data: Any, shape: tuple[int, int] = (3, 4)) -> Any:
+    return jnp.zeros(shape).at[ROW, COL].add(data)
+
+
+@pytest.mark.parametrize("transa, transb", list(itertools.product((False, True), repeat=2)))
+def test_sparse_products(transa: bool, transb: bool) -> None:
+    turn: Callable[[Any, bool], Any] = lambda x, do: x.T if do else x  # noqa: E731
+    data = rng.standard_normal(4)
+    other = rng.standard_normal(((3 if transa else 4), 2))
+    other = turn(other, transb)
+    check(lambda d, b: F.sparse_matmul(F.CooMatrix(d, ROW, COL, (3, 4)), b, transa, transb),
+          lambda d, b: turn(dense(d), transa) @ turn(b, transb), [data, other], 2)
+    left = turn(rng.standard_normal((2, (4 if transb else 3))), transa)
+    np.testing.assert_allclose(
+        F.sparse_matmul(left, F.CooMatrix(data, ROW, COL, (3, 4)), transa, transb).d,
+        turn(left, transa) @ turn(np.asarray(dense(data)), transb), rtol=1e-5, atol=1e-6,
+    )
+
+
+def test_sparse_products_of_a_batch() -> None:
+    data, other = rng.standard_normal((2, 4)), rng.standard_normal((2, 4, 2))
+    row, col = np.stack([ROW, [0, 1, 2, -1]]), np.stack([COL, [0, 1, 2, -1]])
+    second = np.zeros((3, 4))
+    second[[0, 1, 2], [0, 1, 2]] = data[1, :3]
+    d, b = from_(data), from_(other)
+    y = F.sparse_matmul(F.CooMatrix(d, row, col, (3, 4)), b)
+    np.testing.assert_allclose(y.d, np.stack([dense(data[0]), second]) @ other, rtol=1e-6, atol=1e-12)
+    gd, gb = nn.grad([F.sum(y)], [d, b])
+    np.testing.assert_allclose(gd.d[1], [*other[1, :3].sum(1), 0], rtol=1e-6)
+    np.testing.assert_allclose(gb.d[1], np.repeat(second.sum(0)[:, None], 2, 1), rtol=1e-6)
+
+
+# ---------------------------------------------------------------- weights, samples, noise
+
+
+@pytest.mark.parametrize("weights, axis, keepdims", [((3, 2), None, False), ((2,), 1, False), ((2,), -1, True),
+                                                     ((3, 2), (0, 1), True), ((3, 2), 0, False)])
+def test_average(weights: tuple[int, ...], axis: Any, keepdims: bool) -> None:
+    w = rng.uniform(0.5, 2, weights)
+    expected = np.average(A, axis, w, keepdims=keepdims)
+    np.testing.assert_allclose(F.average(from_(A), axis, w, keepdims).d, expected, rtol=1e-12)
+    np.testing.assert_allclose(F.average(A, 1).d, A.mean(1), rtol=1e-6)
+
+
+def test_negative_sampling() -> None:
+    x, w = rng.standard_normal((3, 2)), rng.standard_normal((4, 2))
+    t, s = np.array([2, -1, 0], np.int32), np.array([[0, 1], [1, 1], [3, 0]], np.int32)
+
+    def reference(x: Any, w: Any) -> Any:
+        def of(i: int) -> Any:
+            return -jax.nn.log_sigmoid(x[i] @ w[t[i]]) - sum(jax.nn.log_sigmoid(-x[i] @ w[k]) for k in s[i])
+        return jnp.stack([of(0), 0 * x[1, 0], of(2)])
+
+    check(lambda x, w: F.negative_sampling(x, t, w, lambda shape: s, 2, reduce="no"), reference, [x, w], 2)
+    loss, classes = F.negative_sampling(x, t, w, lambda shape: F.randint(0, 4, shape), 5, return_samples=True)
+    assert loss.shape == () and classes.shape == (3, 6) and list(classes.d[:, 0]) == [2, -1, 0]
+
+
+def test_rrelu_draws_slopes() -> None:
+    x = rng.standard_normal((3, 4))
+    check(lambda x: F.rrelu(x, 0.1, 0.4), lambda x: jnp.where(x >= 0, x, x * (
+        jax.random.uniform(as_key(ZEROS), (3, 4), jnp.float32) * np.float32(0.3) + np.float32(0.1))), [x], 2)
+    y, r = F.rrelu(x, r=np.full((3, 4), 0.5), return_r=True)
+    np.testing.assert_allclose(y.d, np.where(x > 0, x, x / 2))
+    np.testing.assert_array_equal(r.d, np.full((3, 4), 0.5))
+
+
+def test_simplified_dropconnect() -> None:
+    x, w, b = rng.standard_normal((2, 3)), rng.standard_normal((4, 3)), rng.standard_normal(4)
+    check(lambda *given: F.simplified_dropconnect(*given, ratio=0.25),
+          lambda x, w, b: jnp.einsum("noi,ni->no", w * kept(ZEROS, 0.75, (2, 4, 3)) / 0.75, x) + b, [x, w, b], 2)
+    mask = np.array([[1, 0, 1]] * 4)
+    one = F.simplified_dropconnect(x, w, b, mask=mask, use_batchwise_mask=False)
+    np.testing.assert_allclose(one.d, x @ (w * mask * 2).T + b, rtol=1e-5)
+    np.testing.assert_allclose(F.simplified_dropconnect(x, w, train=False).d, x @ w.T, rtol=1e-5)
+
+
+def test_losses_are_finite_where_a_distance_is_0() -> None:
+    x = from_(np.zeros((2, 3)))
+    (g,) = nn.grad([F.contrastive(x, np.zeros((2, 3)), [0, 1])], [x])
+    (gg,) = nn.grad([F.sum(g * g)], [x])
+    assert not g.d.any() and np.isfinite(gg.d).all()
+
+
+@pytest.mark.parametrize("wrong, kind, message", [
+    (lambda: F.hstack([]), ValueError, "^hstack: xs is empty"),
+    (lambda: F.vstack("ab"), TypeError, "^vstack: xs"),
+    (lambda: F.broadcast_arrays(A, np.ones(3)), ValueError, r"broadcast_arrays: the shapes \(3, 2\) \(3,\) do not"),
+    (lambda: F.split_axis(A, 2, 0), ValueError, "size 3 along axis 0 has no 2 parts"),
+    (lambda: F.split_axis(A, [2, 1], 0), ValueError, r"indices_or_sections \[2, 1\] must ascend"),
+    (lambda: F.pad_sequence([A], length=2), ValueError, "length 2 is less than the 3 steps"),
+    (lambda: F.pad_sequence([A, np.ones((2, 3))]), ValueError, r"xs\[1\] of shape \(2, 3\) has not the steps"),
+    (lambda: F.transpose_sequence([C, A]), ValueError, "the longest first"),
+    (lambda: F.crf1d(np.ones((2, 2)), [A], [np.zeros(2, int)]), ValueError, "ys must have a label for each"),
+    (lambda: F.crf1d(np.ones((3, 3)), [A], [np.zeros(3, int)]), ValueError, r"cost \(3, 3\) must be \(labels, labels"),
+    (lambda: F.crf1d(np.ones((2, 2)), [C, A], [np.zeros(1, int), np.zeros(3, int)]), ValueError, "must not grow"),
+    (lambda: F.sparse_matmul(A, A), TypeError, "one of a and b must be a CooMatrix"),
+    (lambda: F.sparse_matmul(F.CooMatrix(A[:, 0], [0, 1, 3], [0, 0, 0], (3, 3)), A), ValueError, "a.row must hold"),
+    (lambda: F.average(A, 0, np.ones(2)), ValueError, r"weights \(2,\) must have the shape \(3, 2\) of x, or \(3,\)"),
+    (lambda: F.rrelu(A, 0.5, 0.1), ValueError, "l must not be above u"),
+    (lambda: F.simplified_dropconnect(A, A, ratio=1), ValueError, "ratio must be a probability below 1, got 1"),
+    (lambda: F.negative_sampling(A, [0, 0, 0], A, 3, 2), TypeError, "sampler must be a function of a shape, got 3"),
+    (lambda: F.triplet(A, A, A, margin=0), ValueError, "margin must be positive, got 0"),
+    (lambda: F.contrastive(A, A, [0, 0, 0], reduce="sum"), ValueError, "reduce must be 'mean' or 'no', got 'sum'"),
+    (lambda: F.maxout(A, 3), ValueError, "pool_size: size 2 along axis 1 is no multiple of 3"),
+    (lambda: F.tensordot(A, A, 1), ValueError, r"axes \(1,\) of a \(3, 2\) and \(0,\) of b \(3, 2\) do not meet"),
+    (lambda: F.diagonal(A, axis2=0), ValueError, "axis1 and axis2 are both 0"),
+])
+def test_what_is_wrong_is_said(wrong: Callable[[], Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        wrong()
