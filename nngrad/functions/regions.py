@@ -84,7 +84,7 @@ def roi_align(
     start = lax.full((1, sums, channels) if last else (1, channels, sums), 0, widened(x).dtype)
 
     def added(y: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
-        return lax.add(y, weighted_points.forward(points, weights, indices, last))
+        return lax.add(y, _as(y, weighted_points.forward(points, weights, indices, last)))
 
     bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
     y = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), x.dtype)
@@ -134,12 +134,17 @@ def roi_align_backward(
     start = lax.full((1, size, channels) if last else (1, channels, size), 0, widened(dy).dtype)
 
     def added(x: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
-        return lax.add(x, weighted_points_data_grad.forward(arrived, weights, indices, size, last))
+        return lax.add(x, _as(x, weighted_points_data_grad.forward(arrived, weights, indices, size, last)))
 
     bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
     x = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), dy.dtype)
     x = lax.reshape(x, shape if last else (channels, batch, height, width))
     return x if last else lax.transpose(x, (1, 0, 2, 3))
+
+
+def _as(total: jax.Array, part: jax.Array) -> jax.Array:
+    """In the dtype of the sum; that of boxes may be wider."""
+    return lax.convert_element_type(part, total.dtype)
 
 
 def _check_boxes(
