@@ -88,7 +88,7 @@ def over_samples(
 ) -> jax.Array:
     """`start`, to which `added` adds for some samples after others, given their weights and points."""
     if ratio and ratio > 0:
-        total, samples = start, list(itertools.product(range(ratio), repeat=2))
+        total, samples = start, list(itertools.product(range(ratio), range(ratio)))
         for i in range(0, len(samples), _AT_ONCE):
             total = added(total, *bins.taps(samples[i : i + _AT_ONCE]))
         return total
