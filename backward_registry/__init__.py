@@ -290,6 +290,7 @@ from . import (  # noqa: E402,F401
     slicing,
     solves,
     special,
+    spectra,
     stochastic,
     units,
     warping,

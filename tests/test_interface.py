@@ -372,6 +372,14 @@ def test_a_forward_fills_cells_that_somebody_holds() -> None:
     assert not cell.data.any(), "x is 0, and the cell outlives the Variable"
 
 
+def test_a_forward_fills_the_cells_of_all_outputs_of_a_function() -> None:
+    first, second = F.split(leaf(), axis=0)
+    cell = second.data
+    cell.zero()
+    first.forward()
+    np.testing.assert_array_equal(cell.data, A[1])
+
+
 @pytest.mark.parametrize("run", ["forward", "together", "backward", "all", "hooks"])
 def test_zeroed_results_come_back(run: str) -> None:
     x = leaf()

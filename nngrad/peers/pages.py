@@ -10,6 +10,7 @@ from backward_registry import registry
 
 from ..graph import Composite, Op
 from .facts import PEERS, capability, nnabla_names, peers_of
+from .from_chainer import from_chainer
 
 TITLES = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
 
@@ -45,7 +46,7 @@ and JAX 0.10.
 
 def pages() -> dict[str, str]:
     """The pages by their names in `docs/`."""
-    return {"from_nnabla.md": _from_nnabla(), "functions.md": _functions()}
+    return {"from_chainer.md": from_chainer(), "from_nnabla.md": _from_nnabla(), "functions.md": _functions()}
 
 
 def _from_nnabla() -> str:
