@@ -15,9 +15,9 @@ import nngrad.functions as F
 from ..timing import Contender, Row, medians, row
 from .attention import multi_head_attention
 from .case import Case
-from .images import interpolate
+from .images import interpolate, roi_align, warp_by_grid
 
-CASES: tuple[Callable[[bool], Case], ...] = (interpolate, multi_head_attention)
+CASES: tuple[Callable[[bool], Case], ...] = (interpolate, warp_by_grid, roi_align, multi_head_attention)
 """Each makes a case; True asks for a tiny size."""
 
 
