@@ -111,6 +111,9 @@ from .decompositions import batch_cofactor as batch_cofactor
 from .decompositions import batch_eigh as batch_eigh
 from .decompositions import batch_qr as batch_qr
 from .decompositions import batch_svd as batch_svd
+from .deformable import deformable_convolution as deformable_convolution
+from .deformable import put_cells as put_cells
+from .deformable import take_cells as take_cells
 from .detection import nms_detection2d as nms_detection2d
 from .detection import nms_mask as nms_mask
 from .detection import onnx_non_max_suppression as onnx_non_max_suppression
@@ -148,6 +151,15 @@ from .elementwise import sinh as sinh
 from .elementwise import sqrt as sqrt
 from .elementwise import square as square
 from .elementwise import tan as tan
+from .fourier import fft as fft
+from .fourier import frames as frames
+from .fourier import frames_transpose as frames_transpose
+from .fourier import ifft as ifft
+from .fourier import istft as istft
+from .fourier import real_fft as real_fft
+from .fourier import real_fft_transpose as real_fft_transpose
+from .fourier import stft as stft
+from .fused import fused_convolution as fused_convolution
 from .indexing import argsort as argsort
 from .indexing import gather as gather
 from .indexing import gather_nd as gather_nd
@@ -224,6 +236,14 @@ from .normalization import weight_normalization as weight_normalization
 from .normalization import weight_standardization as weight_standardization
 from .packed_sequences import pack_padded_sequence as pack_padded_sequence
 from .packed_sequences import pad_packed_sequence as pad_packed_sequence
+from .patches import average_pooling_1d as average_pooling_1d
+from .patches import average_pooling_nd as average_pooling_nd
+from .patches import col2im as col2im
+from .patches import im2col as im2col
+from .patches import max_pooling_1d as max_pooling_1d
+from .patches import max_pooling_nd as max_pooling_nd
+from .patches import spatial_pyramid_pooling_2d as spatial_pyramid_pooling_2d
+from .patches import upsampling_2d as upsampling_2d
 from .polynomial import linear_combination as linear_combination
 from .polynomial import monomial as monomial
 from .pooling import average_pooling as average_pooling
@@ -282,6 +302,10 @@ from .resampling import resample_transpose as resample_transpose
 from .selection import diagonal as diagonal
 from .selection import permutate as permutate
 from .selection import select_item as select_item
+from .separable import adaptive_separable_convolution as adaptive_separable_convolution
+from .separable import separable_data_grad as separable_data_grad
+from .separable import separable_horizontal_grad as separable_horizontal_grad
+from .separable import separable_vertical_grad as separable_vertical_grad
 from .shaping import depth2space as depth2space
 from .shaping import expand_dims as expand_dims
 from .shaping import flatten as flatten
@@ -290,6 +314,7 @@ from .shaping import flipud as flipud
 from .shaping import moveaxis as moveaxis
 from .shaping import repeat as repeat
 from .shaping import rollaxis as rollaxis
+from .shaping import shift as shift
 from .shaping import space2depth as space2depth
 from .shaping import squeeze as squeeze
 from .shaping import swapaxes as swapaxes
@@ -372,7 +397,11 @@ FAMILIES = (
     "weighting",
     "units",
     "convolution",
+    "deformable",
+    "separable",
     "pooling",
+    "patches",
+    "fourier",
     "resampling",
     "weighted_points",
     "warping",
@@ -380,6 +409,7 @@ FAMILIES = (
     "detection",
     "batch_statistics",
     "normalization",
+    "fused",
     "quantization",
     "quantized_layers",
     "attention",
