@@ -13,16 +13,16 @@ _NAME = re.compile(r"\b(?:F|nn)\.\w+")
 _TEXT = """\
 # From Chainer
 
-Where nnabla and Chainer have a function of the same name, it is nnabla's here, and where nnabla has none it is Chainer's,
-with its arguments. What is different of all of them:
+Where nnabla and Chainer have a function of the same name, it is nnabla's here, and where nnabla has none it is
+Chainer's, with its arguments. What is different of all of them:
 
 - **Derivatives of any order.** In Chainer many functions can be differentiated once or twice. Here each one that has a
   derivative has all.
 - **Values.** A graph is computed when a value is read or `forward()` is called, not function by function;
   `nn.auto_forward()` is nearer to Chainer's way. `x.array` is `x.d`, and `x.backward()`, `x.grad_var`, `x.cleargrad()`,
   `nn.grad` and `nn.FunctionNode` are there.
-- **Training.** There is no `chainer.config.train`: functions do what they are asked to. `F.dropout` drops, and a network
-  that is not trained leaves it out.
+- **Training.** There is no `chainer.config.train`: functions do what they are asked to. `F.dropout` drops, and a
+  network that is not trained leaves it out.
 
 ```python
 import numpy as np
