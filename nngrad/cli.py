@@ -40,7 +40,7 @@ columns of the table, in milliseconds:
                         loss.forward(), loss.backward(), wait; no solver
 below it, what the first iteration spent its time on, in seconds:
   build, trace, lower, compile, run"""
-PIPED_WIDTH = 160
+PIPED_WIDTH = 200
 """Columns of a table that is not printed to a terminal."""
 
 

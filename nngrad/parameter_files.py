@@ -51,7 +51,7 @@ def save_parameters(
     Warns:
         UserWarning: There are no parameters, and the file holds none.
     """
-    format_ = _format(path, extension, WRITABLE, "written")
+    extension = _extension(path, extension, WRITABLE, "written")
     if params is not None and not isinstance(params, Mapping):
         raise TypeError(f"params: expected Variables by name, got {type(params).__name__}")
     chosen = get_parameters(grad_only=False) if params is None else dict(params)
@@ -66,7 +66,7 @@ def save_parameters(
     arrays = [np.asarray(array) for array in arrays_in(cells)]
     flags = {name: bool(param.need_grad) for name, param in chosen.items()}
     by_name = dict(zip(chosen, arrays, strict=True))
-    if format_ == ".h5":
+    if extension == ".h5":
         write_h5(path, by_name, flags)
     else:
         write_arrays(path, by_name, {"need_grad": flags})
@@ -99,8 +99,8 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
             with another shape or another kind of dtype; the message names the file and the parameter.
         OSError: The file cannot be read, or is no regular file.
     """
-    format_ = _format(path, extension, READ, "read")
-    order, arrays, flags = _read(path, format_)
+    extension = _extension(path, extension, READ, "read")
+    order, arrays, flags = _read(path, extension)
     tree = _tree_of(order, path)
     loaded: dict[str, Variable] = {}
     changes: list[Change] = []
@@ -112,7 +112,7 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
                 there = scope.get(part)
                 if isinstance(item, str):
                     array = arrays[item]
-                    if format_ != ".safetensors" and isinstance(there, Variable):
+                    if extension != ".safetensors" and isinstance(there, Variable):
                         array = _in_kind_of(there, array)
                     loaded[item], needed = _parameter_for(item, array, flags.get(item), there, path)
                     changes += needed or [(setitem, scope, part, loaded[item])]
@@ -128,8 +128,8 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
     return OrderedDict((name, loaded[name]) for name in order)
 
 
-def _format(path: str | Path, extension: str | None, formats: tuple[str, ...], done: str) -> str:
-    """Which of `formats` a file has; they are what is `done`."""
+def _extension(path: str | Path, extension: str | None, formats: tuple[str, ...], done: str) -> str:
+    """Which of `formats` a file has, which are those that files are `done` in."""
     given = extension if extension is not None else Path(path).suffix
     if given not in formats:
         raise ValueError(f"{path}: extension {given!r} is not supported; files are {done} as {', '.join(formats)}")

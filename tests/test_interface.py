@@ -187,6 +187,17 @@ def test_rewiring() -> None:
     assert next(f.name for f in functions_of([za])) == "sin"
 
 
+def test_a_gradient_of_before_is_no_gradient_of_what_was_rewired() -> None:
+    z, x, w = leaf(A[0] + 1), leaf(A[1]), leaf(np.arange(9, dtype=np.float32).reshape(3, 3) / 9)
+    y = F.sum(F.tanh(F.reshape(z, (1, 3)) @ w)) * F.sum(x)
+    (gz,) = nn.grad(y, z)
+    x.d = z.d**3
+    before = nn.grad(gz, w)[0].d.copy()
+    x.rewire_on(z * z * z)
+    np.testing.assert_allclose(nn.grad(gz, w)[0].d, before, rtol=1e-5)
+    assert not np.allclose(nn.grad(nn.grad(y, z), w)[0].d, before)
+
+
 def test_rewiring_that_cannot_be() -> None:
     x = leaf()
     y = F.tanh(F.tanh(x))
@@ -370,6 +381,14 @@ def test_a_forward_fills_cells_that_somebody_holds() -> None:
     z.forward()
     del h
     assert not cell.data.any(), "x is 0, and the cell outlives the Variable"
+
+
+def test_a_forward_fills_the_cells_of_all_outputs_of_a_function() -> None:
+    first, second = F.split(leaf(), axis=0)
+    cell = second.data
+    cell.zero()
+    first.forward()
+    np.testing.assert_array_equal(cell.data, A[1])
 
 
 @pytest.mark.parametrize("run", ["forward", "together", "backward", "all", "hooks"])

@@ -233,13 +233,21 @@ def test_batch_normalization_updates_running_statistics() -> None:
     np.testing.assert_allclose(mean.d.ravel(), x.d.mean(0), rtol=1e-4, atol=1e-6)
 
 
+class Processes:
+    """A communicator."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
 def test_normalisations_are_those_of_f() -> None:
     x, z = leaf(4, 6, 3), leaf(4, 6, 3) * 2
     beta, gamma = (np.linspace(a, 2, 6).reshape(1, 6, 1) for a in (-1, 0.5))
     given = {"gamma": gamma, "beta": beta}
+    one = Processes(1)
     for y, expected in [
         (PF.fused_batch_normalization(x, z, param_init=given), F.fused_batch_normalization(x, beta, gamma, z=z)),
-        (PF.sync_batch_normalization(x, None, param_init=given, name="b"), F.batch_normalization(x, beta, gamma)),
+        (PF.sync_batch_normalization(x, one, param_init=given, name="b"), F.batch_normalization(x, beta, gamma)),
         (PF.instance_normalization(x, param_init=given), F.instance_normalization(x, beta, gamma)),
         (PF.group_normalization(x, 3, param_init=given), F.group_normalization(x, beta, gamma, num_groups=3)),
     ]:
@@ -330,12 +338,6 @@ def test_inputs_may_be_arrays_and_lists() -> None:
     assert PF.embed([[0, 2]], 3, 4).shape == (1, 2, 4)
 
 
-class Processes:
-    """A communicator of four processes."""
-
-    size = 4
-
-
 X, IMAGE = leaf(2, 3), leaf(2, 3, 5, 5)
 FAILING = [
     (TypeError, "affine: inp must be .* got None", lambda: PF.affine(None, 3)),
@@ -360,7 +362,7 @@ FAILING = [
      lambda: PF.depthwise_deconvolution(IMAGE, (3, 3), divisor=2)),
     (TypeError, "comm must be a communicator with a size, or None", lambda: PF.sync_batch_normalization(X, "mpi")),
     (ValueError, "comm has 4 processes.* comm=None each process takes those of its own",
-     lambda: PF.sync_batch_normalization(X, Processes())),
+     lambda: PF.sync_batch_normalization(X, Processes(4))),
     (ValueError, "spectral_norm: dim 2 is out of range", lambda: PF.spectral_norm(X, dim=2)),
     (ValueError, "spectral_norm: itr must be 1 or more, got 0", lambda: PF.spectral_norm(X, itr=0)),
     (ValueError, "spectral_norm: eps must be positive, got 0", lambda: PF.spectral_norm(X, eps=0.0)),

@@ -79,6 +79,21 @@ scores = nn.compile(lambda a: F.tanh(a))(step(x.d, t.d), by_shape(x.d, t.d))
 image = nn.Variable((1, 2, 8, 8))
 h = PF.convolution(image, 4, (3, 3), pad=1, stride=(2, 2), with_bias=False, name="conv")
 h = F.max_pooling(F.convolution(image, h, pad=[1, 1]), kernel=(2, 2))
+blocks: tuple[tuple[nn.Variable, ...], ...] = nn.hessian(F.sum(x.T @ t), [x, t], batched=False)
+row: tuple[nn.Variable, ...] = nn.jacobian(x.reshape((3, 4)), (x, t), batched=False)
+number = x.mean(axis=0).max().astype("float64").item() + x.size_from_axis(1)
+cell: nn.NdArray = 2 * (x.data + t.data) ** 2
+cell += 1
+
+
+class Layer(nn.Module):
+    def call(self, x: nn.Variable) -> nn.Variable:
+        return PF.affine(x, 3)
+
+
+h = nn.Sequential(Layer(), ("last", Layer()))(x)
+nn.set_function_pre_hook("names", lambda f: print(f.name, f.tags))
+x.visit(lambda f: print(f.need_grad))
 array: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = gx.d
 '''
 
@@ -109,6 +124,8 @@ WRONG = [
     ("S.Sgd('fast')", "str"),
     ("S.Adam().update(weight_decay=1)", "weight_decay"),
     ("nn.gard([x], [x])", "gard"),
+    ("x.sum(axes=0)", "axes"),
+    ("nn.hessian(x, ['y'])", "overload|list-item|str"),
     ("nn.grad([x])", "inputs"),
     ("nn.grad([x], [x], grad_output=x)", "grad_output"),
     ("nn.hvp(x, x, vector=x)", "vector"),

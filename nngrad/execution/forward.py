@@ -188,10 +188,7 @@ def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
             f.known = None
     for y in (*outputs, *plan.kept):
         y._at = snapshot
-    for y in outputs:
-        if y.parent is not None:
-            y.parent.snapshot = snapshot
-    for f in plan.functions:
+    for f in (*plan.functions, *{y.parent for y in outputs if y.parent is not None}):
         f.snapshot = snapshot
         for ref in f._outputs:
             x = ref()

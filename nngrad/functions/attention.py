@@ -44,7 +44,7 @@ def scaled_dot_product_attention(
     for name, x in (("query", query), ("key", key), ("value", value)):
         if x.ndim != 3:
             raise ValueError(f"{name} must be of shape (steps, batch, heads * size), got {x.shape}")
-        if num_heads < 1 or x.shape[2] % num_heads:
+        if num_heads < 1 or not x.shape[2] or x.shape[2] % num_heads:
             raise ValueError(f"num_heads {num_heads} does not divide the last axis of {name} {x.shape}")
     targets, batch, size = query.shape
     sources = key.shape[0]

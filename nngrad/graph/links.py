@@ -62,10 +62,8 @@ class Links:
         `need_grad` of the outputs of these functions becomes False; that of leaves, which other graphs may have as
         well, stays as it is.
         """
-        for f in self._in_forward_order():
-            for ref in f._outputs:
-                if (y := ref()) is not None:
-                    y.need_grad = False
+        for y in _living_outputs(self._in_forward_order()):
+            y.need_grad = False
         return cast("Variable", self)
 
     def unlinked(self, need_grad: bool | None = None) -> Variable:
@@ -76,7 +74,7 @@ class Links:
     def clear_all_graph_links(self) -> None:
         """Make leaves of this Variable and of all that it depends on, with the values that they have: gradients end
         here from now on, as for truncated backpropagation through time."""
-        outputs = [y for f in self._in_forward_order() for ref in f._outputs if (y := ref()) is not None]
+        outputs = _living_outputs(self._in_forward_order())
         for y in outputs:
             _ = y.data  # computed while there is something to compute it by
         below = _functions_below(outputs)
@@ -152,6 +150,10 @@ def _all_functions() -> list[Function]:
     return [f for f in gc.get_objects() if f.__class__ is Function]
 
 
+def _living_outputs(functions: Iterable[Function]) -> list[Variable]:
+    return [y for f in functions for ref in f._outputs if (y := ref()) is not None]
+
+
 def _functions_below(variables: Iterable[Variable]) -> list[Function]:
     """All functions that depend on one of the Variables."""
     readers: dict[int, list[Function]] = {}
@@ -164,15 +166,19 @@ def _functions_below(variables: Iterable[Variable]) -> list[Function]:
         for f in readers.get(id(stack.pop()), ()):
             if f not in found:
                 found[f] = None
-                stack += [y for ref in f._outputs if (y := ref()) is not None]
+                stack += _living_outputs([f])
     return sorted(found, key=by_rank)
 
 
 def _rearranged(functions: list[Function]) -> None:
-    """Let functions that stand in the way of no order have ranks above what they depend on, and forget how they were
-    run."""
+    """See to all functions below a change: ranks above what they depend on, nothing known of how they were run, and no
+    gradient that says to be one of what they compute now."""
     inside = set(functions)
     ordered = operands_first(functions, lambda f: [x.parent for x in f.inputs if x.parent in inside])
     for f in ordered:
         f.rank = 1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1)
+    for gx in _living_outputs(_all_functions()):
+        derivation = getattr(getattr(gx, "_derived", None), "derivation", None)
+        if derivation is not None and any([y.parent in inside for y in derivation.outputs]):
+            del gx._derived
     engine.forget(ordered)

@@ -1,0 +1,90 @@
+"""Normalisation by norms, by the largest singular value and by a running mean: special values, effects, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+
+from_ = nn.Variable.from_numpy_array
+
+
+def test_the_norm_is_at_least_eps() -> None:
+    x = from_(np.array([[0.0, 0.0], [3e-4, 4e-4], [3.0, 4.0]]))
+    y = F.norm_normalization(x, axes=-1, eps=1e-3)
+    np.testing.assert_allclose(y.d, [[0, 0], [0.3, 0.4], [0.6, 0.8]], rtol=1e-12)
+    (g,) = nn.grad(y, x, grad_outputs=[np.ones((3, 2))])
+    (gg,) = nn.grad(g, x)
+    np.testing.assert_allclose(g.d[:2], np.full((2, 2), 1e3), rtol=1e-12)
+    np.testing.assert_allclose(g.d[2], [0.2 - 0.6 * 0.28, 0.2 - 0.8 * 0.28], rtol=1e-12)
+    assert np.isfinite(gg.d).all() and not gg.d[:2].any()
+
+
+def test_at_the_default_eps_zeros_stay_and_small_vectors_have_length_1() -> None:
+    for dtype in ("float16", "float32", "float64"):
+        y = F.norm_normalization(from_(np.array([[0, 0], [3e-7, 4e-7]]), dtype=dtype), axes=1)
+        assert y.dtype == dtype and not y.d[0].any()
+        np.testing.assert_allclose(np.hypot(*y.d[1].astype(float)), 1, rtol=1e-3)
+
+
+def test_the_gradient_of_spectral_norm_is_that_of_the_singular_value_once_u_has_converged() -> None:
+    data = np.random.default_rng(0).standard_normal((3, 4))
+    w, u = from_(data), from_(np.ones(3))
+    y, last = F.spectral_norm(w, u, itr=40, output_u=True)
+    (g,) = nn.grad(F.sum(y), w)
+    left, values, right = np.linalg.svd(data)
+    expected = 1 / values[0] - data.sum() / values[0] ** 2 * np.outer(left[:, 0], right[0])
+    np.testing.assert_allclose(g.d, expected, rtol=1e-8)
+    np.testing.assert_allclose(np.abs(last.d), np.abs(left[:, 0]), rtol=1e-8)
+    assert nn.grad([y], [u], unreachable="none") == [None]
+
+
+@pytest.mark.parametrize("read", ["y", "u"])
+def test_u_moves_once_for_each_forward(read: str) -> None:
+    data = np.random.default_rng(0).standard_normal((3, 4))
+    w, u = from_(data), from_(np.ones(3))
+    y, last = F.spectral_norm(w, u, output_u=True)
+    expected = np.ones(3)
+    for _ in range(3):
+        nn.forward_all([y, last])
+        _ = (y if read == "y" else last).d
+        v = data.T @ expected
+        expected = data @ v / np.linalg.norm(v)
+        expected /= np.linalg.norm(expected)
+        np.testing.assert_allclose(u.d, expected, rtol=1e-9)
+        np.testing.assert_allclose(last.d, expected, rtol=1e-9)
+
+
+def test_mean_subtraction_with_what_is_no_leaf_updates_what_is_one() -> None:
+    x, mean, t = from_(np.arange(6.0).reshape(3, 2)), from_(np.zeros(2)), from_([1.0])
+    y = F.mean_subtraction(x, mean * 1, t)
+    y.forward()
+    np.testing.assert_allclose(y.d, x.d - x.d.mean(0) / 2)
+    assert (t.d, mean.d.any()) == ([2.0], False)
+    by_row = F.mean_subtraction(x, from_(np.zeros((3, 2))), np.int32(0), base_axis=0)
+    assert not by_row.d.any()
+
+
+X = from_(np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("message, build", [
+    ("norm_normalization: axes 2 is out of range", lambda: F.norm_normalization(X, axes=2)),
+    ("norm_normalization: .*p must be a finite number of at least 1, got 0.5", lambda: F.norm_normalization(X, p=0.5)),
+    ("norm_normalization: eps must not be negative", lambda: F.norm_normalization(X, eps=-1.0)),
+    (r"spectral_norm: u of shape \(2,\) must have 3 elements", lambda: F.spectral_norm(X, np.ones(2))),
+    ("spectral_norm: dim -3 is out of range", lambda: F.spectral_norm(X, np.ones(3), dim=-3)),
+    (r"mean_subtraction: mean must have the shape of x from base_axis on, \(2,\), got \(3,\)",
+     lambda: F.mean_subtraction(X, np.ones(3), 0)),
+    ("mean_subtraction: update_running_mean needs t", lambda: F.mean_subtraction(X, np.ones(2))),
+    (r"mean_subtraction: t must have one element, got shape \(2,\)",
+     lambda: F.mean_subtraction(X, np.ones(2), np.ones(2))),
+])  # fmt: skip
+def test_what_is_refused(message: str, build: Callable[[], Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{message}"):
+        build()
