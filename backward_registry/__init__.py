@@ -288,6 +288,7 @@ from . import (  # noqa: E402,F401
     slicing,
     solves,
     special,
+    spectra,
     stochastic,
     units,
     weighting,

@@ -1,105 +1,11 @@
-"""Backward rules of decompositions of matrices."""
+"""Backward rules of cofactors. Those of what decompositions are made of are in `spectra.py`."""
 
 from __future__ import annotations
 
-import jax.numpy as jnp
-
 import nngrad.functions as F
-from nngrad.functions.array import filled_like, zeros_like
-from nngrad.functions.factors import differentiated_if
 from nngrad.graph import Function, Variable
 
 from . import backward
-from .linear import per_matrix, transposed
-
-product = F.batch_matmul
-
-
-def column(x: Variable) -> Variable:
-    """A vector for each matrix, as a column."""
-    return F.reshape(x, shape=(*x.shape, 1))
-
-
-def row(x: Variable) -> Variable:
-    """A vector for each matrix, as a row."""
-    return F.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
-
-
-def rounding(values: Variable) -> Variable:
-    """The size of differences of `values` that are due to rounding, for each row."""
-    largest = F.max(F.abs(values), axis=-1, keepdims=True)
-    return F.unlink(largest * float(8 * values.shape[-1] * jnp.finfo(values.dtype).eps))
-
-
-def inverse(x: Variable, tolerance: Variable) -> Variable:
-    """`1 / x`, and 0 where `x` is as small as `tolerance`."""
-    tiny = F.less_equal(F.abs(x), tolerance)
-    return F.where(tiny, zeros_like(x), 1 / F.where(tiny, filled_like(x, 1), x))
-
-
-def depends(x: Variable, f: Function) -> bool:
-    """Whether `x` depends on an output of `f`."""
-    waiting, seen = [x], set[int]()
-    while waiting:
-        above = waiting.pop().parent
-        if above is f:
-            return True
-        if above is not None and above.rank > f.rank and id(above) not in seen:
-            seen.add(id(above))
-            waiting.extend(above.inputs)
-    return False
-
-
-def where_distinct(values: Variable, tolerance: Variable, x: Variable, needs_nonzero: bool = False) -> Variable:
-    """`x`, through which derivatives are NaN where two of the sorted `values` of its matrix are equal, or, if it is so
-    asked, one is 0: second derivatives depend there on how the values part, which the values alone do not tell."""
-    n = values.shape[-1]
-    if n > 1:
-        gaps = F.abs(values[..., 1:] - values[..., :-1])
-        equal = F.max(F.less_equal(gaps, tolerance), axis=-1)
-    else:
-        equal = zeros_like(values[..., 0])
-    if needs_nonzero:
-        equal = F.maximum2(equal, F.max(F.less_equal(F.abs(values), tolerance), axis=-1))
-    factor = F.where(equal, filled_like(values[..., 0], float("nan")), filled_like(values[..., 0], 1))
-    return differentiated_if(x, per_matrix(factor, x))
-
-
-@backward(F.batch_eigh)
-def batch_eigh_backward(f: Function, gw: Variable, gv: Variable) -> Variable:
-    """x = v diag(w) v': gx = v (diag(gw) + (v' gv) / (w_j - w_i)) v', for pairs of eigenvalues that are not equal"""
-    w, v = f.outputs
-    tolerance = rounding(w)
-    safe = where_distinct(w, tolerance, v)
-    gaps = inverse(row(w) - column(w), column(tolerance))
-    of_vectors = product(product(safe, gaps * product(safe, gv, True, False)), safe, False, True)
-    basis = safe if depends(gw, f) else v
-    gx = product(basis * row(gw), basis, False, True) + of_vectors
-    return 0.5 * (gx + transposed(gx))
-
-
-@backward(F.batch_svd)
-def batch_svd_backward(f: Function, gu: Variable, gs: Variable, gvh: Variable) -> Variable:
-    """x = u s v': gx = u (gs + (a + a') s + s (b + b')) v' with a = u' gu / d, b = v' gv / d and d = s_j^2 - s_i^2;
-    where x is not square, also what is orthogonal to u of gu inv(s) v', or to v of u inv(s) gv'"""
-    (x,), (u, s, vh) = f.inputs, f.outputs
-    m, n = x.shape[-2:]
-    tolerance = rounding(s)
-    u_safe, vh_safe = (where_distinct(s, tolerance, y, needs_nonzero=m != n) for y in (u, vh))
-    gaps = inverse(row(s) - column(s), column(tolerance)) * inverse(row(s) + column(s), column(tolerance))
-    a = gaps * product(u_safe, gu, True, False)
-    b = gaps * product(vh_safe, gvh, False, True)
-    inner = (a + transposed(a)) * row(s) + column(s) * (b + transposed(b))
-    of_vectors = product(product(u_safe, inner), vh_safe)
-    inverse_s = inverse(s, tolerance)
-    if m > n:
-        across = gu - product(u_safe, product(u_safe, gu, True, False))
-        of_vectors = of_vectors + product(across * row(inverse_s), vh_safe)
-    if n > m:
-        across = gvh - product(product(gvh, vh_safe, False, True), vh_safe)
-        of_vectors = of_vectors + product(u_safe * row(inverse_s), across)
-    left, right = (u_safe, vh_safe) if depends(gs, f) else (u, vh)
-    return product(left * row(gs), right) + of_vectors
 
 
 @backward(F.batch_cofactor)

@@ -244,7 +244,7 @@ def run_ops(given: argparse.Namespace) -> int:
     count = 0
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("function", "type", "gradient", "orders", "file", *TITLES.values()):
-        table.add_column(title, overflow="fold", no_wrap=title == "function")
+        table.add_column(title, overflow="fold")
     for family in [given.family] if given.family else F.FAMILIES:
         table.add_section()
         for entry in entries(family):

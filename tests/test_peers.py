@@ -16,7 +16,7 @@ import jax.scipy.special
 import pytest
 
 from nngrad.peers import PEERS, capability, nnabla_names, pages, peers_of, resolve
-from nngrad.peers.facts import _derivatives, _lines
+from nngrad.peers.facts import _derivatives, lines_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 WRITE = "python -m nngrad.peers"
@@ -47,7 +47,7 @@ def test_names_are_listed_once() -> None:
 def test_each_function_of_nnabla_has_its_derivatives() -> None:
     named = {place.name for place in nnabla_names() if place.module == "nnabla.functions"}
     assert {line["nnabla"].partition(":")[0] for line in _derivatives().values()} - {""} == named
-    lines = [line["function"] for line in _lines("derivatives.csv")]
+    lines = [line["function"] for line in lines_of("derivatives.csv")]
     assert lines == sorted(set(lines)), "the lines of derivatives.csv are sorted, each function once"
 
 

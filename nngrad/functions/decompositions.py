@@ -15,12 +15,12 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.axes import AxisMap, Places
-from ..graph.facts import unknown
-from .arithmetic import alike, floating, widened
+from .arithmetic import alike, floating
 from .array import cast
-from .factors import tall_qr
 from .linear import batch_matmul, square_matrices
+from .moments import accurate
 from .movement import concatenate
+from .spectra import eigh, svd, tall_qr
 
 
 def _rows_alone(f: Function) -> tuple[Places, ...]:
@@ -28,11 +28,8 @@ def _rows_alone(f: Function) -> tuple[Places, ...]:
     return tuple([(*range(x.ndim - 2), None, None) for x in f.inputs])
 
 
-_matrices = AxisMap(places=_rows_alone, led=lambda f, size, shape: {})
-
-
-@op(multiple_results=True, axes=_matrices, cost=unknown)
-def batch_eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
+@composite
+def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
     """The eigenvalues and eigenvectors of each symmetric matrix in the last two axes: `x v = v diag(w)`.
 
     The gradient is symmetric: that of a function of the symmetric part of `x`. Where eigenvalues are equal, the vectors
@@ -51,14 +48,14 @@ def batch_eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
     Raises:
         ValueError: The matrices are not square.
     """
-    a = square_matrices(x)
-    w, v = jnp.linalg.eigh(a, symmetrize_input=True)
-    dtype = floating(x).dtype
-    return lax.convert_element_type(w, dtype), lax.convert_element_type(v, dtype)
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"batch_eigh: x of shape {x.shape} must hold square matrices in its last two axes")
+    w, v = eigh(accurate(x))
+    return _like(w, x), _like(v, x)
 
 
-@op(multiple_results=True, axes=_matrices, cost=unknown)
-def batch_svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
+@composite
+def batch_svd(x: Array, /) -> tuple[Variable, Variable, Variable]:
     """The singular values and vectors of each matrix in the last two axes: `x = u diag(s) vh`.
 
     Where singular values are equal, or one is 0 and the matrix is not square, derivatives are as those of `batch_eigh`
@@ -74,11 +71,8 @@ def batch_svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
     Raises:
         ValueError: `x` has fewer than two axes.
     """
-    if x.ndim < 2:
-        raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
-    u, s, vh = jnp.linalg.svd(widened(floating(x)), full_matrices=False)
-    dtype = floating(x).dtype
-    return tuple(lax.convert_element_type(y, dtype) for y in (u, s, vh))  # type: ignore[return-value]
+    u, s, vh = svd(_matrices_in(x, "batch_svd"))
+    return _like(u, x), _like(s, x), _like(vh, x)
 
 
 @composite
@@ -97,15 +91,24 @@ def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     Raises:
         ValueError: `x` has fewer than two axes.
     """
-    if x.ndim < 2:
-        raise ValueError(f"batch_qr: x of shape {x.shape} must have at least 2 axes")
-    if not x.spec.differentiable:
-        x = cast(x, "float32")
+    wide = _matrices_in(x, "batch_qr")
     m, n = x.shape[-2:]
-    if m >= n:
-        return tall_qr(x)
-    q, r = tall_qr(x[..., :m])
-    return q, concatenate(r, batch_matmul(q, x[..., m:], transpose_a=True), axis=-1)
+    q, r = tall_qr(wide if m >= n else wide[..., :m])
+    if m < n:
+        r = concatenate(r, batch_matmul(q, wide[..., m:], transpose_a=True), axis=-1)
+    return _like(q, x), _like(r, x)
+
+
+def _matrices_in(x: Variable, function: str) -> Variable:
+    """`x`, which holds matrices, in a dtype in which they can be factored."""
+    if x.ndim < 2:
+        raise ValueError(f"{function}: x of shape {x.shape} must have at least 2 axes")
+    return accurate(x)
+
+
+def _like(y: Variable, x: Variable) -> Variable:
+    """What was computed of `x`, in its dtype."""
+    return cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
 
 
 def _cofactor_cost(f: Function) -> int:
@@ -115,7 +118,7 @@ def _cofactor_cost(f: Function) -> int:
     return math.prod(batch) * (8 * n**3 * order + summed)
 
 
-@op(axes=_matrices, cost=_cofactor_cost)
+@op(axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_cofactor_cost)
 def batch_cofactor(*x: Array) -> jax.Array:
     """The cofactors of matrices: the first derivative of determinants; or, along directions, the next derivatives.
 

@@ -55,7 +55,8 @@ class Place(NamedTuple):
     note: str
 
 
-def _lines(name: str) -> Iterator[dict[str, str]]:
+def lines_of(name: str) -> Iterator[dict[str, str]]:
+    """The lines of a table."""
     with (Path(__file__).parent / name).open(encoding="utf-8", newline="") as file:
         yield from csv.DictReader(file)
 
@@ -64,7 +65,7 @@ def _lines(name: str) -> Iterator[dict[str, str]]:
 def nnabla_names() -> tuple[Place, ...]:
     """All public names of nnabla; those that are marked '=' and are not there yet have no place, and a note says so."""
     places = []
-    for line in _lines("nnabla.csv"):
+    for line in lines_of("nnabla.csv"):
         module, name, here, note = line["module"], line["name"], line["here"], line["note"]
         if here == "=":
             room = _ROOMS.get(module, module.replace("nnabla.", "nn.", 1))
@@ -90,7 +91,7 @@ def resolve(expression: str) -> bool:
 
 @functools.cache
 def _derivatives() -> dict[str, dict[str, str]]:
-    return {line["function"]: line for line in _lines("derivatives.csv")}
+    return {line["function"]: line for line in lines_of("derivatives.csv")}
 
 
 def peers_of(function: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from backward_registry import registry
 
 from ..graph import Composite, Op
 from .facts import PEERS, capability, nnabla_names, peers_of
+from .from_chainer import from_chainer
 
 TITLES = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
 
@@ -31,17 +32,6 @@ A program that was written for nnabla mostly runs as it is, with its imports cha
 elsewhere.
 """
 
-_FROM_CHAINER = """\
-# From Chainer
-
-Chainer's functions have their own names here where nnabla has no such function, and nnabla's where it has. Below are
-those of `chainer.functions` that are here, by their names there. [functions.md](functions.md) tells how often each can
-be differentiated. `chainer.FunctionNode` is `nn.FunctionNode`, with the same methods
-([custom_functions.md](custom_functions.md)), `chainer.grad` is `nn.grad`, and `chainer.FunctionHook` is
-`nn.FunctionHook` ([steering.md](steering.md)).
-
-"""
-
 _FUNCTIONS = """\
 # Functions, and how often they can be differentiated
 
@@ -56,7 +46,7 @@ and JAX 0.10.
 
 def pages() -> dict[str, str]:
     """The pages by their names in `docs/`."""
-    return {"from_nnabla.md": _from_nnabla(), "from_chainer.md": _from_chainer(), "functions.md": _functions()}
+    return {"from_chainer.md": from_chainer(), "from_nnabla.md": _from_nnabla(), "functions.md": _functions()}
 
 
 def _from_nnabla() -> str:
@@ -65,15 +55,6 @@ def _from_nnabla() -> str:
         rows = [(f"`{p.name}`", f"`{p.here}`" if p.here else "", p.note) for p in places]
         parts.append(f"## {module}\n{_table(('name', 'here', 'note'), rows)}")
     return "\n".join(parts)
-
-
-def _from_chainer() -> str:
-    here: dict[str, list[str]] = {}
-    for name in (*F.names(), *F.plain_names()):
-        there = peers_of(name)["chainer"].partition(":")[0]
-        if there:
-            here.setdefault(there, []).append(f"`F.{name}`")
-    return _FROM_CHAINER + _table(("Chainer", "here"), [(f"`{n}`", ", ".join(sorted(here[n]))) for n in sorted(here)])
 
 
 def _functions() -> str:
