@@ -95,8 +95,7 @@ FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", 
             "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing", "control", "linear",
             "solves", "decompositions", "contractions", "weighting", "units", "convolution", "deformable", "separable",
             "pooling", "patches", "fourier", "resampling", "weighted_points", "warping", "regions", "detection",
-            "batch_statistics", "normalization", "fused", "attention",
-            "quantization", "quantized_layers", "recurrent",
+            "batch_statistics", "normalization", "fused", "attention", "quantization", "quantized_layers", "recurrent",
             "packed_sequences", "loss", "distances", "likelihoods", "stochastic", "noise")
 
 
