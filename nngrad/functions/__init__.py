@@ -114,6 +114,11 @@ from .decompositions import batch_svd as batch_svd
 from .deformable import deformable_convolution as deformable_convolution
 from .deformable import put_cells as put_cells
 from .deformable import take_cells as take_cells
+from .detection import nms_detection2d as nms_detection2d
+from .detection import nms_mask as nms_mask
+from .detection import onnx_non_max_suppression as onnx_non_max_suppression
+from .detection import ranked_boxes as ranked_boxes
+from .detection import selected_rows as selected_rows
 from .distances import contrastive as contrastive
 from .distances import cross_covariance as cross_covariance
 from .distances import discriminative_margin_based_clustering_loss as discriminative_margin_based_clustering_loss
@@ -284,6 +289,12 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .regions import displaced_products as displaced_products
+from .regions import displaced_products_left_grad as displaced_products_left_grad
+from .regions import displaced_products_right_grad as displaced_products_right_grad
+from .regions import patch_correlation as patch_correlation
+from .regions import roi_align as roi_align
+from .regions import roi_align_backward as roi_align_backward
 from .resampling import interpolate as interpolate
 from .resampling import onnx_resize as onnx_resize
 from .resampling import resample as resample
@@ -347,6 +358,15 @@ from .units import lstm_step as lstm_step
 from .units import maxout as maxout
 from .units import scaled_swish as scaled_swish
 from .units import slstm_step as slstm_step
+from .warping import affine_grid as affine_grid
+from .warping import cell_fraction as cell_fraction
+from .warping import cell_indices as cell_indices
+from .warping import cell_slope as cell_slope
+from .warping import warp_by_flow as warp_by_flow
+from .warping import warp_by_grid as warp_by_grid
+from .weighted_points import weighted_points as weighted_points
+from .weighted_points import weighted_points_data_grad as weighted_points_data_grad
+from .weighted_points import weighted_points_weight_grad as weighted_points_weight_grad
 from .weighting import average as average
 from .weighting import batch_l2_norm_squared as batch_l2_norm_squared
 from .weighting import bias as bias
@@ -383,6 +403,10 @@ FAMILIES = (
     "patches",
     "fourier",
     "resampling",
+    "weighted_points",
+    "warping",
+    "regions",
+    "detection",
     "batch_statistics",
     "normalization",
     "fused",

@@ -94,8 +94,8 @@ def matrix(*shape: int) -> Draw:
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing", "control", "linear",
             "solves", "decompositions", "contractions", "weighting", "units", "convolution", "deformable", "separable",
-            "pooling", "patches", "fourier", "resampling", "batch_statistics", "normalization", "fused", "attention",
-            "quantization", "quantized_layers", "recurrent",
+            "pooling", "patches", "fourier", "resampling", "weighted_points", "warping", "regions", "detection",
+            "batch_statistics", "normalization", "fused", "attention", "quantization", "quantized_layers", "recurrent",
             "packed_sequences", "loss", "distances", "likelihoods", "stochastic", "noise")
 
 
