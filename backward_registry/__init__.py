@@ -168,6 +168,24 @@ def bilinear_family(product: Op, left: Op, right: Op) -> None:
         registry.add(op, Rule(rule, "bilinear", True, module))
 
 
+def multilinear_family(*ops: Op) -> None:
+    """Close a form of several arrays, linear in each, under differentiation. `ops[i]` is its derivative in array i, a
+    function of all others, in their order."""
+    module = _caller_module()
+
+    def rule(missing: int) -> RuleFunction:
+        others = [i for i in range(len(ops)) if i != missing]
+
+        def gradients(f: Function, gy: Variable) -> Gradients:
+            arrays = dict(zip(others, f.inputs, strict=True)) | {missing: gy}
+            return tuple([ops[i](*[arrays[k] for k in sorted(arrays) if k != i]) for i in others])
+
+        return gradients
+
+    for i, op in enumerate(ops):
+        registry.add(op, Rule(rule(i), "multilinear", True, module))
+
+
 def non_differentiable(*ops: Op, exact: bool = True) -> None:
     """These have no derivative to speak of: no gradient passes through them.
 
@@ -262,11 +280,15 @@ from . import (  # noqa: E402,F401
     convolution,
     cumulative,
     decompositions,
+    deformable,
+    detection,
     distances,
     distributions,
     elementwise,
     factors,
     flows,
+    fourier,
+    fused,
     images,
     implicit,
     indexing,
@@ -280,15 +302,18 @@ from . import (  # noqa: E402,F401
     normalization,
     numbers,
     packed_sequences,
+    patches,
     polynomial,
     pooling,
     quantization,
     quantized_layers,
     recurrent,
     reduction,
+    regions,
     resampling,
     segments,
     selection,
+    separable,
     sets,
     shaping,
     slicing,
@@ -298,6 +323,8 @@ from . import (  # noqa: E402,F401
     stochastic,
     units,
     validation,
+    warping,
+    weighted_points,
     weighting,
     while_loops,
 )

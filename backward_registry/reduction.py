@@ -138,4 +138,6 @@ def logsumexp_backward(f: Function, gy: Variable) -> Variable | None:
     # No gradient passes the maximum: the quotient does not depend on it.
     top = F.maximum_scalar(F.max(x, axis=axis, keepdims=True), val=float(jnp.finfo(x.dtype).min))
     e = F.exp(x - F.unlink(top))
-    return spread(f, gy) * divided(e, F.sum(e, axis=axis, keepdims=True))
+    # The largest e is 1: where they do not sum to that, they are all 0.
+    total = F.maximum_scalar(F.sum(e, axis=axis, keepdims=True), val=0.5)
+    return spread(f, gy) * (e / total)

@@ -303,6 +303,14 @@ def test_with_a_variable_there_is_a_graph() -> None:
         np.testing.assert_array_equal(nn.grad(y, x)[0].d, A)
 
 
+def test_casting_a_cell() -> None:
+    cell = NdArray.from_numpy_array(A * 3)
+    other = cell.cast(np.uint8)
+    assert isinstance(other, NdArray) and other.dtype == np.uint8 and cell.view[0, 1] == 0.75
+    assert cell.cast(np.uint8, nn.get_current_context()) is None
+    assert cell.dtype == np.float32 and cell.view.tolist() == other.view.tolist() == [[0, 0, 1], [2, 3, 3]]
+
+
 def test_data_of_a_cell_in_a_mode() -> None:
     cell = NdArray.from_numpy_array(A)
     assert not cell.get_data("r").flags.writeable and not cell.zeroing and NdArray((2,)).zeroing

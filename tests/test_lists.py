@@ -53,6 +53,7 @@ def test_items() -> None:
     x = from_(A)
     np.testing.assert_array_equal(F.get_item(x, (slice(0, 2), 1)).d, A[:2, 1])
     np.testing.assert_array_equal(F.get_item(x, [1, [0, 1, 0]]).d, A[1, [0, 1, 0]])
+    np.testing.assert_array_equal(F.get_item(x, [2, 0]).d, A[[2, 0]])
 
 
 def test_sequences_are_padded_and_transposed() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -166,3 +169,16 @@ def test_sequential(x: nn.Variable) -> None:
     for wrong in (F.tanh, ("a", 3), (3, Block(1))):
         with pytest.raises(TypeError, match=r"args\[0\]: expected a Module, or a name and a Module"):
             nn.Sequential(wrong)
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda network: pickle.loads(pickle.dumps(network))])
+def test_copies_are_models_of_their_own(again: Callable[[Network], Network], x: nn.Variable) -> None:
+    network = Network()
+    expected = network(x).d.copy()
+    other = again(network)
+    assert list(other.get_parameters()) == NAMES and other.first.parent is other
+    for p in network.get_parameters().values():
+        p.d = 0
+    np.testing.assert_array_equal(other(x).d, expected)
+    other.first.get_parameters()["affine/W"].d = 0
+    assert not other.get_parameters()["@first/affine/W"].d.any(), "a submodule's parameters are the module's"

@@ -103,6 +103,8 @@ def test_signature(name: str) -> None:
         (lambda: PF.deconvolution(leaf(2, 4, 5, 5), 6, (3, 3), group=2), {"deconv/W": (4, 3, 3, 3), "deconv/b": (6,)}),
         (lambda: PF.depthwise_convolution(leaf(2, 4, 5, 5), (3, 3), multiplier=2),
          {"depthwise_conv/W": (8, 3, 3), "depthwise_conv/b": (8,)}),
+        (lambda: PF.deformable_convolution(leaf(2, 4, 5, 5), 6, (3, 2), leaf(2, 12, 3, 4), group=2),
+         {"deformable_conv/W": (6, 2, 3, 2), "deformable_conv/b": (6,)}),
         (lambda: PF.depthwise_deconvolution(leaf(2, 4, 5, 5), (3, 3), divisor=2),
          {"depthwise_deconv/W": (4, 3, 3), "depthwise_deconv/b": (2,)}),
         (lambda: PF.fused_batch_normalization(leaf(2, 4, 5), leaf(2, 4, 5)),

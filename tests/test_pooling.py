@@ -27,6 +27,23 @@ def test_shapes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", POOLINGS)
+@pytest.mark.parametrize("stride, pad, expected", [
+    ((1, 1, 2), (0, 1, 0), (3, 5, 3)), ((2, 1, 1), (1, 0, 1), (2, 4, 7)),
+])
+def test_windows_begin_in_x_or_before_it_where_borders_count(name: str, stride: Any, pad: Any, expected: Any) -> None:
+    """Each against the elements that it holds, one window after another."""
+    x = np.random.default_rng(0).standard_normal((3, 4, 6))
+    y = getattr(F, name)(x, (2, 2, 2), stride, ignore_border=False, pad=pad)
+    assert y.shape == expected
+    for place in np.ndindex(expected):
+        begins = [i * s - p for i, s, p in zip(place, stride, pad, strict=True)]
+        held = x[tuple(slice(max(b, 0), b + 2) for b in begins)]
+        counted = np.prod([min(b + 2, n + p) - b for b, n, p in zip(begins, x.shape, pad, strict=True)])
+        expect = {"max_pooling": held.max(), "sum_pooling": held.sum(), "average_pooling": held.sum() / counted}[name]
+        np.testing.assert_allclose(y.d[place], expect, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", POOLINGS)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_dtypes_are_kept(name: str, dtype: str) -> None:
     x = nn.Variable((1, 4, 4), need_grad=True, dtype=dtype)
@@ -75,7 +92,7 @@ def test_integers() -> None:
     ("kernel", {"kernel": ()}),
     ("kernel", {"kernel": (2, 0)}),
     ("kernel", {"kernel": (6, 2)}),
-    ("kernel", {"kernel": (1, 1, 1, 1)}),
+    ("kernel", {"kernel": (1, 1, 1, 1)}),  # x has three axes
     ("kernel", {"kernel": (1, 1, 1), "channel_last": True}),
     ("kernel", {"kernel": "no"}),
     ("stride", {"kernel": (2, 2), "stride": (1, 1, 1)}),
@@ -88,7 +105,7 @@ def test_wrong_arguments_are_named(name: str, argument: str, given: dict[str, An
         getattr(F, name)(nn.Variable((2, 5, 5)), **given)
 
 
-@pytest.mark.parametrize("given", [{"pad": 3}, {"pad": 1, "stride": 1, "ignore_border": False}])
+@pytest.mark.parametrize("given", [{"pad": 3}, {"pad": 2, "stride": 1, "ignore_border": False}])
 def test_windows_without_elements(given: dict[str, Any]) -> None:
     x = nn.Variable((2, 5, 5))
     for call in (F.max_pooling, lambda *a, **k: F.average_pooling(*a, including_pad=False, **k)):

@@ -190,6 +190,37 @@ def test_in_the_body_of_a_loop() -> None:
     assert ys.d.ravel().tolist() == [-1, 4]
     assert signs.d.ravel().tolist() == [1, -1]
     assert gradient(ys, w) == [[6], [3]]
+    signs.d = 0
+    _, gs = F.scan(lambda _, x: (None, nn.grad(F.sum(F.binary_connect_affine(x, w, signs) ** 2), [w])[0]), None, xs)
+    gs.forward()
+    np.testing.assert_array_equal(gs.d, [[[-2], [-4]], [[40], [8]]])
+    assert signs.d.ravel().tolist() == [1, -1]
+
+
+def test_gradients_of_each_sample() -> None:
+    """What is written depends on no sample, so it is written once, and `nn.vmap` takes it."""
+    xs, ts = from_(np.random.default_rng(0).standard_normal((3, 1, 2)).astype("f")), from_(np.ones((3, 1, 2), "f"))
+    w, fixed = leaf([0.9], [0.3]), from_(np.zeros((2, 1), "f"))
+    ys = nn.vmap(lambda x: F.inq_affine(x, w, fixed, inq_iterations=(1,)))(xs)
+    for expected in ([0.9, 0.3], [1, 0.25]):
+        ys.forward()
+        np.testing.assert_allclose(w.d.ravel(), expected, rtol=1e-6)
+
+    def loss(x: Variable, t: Variable) -> Variable:
+        hidden = F.tanh(PF.binary_weight_affine(x, 2, name="a") + PF.fixed_point_quantized_affine(x, 2, name="b"))
+        return F.sum(F.squared_error(hidden, t))
+
+    loss(xs[0], ts[0])
+    weights = list(nn.get_parameters().values())
+    each = nn.vmap(lambda x, t: nn.grad(loss(x, t), weights))(xs, ts)
+    nn.forward_all(each)
+    kept = nn.get_parameters(grad_only=False)
+    np.testing.assert_array_equal(kept["a/bwn_affine/Wb"].d, np.sign(kept["a/bwn_affine/W"].d))
+    quantised = F.fixed_point_quantize(kept["b/fp_quantized_affine/W"])
+    np.testing.assert_array_equal(kept["b/fp_quantized_affine/W_q"].d, quantised.d)
+    for k in range(3):
+        for g, expected in zip(each, nn.grad(loss(xs[k], ts[k]), weights), strict=True):
+            np.testing.assert_allclose(g.d[k], expected.d, rtol=1e-5, atol=1e-6)
 
 
 # ---------------------------------------------------------------- powers of two step by step

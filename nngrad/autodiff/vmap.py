@@ -55,7 +55,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
         TypeError: `fun` is no function, or an axis is no int. What is returned also: what it gets or gives fits no
             Variable.
         ValueError: What is returned, where it is called: axes do not fit the arguments, the sizes along them differ,
-            there is none, or a function in `fun` updates a Variable.
+            there is none, or a function in `fun` updates a Variable to what depends on the row.
     """
     if not callable(fun):
         raise TypeError(f"vmap: fun: expected a function, got {fun!r}")

@@ -131,6 +131,14 @@ from .decompositions import batch_cofactor as batch_cofactor
 from .decompositions import batch_eigh as batch_eigh
 from .decompositions import batch_qr as batch_qr
 from .decompositions import batch_svd as batch_svd
+from .deformable import deformable_convolution as deformable_convolution
+from .deformable import put_cells as put_cells
+from .deformable import take_cells as take_cells
+from .detection import nms_detection2d as nms_detection2d
+from .detection import nms_mask as nms_mask
+from .detection import onnx_non_max_suppression as onnx_non_max_suppression
+from .detection import ranked_boxes as ranked_boxes
+from .detection import selected_rows as selected_rows
 from .distances import contrastive as contrastive
 from .distances import cross_covariance as cross_covariance
 from .distances import discriminative_margin_based_clustering_loss as discriminative_margin_based_clustering_loss
@@ -171,6 +179,15 @@ from .elementwise import sinh as sinh
 from .elementwise import sqrt as sqrt
 from .elementwise import square as square
 from .elementwise import tan as tan
+from .fourier import fft as fft
+from .fourier import frames as frames
+from .fourier import frames_transpose as frames_transpose
+from .fourier import ifft as ifft
+from .fourier import istft as istft
+from .fourier import real_fft as real_fft
+from .fourier import real_fft_transpose as real_fft_transpose
+from .fourier import stft as stft
+from .fused import fused_convolution as fused_convolution
 from .images import image_augmentation as image_augmentation
 from .indexing import argsort as argsort
 from .indexing import gather as gather
@@ -256,6 +273,14 @@ from .numbers import reset_nan as reset_nan
 from .numbers import whole_quotient as whole_quotient
 from .packed_sequences import pack_padded_sequence as pack_padded_sequence
 from .packed_sequences import pad_packed_sequence as pad_packed_sequence
+from .patches import average_pooling_1d as average_pooling_1d
+from .patches import average_pooling_nd as average_pooling_nd
+from .patches import col2im as col2im
+from .patches import im2col as im2col
+from .patches import max_pooling_1d as max_pooling_1d
+from .patches import max_pooling_nd as max_pooling_nd
+from .patches import spatial_pyramid_pooling_2d as spatial_pyramid_pooling_2d
+from .patches import upsampling_2d as upsampling_2d
 from .polynomial import linear_combination as linear_combination
 from .polynomial import monomial as monomial
 from .pooling import average_pooling as average_pooling
@@ -302,6 +327,12 @@ from .reduction import reduce_sum as reduce_sum
 from .reduction import std as std
 from .reduction import sum as sum
 from .reduction import var as var
+from .regions import displaced_products as displaced_products
+from .regions import displaced_products_left_grad as displaced_products_left_grad
+from .regions import displaced_products_right_grad as displaced_products_right_grad
+from .regions import patch_correlation as patch_correlation
+from .regions import roi_align as roi_align
+from .regions import roi_align_backward as roi_align_backward
 from .resampling import interpolate as interpolate
 from .resampling import onnx_resize as onnx_resize
 from .resampling import resample as resample
@@ -309,6 +340,10 @@ from .resampling import resample_transpose as resample_transpose
 from .selection import diagonal as diagonal
 from .selection import permutate as permutate
 from .selection import select_item as select_item
+from .separable import adaptive_separable_convolution as adaptive_separable_convolution
+from .separable import separable_data_grad as separable_data_grad
+from .separable import separable_horizontal_grad as separable_horizontal_grad
+from .separable import separable_vertical_grad as separable_vertical_grad
 from .sets import bool_fill as bool_fill
 from .sets import bool_gather as bool_gather
 from .sets import bool_scatter as bool_scatter
@@ -326,6 +361,7 @@ from .shaping import flipud as flipud
 from .shaping import moveaxis as moveaxis
 from .shaping import repeat as repeat
 from .shaping import rollaxis as rollaxis
+from .shaping import shift as shift
 from .shaping import space2depth as space2depth
 from .shaping import squeeze as squeeze
 from .shaping import swapaxes as swapaxes
@@ -373,6 +409,15 @@ from .units import slstm_step as slstm_step
 from .validation import binary_error as binary_error
 from .validation import confusion_matrix as confusion_matrix
 from .validation import top_n_error as top_n_error
+from .warping import affine_grid as affine_grid
+from .warping import cell_fraction as cell_fraction
+from .warping import cell_indices as cell_indices
+from .warping import cell_slope as cell_slope
+from .warping import warp_by_flow as warp_by_flow
+from .warping import warp_by_grid as warp_by_grid
+from .weighted_points import weighted_points as weighted_points
+from .weighted_points import weighted_points_data_grad as weighted_points_data_grad
+from .weighted_points import weighted_points_weight_grad as weighted_points_weight_grad
 from .weighting import average as average
 from .weighting import batch_l2_norm_squared as batch_l2_norm_squared
 from .weighting import bias as bias
@@ -407,10 +452,19 @@ FAMILIES = (
     "weighting",
     "units",
     "convolution",
+    "deformable",
+    "separable",
     "pooling",
+    "patches",
+    "fourier",
     "resampling",
+    "weighted_points",
+    "warping",
+    "regions",
+    "detection",
     "batch_statistics",
     "normalization",
+    "fused",
     "quantization",
     "quantized_layers",
     "attention",

@@ -207,10 +207,10 @@ def convolution(
     Raises:
         ValueError: The shapes do not fit, or an argument is out of range.
     """
-    x, batch, count = _with_one_batch_axis("convolution", x, base_axis)
-    pad, stride, dilation = _steps("convolution", count, pad, stride, dilation)
+    x, batch, count = with_one_batch_axis("convolution", x, base_axis)
+    pad, stride, dilation = steps_of("convolution", count, pad, stride, dilation)
     y = apply(convolve, (x, weight), (pad, stride, dilation, group, channel_last))
-    return _finished("convolution", y, bias, batch, channel_last)
+    return finished("convolution", y, bias, batch, channel_last)
 
 
 @composite
@@ -249,8 +249,8 @@ def deconvolution(
     Raises:
         ValueError: The shapes do not fit, or an argument is out of range.
     """
-    x, batch, count = _with_one_batch_axis("deconvolution", x, base_axis)
-    pad, stride, dilation = _steps("deconvolution", count, pad, stride, dilation)
+    x, batch, count = with_one_batch_axis("deconvolution", x, base_axis)
+    pad, stride, dilation = steps_of("deconvolution", count, pad, stride, dilation)
     extra = per_axis(output_padding, "deconvolution: output_padding", count, 0, 0)
     if any(e >= s for e, s in zip(extra, stride, strict=True)):
         raise ValueError(f"deconvolution: output_padding {extra} must be smaller than stride {stride}")
@@ -270,7 +270,7 @@ def deconvolution(
         raise ValueError(f"deconvolution: pad {pad} leaves nothing: the result would have spatial sizes {wide}")
     shape = (x.shape[0], *wide, out) if channel_last else (x.shape[0], out, *wide)
     y = apply(convolve_data_grad, (x, weight), (shape, pad, stride, dilation, group, channel_last))
-    return _finished("deconvolution", y, bias, batch, channel_last)
+    return finished("deconvolution", y, bias, batch, channel_last)
 
 
 @composite
@@ -303,8 +303,8 @@ def depthwise_convolution(
     Raises:
         ValueError: The shapes do not fit, or an argument is out of range.
     """
-    x, batch, count = _with_one_batch_axis("depthwise_convolution", x, base_axis)
-    pad, stride, dilation = _steps("depthwise_convolution", count, pad, stride, dilation)
+    x, batch, count = with_one_batch_axis("depthwise_convolution", x, base_axis)
+    pad, stride, dilation = steps_of("depthwise_convolution", count, pad, stride, dilation)
     channels = x.shape[1]
     if multiplier < 1 or weight.ndim != count + 1 or weight.shape[0] != channels * multiplier:
         raise ValueError(
@@ -313,7 +313,7 @@ def depthwise_convolution(
         )
     weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
     y = apply(convolve, (x, weight), (pad, stride, dilation, channels, False))
-    return _finished("depthwise_convolution", y, bias, batch, False)
+    return finished("depthwise_convolution", y, bias, batch, False)
 
 
 @composite
@@ -355,7 +355,7 @@ def depthwise_deconvolution(
     )
 
 
-def _with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variable, tuple[int, ...], int]:
+def with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variable, tuple[int, ...], int]:
     """`x` with its batch axes made one, those axes' sizes, and the number of spatial axes."""
     if not -x.ndim <= base_axis < x.ndim:
         raise ValueError(f"{name}: base_axis {base_axis} is out of range for x of shape {x.shape}")
@@ -372,7 +372,7 @@ def _with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variab
 
 
 @functools.lru_cache(maxsize=1024)
-def _steps(name: str, count: int, pad: Any, stride: Any, dilation: Any) -> tuple[tuple[int, ...], ...]:
+def steps_of(name: str, count: int, pad: Any, stride: Any, dilation: Any) -> tuple[tuple[int, ...], ...]:
     return (
         per_axis(pad, f"{name}: pad", count, 0, 0),
         per_axis(stride, f"{name}: stride", count, 1, 1),
@@ -380,7 +380,7 @@ def _steps(name: str, count: int, pad: Any, stride: Any, dilation: Any) -> tuple
     )
 
 
-def _finished(name: str, y: Variable, bias: Variable | None, batch: tuple[int, ...], channel_last: bool) -> Variable:
+def finished(name: str, y: Variable, bias: Variable | None, batch: tuple[int, ...], channel_last: bool) -> Variable:
     """`y` plus the bias, with its batch axes as they were."""
     if bias is not None:
         out = y.shape[-1] if channel_last else y.shape[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -27,15 +28,15 @@ class Kernel(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """For each element of the result the elements it is a sum of (size, count), and their weights; a weight of 0 stands
-    for none."""
+    """For each element of the result the elements it is a sum of (size, count), and their weights, which are all 0
+    where there are none."""
 
     indices: np.ndarray
     weights: np.ndarray
 
 
 MODES = ("nearest", "linear", "cubic")
-ROUNDINGS = {
+ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "round_prefer_floor": lambda p: np.ceil(p - 0.5),
@@ -70,7 +71,22 @@ def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
     if kernel.bounded:
         weights = weights * ((at >= 0) & (at <= last))[:, None]
     used = weights.any(0)
-    return Taps(np.clip(indices, 0, last).astype(np.int32)[:, used], weights[:, used])
+    return _filled(np.clip(indices, 0, last).astype(np.int32)[:, used], weights[:, used])
+
+
+def _filled(indices: np.ndarray, weights: np.ndarray) -> Taps:
+    """The same taps without weights of 0, but for rows that have no others: in their place the largest one of the row
+    is taken in halves, which is exact. What has no weight must not matter, be it infinite, and to ask for each element
+    whether it has one would take as long as the rest."""
+    rows = np.arange(len(weights))
+    while True:
+        empty = (weights == 0) & weights.any(1, keepdims=True)
+        lacking = rows[empty.any(1)]
+        if not len(lacking):
+            return Taps(indices, weights)
+        largest, place = np.abs(weights[lacking]).argmax(1), empty[lacking].argmax(1)
+        weights[lacking, largest] /= 2
+        weights[lacking, place], indices[lacking, place] = weights[lacking, largest], indices[lacking, largest]
 
 
 def positions(grid: Grid) -> np.ndarray:
@@ -101,4 +117,4 @@ def transposed_taps(each: Taps, count: int) -> Taps:
     taken = np.zeros((count, counts.max(initial=0)), np.int32)
     given = np.zeros(taken.shape)
     taken[elements, place], given[elements, place] = results, weights
-    return Taps(taken, given)
+    return _filled(taken, given)

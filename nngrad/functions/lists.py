@@ -101,13 +101,14 @@ def get_item(x: Variable, slices: Any) -> Variable:
 
     Args:
         x: Any array.
-        slices: An index, or a tuple of them, as in brackets.
+        slices: An index, or a tuple or a list of them; a list of whole numbers is one index.
 
     Raises:
         IndexError: An index is out of range, or not an index.
     """
     (x,) = as_variables((x,), ("x",), "get_item")
-    result: Variable = x[tuple(slices) if isinstance(slices, list) else slices]
+    several = isinstance(slices, list) and not all([isinstance(each, int) for each in slices])
+    result: Variable = x[tuple(slices) if several else slices]
     return result
 
 

@@ -216,12 +216,13 @@ def pad(x: Array, /, pad_width: Ints, mode: str = "constant", constant_value: fl
         x: Any shape and dtype.
         pad_width: `(before, after)` for each axis in turn, flat; fewer stand for the last axes.
         mode: "constant" fills with `constant_value`; "reflect" mirrors at the outermost elements without
-            repeating them; "repeat" repeats the outermost elements.
+            repeating them, again and again where a margin is wider than what there is to mirror; "repeat" repeats
+            the outermost elements.
         constant_value: What margins are filled with in constant mode.
 
     Raises:
-        ValueError: The widths are no pairs, are negative or too many, an axis is too short for its margin, or there is
-            no such mode.
+        ValueError: The widths are no pairs, are negative or too many, an axis without elements is to be repeated, or
+            there is no such mode.
     """
     widths = _widths(x.shape, as_ints(pad_width), mode)
     if mode == "constant":
@@ -231,16 +232,28 @@ def pad(x: Array, /, pad_width: Ints, mode: str = "constant", constant_value: fl
         n = y.shape[axis]
         if before == after == 0:
             continue
-        if mode == "reflect":
-            left = lax.rev(lax.slice_in_dim(y, 1, 1 + before, axis=axis), (axis,))
-            right = lax.rev(lax.slice_in_dim(y, n - 1 - after, n - 1, axis=axis), (axis,))
+        if mode == "reflect" and n > 1:
+            y = lax.concatenate([*_mirrored(y, axis, -before, 0), y, *_mirrored(y, axis, n, n + after)], axis)
         else:
             left, right = (
                 jnp.broadcast_to(lax.slice_in_dim(y, i, i + 1, axis=axis), (*y.shape[:axis], w, *y.shape[axis + 1 :]))
                 for i, w in ((0, before), (n - 1, after))
             )
-        y = lax.concatenate([left, y, right], axis)
+            y = lax.concatenate([left, y, right], axis)
     return y
+
+
+def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]:
+    """What mirrors at both ends of `axis` show at the places from `start` to `stop`, in parts: each second stretch
+    between two mirrors is `x` as it is, and those between are `x` reversed."""
+    n = x.shape[axis] - 1
+    parts = []
+    while start < stop:
+        turn, low = divmod(start, n)
+        high = min(low + stop - start, n)
+        parts.append(lax.slice_in_dim(lax.rev(x, (axis,)) if turn % 2 else x, low, high, axis=axis))
+        start += high - low
+    return parts
 
 
 @op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))
@@ -270,7 +283,6 @@ def _widths(shape: tuple[int, ...], pad_width: tuple[int, ...], mode: str) -> li
     pairs = list(zip(pad_width[::2], pad_width[1::2], strict=True))
     widths = [(0, 0)] * (ndim - len(pairs)) + pairs
     for axis, (n, pair) in enumerate(zip(shape, widths, strict=True)):
-        for w in pair:
-            if (mode == "reflect" and w > 0 and w >= n) or (mode == "repeat" and w > 0 and n == 0):
-                raise ValueError(f"axis {axis} of size {n} is too short for a {mode} margin of {w}")
+        if mode != "constant" and n == 0 and any(pair):
+            raise ValueError(f"axis {axis} has no elements to {mode} in margins of {pair}; mode 'constant' needs none")
     return widths

@@ -62,16 +62,16 @@ def max_pooling(
     """Maximum over each window. The gradient goes to the first maximum of a window, in row-major order.
 
     Args:
-        x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`, with 1 to 3 spatial axes.
+        x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`, with any number of spatial axes.
         kernel: Size of the windows, one entry per spatial axis.
         stride: Steps between them; `kernel` by default. A single entry, here and below, stands for all axes.
-        ignore_border: Whether windows that reach over the far end are left out; else there are as many windows
-            as steps, rounded up.
+        ignore_border: Whether windows that reach over the far end of the padding are left out; else there is one
+            wherever one begins in the padding before x, or in x.
         pad: Padding at both ends of each spatial axis, which is never the maximum; 0 by default.
         channel_last: Whether a channel axis comes behind the spatial ones.
 
     Returns:
-        The shape of x with spatial sizes (n + 2 pad - kernel) // stride + 1, or ceil((n + 2 pad) / stride) if not
+        The shape of x with spatial sizes (n + 2 pad - kernel) // stride + 1, or ceil((n + pad) / stride) if not
         `ignore_border`.
 
     Raises:
@@ -375,11 +375,11 @@ def unpooling(x: Array, /, kernel: Ints, channel_last: bool = False) -> jax.Arra
 
     Args:
         x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`.
-        kernel: One entry for each of 1 to 3 spatial axes.
+        kernel: One entry for each spatial axis.
         channel_last: Whether a channel axis comes behind the spatial ones.
 
     Raises:
-        ValueError: `kernel` has not 1 to 3 entries, one of them is below 1, or x has too few axes.
+        ValueError: `kernel` has no entries, one of them is below 1, or x has too few axes.
     """
     axes = windows(x.shape, kernel, (1,), False, None, channel_last)
     apart: list[int] = []

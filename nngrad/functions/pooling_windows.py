@@ -54,8 +54,8 @@ def windows(
     """The windows along each spatial axis of an array of `shape`; a ValueError names the argument that is wrong."""
     kernel = as_ints(kernel)
     count = len(kernel)
-    if not 1 <= count <= 3:
-        raise ValueError(f"kernel {kernel} must have 1 to 3 entries, one per spatial axis")
+    if not count:
+        raise ValueError(f"kernel {kernel} must have an entry for each spatial axis, and there must be one")
     if min(kernel) < 1:
         raise ValueError(f"kernel must be at least 1, got {kernel}")
     steps = kernel if stride is None else per_axis(stride, "stride", count, 1, 1)
@@ -71,7 +71,7 @@ def windows(
         length = n + 2 * p
         if ignore_border and k > length:
             raise ValueError(f"kernel {kernel} is larger than the {length} elements of padded spatial axis {i}")
-        axes.append(Axis(first + i, n, k, s, p, (length - k) // s + 1 if ignore_border else -(-length // s)))
+        axes.append(Axis(first + i, n, k, s, p, (length - k) // s + 1 if ignore_border else -(-(n + p) // s)))
         if length + k + s > _LARGEST:
             raise ValueError(f"kernel {kernel}, stride {steps} and pad {pads} go beyond the range of int32")
     return axes

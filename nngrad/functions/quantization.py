@@ -7,6 +7,7 @@ identity, which is cut off outside the range (straight-through; Bengio, Leonard 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +47,22 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
     except ValueError:
         raise ValueError("y and x do not broadcast") from None
     value: jax.Array = y if y.shape == shape else jnp.broadcast_to(y, shape)
+    return value
+
+
+def written(y: Variable, values: Mapping[Variable, Variable]) -> Variable:
+    """`y`, computed so that each `forward()` puts the new values into those of the Variables that are leaves.
+
+    The gradient passes beside what writes, so that it can be taken in the bodies of loops and of `nn.vmap` as well.
+    """
+    updates = {leaf: _stopped(value) for leaf, value in values.items() if leaf.parent is None}
+    return straight_through(control.with_updates(_stopped(y), updates), y) if updates else y
+
+
+def _stopped(y: Variable) -> Variable:
+    """`y`, behind which there is no way for gradients."""
+    value: Variable = control.unlink(y)
+    value.need_grad = False
     return value
 
 
@@ -278,8 +295,7 @@ def min_max_quantize(
     if not (x_min_max or ema):
         through = through + qr_min * comparison.less(wide, least) + qr_max * comparison.greater(wide, largest)
     y = straight_through(value, array.cast(through, x.dtype))
-    updates = {leaf: new for leaf, new in ((qr_min, low), (qr_max, high)) if x_min_max and leaf.parent is None}
-    return control.with_updates(y, updates) if updates else y
+    return written(y, {qr_min: low, qr_max: high}) if x_min_max else y
 
 
 # ---------------------------------------------------------------- whole numbers

@@ -16,19 +16,13 @@ from jax import lax
 from ..graph import Array, NdArray, Variable, composite, op
 from ..graph.arguments import Ints, as_ints
 from ..graph.variable import leaf_of
-from . import array, control, elementwise, movement, reduction, stochastic
+from . import array, elementwise, movement, reduction, stochastic
 from .arithmetic import widened
 from .convolution import convolution
 from .linear import affine
 from .moments import accurate
 from .powers_of_two import nearest_power
-from .quantization import MOST_BITS, straight_through
-
-
-def _written(y: Variable, values: dict[Variable, Variable]) -> Variable:
-    """`y`, which puts the new values into those of the Variables that are leaves."""
-    updates = {leaf: value for leaf, value in values.items() if leaf.parent is None}
-    return control.with_updates(y, updates) if updates else y
+from .quantization import MOST_BITS, straight_through, written
 
 
 def _same_shape(name: str, argument: str, value: Variable, weight: Variable) -> None:
@@ -43,7 +37,7 @@ def _binary(name: str, weight: Variable, binary_weight: Variable, zero: float) -
     """The signs of weights; they are written to `binary_weight`."""
     _same_shape(name, "binary_weight", binary_weight, weight)
     signs = elementwise.sign(weight, alpha=zero)
-    return _written(signs, {binary_weight: signs})
+    return written(signs, {binary_weight: signs})
 
 
 @composite
@@ -121,7 +115,7 @@ def _scaled(
         raise ValueError(f"{name}: alpha of shape {alpha.shape} must have {sizes.size} elements, one for each output")
     signs = elementwise.sign(weight, alpha=zero)
     y = straight_through(signs * array.cast(sizes, weight.dtype), weight)
-    return _written(y, {binary_weight: signs, alpha: movement.reshape(sizes, shape=alpha.shape)})
+    return written(y, {binary_weight: signs, alpha: movement.reshape(sizes, shape=alpha.shape)})
 
 
 @composite
@@ -278,7 +272,7 @@ def _incremental(
         weight, indicators, kept_weight, kept_indicators, count, coins, num_bits=num_bits, inq_iterations=iterations
     )
     new = {weight: y, indicators: fixed, kept_weight: y, kept_indicators: fixed}
-    return _written(y, new | {count: count + 1} if iterations else new)
+    return written(y, new | {count: count + 1} if iterations else new)
 
 
 @composite

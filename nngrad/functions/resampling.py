@@ -127,7 +127,7 @@ def _weighted(x: jax.Array, axis: int, each: Taps) -> jax.Array:
         part = _slices(x, indices, axis)
         if not np.all(weights == 1):
             part = lax.mul(part, lax.broadcast_in_dim(weights.astype(x.dtype), shape, (axis,)))
-        if not np.all(weights):  # of what has no weight it must not matter whether it is infinite
+        if not np.all(weights):
             part = lax.select(lax.broadcast_in_dim(weights != 0, shape, (axis,)), part, lax.full_like(part, 0))
         total = part if total is None else lax.add(total, part)
     return lax.full(shape, 0, x.dtype) if total is None else total

@@ -1,10 +1,11 @@
-"""Axes put in, taken out and moved, and elements repeated: NumPy's names, made of reshape, transpose and broadcast."""
+"""Axes put in, taken out and moved, and elements repeated and shifted: made of reshape, transpose and broadcast."""
 
 from __future__ import annotations
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ints, as_ints, axes_of, axis_of
-from .movement import broadcast, flip, reshape, transpose
+from .movement import broadcast, concatenate, flip, pad, reshape, transpose
+from .slicing import take_slices
 
 # ---------------------------------------------------------------- axes of size 1
 
@@ -237,3 +238,56 @@ def _image(x: Variable, r: int, name: str) -> tuple[int, ...]:
         raise ValueError(f"{name}: r must be at least 1, got {r}")
     shape: tuple[int, ...] = x.shape
     return shape
+
+
+# ---------------------------------------------------------------- shifts
+
+
+@composite
+def shift(x: Array, /, shifts: Ints | None = None, border_mode: str = "nearest") -> Variable:
+    """`x` moved along its last axes: what was at i is at i + shift, and what comes from beyond a border is made up.
+
+    Chainer has another function of this name, which shifts each channel to a place of a kernel: that is
+    `depthwise_convolution` with a kernel for each channel that has a single 1.
+
+    Args:
+        x: Any shape and dtype.
+        shifts: By how much along each of the last axes, of which there are as many as entries; negative ones move
+            towards the front. None for 0.
+        border_mode: "nearest" repeats the outermost elements; "reflect" mirrors at the borders, so that the outermost
+            elements come twice.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ValueError: There are more shifts than axes, an axis without elements is to be moved, or there is no such mode.
+    """
+    shifts = as_ints(shifts or ())
+    if border_mode not in ("nearest", "reflect"):
+        raise ValueError(f"shift: border_mode must be 'nearest' or 'reflect', got {border_mode!r}")
+    if len(shifts) > x.ndim:
+        raise ValueError(f"shift: shifts {shifts} are more than the {x.ndim} axes of x")
+    y: Variable = x
+    for axis, by in enumerate(shifts, x.ndim - len(shifts)):
+        n = x.shape[axis]
+        if by and not n:
+            raise ValueError(f"shift: axis {axis} of x of shape {x.shape} has no elements to shift")
+        if by and border_mode == "nearest":
+            by = max(-n, min(by, n))
+            widths = [w for a in range(axis, x.ndim) for w in ((max(by, 0), max(-by, 0)) if a == axis else (0, 0))]
+            y = _part(pad(y, tuple(widths), mode="repeat"), axis, max(-by, 0), n)
+        elif by:
+            turn, first = divmod(-by, n)
+            flipped = flip(y, axes=axis)
+            sides = (flipped, y) if turn % 2 else (y, flipped)
+            parts = [_part(sides[0], axis, first, n - first), _part(sides[1], axis, 0, first)]
+            y = concatenate(*parts, axis=axis) if first else parts[0]
+    return y
+
+
+def _part(x: Variable, axis: int, start: int, count: int) -> Variable:
+    """`count` elements along an axis, from `start` on."""
+    key = [(0, n, 1) for n in x.shape]
+    key[axis] = (start, count, 1)
+    return take_slices(x, key=tuple(key))

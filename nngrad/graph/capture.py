@@ -74,8 +74,8 @@ def captured(
         written: What the user has written, for messages.
         often: Whether it is run often, so that what depends on none of its own inputs is better computed before; else
             it may not be run at all.
-        updates: Whether the caller sees to it that leaves get their new values; else functions that update some are
-            refused.
+        updates: Whether the caller sees to it that leaves get their new values. Else functions that update some are
+            refused; but one that depends on none of its own inputs, where it is run often, is computed before.
 
     Raises:
         ValueError: A function in it updates a leaf, and `updates` is False; or one of its own inputs.
@@ -89,15 +89,31 @@ def captured(
         error.add_note(f"in the body of {owner}{place_of_function(written)}")
         raise
     within_body = functools.partial(functions_of, through=lambda x: x.parent is None or x.parent.serial > since)
-    newest = _new_values(within_body(outputs), own, f"{owner}: ", f"in the body{place_of_function(written)}", updates)
+    made = within_body(outputs)
+    before = _alone(made, own) if often and not updates else frozenset[Function]()
+    made = [f for f in made if f not in before]
+    newest = _new_values(made, own, f"{owner}: ", f"in the body{place_of_function(written)}", updates)
     updated = tuple([leaf for leaf, _ in newest])
     results = [*[value for _, value in newest], *outputs]
-    within = _within(within_body(results), [*updated, *own], often)
+    within = _within(within_body(results), [*updated, *own], often, before)
     given = [*updated, *own, *within.keys]
     inside = {id(x) for x in given} | {id(y) for f in within.functions for y in f.outputs}
     read = [x for f in within.functions for x in f.inputs] + results
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
     return Captured(closed(results, [*variables, *given], places), tuple(variables), updated, within.keys)
+
+
+def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[Function]:
+    """Those of `functions`, given lowest rank first, that update leaves and depend neither on `own`, the inputs of a
+    body, nor on a key."""
+    moving = {id(x) for x in own}
+    alone = []
+    for f in functions:
+        if any([id(x) in moving or x._source is not None for x in f.inputs]):
+            moving |= {id(y) for y in f.outputs}
+        elif f.effects:
+            alone.append(f)
+    return frozenset(alone)
 
 
 def _new_values(
@@ -148,17 +164,21 @@ class _Within(NamedTuple):
     """The leaves that are drawn at each run."""
 
 
-def _within(functions: Iterable[Function], own: Sequence[Variable], often: bool) -> _Within:
-    """What of `functions`, given lowest rank first, is computed at each run of a body with the inputs `own`."""
+def _within(
+    functions: Iterable[Function], own: Sequence[Variable], often: bool, before: frozenset[Function]
+) -> _Within:
+    """What of `functions`, given lowest rank first, is computed at each run of a body with the inputs `own`; those that
+    update leaves are, but for some that are computed `before`."""
     moving: set[int] = {id(x) for x in own}
     constants: set[int] = set()
     keys: dict[int, Variable] = {}
     found = []
     for f in functions:
         keys |= {id(x): x for x in f.inputs if x._source is not None}
+        updates = f.effects and f not in before
         if not f.effects and all([id(x) in constants for x in f.inputs]):
             constants |= {id(y) for y in f.outputs}
-        elif f.effects or any([id(x) in moving or id(x) in keys for x in f.inputs]):
+        elif updates or any([id(x) in moving or id(x) in keys for x in f.inputs]):
             moving |= {id(y) for y in f.outputs}
         elif often:
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, overload
 
 import jax
 import numpy as np
@@ -208,12 +208,28 @@ class NdArray(CellOperators):
         """Let go of the value; the cell holds zeros again."""
         self.zero()
 
-    def cast(self, dtype: object) -> NdArray:
-        """A new cell with the value in another dtype, as NumPy's `astype` casts it: fractions are cut off."""
+    @overload
+    def cast(self, dtype: object) -> NdArray: ...
+    @overload
+    def cast(self, dtype: object, ctx: object) -> None: ...
+    def cast(self, dtype: object, ctx: object = None) -> NdArray | None:
+        """The value in another dtype, as NumPy's `astype` casts it: fractions are cut off.
+
+        Args:
+            dtype: The dtype.
+            ctx: With a Context, the cell itself takes the values that the cast gives, in the dtype that it has and
+                keeps: what `x.data.cast(np.uint8, ctx)` is for in programs of nnabla.
+
+        Returns:
+            A new cell of that dtype, unless there is a `ctx`.
+        """
         cell = NdArray(self.shape, dtype)
         with x64_if(cell._spec.needs_x64):
             cell.put(self.raw().astype(cell.dtype))
-        return cell
+        if ctx is None:
+            return cell
+        self.set(cell)
+        return None
 
     def __getitem__(self, key: Any) -> Any:
         return self.view[key]

@@ -28,6 +28,7 @@ from .binary import binary_weight_affine as binary_weight_affine
 from .binary import binary_weight_convolution as binary_weight_convolution
 from .convolution import convolution as convolution
 from .convolution import deconvolution as deconvolution
+from .convolution import deformable_convolution as deformable_convolution
 from .convolution import depthwise_convolution as depthwise_convolution
 from .convolution import depthwise_deconvolution as depthwise_deconvolution
 from .incremental import inq_affine as inq_affine

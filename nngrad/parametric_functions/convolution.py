@@ -232,3 +232,72 @@ def depthwise_deconvolution(
     return F.depthwise_deconvolution(
         inp, w, b, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, divisor=divisor,
     )
+
+
+@own_parameters("deformable_conv")
+def deformable_convolution(
+    inp: Array,
+    outmaps: int,
+    kernel: Ints,
+    offset: Array,
+    mask: Array | None = None,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    group: int = 1,
+    deformable_group: int = 1,
+    channel_last: bool = False,
+    w_init: Init = None,
+    b_init: Init = None,
+    base_axis: int = 1,
+    fix_parameters: bool = False,
+    rng: Rng | None = None,
+    with_bias: bool = True,
+    apply_w: Apply = None,
+    apply_b: Apply = None,
+    name: str | None = None,
+) -> Variable:
+    """Convolution over two axes at places that are moved by `offset`, with a bias per channel.
+
+    Parameters: W of shape (outmaps, channels / group, *kernel), or (outmaps, *kernel, channels / group) with
+    `channel_last`, uniform within Glorot's limits; b of shape (outmaps,), zeros.
+
+    Args:
+        inp: Of shape (batch axes..., channels, height, width); channels last with `channel_last`.
+        outmaps: Number of output channels.
+        kernel: Size of the kernel along both axes.
+        offset: By how much each element of the kernel is moved at each place, as for `F.deformable_convolution`.
+        mask: What each element reads is multiplied by; by default 1.
+        pad: Zeros at both ends of both axes; by default none.
+        stride: Step along both axes; by default 1.
+        dilation: Distance of the kernel's elements along both axes; by default 1.
+        group: Number of groups that channels are split into.
+        deformable_group: Number of groups of channels with offsets and a mask of their own.
+        channel_last: Whether channels are the last axis.
+        w_init: Initial W.
+        b_init: Initial b.
+        base_axis: Number of batch axes; a negative one counts from the end.
+        fix_parameters: Whether W and b are constants.
+        rng: Generator for the default `w_init`.
+        with_bias: Whether there is a b.
+        apply_w: Function that W goes through.
+        apply_b: Function that b goes through.
+        name: Scope around that of the parameters.
+
+    Raises:
+        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+    """
+    function = "deformable_convolution"
+    extents = sizes(kernel, f"{function}: kernel")
+    outmaps = size(outmaps, f"{function}: outmaps")
+    base_axis = axis(base_axis, inp.ndim, f"{function}: base_axis")
+    channels = inp.shape[-1 if channel_last else base_axis]
+    inner = divided(channels, size(group, f"{function}: group"), f"{function}: channels")
+    shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
+    w = parameter("W", shape, w_init, glorot(channels, outmaps, extents, rng), fix_parameters)
+    b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    weight, bias = applied(apply_w, w, f"{function}: apply_w"), applied(apply_b, b, f"{function}: apply_b")
+    return F.deformable_convolution(
+        inp, weight, offset, mask, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+        deformable_group=deformable_group, channel_last=channel_last,
+    )

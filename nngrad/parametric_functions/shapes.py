@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..functions.control import with_updates
+from ..functions.quantization import written
 from ..graph import Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
@@ -76,4 +76,4 @@ def _quantized(
         return w
     w_q = get_parameter_or_create(f"{name}_q", shape, initial(given, default), False)
     y = quantizer(w)
-    return with_updates(y, {w_q: y})
+    return written(y, {w_q: y})

@@ -93,10 +93,11 @@ def matrix(*shape: int) -> Draw:
 
 FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
             "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing", "numbers", "clipping",
-            "sets", "validation", "control", "linear", "solves", "decompositions", "contractions", "weighting", "units",
-            "convolution", "pooling", "resampling", "batch_statistics", "normalization", "attention", "quantization",
-            "quantized_layers", "recurrent", "packed_sequences", "loss", "distances", "likelihoods", "stochastic",
-            "noise", "distributions", "augmentation", "images")
+            "sets", "validation", "control", "linear", "solves", "decompositions", "contractions", "weighting",
+            "units", "convolution", "deformable", "separable", "pooling", "patches", "fourier", "resampling",
+            "weighted_points", "warping", "regions", "detection", "batch_statistics", "normalization", "fused",
+            "attention", "quantization", "quantized_layers", "recurrent", "packed_sequences", "loss", "distances",
+            "likelihoods", "stochastic", "noise", "distributions", "augmentation", "images")
 
 
 def all_samples(*families: str) -> list[Sample]:

@@ -38,7 +38,7 @@ SAMPLES: list[Sample] = [
            constant_value=0.5),
     sample("pad", real(2, 3), ref=lambda x: jnp.pad(x, ((0, 0), (2, 1)), "reflect"), pad_width=(2, 1),
            mode="reflect"),
-    sample("pad", real(2, 3), ref=lambda x: jnp.pad(x, ((1, 1), (0, 2)), "reflect"), pad_width=(1, 1, 0, 2),
+    sample("pad", real(2, 3), ref=lambda x: jnp.pad(x, ((4, 2), (0, 7)), "reflect"), pad_width=(4, 2, 0, 7),
            mode="reflect"),
     sample("pad", real(2, 3), ref=lambda x: jnp.pad(x, ((3, 1), (0, 2)), "edge"), pad_width=(3, 1, 0, 2),
            mode="repeat"),

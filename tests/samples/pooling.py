@@ -68,7 +68,7 @@ SAMPLES: list[Sample] = [
     sample("sum_pooling", real(2, 4, 5), kernel=(2, 3), stride=(2, 1),
            ref=lambda x: pool(jnp.sum, x, (2, 3), (2, 1), (2, 3))),
     sample("sum_pooling", real(2, 3), kernel=(2, 2), stride=2, pad=1, ignore_border=False,
-           ref=lambda x: pool(jnp.sum, x, (2, 2), (2, 2), (2, 3), 1)),
+           ref=lambda x: pool(jnp.sum, x, (2, 2), (2, 2), (2, 2), 1)),
     sample("sum_pooling", real(70), kernel=33, stride=30, note="long", ref=lambda x: line(jnp.sum, x, 33, 30, 2)),
     sample("sum_pooling", real(2, 2, 4), kernel=(2, 1, 2), note="3-d",
            ref=lambda x: x.sum(0, keepdims=True).reshape(1, 2, 2, 2).sum(-1)),

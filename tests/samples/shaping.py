@@ -36,4 +36,7 @@ SAMPLES = [
     sample("depth2space", real(2, 8, 1, 3), ref=depth_to_space, r=2),
     sample("space2depth", real(1, 2, 2, 4), r=2,
            ref=lambda x: jnp.concatenate([x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)], 1)),
+    sample("shift", real(2, 3), shifts=(0, 2), ref=lambda x: x[:, jnp.array([0, 0, 0])]),
+    sample("shift", real(2, 3), shifts=(-3, 2), border_mode="reflect",
+           ref=lambda x: x[jnp.array([0, 0])][:, jnp.array([1, 0, 0])]),
 ]

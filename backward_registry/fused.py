@@ -1,0 +1,1 @@
+"""Functions that are several under one name need no rules: they are made of others."""

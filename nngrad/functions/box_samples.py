@@ -1,0 +1,102 @@
+"""The samples that bins of boxes are averages of: which pixels they are made of, and with which weights."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph.arguments import as_float
+from .arithmetic import floating, widened
+
+
+class Axis(NamedTuple):
+    """The bins of K boxes along one axis; all but the sizes are arrays (K, 1)."""
+
+    bins: int
+    """How many bins each box has."""
+    size: int
+    """How many pixels the images have."""
+    first: jax.Array
+    """Where the first bin begins, in pixels."""
+    step: jax.Array
+    """The size of a bin."""
+    samples: jax.Array
+    """How many samples each of them has."""
+
+    def taps(self, sample: Any) -> list[tuple[jax.Array, jax.Array]]:
+        """The pixels before and behind one of the samples in each bin, each with its weight (K, bins)."""
+        place = lax.broadcasted_iota(self.first.dtype, (self.first.shape[0], self.bins), 1)
+        count = jnp.maximum(self.samples, 1)
+        at = self.first + self.step * (place + (sample + 0.5) / count)
+        near = (at >= -1) & (at <= self.size) & (sample < self.samples)
+        at = jnp.clip(at, 0, self.size - 1)
+        before = jnp.minimum(jnp.floor(at), max(self.size - 2, 0))
+        share = jnp.where(near, 1 / count, 0)
+        pixel = lax.convert_element_type(before, jnp.int32)
+        behind = jnp.minimum(pixel + 1, self.size - 1)
+        return [(pixel, (1 - (at - before)) * share), (behind, (at - before) * share)]
+
+
+class Bins(NamedTuple):
+    """The bins of boxes."""
+
+    image: jax.Array
+    """The number of each box's image (K, 1, 1), as int32; -1 where there is none."""
+    down: Axis
+    right: Axis
+
+    @classmethod
+    def of(
+        cls, boxes: jax.Array, images: tuple[int, int, int], bins: tuple[int, ...], scale: Any, ratio: int | None
+    ) -> Bins:
+        """Those of `boxes` (K, 5) in so many images of a height and a width; a `ratio` that is not positive stands for
+        samples at the distance of pixels."""
+        boxes = widened(floating(boxes))
+        count, *sizes = images
+        axes = []
+        for i, size in enumerate(sizes):
+            low, high = [boxes[:, column : column + 1] * as_float(scale[i]) - 0.5 for column in (2 - i, 4 - i)]
+            step = (high - low) / bins[i]
+            samples = jnp.full_like(step, ratio) if ratio and ratio > 0 else jnp.maximum(jnp.ceil(step), 0)
+            axes.append(Axis(bins[i], size, low, step, samples))
+        image = lax.convert_element_type(jnp.maximum(boxes[:, 0], 0), jnp.int32)
+        return cls(jnp.where(image < count, image, -1)[:, None, None], *axes)
+
+    def taps(self, samples: list[tuple[Any, Any]]) -> tuple[jax.Array, jax.Array]:
+        """Weights and points (1, 4 samples, bins of all boxes) of samples, each given by its number along y and x."""
+        weights, points = [], []
+        for y, x in samples:
+            for row, down in self.down.taps(y):
+                for column, right in self.right.taps(x):
+                    point = (self.image * self.down.size + row[:, :, None]) * self.right.size + column[:, None, :]
+                    points.append(jnp.where(self.image < 0, -1, point).reshape(-1))
+                    weights.append((down[:, :, None] * right[:, None, :]).reshape(-1))
+        return jnp.stack(weights)[None], jnp.stack(points)[None]
+
+
+_AT_ONCE = 4
+"""How many samples are added in one pass: more of them save passes, and take longer to compile."""
+
+
+def over_samples(
+    bins: Bins, ratio: int | None, start: jax.Array, added: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
+) -> jax.Array:
+    """`start`, to which `added` adds for some samples after others, given their weights and points."""
+    if ratio and ratio > 0:
+        total, samples = start, list(itertools.product(range(ratio), range(ratio)))
+        for i in range(0, len(samples), _AT_ONCE):
+            total = added(total, *bins.taps(samples[i : i + _AT_ONCE]))
+        return total
+    rows, columns = [lax.convert_element_type(jnp.max(axis.samples, initial=0), jnp.int32) for axis in bins[1:]]
+
+    def step(i: Any, total: jax.Array) -> jax.Array:
+        number = lax.convert_element_type(i, jnp.int32)
+        return added(total, *bins.taps([(lax.div(number, columns), lax.rem(number, columns))]))
+
+    result: jax.Array = lax.fori_loop(jnp.int32(0), rows * columns, step, start)
+    return result

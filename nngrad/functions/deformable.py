@@ -1,0 +1,266 @@
+"""Convolutions whose kernels read between the cells of images, at places that inputs move."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Variable, as_variable, composite, op
+from ..graph.arguments import Ints, Shape
+from ..graph.axes import AxisMap, row_places
+from ..graph.spec import FLOAT32
+from . import control, elementwise, linear, slicing
+from .array import cast
+from .convolution import finished, steps_of, with_one_batch_axis
+from .movement import reshape, transpose
+from .transposition import transposed
+
+# ---------------------------------------------------------------- cells of images
+
+
+_CELLS = AxisMap(
+    places=lambda f: row_places(f, (0, 1, 2)),
+    folded=lambda f, count: {"shape": (count, *f.args["shape"][1:])} if "shape" in f.args else {},
+    inputs=(0, 1, 2),
+)
+
+
+@op(linear=True, axes=_CELLS)
+def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
+    """What images have in their cells at given rows and columns; 0 beyond their borders.
+
+    Linear in `x`; `rows` and `columns` say where, and get no gradient.
+
+    Args:
+        x: (B, H, W, C).
+        rows: (B, *places), whole numbers of any dtype.
+        columns: Of the shape of `rows`.
+
+    Returns:
+        (B, *places, C).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    if x.ndim != 4 or rows.ndim < 1 or rows.shape != columns.shape or rows.shape[0] != x.shape[0]:
+        raise ValueError(
+            f"x of shape {x.shape}, rows {rows.shape} and columns {columns.shape} must be (B, H, W, C), (B, *places) "
+            "and the same"
+        )
+    batch, height, width, channels = x.shape
+    if batch * (height + 2) * (width + 2) > _LARGEST:
+        raise ValueError(f"x of shape {x.shape} has more cells than an int32 counts")
+    # A margin of zeros all around stands for all that lies outside: no element need be looked at twice.
+    x = lax.pad(x, x.dtype.type(0), ((0, 0, 0), (1, 1, 0), (1, 1, 0), (0, 0, 0)))
+    flat = lax.reshape(x, (batch * (height + 2) * (width + 2), channels))
+    places = _within(rows, height) * (width + 2) + _within(columns, width)
+    places = places + lax.broadcasted_iota(jnp.int32, places.shape, 0) * ((height + 2) * (width + 2))
+    taken = lax.GatherDimensionNumbers(
+        offset_dims=(rows.ndim,), collapsed_slice_dims=(0,), start_index_map=(0,)
+    )
+    mode = lax.GatherScatterMode.CLIP  # what is made of NaN may be any number
+    return lax.gather(flat, lax.expand_dims(places, (rows.ndim,)), taken, (1, channels), mode=mode)
+
+
+_LARGEST = 2**31 - 1
+
+
+def _within(places: jax.Array, size: int) -> jax.Array:
+    """Places on an axis of `size`, and one more at both ends, counted from the first of these."""
+    number = places.dtype.type
+    clipped = lax.clamp(number(-1), places, number(size))
+    return lax.convert_element_type(clipped, jnp.int32) + 1
+
+
+@op(linear=True, axes=_CELLS)
+def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Array:
+    """Images with each of `y` added to the cell at its row and column: the transpose of `take_cells`.
+
+    Linear in `y`; `rows` and `columns` say where, and get no gradient.
+
+    Args:
+        y: (B, *places, C).
+        rows: As for `take_cells`; what lies beyond the borders is left out.
+        columns: As for `take_cells`.
+        shape: The shape of the result, (B, H, W, C).
+
+    Raises:
+        ValueError: The shapes do not fit.
+    """
+    return transposed(lambda x: take_cells.forward(x, rows, columns), shape, y, "y")
+
+
+# ---------------------------------------------------------------- deformable convolution
+
+
+@composite
+def deformable_convolution(
+    x: Array,
+    weight: Array,
+    offset: Array,
+    mask: Array | None = None,
+    bias: Array | None = None,
+    /,
+    base_axis: int = 1,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    group: int = 1,
+    deformable_group: int = 1,
+    channel_last: bool = False,
+) -> Variable:
+    """Convolution over two axes in which each element of the kernel reads x at a place of its own, moved by `offset`.
+
+    Between four cells x is interpolated bilinearly, with zeros beyond its borders (Dai et al., 2017), and with a mask
+    what is read is multiplied by it (Zhu et al., 2019). At offsets where a place meets a row or column of cells the
+    derivative is that towards larger offsets.
+
+    Args:
+        x: (*batch, C, H, W), or (*batch, H, W, C) if `channel_last`.
+        weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
+        offset: (*batch, 2 * deformable_group * K, h, w), where K elements of the kernel have a row's and a column's
+            offset each, in this order, for one group of channels after another; channels last if `channel_last`.
+            (h, w) is the size of the result; or that of x, as in nnabla, and then the elements count that lie the
+            steps of `stride` apart.
+        mask: (*batch, deformable_group * K, h, w), or channels last; None for ones.
+        bias: (out,); None for no bias.
+        base_axis: Number of batch axes; from the end of the axes of x if negative.
+        pad: Zeros put at both ends of both axes; 0 by default. A single entry, here and below, stands for both.
+        stride: Steps of the kernel; 1 by default.
+        dilation: Distances between the kernel's elements; 1 by default.
+        group: Number of groups that the channels are divided into, each convolved by itself.
+        deformable_group: Number of groups that the channels are divided into, each with offsets and a mask of its own.
+        channel_last: Whether the channel axis is the last one.
+
+    Returns:
+        (*batch, out, *sizes), or (*batch, *sizes, out): sizes as for `convolution`.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
+    """
+    name = "deformable_convolution"
+    x, batch, count = with_one_batch_axis(name, x, base_axis)
+    if count != 2:
+        raise ValueError(f"{name}: x of shape {x.shape} has {count} spatial axes; there must be 2")
+    offset = _with_batch_of_x(f"{name}: offset", offset, batch)
+    mask = None if mask is None else _with_batch_of_x(f"{name}: mask", mask, batch)
+    if not channel_last:
+        x, weight, offset = _last(x), _last(weight), _last(offset)
+        mask = None if mask is None else _last(mask)
+    window = steps_of(name, 2, pad, stride, dilation)
+    sizes = _checked(x, weight, group, deformable_group, window)
+    out, height, width, _ = weight.shape
+    k = height * width
+    taken = [
+        _at_windows(f"{name}: {what}", value, (x.shape[0], deformable_group, k, each), x.shape[1:3], sizes, window[1])
+        for what, value, each in (("offset", offset, 2), ("mask", mask, 1)) if value is not None
+    ]
+    moves = _wide(taken[0])
+    places = _places((height, width), sizes, window, moves.dtype)
+    rows, columns = (place + moves[..., i] for i, place in enumerate(places))
+    read = _interpolated(_by_group(x, deformable_group), rows, columns, taken[1][..., 0] if mask is not None else None)
+    read = reshape(read, shape=(x.shape[0], deformable_group, *sizes, k, x.shape[-1] // deformable_group))
+    read = reshape(transpose(read, axes=(0, 2, 3, 4, 1, 5)), shape=(x.shape[0] * math.prod(sizes), k, group, -1))
+    read = reshape(transpose(read, axes=(2, 0, 1, 3)), shape=(group, x.shape[0] * math.prod(sizes), -1))
+    weight = reshape(weight, shape=(group, out // group, -1))
+    y = linear.batch_matmul(read, weight, transpose_b=True)
+    y = reshape(transpose(y, axes=(1, 0, 2)), shape=(x.shape[0], *sizes, out))
+    return finished(name, y if channel_last else transpose(y, axes=(0, 3, 1, 2)), bias, batch, channel_last)
+
+
+def _with_batch_of_x(name: str, value: Variable, batch: tuple[int, ...]) -> Variable:
+    """`value` with its batch axes, which x has too, made one."""
+    if value.ndim != len(batch) + 3 or value.shape[: len(batch)] != batch:
+        raise ValueError(f"{name} of shape {value.shape} must have x's batch axes {batch}, and 3 axes more")
+    return reshape(value, shape=(math.prod(batch), *value.shape[len(batch) :]))
+
+
+def _last(x: Variable) -> Variable:
+    return transpose(x, axes=(0, *range(2, x.ndim), 1))
+
+
+def _wide(x: Variable) -> Variable:
+    """`x` in a dtype in which places on large images can be told from each other."""
+    return x if x.spec.differentiable and x.dtype.itemsize > 2 else cast(x, FLOAT32)
+
+
+def _checked(x: Variable, weight: Variable, group: int, deformable_group: int, window: Any) -> tuple[int, int]:
+    """The sizes of the result; a ValueError names what does not fit. Channels are last in both."""
+    name, channels = "deformable_convolution", x.shape[-1]
+    if weight.ndim != 4 or min(weight.shape[1:3]) < 1:
+        raise ValueError(f"{name}: weight must have 4 axes, and a kernel of 1 element or more, got {weight.shape}")
+    if group < 1 or weight.shape[0] % group or weight.shape[-1] * group != channels:
+        raise ValueError(
+            f"{name}: weight has {weight.shape[0]} output and {weight.shape[-1]} input channels, which do not fit "
+            f"group={group} and the {channels} channels of x"
+        )
+    if deformable_group < 1 or channels % deformable_group:
+        raise ValueError(f"{name}: deformable_group {deformable_group} does not divide the {channels} channels of x")
+    sizes = [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, p, s, d in zip(x.shape[1:3], weight.shape[1:3], *window, strict=True)
+    ]
+    if min(sizes) < 1:
+        raise ValueError(f"{name}: weight's kernel {weight.shape[1:3]} spans more than padded x, {x.shape[1:3]}")
+    return sizes[0], sizes[1]
+
+
+def _at_windows(
+    name: str, value: Variable, parts: tuple[int, int, int, int], of_x: Any, sizes: Any, stride: tuple[int, ...]
+) -> Variable:
+    """What there is for each window, as (B, group, *sizes, k, each), of an input with channels last that may have the
+    size of x."""
+    batch, groups, k, each = parts
+    expected = (batch, *sizes, groups * k * each)
+    if value.shape != expected and value.shape == (batch, *of_x, groups * k * each):
+        value = slicing.getitem(
+            value, (slice(None), *[slice(0, (n - 1) * s + 1, s) for n, s in zip(sizes, stride, strict=True)])
+        )
+    if value.shape != expected:
+        raise ValueError(
+            f"{name} must have {groups * k * each} channels and the spatial sizes {tuple(sizes)} of the result, or "
+            f"those of x, {tuple(of_x)}; with the channels last it has shape {value.shape}"
+        )
+    return transpose(reshape(value, shape=(batch, *sizes, groups, k, each)), axes=(0, 3, 1, 2, 4, 5))
+
+
+def _places(kernel: tuple[int, int], sizes: tuple[int, int], window: Any, dtype: Any) -> tuple[Variable, Variable]:
+    """The rows, and the columns, that the elements of the kernel have without offsets, with axes for (*sizes, k)."""
+    pad, stride, dilation = window
+    firsts = [np.arange(n) * s - p for n, s, p in zip(sizes, stride, pad, strict=True)]
+    rows, columns = (each.ravel() for each in np.indices(kernel))
+    return (
+        as_variable((firsts[0][:, None, None] + rows * dilation[0]).astype(dtype)),
+        as_variable((firsts[1][None, :, None] + columns * dilation[1]).astype(dtype)),
+    )
+
+
+def _by_group(x: Variable, groups: int) -> Variable:
+    """(B, H, W, C) as (B * groups, H, W, C / groups)."""
+    batch, height, width, channels = x.shape
+    apart = reshape(x, shape=(batch, height, width, groups, channels // groups))
+    return reshape(transpose(apart, axes=(0, 3, 1, 2, 4)), shape=(batch * groups, height, width, channels // groups))
+
+
+def _interpolated(x: Variable, rows: Variable, columns: Variable, factor: Variable | None) -> Variable:
+    """x (B, H, W, C) between its cells, at rows and columns with B places; times a factor for each place."""
+    rows, columns = (reshape(places, shape=(x.shape[0], *places.shape[2:])) for places in (rows, columns))
+    top, left = (elementwise.floor(control.unlink(places)) for places in (rows, columns))
+    down, right = rows - top, columns - left
+    if factor is not None:
+        factor = reshape(factor, shape=rows.shape)
+    total = None
+    for i, vertical in enumerate((1 - down, down)):
+        vertical = vertical if factor is None else vertical * factor
+        for j, horizontal in enumerate((1 - right, right)):
+            share = vertical * horizontal
+            share = cast(share, x.dtype) if x.spec.differentiable and x.dtype != share.dtype else share
+            part = take_cells(x, top + i, left + j) * reshape(share, shape=(*share.shape, 1))
+            total = part if total is None else total + part
+    assert total is not None
+    return total

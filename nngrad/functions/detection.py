@@ -1,0 +1,259 @@
+"""Detected boxes: of those that overlap the ones with the highest scores are kept."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Variable, composite, op
+from ..graph.axes import rows_of
+from .arithmetic import floating, mul2, widened
+from .array import zeros_like
+from .indexing import where
+from .movement import concatenate
+from .slicing import take_slices
+
+# ---------------------------------------------------------------- which boxes are kept
+
+
+class _Boxes(NamedTuple):
+    """Boxes (groups, N), which reach from `lows` to `highs` (groups, N, 2)."""
+
+    lows: Any
+    highs: Any
+    areas: Any
+
+    def ranked(self, order: jax.Array) -> _Boxes:
+        """Boxes (batch, N) in as many orders (batch, classes, N), as (batch classes, N)."""
+        index = lax.reshape(order, (order.shape[0], order.shape[1] * order.shape[2]))
+        taken = [
+            jnp.take_along_axis(each, index if each.ndim == 2 else index[..., None], axis=1)
+            for each in (self.lows, self.highs, self.areas)
+        ]
+        groups = (order.shape[0] * order.shape[1], order.shape[2])
+        return _Boxes(*[lax.reshape(each, (*groups, *each.shape[2:])) for each in taken])
+
+    def kept(self, alive: jax.Array, threshold: float, chained: bool) -> jax.Array:
+        """Of those that are `alive` (groups, N), the best ones first, which no better one overlaps with by more than a
+        threshold of intersection by union; if `chained` only better ones that are kept themselves count."""
+        place = lax.broadcasted_iota(jnp.int32, alive.shape, 1)
+        count = jnp.max(jnp.where(alive, place + 1, 0), initial=0)
+
+        def step(state: Any) -> Any:
+            i, kept = state
+            low, high, area, one = [
+                lax.dynamic_slice_in_dim(each, i, 1, axis=1) for each in (*self, kept if chained else alive)
+            ]
+            sides = jnp.minimum(self.highs, high) - jnp.maximum(self.lows, low)
+            common = jnp.where((sides > 0).all(-1), sides[..., 0] * sides[..., 1], 0)
+            union = jnp.where(common > 0, self.areas + area - common, 1)
+            return i + 1, kept & ~(one & (place > i) & (common / union > threshold))
+
+        result: jax.Array = lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
+        return result
+
+
+def _ranked(scores: jax.Array) -> jax.Array:
+    """The places of scores along the last axis, the highest first; of equal ones the first."""
+    place = lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
+    order: jax.Array = lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
+    return order
+
+
+@op(axes=rows_of((0,)))
+def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax.Array:
+    """Which scores of detected boxes are kept: what `nms_detection2d` is made of.
+
+    Args:
+        x: As for `nms_detection2d`.
+        thresh: As for `nms_detection2d`.
+        nms: As for `nms_detection2d`.
+        nms_per_class: As for `nms_detection2d`.
+
+    Returns:
+        bool (batch, N, 1 + classes): of the objectness, and of the score of each class.
+
+    Raises:
+        ValueError: x has not three axes, the last one with more than five entries.
+    """
+    if x.ndim != 3 or x.shape[2] < 6:
+        raise ValueError(f"x of shape {x.shape} must be (batch, N, 5 + classes), with a class or more")
+    x = widened(floating(x))
+    batch, count, _ = x.shape
+    centre, size, objectness = x[..., 0:2], x[..., 2:4], x[..., 4:5]
+    there = objectness >= thresh
+    scores = jnp.where(there, objectness, 0) * x[..., 5:]
+    passed = jnp.concatenate([there, there & (scores >= thresh)], -1)
+    ranked = scores if nms_per_class else objectness
+    alive = passed[..., 1:] if nms_per_class else passed[..., :1]
+    alive = alive & (ranked != 0)
+    ranked, alive = [jnp.moveaxis(each, 2, 1) for each in (jnp.where(alive, ranked, 0), alive)]
+    order = _ranked(ranked)
+    boxes = _Boxes(centre - size / 2, centre + size / 2, size[..., 0] * size[..., 1])
+    flat = (batch * order.shape[1], count)
+    present = lax.reshape(jnp.take_along_axis(alive, order, 2), flat)
+    kept = boxes.ranked(order).kept(present, nms, nms_per_class)
+    _, kept = lax.sort((lax.reshape(order, flat), kept.astype(jnp.int32)), dimension=1, num_keys=1)
+    mask = jnp.moveaxis(lax.reshape(kept, order.shape), 1, 2) != 0
+    return jnp.concatenate([passed[..., :1], mask], -1) if nms_per_class else passed & mask
+
+
+@op(axes=rows_of((0, 1)))
+def ranked_boxes(
+    boxes: Array, scores: Array, /, center_point_box: int, max_output_boxes_per_class: int, iou_threshold: float,
+    score_threshold: float,
+) -> jax.Array:
+    """For each class the numbers of boxes in the order of their scores: what `onnx_non_max_suppression` is made of.
+
+    Args:
+        boxes: As for `onnx_non_max_suppression`.
+        scores: As for `onnx_non_max_suppression`.
+        center_point_box: As for `onnx_non_max_suppression`.
+        max_output_boxes_per_class: As for `onnx_non_max_suppression`.
+        iou_threshold: As for `onnx_non_max_suppression`.
+        score_threshold: As for `onnx_non_max_suppression`.
+
+    Returns:
+        int32 (batch, classes, N): -1 in place of a box that is not selected.
+
+    Raises:
+        ValueError: The shapes do not fit, or `center_point_box` or `max_output_boxes_per_class` is out of range.
+    """
+    if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3 or scores.shape[::2] != boxes.shape[:2]:
+        raise ValueError(f"boxes of shape {boxes.shape} and scores of shape {scores.shape} must be (batch, N, 4) and "
+                         "(batch, classes, N)")
+    if center_point_box not in (0, 1):
+        raise ValueError(f"center_point_box must be 0 or 1, got {center_point_box}")
+    if max_output_boxes_per_class < 0:
+        raise ValueError(f"max_output_boxes_per_class must not be negative, got {max_output_boxes_per_class}")
+    boxes, scores = widened(floating(boxes)), widened(floating(scores))
+    first, second = boxes[..., :2], boxes[..., 2:]
+    if center_point_box:
+        found = _Boxes(first - second / 2, first + second / 2, second[..., 0] * second[..., 1])
+    else:
+        lows, highs = jnp.minimum(first, second), jnp.maximum(first, second)
+        found = _Boxes(lows, highs, (highs - lows)[..., 0] * (highs - lows)[..., 1])
+    order = _ranked(scores)
+    alive = jnp.take_along_axis(scores, order, 2) >= score_threshold
+    flat = (order.shape[0] * order.shape[1], order.shape[2])
+    kept = found.ranked(order).kept(lax.reshape(alive, flat), iou_threshold, True)
+    kept = kept & (jnp.cumsum(kept, 1) <= max_output_boxes_per_class)
+    return jnp.where(lax.reshape(kept, order.shape), order, -1)
+
+
+@op
+def selected_rows(numbers: Array, /, size: int, whole: bool = False) -> jax.Array:
+    """The places of what `ranked_boxes` has selected, each with its number.
+
+    Args:
+        numbers: int32 (batch, classes, N), of which the negative ones are left out.
+        size: How many rows are returned; where there are fewer, the rest is -1.
+        whole: Whether all rows are -1 where there are not just `size` of them.
+
+    Returns:
+        int32 (size, 3): batch, class, number.
+
+    Raises:
+        ValueError: `size` is negative.
+    """
+    if size < 0:
+        raise ValueError(f"size must not be negative, got {size}")
+    there = numbers >= 0
+    places = jnp.nonzero(there, size=size, fill_value=0)
+    rows = jnp.stack([*places[:2], numbers[places]], 1).astype(jnp.int32)
+    found = jnp.sum(there)
+    filled = jnp.arange(size) < found
+    return jnp.where((filled & (found == size) if whole else filled)[:, None], rows, -1)
+
+
+# ---------------------------------------------------------------- nnabla's functions
+
+
+@composite
+def nms_detection2d(
+    x: Array, /, thresh: float | None = None, nms: float | None = None, nms_per_class: bool | None = None
+) -> Variable:
+    """Scores of detected boxes, with 0 for those that a better box overlaps with: non-maximum suppression.
+
+    The score of a class is multiplied by the objectness. Which scores are kept has no derivative; those that are kept
+    have gradients.
+
+    Args:
+        x: (batch, N, 5 + classes): for each box x and y of its middle, width, height, objectness, and the
+            probability of each class.
+        thresh: What is less, of objectness and scores, becomes 0; None for 0.5.
+        nms: The intersection of two boxes, divided by their union, above which one of them is dropped; None for 0.45.
+        nms_per_class: Whether boxes are compared by their scores, class by class; False compares them by objectness,
+            and drops a box that any better one overlaps with, be that dropped or not, with all its classes. None
+            stands for True.
+
+    Returns:
+        Of the shape of `x`: boxes, objectness, and scores.
+
+    Raises:
+        ValueError: x has not three axes, the last one with more than five entries.
+    """
+    mask = nms_mask(
+        x, thresh=0.5 if thresh is None else thresh, nms=0.45 if nms is None else nms,
+        nms_per_class=nms_per_class is None or nms_per_class,
+    )
+    batch, count, width = x.shape
+    whole = ((0, batch, 1), (0, count, 1))
+    boxes, objectness, classes = [
+        take_slices(x, key=(*whole, (low, high - low, 1))) for low, high in ((0, 4), (4, 5), (5, width))
+    ]
+    scores = concatenate(objectness, mul2(objectness, classes), axis=2)
+    return concatenate(boxes, where(mask, scores, zeros_like(scores)), axis=2)
+
+
+@composite
+def onnx_non_max_suppression(
+    boxes: Array,
+    scores: Array,
+    /,
+    center_point_box: int | None = None,
+    max_output_boxes_per_class: int | None = None,
+    iou_threshold: float | None = None,
+    score_threshold: float | None = None,
+    size: int | None = None,
+) -> Variable:
+    """Boxes that no better box of their class overlaps with, as ONNX's NonMaxSuppression selects them. No derivative.
+
+    Args:
+        boxes: (batch, N, 4): two opposite corners (y1, x1, y2, x2) of each box.
+        scores: (batch, classes, N).
+        center_point_box: 1 if a box is given as x and y of its middle, width, and height; None for 0.
+        max_output_boxes_per_class: How many boxes are selected at most, of each class in each element of the batch;
+            None for 0, which selects none.
+        iou_threshold: The intersection of two boxes, divided by their union, above which the one with the lower score
+            is dropped; None for 0.
+        score_threshold: A box with a lower score is not selected; None for 0.
+        size: How many rows are returned; None for as many as are selected when the function is applied. With it, the
+            first ones are, and where there are fewer the rest is -1. Without it, all is -1 in a later `forward()` in
+            which not just as many are selected.
+
+    Returns:
+        int32 (size, 3): the element of the batch, the class and the number of each box that is selected, in this
+        order, but with higher scores first.
+
+    Raises:
+        ValueError: The shapes do not fit, an argument is out of range, or `size` is not given where there are no values
+            yet, as in the body of a loop.
+    """
+    numbers = ranked_boxes(
+        boxes, scores, center_point_box=center_point_box or 0,
+        max_output_boxes_per_class=max_output_boxes_per_class or 0, iou_threshold=iou_threshold or 0.0,
+        score_threshold=score_threshold or 0.0,
+    )
+    if size is not None:
+        return selected_rows(numbers, size=size)
+    try:
+        found = numbers.d
+    except ValueError as error:
+        raise ValueError("onnx_non_max_suppression: the size of the result depends on values; give size= where they "
+                         f"are not known yet. ({error})") from None
+    return selected_rows(numbers, size=int(np.count_nonzero(found >= 0)), whole=True)

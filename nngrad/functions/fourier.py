@@ -1,0 +1,359 @@
+"""Fourier transforms, of whole arrays and of windows that move over a signal.
+
+A complex array is a real one with a last axis of 2, for the real and the imaginary part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Function, Variable, as_variable, composite, op
+from ..graph.arguments import Shape
+from ..graph.axes import AxisMap, Places, rowwise
+from . import movement, slicing
+from .arithmetic import alike, floating
+from .transposition import transposed
+
+# ---------------------------------------------------------------- whole arrays
+
+
+def _transform_axes(f: Function) -> tuple[int, int]:
+    return (f.args["signal_ndim"] + 1,) * 2
+
+
+@op(type_name="FFT", linear=True, axes=rowwise(_transform_axes))
+def fft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
+    """Discrete Fourier transform over the axes before the last: the sum over t of `exp(-2 pi i k t / n) x[t]`.
+
+    Args:
+        x: (*batch, *sizes, 2), with 1 to 3 sizes.
+        signal_ndim: How many sizes there are.
+        normalized: Whether the result is divided by the square root of their product.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ValueError: The last axis of x has not 2 elements, `signal_ndim` is not from 1 to 3, or x has too few axes or is
+            empty along them.
+    """
+    return _transformed(x, signal_ndim, lax.FftType.FFT, -0.5 if normalized else 0)
+
+
+@op(type_name="IFFT", linear=True, axes=rowwise(_transform_axes))
+def ifft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
+    """The inverse of `fft` with the same arguments.
+
+    Args:
+        x: As for `fft`.
+        signal_ndim: As for `fft`.
+        normalized: Whether the sum is divided by the square root of the product of the sizes, rather than by it.
+
+    Returns:
+        The shape of x.
+
+    Raises:
+        ValueError: As in `fft`.
+    """
+    return _transformed(x, signal_ndim, lax.FftType.IFFT, 0.5 if normalized else 0)
+
+
+def _transformed(x: jax.Array, signal_ndim: int, kind: lax.FftType, power: float) -> jax.Array:
+    """The transform that JAX calls `kind`, times a power of the product of the sizes."""
+    if not 1 <= signal_ndim <= 3:
+        raise ValueError(f"signal_ndim must be 1, 2 or 3, got {signal_ndim}")
+    if x.ndim <= signal_ndim or x.shape[-1] != 2:
+        raise ValueError(f"x of shape {x.shape} must have {signal_ndim} axes, and a last one for the 2 parts")
+    sizes = x.shape[-signal_ndim - 1 : -1]
+    if 0 in sizes:
+        raise ValueError(f"x of shape {x.shape} has no elements to transform along {signal_ndim} axes")
+    x = floating(x)
+    wide = _wide(x)
+    real, imaginary = (lax.index_in_dim(wide, i, -1, keepdims=False) for i in (0, 1))
+    y = lax.fft(lax.complex(real, imaginary), kind, sizes)
+    parts = lax.concatenate([lax.expand_dims(part(y), (y.ndim,)) for part in (lax.real, lax.imag)], y.ndim)
+    if power:
+        parts = parts * parts.dtype.type(math.prod(sizes) ** power)
+    return lax.convert_element_type(parts, x.dtype)
+
+
+def _wide(x: jax.Array) -> jax.Array:
+    """`x` in a dtype that there are transforms in."""
+    return lax.convert_element_type(x, jnp.promote_types(x.dtype, jnp.float32))
+
+
+# ---------------------------------------------------------------- rows of real numbers
+
+
+@op(multiple_results=True, linear=True, axes=rowwise("(n)->(k)"))
+def real_fft(x: Array, /) -> tuple[jax.Array, jax.Array]:
+    """The real and the imaginary part of the Fourier transform of real rows, for the frequencies from 0 to n // 2.
+
+    Args:
+        x: (*batch, n).
+
+    Returns:
+        A tuple of two arrays (*batch, n // 2 + 1).
+
+    Raises:
+        ValueError: x has no axis, or the last one is empty.
+    """
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"x of shape {x.shape} has no elements to transform along a last axis")
+    x = floating(x)
+    y = lax.fft(_wide(x), lax.FftType.RFFT, x.shape[-1:])
+    return lax.convert_element_type(lax.real(y), x.dtype), lax.convert_element_type(lax.imag(y), x.dtype)
+
+
+def _both_rows(f: Function) -> tuple[Places, ...]:
+    return tuple([(*range(x.ndim - 1), None) for x in f.inputs])
+
+
+def _unchanged(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Mapping[str, Any]:
+    return {}
+
+
+@op(linear="together", axes=AxisMap(places=_both_rows, led=_unchanged))
+def real_fft_transpose(real: Array, imaginary: Array, /, size: int) -> jax.Array:
+    """The transpose of `real_fft`: the sum over k of `cos(2 pi k t / n) real[k] - sin(2 pi k t / n) imaginary[k]`.
+
+    Args:
+        real: (*batch, n // 2 + 1).
+        imaginary: Of the shape of `real`.
+        size: n.
+
+    Returns:
+        (*batch, n).
+
+    Raises:
+        ValueError: The shapes differ, or do not fit `size`.
+    """
+    if size < 1 or real.ndim == 0 or real.shape != imaginary.shape or real.shape[-1] != size // 2 + 1:
+        raise ValueError(
+            f"real of shape {real.shape} and imaginary of shape {imaginary.shape} must be alike, and the last axis of "
+            f"size {size // 2 + 1} for size={size}"
+        )
+    real, imaginary = alike(floating(real), floating(imaginary))
+    # The inverse transform takes the frequencies above n // 2 to be as those below it.
+    shares = (size / _counts(size)).astype(_wide(real).dtype)
+    y = lax.complex(_wide(real) * shares, _wide(imaginary) * shares)
+    x: jax.Array = lax.fft(y, lax.FftType.IRFFT, (size,))
+    return lax.convert_element_type(x, real.dtype)
+
+
+def _counts(size: int) -> Any:
+    """For each frequency of real rows of `size` how many there are of it, with that of the other sign."""
+    counts = np.full(size // 2 + 1, 2.0)
+    counts[0] = 1
+    if size % 2 == 0:
+        counts[-1] = 1
+    return counts
+
+
+# ---------------------------------------------------------------- windows that move
+
+
+@op(linear=True, axes=rowwise("(t)->(f,s)"))
+def frames(x: Array, /, size: int, stride: int) -> jax.Array:
+    """The parts of `size` elements that begin at each multiple of `stride` and lie within the last axis.
+
+    Args:
+        x: (*batch, t), with t not less than `size`.
+        size: Number of elements in each.
+        stride: Distance of where they begin.
+
+    Returns:
+        (*batch, (t - size) // stride + 1, size).
+
+    Raises:
+        ValueError: `size` or `stride` is below 1, or x is shorter than `size`.
+    """
+    if size < 1 or stride < 1 or x.ndim == 0 or x.shape[-1] < size:
+        raise ValueError(f"size {size} and stride {stride} must be 1 or more, and x of shape {x.shape} as long as size")
+    axis, count = x.ndim - 1, (x.shape[-1] - size) // stride + 1
+    step = math.gcd(size, stride)
+    if size // step > _MOST_SLICES:
+        starts = lax.iota(jnp.int32, count) * stride
+        y: jax.Array = jax.vmap(lambda start: lax.dynamic_slice_in_dim(x, start, size, axis), out_axes=axis)(starts)
+        return y
+    used = (count - 1) * stride + size
+    blocks = lax.reshape(lax.slice_in_dim(x, 0, used, axis=axis), (*x.shape[:-1], used // step, step))
+    span = (count - 1) * (stride // step) + 1
+    return lax.concatenate(
+        [lax.slice_in_dim(blocks, i, i + span, stride // step, axis) for i in range(size // step)], axis + 1
+    )
+
+
+_MOST_SLICES = 32
+"""Into so many slices arrays are cut, which are quick to move; more would take long to compile."""
+
+
+@op(linear=True, axes=rowwise("(f,s)->(t)", shape="shape"))
+def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.Array:
+    """Frames added up where they overlap: the transpose of `frames` of an array of `shape`.
+
+    Args:
+        y: Of the shape that `frames` gives.
+        shape: The shape of the result.
+        size: As for `frames`.
+        stride: As for `frames`.
+
+    Raises:
+        ValueError: As in `frames`, or the shape of y does not fit.
+    """
+    return transposed(lambda x: frames.forward(x, size, stride), shape, y, "y")
+
+
+@composite
+def stft(
+    x: Array,
+    /,
+    window_size: int,
+    stride: int,
+    fft_size: int,
+    window_type: str | None = "hanning",
+    center: bool = True,
+    pad_mode: str = "reflect",
+    as_istft_backward: bool = False,
+) -> tuple[Variable, Variable]:
+    """Short-time Fourier transform: that of each part of a signal under a window that moves over it.
+
+    Args:
+        x: (*batch, t).
+        window_size: Length of the window, at most `fft_size`; beside it there are zeros, as many before as behind.
+        stride: By how much it moves.
+        fft_size: Length of what is transformed.
+        window_type: "hanning", "hamming", or "rectangular" or None for ones; the first two are periodic.
+        center: Whether windows are centred at the multiples of `stride`: then x gets margins of `fft_size // 2`.
+        pad_mode: What is in these, as `mode` of `pad`.
+        as_istft_backward: Whether this is the transpose of `istft` with the other arguments, of which x is a
+            gradient. For nnabla's sake: gradients of `istft` do not need it.
+
+    Returns:
+        A tuple of the real and the imaginary part, (*batch, fft_size // 2 + 1, number of windows).
+
+    Raises:
+        ValueError: An argument is out of range, there is no such window, or x is too short; or with
+            `as_istft_backward` x has not the length of what `istft` gives, or that would refuse the arguments.
+    """
+    window = _window("stft", window_size, stride, fft_size, window_type)
+    margin = fft_size // 2 if center else 0
+    if x.ndim == 0 or x.shape[-1] + 2 * margin < fft_size:
+        raise ValueError(f"stft: x of shape {x.shape} is too short for a transform of fft_size {fft_size}")
+    if as_istft_backward:
+        count, left = divmod(x.shape[-1] + 2 * margin - fft_size, stride)
+        if left:
+            raise ValueError(f"stft: x of shape {x.shape} has not the length of what istft gives with stride {stride}")
+        x = x * as_variable(_shares(window, count + 1, stride, margin), floating=x.dtype)
+    if margin:
+        x = movement.pad(x, (margin, margin), mode="constant" if as_istft_backward else pad_mode)
+    real, imaginary = real_fft(frames(x, size=fft_size, stride=stride) * as_variable(window, floating=x.dtype))
+    if as_istft_backward:
+        counts = as_variable(_counts(fft_size) / fft_size, floating=real.dtype)
+        real, imaginary = real * counts, imaginary * counts
+    return _swapped(real), _swapped(imaginary)
+
+
+@composite
+def istft(
+    y_r: Array,
+    y_i: Array,
+    /,
+    window_size: int,
+    stride: int,
+    fft_size: int,
+    window_type: str | None = "hanning",
+    center: bool = True,
+    pad_mode: str = "reflect",
+    as_stft_backward: bool = False,
+) -> Variable:
+    """The inverse of `stft`: windows times inverse transforms, added up and divided by the sum of squared windows.
+
+    Of all signals it is the one whose transform is nearest to what is given (Griffin and Lim, 1984).
+
+    Args:
+        y_r: (*batch, fft_size // 2 + 1, number of windows), the real part.
+        y_i: The imaginary part, of the same shape.
+        window_size: As for `stft`.
+        stride: As for `stft`.
+        fft_size: As for `stft`.
+        window_type: As for `stft`.
+        center: As for `stft`: the margins are cut off.
+        pad_mode: As for `stft`. It matters with `as_stft_backward` alone: what was in margins is not in the result.
+        as_stft_backward: Whether this is the transpose of `stft` with the other arguments, of which y_r and y_i are
+            gradients. For nnabla's sake: gradients of `stft` do not need it.
+
+    Returns:
+        (*batch, t) with t = stride * (number of windows - 1) + fft_size, less `2 * (fft_size // 2)` if `center`.
+
+    Raises:
+        ValueError: An argument is out of range, there is no such window, the shapes do not fit, or squared windows sum
+            to 0 somewhere, where no inverse is.
+    """
+    window = _window("istft", window_size, stride, fft_size, window_type)
+    if y_r.shape != y_i.shape or y_r.ndim < 2 or y_r.shape[-2] != fft_size // 2 + 1 or y_r.shape[-1] == 0:
+        raise ValueError(
+            f"istft: y_r of shape {y_r.shape} and y_i of shape {y_i.shape} must be alike, and their last axes "
+            f"{fft_size // 2 + 1} frequencies for fft_size={fft_size} and a window or more"
+        )
+    margin, count = fft_size // 2 if center else 0, y_r.shape[-1]
+    real, imaginary = _swapped(y_r), _swapped(y_i)
+    if not as_stft_backward:
+        counts = as_variable(_counts(fft_size) / fft_size, floating=y_r.dtype)
+        real, imaginary = real * counts, imaginary * counts
+    x = real_fft_transpose(real, imaginary, size=fft_size)
+    x = x * as_variable(window, floating=x.dtype)
+    length = (count - 1) * stride + fft_size
+    x = frames_transpose(x, shape=(*x.shape[:-2], length), size=fft_size, stride=stride)
+    kept = (*x.shape[:-1], length - 2 * margin)
+    if as_stft_backward:
+        return movement.pad_transpose(x, shape=kept, pad_width=(margin, margin), mode=pad_mode) if margin else x
+    shares = as_variable(_shares(window, count, stride, margin), floating=x.dtype)
+    return slicing.getitem(x, (..., slice(margin, length - margin))) * shares
+
+
+def _swapped(x: Variable) -> Variable:
+    """`x` with its last two axes in the other order."""
+    return movement.transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+
+
+def _window(name: str, window_size: int, stride: int, fft_size: int, window_type: str | None) -> Any:
+    """The window of `fft_size` elements; a ValueError names the argument that is wrong."""
+    if not 1 <= window_size <= fft_size:
+        raise ValueError(f"{name}: window_size {window_size} must be 1 or more, and at most fft_size {fft_size}")
+    if stride < 1:
+        raise ValueError(f"{name}: stride must be 1 or more, got {stride}")
+    if window_type not in (*_WINDOWS, None):
+        raise ValueError(f"{name}: window_type must be None or one of {', '.join(_WINDOWS)}, got {window_type!r}")
+    base = _WINDOWS[window_type or "rectangular"]
+    window = base - (1 - base) * np.cos(2 * np.pi * np.arange(window_size) / window_size)
+    before = (fft_size - window_size) // 2
+    return np.pad(window, (before, fft_size - window_size - before))
+
+
+_WINDOWS = {"hanning": 0.5, "hamming": 0.54, "rectangular": 1.0}
+"""The mean of each window, about which it is a cosine."""
+
+
+def _shares(window: Any, count: int, stride: int, margin: int) -> Any:
+    """One over the sums of `count` squared windows, each `stride` further than the one before, without margins."""
+    total = np.zeros((count - 1) * stride + len(window))
+    for i in range(count):
+        total[i * stride : i * stride + len(window)] += window**2
+    total = total[margin : len(total) - margin]
+    if len(total) and total.min() < _LEAST:
+        raise ValueError(
+            f"istft: squared windows with stride {stride} sum to 0 at place {int(total.argmin())}, where no "
+            "inverse is; take a smaller stride, another window_type, or center=True"
+        )
+    return 1 / total
+
+
+_LEAST = 1e-11

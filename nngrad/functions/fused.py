@@ -1,0 +1,105 @@
+"""Several functions under one name, as nnabla has them: made of those functions, which the compiler fuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..graph import Array, Variable, composite
+from ..graph.arguments import Ints, Static, axis_of, per_axis
+from . import activation
+from .batch_statistics import batch_normalization
+from .convolution import convolution
+from .movement import pad as padded
+
+
+@composite
+def fused_convolution(
+    x: Array,
+    weight: Array,
+    bias: Array | None = None,
+    beta: Array | None = None,
+    gamma: Array | None = None,
+    mean: Array | None = None,
+    variance: Array | None = None,
+    z: Array | None = None,
+    /,
+    base_axis: int = 1,
+    pad: Ints | None = None,
+    stride: Ints | None = None,
+    dilation: Ints | None = None,
+    group: int = 1,
+    channel_last: bool = False,
+    decay_rate: float = 0.9,
+    eps: float = 1e-5,
+    batch_stat: bool = True,
+    nonlinearity: str = "relu",
+    nonlinearity_args: Static = (),
+    pad_mode: str = "constant",
+    constant_value: float = 0,
+) -> Variable:
+    """`nonlinearity(batch_normalization(convolution(pad(x), weight, bias)) + z)`.
+
+    All but the convolution may be left out.
+
+    Args:
+        x: As for `convolution`.
+        weight: As for `convolution`.
+        bias: As for `convolution`.
+        beta: As for `batch_normalization`, one number for each output channel. If this and the next three are None,
+            there is no normalisation; else all must be given.
+        gamma: As for `batch_normalization`.
+        mean: As for `batch_normalization`.
+        variance: As for `batch_normalization`.
+        z: What is added before the nonlinearity, of the shape of the result; None for 0.
+        base_axis: As for `convolution`.
+        pad: Width of the margins at both ends of each spatial axis; 0 by default.
+        stride: As for `convolution`.
+        dilation: As for `convolution`.
+        group: As for `convolution`.
+        channel_last: As for `convolution`.
+        decay_rate: As for `batch_normalization`.
+        eps: As for `batch_normalization`.
+        batch_stat: As for `batch_normalization`.
+        nonlinearity: "identity", "relu", "sigmoid", "tanh", "leaky_relu", "elu" or "relu6".
+        nonlinearity_args: (alpha,) for "leaky_relu" and "elu"; if there is none, their default.
+        pad_mode: As `mode` of `pad`.
+        constant_value: As for `pad`.
+
+    Raises:
+        ValueError: As in the functions that it is made of; some of the four of the normalisation are missing, the
+            shape of `z` does not fit, there is no such nonlinearity, or it takes other arguments.
+    """
+    name = "fused_convolution"
+    if nonlinearity not in _NONLINEARITIES:
+        raise ValueError(f"{name}: nonlinearity must be one of {', '.join(_NONLINEARITIES)}, got {nonlinearity!r}")
+    numbers, most = nonlinearity_args, int(nonlinearity in ("leaky_relu", "elu"))
+    if not isinstance(numbers, tuple) or len(numbers) > most:
+        raise ValueError(f"{name}: nonlinearity_args must be a tuple of at most {most} numbers, got {numbers!r}")
+    statistics = (beta, gamma, mean, variance)
+    if any([each is None for each in statistics]) != all([each is None for each in statistics]):
+        raise ValueError(f"{name}: give all of beta, gamma, mean and variance, or none")
+    base_axis = axis_of(base_axis, x.ndim, f"{name}: base_axis")
+    if pad_mode != "constant" or constant_value:
+        widths = [w for p in per_axis(pad, f"{name}: pad", x.ndim - base_axis - 1, 0, 0) for w in (p, p)]
+        x = padded(x, (*widths, *(0, 0) * channel_last), pad_mode, constant_value)
+        pad = None
+    y = convolution(
+        x, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+        channel_last=channel_last,
+    )
+    if beta is not None:
+        y = batch_normalization(
+            y, *statistics, axes=(y.ndim - 1 if channel_last else base_axis,), decay_rate=decay_rate, eps=eps,
+            batch_stat=batch_stat,
+        )
+    if z is not None:
+        if z.shape != y.shape:
+            raise ValueError(f"{name}: z of shape {z.shape} must have the shape {y.shape} of the result")
+        y = y + z
+    return _NONLINEARITIES[nonlinearity](y, *numbers)
+
+
+_NONLINEARITIES: dict[str, Callable[..., Variable]] = {
+    "identity": lambda y: y, "relu": activation.relu, "sigmoid": activation.sigmoid, "tanh": activation.tanh,
+    "leaky_relu": activation.leaky_relu, "elu": activation.elu, "relu6": activation.relu6,
+}  # fmt: skip

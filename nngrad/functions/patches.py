@@ -1,0 +1,321 @@
+"""The elements of windows as channels, and Chainer's pooling over any number of axes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import jax
+from jax import lax
+
+from ..graph import Array, Variable, composite, op
+from ..graph.arguments import Ints, Shape, per_axis
+from ..graph.axes import rows
+from . import comparison, indexing, movement, reduction
+from .array import arange, zeros_like
+from .pooling import average_pooling, max_pooling
+from .transposition import transposed
+
+# ---------------------------------------------------------------- windows as channels
+
+
+@op(linear=True, axes=rows())
+def im2col(
+    x: Array, /, ksize: Ints, stride: Ints = 1, pad: Ints = 0, cover_all: bool = False, dilate: Ints = 1
+) -> jax.Array:
+    """For each window its elements as channels: those of the first channel in row-major order, then of the next.
+
+    Args:
+        x: (N, C, *sizes).
+        ksize: Size of the windows along each spatial axis. A single entry, here and below, stands for all axes.
+        stride: Steps between them.
+        pad: Zeros put at both ends of each spatial axis.
+        cover_all: Whether there is a window more where elements would be left over, with zeros beyond the padding.
+        dilate: Distances between a window's elements.
+
+    Returns:
+        (N, C * prod(ksize), *counts), with (n + 2 pad - dilate (ksize - 1) - 1) / stride + 1 windows along an axis,
+        rounded down; with `cover_all` up.
+
+    Raises:
+        ValueError: x has no spatial axis, an argument is out of range, or a window spans more than padded x.
+    """
+    if x.ndim < 3:
+        raise ValueError(f"x of shape {x.shape} must have axes for batch and channels, and spatial ones")
+    axes = _windows(x.shape[2:], ksize, stride, pad, cover_all, dilate)
+    x = lax.pad(x, x.dtype.type(0), [(0, 0, 0), (0, 0, 0), *[(p, end, 0) for _, _, _, p, end, _ in axes]])
+    parts = []
+    for place in itertools.product(*[range(k) for k, *_ in axes]):
+        first = [i * d for i, (_, _, d, *_) in zip(place, axes, strict=True)]
+        limit = [f + (count - 1) * s + 1 for f, (_, s, _, _, _, count) in zip(first, axes, strict=True)]
+        parts.append(lax.slice(x, (0, 0, *first), (*x.shape[:2], *limit), (1, 1, *[s for _, s, *_ in axes])))
+    y = lax.concatenate([lax.expand_dims(part, (2,)) for part in parts], 2)
+    return lax.reshape(y, (y.shape[0], y.shape[1] * y.shape[2], *y.shape[3:]))
+
+
+@op(linear=True, axes=rows("shape"))
+def col2im(
+    y: Array, /, shape: Shape, ksize: Ints, stride: Ints = 1, pad: Ints = 0, cover_all: bool = False, dilate: Ints = 1
+) -> jax.Array:
+    """Windows whose elements are channels, added up where they overlap: the transpose of `im2col`.
+
+    Args:
+        y: Of the shape that `im2col` gives.
+        shape: The shape of the result, which is that of x.
+        ksize: As for `im2col`.
+        stride: As for `im2col`.
+        pad: As for `im2col`.
+        cover_all: As for `im2col`.
+        dilate: As for `im2col`.
+
+    Raises:
+        ValueError: As in `im2col`, or the shape of y does not fit.
+    """
+    return transposed(lambda x: im2col.forward(x, ksize, stride, pad, cover_all, dilate), shape, y, "y")
+
+
+def _windows(
+    sizes: tuple[int, ...], ksize: Ints, stride: Ints, pad: Ints, cover_all: bool, dilate: Ints
+) -> list[tuple[int, int, int, int, int, int]]:
+    """For each axis the windows' size, step and dilation, the padding before and behind, and how many there are."""
+    count = len(sizes)
+    result = []
+    for n, k, s, p, d in zip(
+        sizes, per_axis(ksize, "ksize", count, 1, 1), per_axis(stride, "stride", count, 1, 1),
+        per_axis(pad, "pad", count, 0, 0), per_axis(dilate, "dilate", count, 1, 1), strict=True,
+    ):
+        span = d * (k - 1) + 1
+        if span > n + 2 * p:
+            raise ValueError(f"ksize {ksize} with dilate {dilate} spans {span}, more than the {n + 2 * p} of padded x")
+        windows = (n + 2 * p - span + (s - 1 if cover_all else 0)) // s + 1
+        result.append((k, s, d, p, (windows - 1) * s + span - n - p, windows))
+    return result
+
+
+# ---------------------------------------------------------------- pooling
+
+
+@composite
+def max_pooling_nd(
+    x: Array,
+    /,
+    ksize: Ints,
+    stride: Ints | None = None,
+    pad: Ints = 0,
+    cover_all: bool = True,
+    return_indices: bool = False,
+) -> Variable | tuple[Variable, Variable]:
+    """Maximum over each window along all axes behind the second.
+
+    Args:
+        x: (N, C, *sizes).
+        ksize: Size of the windows. A single entry, here and below, stands for all axes.
+        stride: Steps between them; `ksize` by default.
+        pad: Padding at both ends of each axis, which is never the maximum.
+        cover_all: Whether there is a window more where elements would be left over.
+        return_indices: Whether to return (y, indices), where an index is the place of the first maximum within its
+            window, in row-major order.
+
+    Returns:
+        (N, C, *counts), with counts as for `im2col`.
+
+    Raises:
+        ValueError: As in `im2col`, or some window has no element of x.
+    """
+    return _maxima("max_pooling_nd", x, ksize, stride, pad, cover_all, return_indices)
+
+
+@composite
+def max_pooling_1d(
+    x: Array,
+    /,
+    ksize: Ints,
+    stride: Ints | None = None,
+    pad: Ints = 0,
+    cover_all: bool = True,
+    return_indices: bool = False,
+) -> Variable | tuple[Variable, Variable]:
+    """Maximum over each window along the third of three axes.
+
+    Args:
+        x: (N, C, L).
+        ksize: As for `max_pooling_nd`.
+        stride: As for `max_pooling_nd`.
+        pad: As for `max_pooling_nd`.
+        cover_all: As for `max_pooling_nd`.
+        return_indices: As for `max_pooling_nd`.
+
+    Raises:
+        ValueError: As in `max_pooling_nd`, or x has not three axes.
+    """
+    _need_three_axes("max_pooling_1d", x)
+    return _maxima("max_pooling_1d", x, ksize, stride, pad, cover_all, return_indices)
+
+
+def _maxima(
+    name: str, x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, cover_all: bool, return_indices: bool
+) -> Variable | tuple[Variable, Variable]:
+    ksize, stride, pad = _each(name, x, ksize, stride, pad)
+    axes = _windows(x.shape[2:], ksize, stride, pad, cover_all, 1)
+    if any(k <= p or (count - 1) * s - p >= n for n, (k, s, _, p, _, count) in zip(x.shape[2:], axes, strict=True)):
+        raise ValueError(f"{name}: stride {stride}, pad {pad} and cover_all={cover_all} make windows without elements")
+    # Margins behind may be narrower than those before, where elements are left over.
+    lowest = -math.inf if x.spec.differentiable else -(2 ** (8 * x.dtype.itemsize - 1))
+    widths = [w for _, _, _, p, end, _ in axes for w in (p, max(end, 0))]
+    wide = movement.pad(x, tuple(widths), constant_value=lowest) if any(widths) else x
+    y = max_pooling(wide, kernel=ksize, stride=stride)
+    if not return_indices:
+        return y
+    columns = movement.reshape(
+        im2col(wide, ksize=ksize, stride=stride), shape=(*y.shape[:2], math.prod(ksize), *y.shape[2:])
+    )
+    return y, reduction.argmax(columns, axis=2)
+
+
+@composite
+def average_pooling_nd(
+    x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, pad_value: float | None = 0
+) -> Variable:
+    """Mean over each window along all axes behind the second.
+
+    Args:
+        x: (N, C, *sizes).
+        ksize: Size of the windows. A single entry, here and below, stands for all axes.
+        stride: Steps between them; `ksize` by default.
+        pad: Padding at both ends of each axis.
+        pad_value: 0 where the padding counts, as zeros; None where a mean is over the elements of x alone.
+
+    Returns:
+        (N, C, *counts), with counts as for `im2col`.
+
+    Raises:
+        ValueError: As in `im2col`; some window has no element that counts, or `pad_value` is another number.
+    """
+    return _means("average_pooling_nd", x, ksize, stride, pad, pad_value)
+
+
+@composite
+def average_pooling_1d(
+    x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, pad_value: float | None = 0
+) -> Variable:
+    """Mean over each window along the third of three axes.
+
+    Args:
+        x: (N, C, L).
+        ksize: As for `average_pooling_nd`.
+        stride: As for `average_pooling_nd`.
+        pad: As for `average_pooling_nd`.
+        pad_value: As for `average_pooling_nd`.
+
+    Raises:
+        ValueError: As in `average_pooling_nd`, or x has not three axes.
+    """
+    _need_three_axes("average_pooling_1d", x)
+    return _means("average_pooling_1d", x, ksize, stride, pad, pad_value)
+
+
+def _means(
+    name: str, x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, pad_value: float | None
+) -> Variable:
+    if pad_value not in (0, None):
+        raise ValueError(f"{name}: pad_value must be 0 or None, got {pad_value}")
+    ksize, stride, pad = _each(name, x, ksize, stride, pad)
+    return average_pooling(x, kernel=ksize, stride=stride, pad=pad, including_pad=pad_value is not None)
+
+
+def _need_three_axes(name: str, x: Variable) -> None:
+    if x.ndim != 3:
+        raise ValueError(f"{name}: x of shape {x.shape} must have 3 axes")
+
+
+def _each(
+    name: str, x: Variable, ksize: Ints, stride: Ints | None, pad: Ints
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Sizes, steps and padding of the windows, one for each spatial axis."""
+    count = x.ndim - 2
+    if count < 1:
+        raise ValueError(f"{name}: x of shape {x.shape} must have axes for batch and channels, and spatial ones")
+    sizes = per_axis(ksize, f"{name}: ksize", count, 1, 1)
+    steps = sizes if stride is None else per_axis(stride, f"{name}: stride", count, 1, 1)
+    return sizes, steps, per_axis(pad, f"{name}: pad", count, 0, 0)
+
+
+@composite
+def spatial_pyramid_pooling_2d(x: Array, /, pyramid_height: int, pooling: str | None = None) -> Variable:
+    """Maxima over grids of 1, 4, 16, ... windows that cover x, one after another (He et al., 2014).
+
+    Args:
+        x: (N, C, H, W).
+        pyramid_height: Number of grids.
+        pooling: "max", the only one there is.
+
+    Returns:
+        (N, C * (4^pyramid_height - 1) / 3, 1, 1).
+
+    Raises:
+        ValueError: x has not four axes, `pyramid_height` is below 1 or makes windows without elements, or `pooling` is
+            another name.
+    """
+    name = "spatial_pyramid_pooling_2d"
+    if x.ndim != 4 or 0 in x.shape[2:]:
+        raise ValueError(f"{name}: x of shape {x.shape} must be (N, C, H, W), with elements")
+    if pooling not in (None, "max"):
+        raise ValueError(f"{name}: pooling must be 'max', got {pooling!r}")
+    if pyramid_height < 1:
+        raise ValueError(f"{name}: pyramid_height must be 1 or more, got {pyramid_height}")
+    grids = []
+    for bins in [2**level for level in range(pyramid_height)]:
+        sizes = tuple([-(-n // bins) for n in x.shape[2:]])
+        pads = tuple([(k * bins - n) // 2 for k, n in zip(sizes, x.shape[2:], strict=True)])
+        grid = _maxima(f"{name}: pyramid_height {pyramid_height}", x, sizes, None, pads, True, False)
+        assert isinstance(grid, Variable)
+        grids.append(movement.reshape(grid, shape=(x.shape[0], -1, 1, 1)))
+    return movement.concatenate(*grids, axis=1)
+
+
+@composite
+def upsampling_2d(
+    x: Array,
+    indexes: Array,
+    /,
+    ksize: Ints,
+    stride: Ints | None = None,
+    pad: Ints = 0,
+    outsize: Ints | None = None,
+    cover_all: bool = True,
+) -> Variable:
+    """Each element put where `max_pooling_nd` with `return_indices` found the maximum of its window; zeros elsewhere.
+
+    Args:
+        x: (N, C, h, w).
+        indexes: The places within the windows, of the shape of x.
+        ksize: As for `max_pooling_nd`.
+        stride: As for `max_pooling_nd`.
+        pad: As for `max_pooling_nd`.
+        outsize: The spatial sizes of the result; by default the least that give (h, w) windows.
+        cover_all: As for `max_pooling_nd`.
+
+    Returns:
+        (N, C, *outsize). Elements that are put at the same place add up.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
+    """
+    name = "upsampling_2d"
+    if x.ndim != 4 or indexes.shape != x.shape:
+        raise ValueError(f"{name}: x of shape {x.shape} and indexes {indexes.shape} must be alike, with 4 axes")
+    ksize, stride, pad = _each(name, x, ksize, stride, pad)
+    least = [
+        s * (n - 1) + k - (s - 1 if cover_all else 0) - 2 * p
+        for n, k, s, p in zip(x.shape[2:], ksize, stride, pad, strict=True)
+    ]
+    sizes = per_axis(tuple(least) if outsize is None else outsize, f"{name}: outsize", 2, 1, 1)
+    places = movement.reshape(arange(0, math.prod(ksize)), shape=(1, 1, -1, 1, 1))
+    apart = movement.reshape(x, shape=(*x.shape[:2], 1, *x.shape[2:]))
+    here = comparison.equal(movement.reshape(indexes, shape=apart.shape), places)
+    columns = movement.reshape(
+        indexing.where(here, apart, zeros_like(apart)), shape=(x.shape[0], -1, *x.shape[2:])
+    )
+    return col2im(
+        columns, shape=(*x.shape[:2], *sizes), ksize=ksize, stride=stride, pad=pad, cover_all=cover_all
+    )

@@ -1,0 +1,323 @@
+"""Regions of images: averages over the bins of boxes, and products of the patches of two images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, Function, Variable, composite, op
+from ..graph.arguments import Ints, Shape, Static, as_ints, per_axis
+from ..graph.axes import AxisMap, Places, row_places
+from .arithmetic import alike, floating, widened
+from .box_samples import Bins, over_samples
+from .movement import pad, transpose
+from .pooling import sum_pooling
+from .transposition import transposed
+from .weighted_points import weighted_points, weighted_points_data_grad
+
+# ---------------------------------------------------------------- averages over the bins of boxes
+
+
+def _aligned_places(f: Function) -> tuple[Places, ...]:
+    channels = 3 if f.args["channel_last"] else 1
+    return tuple([channels if a == channels else None for a in range(4)]), (0, None)
+
+
+def _spread_places(f: Function) -> tuple[Places, ...]:
+    return _aligned_places(f)[0], (None, None)
+
+
+def _aligned_cost(f: Function) -> int:
+    samples = max(f.args["sampling_ratio"] or 0, 2)
+    return 8 * samples**2 * max(f.specs[0].size, f.inputs[0].size)
+
+
+@op(linear=True, axes=AxisMap(places=_aligned_places), cost=_aligned_cost)
+def roi_align(
+    input: Array,
+    boxes: Array,
+    /,
+    output_size: Ints,
+    spatial_scale: Static = (1.0, 1.0),
+    sampling_ratio: int | None = None,
+    channel_last: bool | None = None,
+) -> jax.Array:
+    """The averages of an image over the bins of boxes, from samples between its pixels (He et al. 2017, "Mask R-CNN").
+
+    It is linear in the images, and so differentiable to any order in them. As in nnabla no gradient goes to the boxes;
+    `warp_by_grid` has one for the positions that it samples.
+
+    Args:
+        input: (batch, C, height, width), or (batch, height, width, C) if `channel_last`.
+        boxes: (K, 5): the number of the image, which is cut to a whole one and is at least 0, and the box
+            (x1, y1, x2, y2). The middle of the first pixel is at 1/2, divided by the scale. The bins of a box of an
+            image that is not there are 0.
+        output_size: (height, width): the number of bins that a box is divided into.
+        spatial_scale: What the boxes are multiplied by, (y, x): the size of `input`, divided by that of what they are
+            for.
+        sampling_ratio: The number of samples in a bin along each axis; with None, or if it is not positive, the size of
+            the bin in pixels, rounded up: that is slower, and the bins of a box without area are 0. A sample up to one
+            pixel beyond the image is as the nearest pixel, and one farther off is 0.
+        channel_last: Whether the channel axis of `input` and of the result is the last one; None stands for False.
+
+    Returns:
+        (K, C, *output_size), or (K, *output_size, C).
+
+    Raises:
+        TypeError: `spatial_scale` is no tuple of numbers.
+        ValueError: The shapes do not fit, or `output_size` or `spatial_scale` has not two entries.
+    """
+    x = floating(input)
+    last = bool(channel_last)
+    layout = _check_boxes(x.shape, boxes.shape, output_size, spatial_scale, last)
+    batch, height, width, channels = layout
+    size = batch * height * width
+    pixels = (1, size, channels) if last else (1, channels, size)
+    points = widened(lax.reshape(x if last else lax.transpose(x, (1, 0, 2, 3)), pixels))
+    bins = as_ints(output_size)
+    sums = boxes.shape[0] * bins[0] * bins[1]
+    start = lax.full((1, sums, channels) if last else (1, channels, sums), 0, widened(x).dtype)
+
+    def added(y: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
+        return lax.add(y, _as(y, weighted_points.forward(points, weights, indices, last)))
+
+    bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
+    y = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), x.dtype)
+    shape = (boxes.shape[0], *bins, channels) if last else (channels, boxes.shape[0], *bins)
+    y = lax.reshape(y, shape)
+    return y if last else lax.transpose(y, (1, 0, 2, 3))
+
+
+@op(linear=True, axes=AxisMap(places=_spread_places), cost=_aligned_cost)
+def roi_align_backward(
+    dy: Array,
+    boxes: Array,
+    /,
+    shape: Shape,
+    output_size: Ints,
+    spatial_scale: Static = (1.0, 1.0),
+    sampling_ratio: int | None = None,
+    channel_last: bool | None = None,
+) -> jax.Array:
+    """The transpose of `roi_align` in an input of `shape`: what arrives at each bin, added to the pixels it is made of.
+
+    Args:
+        dy: Of the shape that `roi_align` gives.
+        boxes: As for `roi_align`.
+        shape: The shape of the images, which is that of the result.
+        output_size: As for `roi_align`.
+        spatial_scale: As for `roi_align`.
+        sampling_ratio: As for `roi_align`.
+        channel_last: As for `roi_align`.
+
+    Raises:
+        TypeError: As in `roi_align`.
+        ValueError: As in `roi_align`, or the shape of `dy` does not fit.
+    """
+    dy = floating(dy)
+    last = bool(channel_last)
+    layout = _check_boxes(tuple(shape), boxes.shape, output_size, spatial_scale, last)
+    batch, height, width, channels = layout
+    bins = as_ints(output_size)
+    count = boxes.shape[0]
+    expected = (count, *bins, channels) if last else (count, channels, *bins)
+    if dy.shape != expected:
+        raise ValueError(f"dy of shape {dy.shape} must have the shape {expected} of the bins")
+    sums, size = count * bins[0] * bins[1], batch * height * width
+    values = (1, sums, channels) if last else (1, channels, sums)
+    arrived = widened(lax.reshape(dy if last else lax.transpose(dy, (1, 0, 2, 3)), values))
+    start = lax.full((1, size, channels) if last else (1, channels, size), 0, widened(dy).dtype)
+
+    def added(x: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
+        return lax.add(x, _as(x, weighted_points_data_grad.forward(arrived, weights, indices, size, last)))
+
+    bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
+    x = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), dy.dtype)
+    x = lax.reshape(x, shape if last else (channels, batch, height, width))
+    return x if last else lax.transpose(x, (1, 0, 2, 3))
+
+
+def _as(total: jax.Array, part: jax.Array) -> jax.Array:
+    """In the dtype of the sum; that of boxes may be wider."""
+    return lax.convert_element_type(part, total.dtype)
+
+
+def _check_boxes(
+    shape: tuple[int, ...], boxes: tuple[int, ...], output_size: Ints, spatial_scale: Any, last: bool
+) -> tuple[int, int, int, int]:
+    """Batch, height, width and channels of the images; a ValueError or TypeError says what does not fit."""
+    if len(shape) != 4 or min(shape) < 1:
+        raise ValueError(f"input of shape {shape} must have four axes, none of them empty")
+    if len(boxes) != 2 or boxes[1] != 5:
+        raise ValueError(f"boxes of shape {boxes} must be (K, 5): the number of the image, x1, y1, x2, y2")
+    bins = as_ints(output_size)
+    if len(bins) != 2 or min(bins) < 1:
+        raise ValueError(f"output_size {bins} must be (height, width), both at least 1")
+    if not isinstance(spatial_scale, tuple) or len(spatial_scale) != 2:
+        raise ValueError(f"spatial_scale must be a tuple (y, x), got {spatial_scale!r}")
+    batch, channels = shape[0], shape[3] if last else shape[1]
+    height, width = shape[1:3] if last else shape[2:]
+    return batch, height, width, channels
+
+
+# ---------------------------------------------------------------- products of patches
+
+
+def _product_places(f: Function) -> tuple[Places, ...]:
+    return row_places(f, (0, 1))
+
+
+def _folded(f: Function, count: int) -> Mapping[str, Any]:
+    return {"shape": (count, *f.args["shape"][1:])} if "shape" in f.args else {}
+
+
+_BATCH = AxisMap(places=_product_places, folded=_folded, inputs=(0, 1))
+
+
+def _product_cost(f: Function) -> int:
+    rows, columns = f.args["count"]
+    shapes = [*[x.shape for x in f.inputs], f.specs[0].shape]
+    return 2 * int(rows * columns) * min([math.prod(shape) for shape in shapes if len(shape) == 4])
+
+
+@op(linear="each", axes=_BATCH, cost=_product_cost)
+def displaced_products(x: Array, w: Array, /, count: Ints, step: Ints) -> jax.Array:
+    """Products of each pixel of an image with displaced ones of another one, summed over the channels.
+
+    Args:
+        x: (batch, C, height, width).
+        w: (batch, C, height + (count[0] - 1) step[0], width + (count[1] - 1) step[1]).
+        count: How many displacements there are along each of the two axes.
+        step: How far one is from the next.
+
+    Returns:
+        (batch, *count, height, width): at (b, i, j, y, x) the sum over c of x[b, c, y, x] and
+        w[b, c, y + i step[0], x + j step[1]], multiplied.
+
+    Raises:
+        ValueError: The shapes do not fit, or `count` or `step` has not two entries, all at least 1.
+    """
+    count, step = as_ints(count), as_ints(step)
+    if len(count) != 2 or len(step) != 2 or min(*count, *step) < 1:
+        raise ValueError(f"count {count} and step {step} must have two entries, all at least 1")
+    if x.ndim != 4:
+        raise ValueError(f"x of shape {x.shape} must be (batch, C, height, width)")
+    height, width = x.shape[2:]
+    expected = (*x.shape[:2], height + (count[0] - 1) * step[0], width + (count[1] - 1) * step[1])
+    if w.shape != expected:
+        raise ValueError(f"w of shape {w.shape} must have the shape {expected}, for x of shape {x.shape}")
+    x, w = alike(floating(x), floating(w))
+
+    def row(start: Any) -> jax.Array:
+        rows = lax.dynamic_slice_in_dim(w, start, height, 2)
+        each = [lax.slice_in_dim(rows, j * step[1], j * step[1] + width, axis=3) for j in range(count[1])]
+        return lax.concatenate([lax.expand_dims(_over_channels(x, one), (1,)) for one in each], 1)
+
+    if count[0] == 1:
+        return lax.expand_dims(row(0), (1,))
+    rows = lax.map(row, lax.mul(lax.iota(jnp.int32, count[0]), jnp.int32(step[0])))
+    return lax.transpose(rows, (1, 0, 2, 3, 4))
+
+
+def _over_channels(x: jax.Array, w: jax.Array) -> jax.Array:
+    return lax.convert_element_type(lax.reduce_sum(widened(lax.mul(x, w)), (1,)), x.dtype)
+
+
+@op(linear="each", axes=_BATCH, cost=_product_cost)
+def displaced_products_left_grad(y: Array, w: Array, /, shape: Shape, count: Ints, step: Ints) -> jax.Array:
+    """The transpose of `displaced_products` in its first input.
+
+    Args:
+        y: Of the shape that `displaced_products` gives.
+        w: As for `displaced_products`.
+        shape: The shape of x, which is that of the result.
+        count: As for `displaced_products`.
+        step: As for `displaced_products`.
+
+    Raises:
+        ValueError: As in `displaced_products`, or the shape of `y` does not fit.
+    """
+    y, w = alike(floating(y), floating(w))
+    return transposed(lambda x: displaced_products.forward(x, w, count, step), shape, y, "y")
+
+
+@op(linear="each", axes=_BATCH, cost=_product_cost)
+def displaced_products_right_grad(y: Array, x: Array, /, shape: Shape, count: Ints, step: Ints) -> jax.Array:
+    """The transpose of `displaced_products` in its second input.
+
+    Args:
+        y: Of the shape that `displaced_products` gives.
+        x: As for `displaced_products`.
+        shape: The shape of w, which is that of the result.
+        count: As for `displaced_products`.
+        step: As for `displaced_products`.
+
+    Raises:
+        ValueError: As in `displaced_products`, or the shape of `y` does not fit.
+    """
+    y, x = alike(floating(y), floating(x))
+    return transposed(lambda w: displaced_products.forward(x, w, count, step), shape, y, "y")
+
+
+@composite
+def patch_correlation(
+    x1: Array,
+    x2: Array,
+    /,
+    patch: Ints = (1, 1),
+    shift: Ints = (0, 0),
+    patch_step: Ints = (1, 1),
+    shift_step: Ints = (1, 1),
+    padding: Ints = (0, 0, 0, 0),
+    channel_last: bool = False,
+) -> Variable:
+    """Products of the patches of one image with those of another one that lie around the same place.
+
+    Each is the sum over channels and pixels of a patch of `x1`, multiplied by a patch of `x2` that is displaced by
+    -shift, -shift + shift_step, ... up to shift along each axis (Dosovitskiy et al. 2015, "FlowNet"). Beyond the images
+    there are zeros.
+
+    Args:
+        x1: (batch, C, height, width), or (batch, height, width, C) if `channel_last`.
+        x2: Of the shape of `x1`.
+        patch: The height and the width of a patch; here and below one number stands for both axes.
+        shift: How far a patch of `x2` is displaced at most.
+        patch_step: How far a patch of `x1` is from the next.
+        shift_step: How far a displacement is from the next.
+        padding: How many zeros are put at the top, the bottom, the left and the right; one number for all.
+        channel_last: Whether the channel axis is the last one, and the displacements come behind the pixels.
+
+    Returns:
+        (batch, Cy, Cx, Ho, Wo), or (batch, Ho, Wo, Cy, Cx): Cy = 2 shift // shift_step + 1 displacements along y, and
+        Ho = (height + padding - patch) // patch_step + 1 patches, and so along x.
+
+    Raises:
+        ValueError: The shapes do not fit, or an argument is out of range.
+    """
+    if x1.ndim != 4 or x1.shape != x2.shape:
+        raise ValueError(f"patch_correlation: x1 of shape {x1.shape} and x2 of shape {x2.shape} must have one shape of "
+                         "four axes")
+    kernel = per_axis(patch, "patch_correlation: patch", 2, 1, 1)
+    stride = per_axis(patch_step, "patch_correlation: patch_step", 2, 1, 1)
+    far, step = (per_axis(shift, "patch_correlation: shift", 2, 0, 0),
+                 per_axis(shift_step, "patch_correlation: shift_step", 2, 1, 1))
+    margins = per_axis(padding, "patch_correlation: padding", 4, 0, 0)
+    if channel_last:
+        x1, x2 = transpose(x1, axes=(0, 3, 1, 2)), transpose(x2, axes=(0, 3, 1, 2))
+    for axis, (n, k) in enumerate(zip(x1.shape[2:], kernel, strict=True)):
+        if k > n + margins[2 * axis] + margins[2 * axis + 1]:
+            raise ValueError(f"patch_correlation: patch {kernel} is larger than x1 of shape {x1.shape} with padding")
+    count = tuple([2 * f // s + 1 for f, s in zip(far, step, strict=True)])
+    # Behind the last displacement nothing is read.
+    behind = [(n - 1) * s - f for n, s, f in zip(count, step, far, strict=True)]
+    wider = (margins[0] + far[0], margins[1] + behind[0], margins[2] + far[1], margins[3] + behind[1])
+    first, second = pad(x1, pad_width=(0, 0, 0, 0, *margins)), pad(x2, pad_width=(0, 0, 0, 0, *wider))
+    y = displaced_products(first, second, count=count, step=step)
+    if kernel != (1, 1) or stride != (1, 1):
+        y = sum_pooling(y, kernel=kernel, stride=stride)
+    return transpose(y, axes=(0, 3, 4, 1, 2)) if channel_last else y

@@ -1,0 +1,298 @@
+"""Images sampled at positions that are computed.
+
+A position is counted in pixels, from the middle of the first one. Between pixels an image is linear along each axis, so
+a sample is a weighted sum of the corners of the *cell* that the position lies in. Which cell that is has no derivative;
+how far in the cell the position lies has the derivative 1, or -1 in a reflection, or 0 where positions are held at the
+edge: so the derivative at a pixel is that of the cell behind it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ..graph import Array, Variable, as_variable, composite, op
+from ..graph.arguments import Ints, as_ints
+from ..graph.axes import rows_of
+from .arithmetic import add2, floating, mul2, r_sub_scalar
+from .array import cast, constant
+from .contractions import contraction
+from .movement import concatenate, reshape, transpose
+from .slicing import take_slices
+from .weighted_points import weighted_points
+
+PADDINGS = ("zero", "repeat", "reflect", "mirror")
+
+# ---------------------------------------------------------------- cells
+
+
+@op(diagonal=True)
+def cell_fraction(x: Array, /, size: int, padding: str) -> jax.Array:
+    """How far in its cell each position along an axis lies: from 0 at its first corner to 1 at its last.
+
+    Args:
+        x: Positions, of any shape and floating dtype.
+        size: The number of pixels along the axis.
+        padding: What is beyond them: 'zero', zeros; 'repeat', the last pixel again and again; 'mirror', the image
+            turned round, with the last pixel once; 'reflect', the same with the last pixel twice.
+
+    Raises:
+        ValueError: `padding` is none of these.
+    """
+    held, _ = _held(floating(x), size, padding)
+    return lax.sub(held, _first_corner(held, size, padding))
+
+
+@op(diagonal=True)
+def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
+    """The derivative of `cell_fraction`: 1, -1 where the image is turned round, 0 where the last pixel is repeated.
+
+    Args:
+        x: As for `cell_fraction`.
+        size: As for `cell_fraction`.
+        padding: As for `cell_fraction`.
+
+    Raises:
+        ValueError: As in `cell_fraction`.
+    """
+    return _held(floating(x), size, padding)[1]
+
+
+@op(axes=rows_of((0,)))
+def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) -> jax.Array:
+    """Which pixels the cells of positions have as corners, numbered in row-major order.
+
+    Args:
+        x: Positions (batch, Q, D), along the last axis of the image first, as x before y.
+        sizes: The D sizes of the image, its last axis first too.
+        padding: As for `cell_fraction`.
+        nearest: Whether the nearest pixel is wanted alone; of two that are as near the one farther from 0.
+
+    Returns:
+        int32 (batch, 2^D, Q), or (batch, 1, Q) if `nearest`: -1 for what is outside of the image. A corner is numbered
+        by whether it is the first or the last one of the cell along each axis, of which the first axis counts most.
+
+    Raises:
+        ValueError: x has not three axes, the last one with an entry for each of `sizes`, or `padding` is unknown.
+    """
+    sizes = as_ints(sizes)
+    if x.ndim != 3 or x.shape[2] != len(sizes):
+        raise ValueError(f"x of shape {x.shape} must be (batch, Q, {len(sizes)}), for sizes {sizes}")
+    along = []
+    for d, size in enumerate(sizes):
+        held, _ = _held(floating(lax.index_in_dim(x, d, 2, keepdims=False)), size, padding)
+        if nearest:
+            half = lax.full_like(held, 0.5)
+            away = lax.select(lax.lt(held, lax.full_like(held, 0)), lax.ceil(held - half), lax.floor(held + half))
+            corners = [away]
+        else:
+            first = _first_corner(held, size, padding)
+            corners = [first, first + lax.full_like(first, 1)]
+        along.append([_whole(each, size) for each in corners])
+    found = []
+    for corner in itertools.product(*reversed(along)):
+        place, inside = lax.full_like(corner[0], 0), lax.full(corner[0].shape, True)
+        for each, size in zip(corner, reversed(sizes), strict=True):
+            place = lax.add(lax.mul(place, lax.full_like(place, size)), each)
+            inside = inside & (each >= 0) & (each < size)
+        found.append(lax.expand_dims(lax.select(inside, place, lax.full_like(place, -1)), (1,)))
+    return lax.concatenate(found, 1)
+
+
+def _held(x: jax.Array, size: int, padding: str) -> tuple[jax.Array, jax.Array]:
+    """Positions brought back to where the image is, and the derivative of that."""
+    one, zero = lax.full_like(x, 1), lax.full_like(x, 0)
+    if padding == "zero":
+        return x, one
+    slope = one
+    if padding in ("mirror", "reflect"):
+        edge = 0.5 if padding == "reflect" else 0.0
+        length = size - 1 + 2 * edge
+        if length == 0:
+            return zero, zero
+        far = x + lax.full_like(x, edge)
+        far = far - lax.floor(far / lax.full_like(x, 2 * length)) * lax.full_like(x, 2 * length)
+        ahead = far < lax.full_like(x, length)
+        x = lax.select(ahead, far, lax.full_like(x, 2 * length) - far) - lax.full_like(x, edge)
+        slope = lax.select(ahead, one, -one)
+    elif padding != "repeat":
+        raise ValueError(f"padding {padding!r} must be one of {', '.join(map(repr, PADDINGS))}")
+    last = lax.full_like(x, size - 1)
+    between = (x >= zero) & ((x <= last) if padding == "mirror" else (x < last))
+    return lax.clamp(zero, x, last), lax.select(between, slope, zero)
+
+
+def _first_corner(held: jax.Array, size: int, padding: str) -> jax.Array:
+    first = lax.floor(held)
+    return first if padding == "zero" else lax.min(first, lax.full_like(first, max(size - 2, 0)))
+
+
+def _whole(x: jax.Array, size: int) -> jax.Array:
+    """As int32, of which those that are far outside stay outside."""
+    return lax.convert_element_type(lax.clamp(lax.full_like(x, -1), x, lax.full_like(x, size)), jnp.int32)
+
+
+def sampled(
+    x: Variable, positions: Variable, sizes: tuple[int, ...], padding: str, nearest: bool, channel_last: bool
+) -> Variable:
+    """Images (batch, C, pixels), or (batch, pixels, C), of so many spatial `sizes`, at positions (batch, Q, D)."""
+    backwards = sizes[::-1]
+    indices = cell_indices(positions, sizes=backwards, padding=padding, nearest=nearest)
+    batch, count = positions.shape[:2]
+    if nearest:
+        weights = constant(1, shape=indices.shape, dtype=positions.dtype)
+    else:
+        whole = ((0, batch, 1), (0, count, 1))
+        for d, size in enumerate(backwards):
+            fraction = cell_fraction(take_slices(positions, key=(*whole, d)), size=size, padding=padding)
+            fraction = reshape(fraction, shape=(batch, 1, 1, count))
+            pair = concatenate(r_sub_scalar(fraction, val=1), fraction, axis=1)
+            if d == 0:
+                weights = reshape(pair, shape=(batch, 2, count))
+            else:
+                weights = mul2(pair, reshape(weights, shape=(batch, 1, 2**d, count)))
+                weights = reshape(weights, shape=(batch, 2 ** (d + 1), count))
+    y: Variable = weighted_points(x, weights, indices, channel_last=channel_last)
+    return y
+
+
+# ---------------------------------------------------------------- nnabla's functions
+
+
+@composite
+def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Variable:
+    """Affine maps of the positions of an image's pixels: a grid for `warp_by_grid`.
+
+    Positions go from -1 to 1 along each axis, x before y, as `align_corners` says; where an axis has one pixel alone it
+    is at 0.
+
+    Args:
+        theta: (batch, 2, 3) or (batch, 3, 4): matrices, with what is added in the last column.
+        size: (height, width), or (depth, height, width), of the image that the grid is for.
+        align_corners: Whether -1 and 1 are the middles of the first and of the last pixel, and not their outer edges.
+
+    Returns:
+        (batch, height, width, 2), or (batch, depth, height, width, 3).
+
+    Raises:
+        ValueError: `size` has not 2 or 3 entries, all at least 1, or the shape of `theta` does not fit.
+    """
+    size = as_ints(size)
+    count = len(size)
+    if count not in (2, 3) or min(size) < 1:
+        raise ValueError(f"affine_grid: size {size} must be (height, width) or (depth, height, width)")
+    if theta.ndim != 3 or theta.shape[1:] != (count, count + 1):
+        shape = f"(batch, {count}, {count + 1})"
+        raise ValueError(f"affine_grid: theta of shape {theta.shape} must be {shape} for size {size}")
+    along = [_evenly(n, align_corners) for n in size]
+    mesh = [*np.meshgrid(*along, indexing="ij")][::-1]
+    points = np.stack([*mesh, np.ones(size)], -1).reshape(-1, count + 1)
+    y = contraction(theta, _constant(points, theta), terms=((0, 1, 2), (3, 2)), output=(0, 3, 1))
+    return reshape(y, shape=(theta.shape[0], *size, count))
+
+
+def _evenly(n: int, align_corners: bool) -> np.ndarray:
+    """The positions of `n` pixels from -1 to 1."""
+    return (2 * np.arange(n) + 1 - n) / (max(n - 1, 1) if align_corners else n)
+
+
+def _constant(values: np.ndarray, like: Variable) -> Variable:
+    """A leaf of the dtype of `like`, if that is a floating one."""
+    return as_variable(values.astype(like.dtype if like.spec.differentiable else np.float32))
+
+
+@composite
+def warp_by_grid(
+    x: Array, grid: Array, /, mode: str = "linear", padding_mode: str = "zero", align_corners: bool = False,
+    channel_last: bool = False,
+) -> Variable:
+    """Images sampled at the positions of a grid, as a spatial transformer does it (Jaderberg et al. 2015).
+
+    With 'linear' it is differentiable to any order in both. In the grid it is a polynomial on each cell between pixels,
+    linear along each axis, so of the second derivatives there are the mixed ones alone; at a pixel the derivative is
+    that of the cell behind it, and 0 where the last pixel is repeated. With 'nearest' the grid has no gradient.
+
+    Args:
+        x: (batch, C, *sizes), or (batch, *sizes, C) if `channel_last`, with 2 or 3 spatial axes.
+        grid: (batch, *output sizes, 2 or 3): for each element of the result where it is taken from, x before y before
+            z, and from -1 to 1, as `affine_grid` has it. Grids of 16 bits are computed with in float32.
+        mode: 'linear' or 'nearest'.
+        padding_mode: What there is beyond the image: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image
+            turned round, at the middle of the last pixel if `align_corners`, else at its edge.
+        align_corners: As for `affine_grid`.
+        channel_last: Whether the channel axis of `x` and of the result is the last one.
+
+    Returns:
+        (batch, C, *output sizes), or (batch, *output sizes, C).
+
+    Raises:
+        ValueError: The shapes do not fit, a spatial axis of x is empty, or a mode is unknown.
+    """
+    if mode not in ("linear", "nearest"):
+        raise ValueError(f"warp_by_grid: mode {mode!r} must be 'linear' or 'nearest'")
+    if padding_mode not in ("zero", "repeat", "reflect"):
+        raise ValueError(f"warp_by_grid: padding_mode {padding_mode!r} must be 'zero', 'repeat' or 'reflect'")
+    count = x.ndim - 2
+    if count not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != count or grid.shape[0] != x.shape[0]:
+        raise ValueError(f"warp_by_grid: x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes)"
+                         " and (batch, *output sizes, number of sizes), with 2 or 3 sizes")
+    sizes = x.shape[1:-1] if channel_last else x.shape[2:]
+    if min(sizes) < 1:
+        raise ValueError(f"warp_by_grid: x of shape {x.shape} has an empty spatial axis")
+    padding = "mirror" if padding_mode == "reflect" and align_corners else padding_mode
+    batch, outputs = x.shape[0], grid.shape[1:-1]
+    grid = reshape(_wide(grid), shape=(batch, math.prod(outputs), count))
+    middle = np.array([(n - 1) / 2 for n in reversed(sizes)])
+    reach = middle if align_corners else middle + 0.5
+    positions = add2(mul2(grid, _constant(reach, grid)), _constant(middle, grid))
+    return _warped(x, positions, sizes, outputs, padding, mode == "nearest", channel_last)
+
+
+@composite
+def warp_by_flow(data: Array, flow: Array, /) -> Variable:
+    """Images of which each pixel is taken from as far away as a flow says, linear between pixels.
+
+    Beyond the image its last pixels are repeated. It is differentiable to any order in both, as `warp_by_grid` is.
+
+    Args:
+        data: (batch, C, height, width).
+        flow: (batch, 2, height, width), in pixels: how far to the right, and how far down. Flows of 16 bits are
+            computed with in float32.
+
+    Returns:
+        Of the shape of `data`.
+
+    Raises:
+        ValueError: The shapes do not fit, or an image is empty.
+    """
+    if data.ndim != 4 or flow.shape != (data.shape[0], 2, *data.shape[2:]) or min(data.shape[2:]) < 1:
+        raise ValueError(f"warp_by_flow: data of shape {data.shape} and flow of shape {flow.shape} must be "
+                         "(batch, C, height, width) and (batch, 2, height, width)")
+    sizes = data.shape[2:]
+    count = math.prod(sizes)
+    moved = transpose(reshape(_wide(flow), shape=(data.shape[0], 2, count)), axes=(0, 2, 1))
+    rows, columns = np.divmod(np.arange(count), sizes[1])
+    positions = add2(moved, _constant(np.stack([columns, rows], 1), moved))
+    return _warped(data, positions, sizes, sizes, "repeat", False, False)
+
+
+def _wide(x: Variable) -> Variable:
+    """Positions as float32 where they are of 16 bits, which cannot tell the pixels of an image, or whole."""
+    return x if x.dtype in (np.float32, np.float64) else cast(x, np.float32)
+
+
+def _warped(
+    x: Variable, positions: Variable, sizes: tuple[int, ...], outputs: tuple[int, ...], padding: str, nearest: bool,
+    channel_last: bool,
+) -> Variable:
+    """Images sampled at positions (batch, Q, D), with Q made the axes of the result again."""
+    batch, channels = x.shape[0], x.shape[-1] if channel_last else x.shape[1]
+    pixels = (batch, math.prod(sizes), channels) if channel_last else (batch, channels, math.prod(sizes))
+    y = sampled(reshape(x, shape=pixels), positions, sizes, padding, nearest, channel_last)
+    y = reshape(y, shape=(batch, *outputs, channels) if channel_last else (batch, channels, *outputs))
+    return cast(y, x.dtype) if x.dtype.itemsize == 2 else y

@@ -1,0 +1,136 @@
+"""Fourier transforms against NumPy's and SciPy's: more sizes and arguments, inverses, dtypes, and messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.signal
+
+import nngrad as nn
+import nngrad.functions as F
+
+RNG = np.random.default_rng(0)
+
+
+def drawn(*shape: int) -> Any:
+    return RNG.standard_normal(shape)
+
+
+@pytest.mark.parametrize("shape, signal_ndim", [((5, 2), 1), ((2, 3, 4, 2), 2), ((2, 3, 4, 5, 2), 3), ((1, 1, 2), 2)])
+@pytest.mark.parametrize("normalized", [False, True])
+def test_transforms_are_those_of_numpy(shape: tuple[int, ...], signal_ndim: int, normalized: bool) -> None:
+    x = drawn(*shape)
+    axes = tuple(range(-signal_ndim, 0))
+    norm = "ortho" if normalized else "backward"
+    for function, reference in ((F.fft, np.fft.fftn), (F.ifft, np.fft.ifftn)):
+        expected = reference(x[..., 0] + 1j * x[..., 1], axes=axes, norm=norm)
+        y = function(x, signal_ndim, normalized)
+        np.testing.assert_allclose(y.d, np.stack([expected.real, expected.imag], -1), atol=1e-12)
+    np.testing.assert_allclose(F.ifft(F.fft(x, signal_ndim, normalized), signal_ndim, normalized).d, x, atol=1e-12)
+
+
+def test_each_is_the_transpose_of_the_other_but_for_a_number() -> None:
+    """<fft(x), y> = 12 <x, ifft(y)> for 12 places, as graphs: the gradient is one transform."""
+    x = nn.Variable.from_numpy_array(drawn(2, 3, 4, 2), need_grad=True)
+    y = nn.Variable.from_numpy_array(drawn(2, 3, 4, 2))
+    (gx,) = nn.grad([F.fft(x, 2)], [x], grad_outputs=[y])
+    np.testing.assert_allclose(gx.d, 12 * F.ifft(y, 2).d, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 4, 5])
+def test_real_rows(size: int) -> None:
+    x = drawn(3, size)
+    real, imaginary = F.real_fft(x)
+    np.testing.assert_allclose(real.d + 1j * imaginary.d, np.fft.rfft(x), atol=1e-12)
+    np.testing.assert_allclose(np.sum(real.d**2 + imaginary.d**2),
+                               np.sum(x * F.real_fft_transpose(real, imaginary, size=size).d), atol=1e-12)
+
+
+WINDOWS: dict[str | None, Any] = {"hanning": "hann", "hamming": "hamming", "rectangular": "boxcar", None: "boxcar"}
+
+
+@pytest.mark.parametrize("window_type", WINDOWS)
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("window_size, stride, fft_size", [(16, 4, 16), (8, 3, 12), (7, 2, 9)])
+def test_short_time_transforms_are_those_of_scipy(
+    window_type: str | None, center: bool, window_size: int, stride: int, fft_size: int
+) -> None:
+    x = drawn(2, 64)
+    before = (fft_size - window_size) // 2
+    window = np.zeros(fft_size)
+    window[before:before + window_size] = scipy.signal.get_window(WINDOWS[window_type], window_size)
+    given = np.pad(x, ((0, 0), (fft_size // 2, fft_size // 2)), "reflect") if center else x
+    parts = np.lib.stride_tricks.sliding_window_view(given, fft_size, axis=-1)[:, ::stride]
+    expected = np.fft.rfft(parts * window).swapaxes(1, 2)
+    real, imaginary = F.stft(x, window_size, stride, fft_size, window_type, center)
+    np.testing.assert_allclose(real.d + 1j * imaginary.d, expected, atol=1e-11)
+    if not center and window[0] < 1e-6:
+        with pytest.raises(ValueError, match=r"sum to 0 at place 0.*center=True"):
+            F.istft(real, imaginary, window_size, stride, fft_size, window_type, center)
+        return
+    back = F.istft(real, imaginary, window_size, stride, fft_size, window_type, center)
+    np.testing.assert_allclose(back.d, x[:, :back.shape[1]], atol=1e-11)
+    assert back.shape[1] > 64 - stride - fft_size % 2
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("pad_mode", ["constant", "reflect"])
+def test_transposes_by_name_are_the_gradients(center: bool, pad_mode: str) -> None:
+    arguments = {"window_size": 6, "stride": 2, "fft_size": 8, "window_type": "hamming", "center": center,
+                 "pad_mode": pad_mode}
+    if not center:
+        arguments["window_size"] = 8
+    x = nn.Variable.from_numpy_array(drawn(2, 16), need_grad=True)
+    parts = F.stft(x, **arguments)
+    given = [nn.Variable.from_numpy_array(drawn(*parts[0].shape), need_grad=True) for _ in range(2)]
+    (gx,) = nn.grad(list(parts), [x], grad_outputs=given)
+    np.testing.assert_allclose(F.istft(*given, **arguments, as_stft_backward=True).d, gx.d, atol=1e-12)
+    back = F.istft(*given, **arguments)
+    gradients = nn.grad([back], given, grad_outputs=[x])
+    for by_name, gradient in zip(F.stft(x, **arguments, as_istft_backward=True), gradients, strict=True):
+        np.testing.assert_allclose(by_name.d, gradient.d, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes_are_kept(dtype: str) -> None:
+    x = nn.Variable.from_numpy_array(drawn(2, 16), need_grad=True, dtype=dtype)
+    pair = F.reshape(x, shape=(2, 8, 2))
+    parts = F.stft(x, 8, 4, 8)
+    results = [F.fft(pair, 1), F.ifft(pair, 2), *parts, F.istft(*parts, 8, 4, 8)]
+    gradients = [nn.grad([F.sum(y * y)], [x])[0] for y in results]
+    assert {each.dtype for each in [*results, *gradients]} == {x.dtype}
+    np.testing.assert_allclose(np.asarray(results[-1].d, float), np.asarray(x.d, float),
+                               atol={"float16": 1e-2, "bfloat16": 0.1, "float32": 1e-5, "float64": 1e-12}[dtype])
+
+
+def test_signals_shorter_than_their_margins() -> None:
+    x = drawn(3)
+    real, _ = F.stft(x, 8, 1, 8)
+    assert real.shape == (5, 4)
+    np.testing.assert_allclose(real.d, F.stft(np.pad(x, 4, "reflect"), 8, 1, 8, center=False)[0].d, atol=1e-12)
+
+
+@pytest.mark.parametrize("named, call", [
+    ("signal_ndim", lambda: F.fft(nn.Variable((2, 3, 2)), 0)),
+    ("signal_ndim", lambda: F.ifft(nn.Variable((2, 2, 2, 2, 2)), 4)),
+    ("x of shape", lambda: F.fft(nn.Variable((2, 3)), 1)),
+    ("x of shape", lambda: F.fft(nn.Variable((2,)), 1)),
+    ("no elements", lambda: F.fft(nn.Variable((0, 2)), 1)),
+    ("no elements", lambda: F.real_fft(nn.Variable((0,)))),
+    ("size=4", lambda: F.real_fft_transpose(nn.Variable((2,)), nn.Variable((2,)), size=4)),
+    ("size 5", lambda: F.frames(nn.Variable((4,)), size=5, stride=1)),
+    ("window_size 9", lambda: F.stft(nn.Variable((1, 16)), 9, 4, 8)),
+    ("stride", lambda: F.stft(nn.Variable((1, 16)), 8, 0, 8)),
+    ("window_type", lambda: F.stft(nn.Variable((1, 16)), 8, 4, 8, "blackman")),
+    ("mode", lambda: F.stft(nn.Variable((1, 16)), 8, 4, 8, pad_mode="wrap")),
+    ("too short", lambda: F.stft(nn.Variable((1, 7)), 8, 4, 8, center=False)),
+    ("length", lambda: F.stft(nn.Variable((1, 15)), 8, 4, 8, as_istft_backward=True)),
+    ("y_r of shape", lambda: F.istft(nn.Variable((1, 4, 3)), nn.Variable((1, 4, 3)), 8, 4, 8)),
+    ("y_r of shape", lambda: F.istft(nn.Variable((1, 5, 3)), nn.Variable((1, 5, 2)), 8, 4, 8)),
+    ("sum to 0", lambda: F.istft(nn.Variable((1, 5, 3)), nn.Variable((1, 5, 3)), 8, 8, 8)),
+])
+def test_wrong_arguments_are_named(named: str, call: Any) -> None:
+    with pytest.raises(ValueError, match=named):
+        call()

@@ -1,0 +1,170 @@
+"""Interpolation beyond what the sample table says: every mode against loops over elements, and dtypes."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+
+from_ = nn.Variable.from_numpy_array
+RNG = np.random.default_rng(0)
+
+
+def weight_of(p: float, i: int, n: int, mode: str, rounding: str, a: float, exclude: bool) -> float:
+    """The weight that element i of n has at position p."""
+    def nearest(q: float) -> int:
+        down = {"floor": math.floor(q), "ceil": math.ceil(q), "round_prefer_floor": math.ceil(q - 0.5),
+                "round_prefer_ceil": math.floor(q + 0.5)}[rounding]
+        return min(max(down, 0), n - 1)
+
+    def cubic(d: float) -> float:
+        d = abs(d)
+        if d >= 2:
+            return 0.0
+        return (a + 2) * d**3 - (a + 3) * d**2 + 1 if d <= 1 else a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a
+
+    if mode == "nearest":
+        return float(nearest(p) == i)
+    if mode == "linear":
+        return max(0.0, 1 - abs(min(max(p, 0), n - 1) - i))
+    around = range(math.floor(p) - 1, math.floor(p) + 3)
+    if exclude:
+        return cubic(p - i) / sum([cubic(p - j) for j in around if 0 <= j < n]) if i in around else 0.0
+    return sum([cubic(p - j) for j in around if min(max(j, 0), n - 1) == i])
+
+
+def resized(x: Any, positions: list[list[float]], *kernel: Any) -> Any:
+    """The last axes of x, one after the other, at positions."""
+    for axis, each in zip(range(x.ndim - len(positions), x.ndim), positions, strict=True):
+        n = x.shape[axis]
+        matrix = np.array([[weight_of(p, i, n, *kernel) for i in range(n)] for p in each])
+        x = np.moveaxis(np.tensordot(x, matrix, axes=((axis,), (1,))), -1, axis)
+    return x
+
+
+@pytest.mark.parametrize("mode, options", [
+    *itertools.product(("linear", "nearest"), ({}, {"align_corners": True}, {"half_pixel": True})),
+    ("nearest", {"half_pixel_for_nn": True}), ("nearest", {"half_pixel_for_nn": True, "align_corners": True}),
+])
+def test_interpolate(mode: str, options: dict[str, bool]) -> None:
+    x = RNG.standard_normal((2, 5, 4, 3))
+
+    def at(n: int, m: int) -> list[float]:
+        if mode == "nearest" and options.get("half_pixel_for_nn"):
+            return [(i + 0.5) * n / m for i in range(m)]
+        if m == 1:
+            return [0.0]
+        if options.get("align_corners"):
+            return [i * (n - 1) / (m - 1) for i in range(m)]
+        return [max(0.0, (i + 0.5) * n / m - 0.5) if options.get("half_pixel") else i * n / m for i in range(m)]
+
+    for sizes in ((10, 3, 1), (7, 4, 6), (2,)):
+        y = F.interpolate(from_(x), output_size=sizes, mode=mode, **options)
+        places = [at(n, m) for n, m in zip(x.shape[-len(sizes):], sizes, strict=True)]
+        np.testing.assert_allclose(y.d, resized(x, places, mode, "floor", 0, False), atol=1e-12)
+
+
+COORDINATES = {
+    "half_pixel": lambda i, n, m, s: (i + 0.5) / s - 0.5,
+    "pytorch_half_pixel": lambda i, n, m, s: (i + 0.5) / s - 0.5 if m > 1 else 0.0,
+    "align_corners": lambda i, n, m, s: i * (n - 1) / (m - 1) if m > 1 else 0.0,
+    "asymmetric": lambda i, n, m, s: i / s,
+    "tf_half_pixel_for_nn": lambda i, n, m, s: (i + 0.5) / s,
+    "tf_crop_and_resize": lambda i, n, m, s: 0.2 * (n - 1) + i * 0.7 * (n - 1) / (m - 1) if m > 1 else 0.55 * (n - 1),
+}
+
+
+@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("kernel", [
+    ("nearest", "round_prefer_floor", 0, False), ("nearest", "round_prefer_ceil", 0, False),
+    ("nearest", "floor", 0, False), ("nearest", "ceil", 0, False), ("linear", "floor", 0, False),
+    ("cubic", "floor", -0.75, False), ("cubic", "floor", -0.5, True),
+])
+def test_onnx_resize(coordinates: str, kernel: tuple[Any, ...]) -> None:
+    mode, rounding, a, exclude = kernel
+    x = RNG.standard_normal((1, 4, 5))
+    for scales in ((1.0, 2.0, 0.6), (1.0, 1.3, 0.2)):
+        sizes = [math.floor(n * s) for n, s in zip(x.shape, scales, strict=True)]
+        places = [
+            [COORDINATES[coordinates](i, n, m, s) for i in range(m)]
+            for n, m, s in zip(x.shape[1:], sizes[1:], scales[1:], strict=True)
+        ]
+        options = (mode, coordinates, a, int(exclude), 0.0, rounding)
+        y = F.onnx_resize(from_(x), (0.2,) * 3 + (0.9,) * 3, scales, (), *options)
+        np.testing.assert_allclose(y.d, resized(x, places, *kernel), atol=1e-12)
+
+
+def test_what_is_as_far_from_two_elements_is_so_in_spite_of_rounding() -> None:
+    x = from_(np.arange(10.0))
+    shorter = F.onnx_resize(x, scales=(0.2,), coordinate_transformation_mode="asymmetric")
+    np.testing.assert_array_equal(shorter.d, [0, 5])
+    longer = F.interpolate(x, output_size=(100,), mode="nearest")
+    np.testing.assert_array_equal(longer.d, np.repeat(np.arange(10.0), 10))
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+@pytest.mark.parametrize("size", [1, 3, 19])
+def test_the_transpose_is_the_transpose(mode: str, size: int) -> None:
+    grids = ((size, 4 / size, 2 / size - 0.5),)
+    x, y = RNG.standard_normal((2, 4)), RNG.standard_normal((2, size))
+    ahead = F.resample(from_(x), (1,), grids, mode, bounded=True)
+    back = F.resample_transpose(from_(y), (2, 4), (1,), grids, mode, bounded=True)
+    np.testing.assert_allclose(np.sum(ahead.d * y), np.sum(x * back.d))
+
+
+def test_an_infinite_element_stays_where_it_is() -> None:
+    x = from_(np.array([np.inf, 1.0, 2.0, 3.0]), need_grad=True)
+    y = F.interpolate(x, output_size=(8,), half_pixel=True)
+    assert np.isfinite(y.d[4:]).all() and np.isinf(y.d[:3]).all()
+    (gx,) = nn.grad([F.interpolate(x, output_size=(2,))], [x], grad_outputs=[from_(np.array([np.inf, 1.0]))])
+    np.testing.assert_array_equal(gx.d, [np.inf, 0, 1, 0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_dtypes_are_kept(dtype: str) -> None:
+    x = nn.Variable((1, 3, 3), need_grad=True, dtype=dtype)
+    x.d = np.arange(9).reshape(1, 3, 3)
+    y = F.interpolate(x, scale=(2, 2), align_corners=True)
+    (gx,) = nn.grad([y * y], [x])
+    assert y.dtype == gx.dtype == x.dtype
+    np.testing.assert_array_equal(y.d[0, [0, 0, 5, 5], [0, 5, 0, 5]], [0, 2, 6, 8])
+
+
+def test_nothing_is_computed_where_all_stays() -> None:
+    x = from_(np.ones((1, 2, 2)))
+    assert F.interpolate(x, output_size=(2, 2)).parent.name == "identity"
+    y = F.interpolate(x, output_size=(4, 2))
+    assert (y.parent.name, y.parent.args["axes"]) == ("resample", (1,))
+
+
+X = from_(np.ones((1, 2, 3)))
+
+
+@pytest.mark.parametrize("wrong, message", [
+    (lambda: F.interpolate(X), "give scale or output_size"),
+    (lambda: F.interpolate(X, scale=(1, 1, 1, 1)), "scale has 4 entries"),
+    (lambda: F.interpolate(X, output_size=(2, 2, 2), channel_last=True), "output_size has 3 entries"),
+    (lambda: F.interpolate(X, scale=0.1), r"sizes \(3,\) cannot become \(0,\)"),
+    (lambda: F.interpolate(X, scale=2, mode="cubic"), "mode 'cubic' must be"),
+    (lambda: F.interpolate(X, scale=2, align_corners=True, half_pixel=True), "exclude each other"),
+    (lambda: F.onnx_resize(X, scales=(1, 2)), "a number for each axis"),
+    (lambda: F.onnx_resize(X, scales=(1, 2, 2), sizes=(1, 2, 2)), "give scales or sizes"),
+    (lambda: F.onnx_resize(X, sizes=(1, 2, 4), mode="square"), "mode 'square'"),
+    (lambda: F.onnx_resize(X, sizes=(1, 2, 4), nearest_mode="up"), "nearest_mode 'up'"),
+    (lambda: F.onnx_resize(X, sizes=(1, 2, 4), coordinate_transformation_mode="x"), "mode 'x' is unknown"),
+    (lambda: F.onnx_resize(X, sizes=(1, 2, 4), coordinate_transformation_mode="tf_crop_and_resize"), "roi must have"),
+])
+def test_what_is_wrong_is_named(wrong: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        wrong()
+
+
+def test_scales_that_are_no_numbers() -> None:
+    with pytest.raises(TypeError, match="scale must be a number or a tuple of numbers"):
+        F.interpolate(X, scale=("2",))
