@@ -111,11 +111,14 @@ def test_adversarial_noise() -> None:
 def test_dtypes_are_kept(dtype: str) -> None:
     x = Variable((2, 2, 4, 4), dtype=dtype, need_grad=True)
     x.d = 0.5
-    for y in (
+    changed = [
         F.random_crop(x, shape=(2, 2)), F.random_erase(x, prob=1.0), F.random_shift(x, shifts=(1, 1)), F.random_flip(x),
         F.image_augmentation(x, angle=0.2, brightness=0.1, contrast=1.1, noise=0.1), F.vat_noise(x, x),
-    ):
-        assert y.dtype == y.d.dtype == x.dtype == nn.grad(F.sum(y), x)[0].d.dtype
+    ]
+    found = [*changed, *[nn.grad(F.sum(y), x)[0] for y in changed]]
+    assert {y.dtype for y in found} == {x.dtype}
+    F.sink(*found).forward()
+    assert all([np.isfinite(y.d.astype(float)).all() for y in found])
 
 
 def test_a_shape_with_one_row_stays() -> None:

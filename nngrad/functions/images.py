@@ -10,10 +10,10 @@ import numpy as np
 from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import Ints, Shape, as_ints
 from ..graph.spec import FLOAT32, DType
-from . import array, comparison, elementwise, movement, slicing
+from . import array, elementwise, movement
 from .arithmetic import maximum_scalar
-from .indexing import where
 from .stochastic import bernoulli, key_leaf, normal, subkey, uniform
+from .warping import sampled
 
 
 @composite
@@ -148,23 +148,10 @@ def _turned(size: tuple[int, int], draws: _Draws, angle: float, distortion: floa
 
 def _interpolated(x: Variable, rows: Variable, columns: Variable) -> Variable:
     """`x` at places between its pixels, linearly; 0 outside."""
-    count = x.shape[0]
+    count, channels, *sizes = x.shape
     whole = (count, 1, *np.broadcast_shapes(rows.shape, columns.shape)[-2:])
-    places = [movement.broadcast(each, shape=whole) for each in (rows, columns)]
-    first = [elementwise.floor(each) for each in places]
-    after = [each - low for each, low in zip(places, first, strict=True)]
-    image = as_variable(np.arange(count, dtype=np.int32).reshape(count, 1, 1, 1))
-    image = movement.broadcast(image, shape=whole)
-    parts = []
-    for corner in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        index, shares = [image], []
-        for low, part, step, n in zip(first, after, corner, x.shape[2:], strict=True):
-            at = low + step
-            # What is negative would count from the end.
-            index.append(array.cast(where(comparison.less_scalar(at, val=0), array.filled_like(at, n), at), "int32"))
-            shares.append(part if step else 1 - part)
-        points = movement.stack(*[movement.reshape(i, shape=(count, *whole[2:])) for i in index], axis=-1)
-        taken = slicing.take_points(x, points, axes=(0, 2, 3))
-        parts.append(movement.transpose(taken, axes=(0, 3, 1, 2)) * array.cast(shares[0] * shares[1], x.dtype))
-    y: Variable = parts[0] + parts[1] + (parts[2] + parts[3])
-    return y
+    places = math.prod(whole[2:])
+    along = [movement.reshape(movement.broadcast(each, shape=whole), shape=(count, places)) for each in (columns, rows)]
+    pixels = movement.reshape(x, shape=(count, channels, math.prod(sizes)))
+    y = sampled(pixels, movement.stack(*along, axis=-1), tuple(sizes), "zero", False, False)
+    return array.cast(movement.reshape(y, shape=(count, channels, *whole[2:])), x.dtype)
