@@ -86,12 +86,28 @@ def declared(fact: str) -> list[str]:
     return [name for name in F.names() if isinstance(getattr(F, name), Op) and getattr(getattr(F, name), fact)]
 
 
+HEAVY_BY_NATURE = {
+    "adaptive_separable_convolution": "products with kernels of each pixel, summed over windows",
+    "displaced_products": "sums over channels, for each displacement",
+    "roi_align": "sums over the samples of each bin",
+    "roi_align_backward": "the same",
+    "separable": "the same products and sums",
+    "weighted_points": "sums of gathered points",
+}
+"""Families of heavy ops whose sums of products are no products of matrices, each with what they are."""
+
+
 def test_no_heavy_op_is_without_a_product() -> None:
     seen = {sample.name for sample in OF_OPS if getattr(F, sample.name).heavy and checks["cost"](case_of(sample))}
-    assert seen == set(declared("heavy"))
+    rest = set(declared("heavy")) - seen
+    assert rest == {name for name in declared("heavy") if name.startswith(tuple(HEAVY_BY_NATURE))}
 
 
-NOT_DECLARED_DIAGONAL: dict[str, str] = {}
+NOT_DECLARED_DIAGONAL: dict[str, str] = {
+    "clip_grad_by_norm": "its rule mixes the places of a gradient",
+    "prune": "which elements become 0 depends on all, though no sample moves one across",
+    "top_k_grad": "its rule mixes the places of a gradient",
+}
 """Ops whose samples all have a diagonal Jacobian and that are not declared to have, each with the reason."""
 
 
@@ -139,6 +155,7 @@ GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
 
 NAMES_FAMILIES = {
     "cli.py": "lists functions by family",
+    "peers/pages.py": "lists functions by family",
     "custom/base.py": "says where a rule is",
     "autodiff/recording.py": "tells ops and rules of nngrad's own from a user's",
     "autodiff/walk.py": "says in an error where a rule is",

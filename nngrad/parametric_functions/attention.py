@@ -287,7 +287,7 @@ class _Layer:
         self.dropout = fraction(dropout, f"{function}: dropout")
         if activation is not None and not callable(activation):
             raise TypeError(f"{function}: activation must be a function of a Variable, got {activation!r}")
-        self.activation: Callable[[Variable], Variable] = F.relu if activation is None else activation
+        self.activation = activation
 
     def attended(
         self, scope: str, norm: str, x: Variable, memory: Array, additive: Array | None, padding: Array | None
@@ -307,7 +307,8 @@ class _Layer:
 
     def fed_forward(self, norm: str, x: Variable) -> Variable:
         """Two products with an activation between them, added to `x`."""
-        y = self.activation(self._affine(x, self.units, 1))
+        y = self._affine(x, self.units, 1)
+        y = F.relu(y) if self.activation is None else self.activation(y)
         return self._added(norm, x, self._affine(self._dropped(y), self.embed_dim, 2))
 
     def _affine(self, x: Variable, outmaps: int, number: int) -> Variable:
