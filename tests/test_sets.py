@@ -166,3 +166,12 @@ def test_measures_against_numpy() -> None:
 def test_bad_arguments(call: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(kind, match=message):
         call()
+
+
+def test_nothing_is_scattered() -> None:
+    y = F.bool_scatter(np.zeros((0, 2)), np.zeros(3))
+    np.testing.assert_array_equal(y.d, np.zeros((3, 2)))
+    x = Variable.from_numpy_array(np.zeros((0, 2)))
+    (gx,) = nn.grad(F.sum(F.bool_scatter(x, np.ones(3)) ** 2), x)
+    assert gx.d.shape == (0, 2)
+    assert np.isnan(F.bool_scatter(x, np.ones(3)).d).all()  # what is missing is seen

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import AxisMap, Places, mixes
-from .arithmetic import maximum2, minimum2
+from .arithmetic import check_broadcast, maximum2, minimum2
 from .reduction import norm
 
 # ---------------------------------------------------------------- values
@@ -28,6 +28,7 @@ def clip(x: Array, min: Array | None = None, max: Array | None = None, /) -> Var
     Raises:
         ValueError: The shapes do not broadcast.
     """
+    check_broadcast("clip", x=x, min=min, max=max)
     y = x if min is None else maximum2(x, min)
     return y if max is None else minimum2(y, max)
 
@@ -44,6 +45,7 @@ def clip_by_value(x: Array, min: Array, max: Array, /) -> Variable:
     Raises:
         ValueError: The shapes do not broadcast.
     """
+    check_broadcast("clip_by_value", x=x, min=min, max=max)
     return minimum2(maximum2(x, min), max)
 
 
@@ -59,6 +61,7 @@ def clip_by_norm(x: Array, clip_norm: Array, /, axis: Axes | None = None) -> Var
     Raises:
         ValueError: An axis is out of range or named twice, or the shapes do not broadcast.
     """
+    check_broadcast("clip_by_norm", x=x, clip_norm=clip_norm)
     y: Variable = x * (clip_norm / maximum2(norm(x, axis=axis, keepdims=True), clip_norm))
     return y
 

@@ -17,7 +17,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName
 from . import array, comparison, control, elementwise, indexing, reduction
-from .arithmetic import floating, maximum2, minimum2, widened
+from .arithmetic import check_broadcast, floating, maximum2, minimum2, widened
 from .moments import accurate
 from .powers_of_two import nearest_power
 
@@ -357,6 +357,7 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
     """
     if not scale.spec.differentiable:
         raise TypeError(f"dequantize_linear: scale must be floating, got {scale.dtype.name}")
+    check_broadcast("dequantize_linear", x=x, scale=scale, zero_point=zero_point)
     code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
     y: Variable = (code - zero) * scale
     return y

@@ -136,8 +136,11 @@ def take_points(x: Array, indices: Array, /, axes: Ints, at: int = 0, outside: f
     dimensions = lax.GatherDimensionNumbers(offset_dims=numbers, collapsed_slice_dims=tuple(sorted(axes)),
                                             start_index_map=axes)
     fill = None if math.isnan(outside) else x.dtype.type(outside)
-    return lax.gather(x, wrapped(indices, [x.shape[a] for a in axes]), dimensions, window_shape,
-                      mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=fill)
+    places = wrapped(indices, [x.shape[a] for a in axes])
+    if not all([x.shape[a] for a in axes]):  # all is outside, which XLA asks for a slice to stand beside
+        x = lax.pad(x, lax.full((), 0, x.dtype), [(0, int(a in axes and not n), 0) for a, n in enumerate(x.shape)])
+        places = lax.full_like(places, max(x.shape))
+    return lax.gather(x, places, dimensions, window_shape, mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=fill)
 
 
 @op(type_name="ScatterNd", linear=True, axes=axis_maps.POINTS_PUT)
@@ -161,6 +164,8 @@ def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 
     expected = (*rest[:at], *indices.shape[:-1], *rest[at:])
     if y.shape != expected:
         raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what is taken at the indices")
+    if not all(shape):
+        return lax.full(shape, 0, y.dtype)
     dimensions = lax.ScatterDimensionNumbers(update_window_dims=numbers, inserted_window_dims=tuple(sorted(axes)),
                                              scatter_dims_to_operand_dims=axes)
     return lax.scatter_add(lax.full(shape, 0, y.dtype), wrapped(indices, [shape[a] for a in axes]), y, dimensions,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ..graph import Array, Variable, composite
 from ..graph.arguments import axis_of
 from . import array, comparison, movement, reduction, slicing
+from .arithmetic import check_broadcast
 from .indexing import take_along_axis, where
 
 
@@ -49,10 +48,7 @@ def binary_error(x: Array, target: Array, /) -> Variable:
     Raises:
         ValueError: The shapes do not broadcast.
     """
-    try:
-        np.broadcast_shapes(x.shape, target.shape)
-    except ValueError:
-        raise ValueError(f"binary_error: x {x.shape} and target {target.shape} do not broadcast") from None
+    check_broadcast("binary_error", x=x, target=target)
     high, wanted = (comparison.greater_equal_scalar(each, val=0.5) for each in (x, target))
     return comparison.not_equal(high, wanted)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, as_axes, axes_of, axis_of
 from ..graph.leaf import as_variables
+from .arithmetic import check_broadcast
 from .movement import reshape
 from .reduction import mean, sum
 
@@ -109,5 +110,6 @@ def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
     Raises:
         ValueError: The shapes do not broadcast.
     """
+    check_broadcast("linear_interpolate", p=p, x=x, y=y)
     result: Variable = y + p * (x - y)
     return result

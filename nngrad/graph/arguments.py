@@ -331,6 +331,6 @@ def per_axis(
         each = each * count
     if len(each) != count:
         raise ValueError(f"{name} has {len(each)} entries for {count} spatial axes; give one each, or one for all")
-    if min(each) < lowest:
+    if min(each, default=lowest) < lowest:
         raise ValueError(f"{name} must be at least {lowest}, got {each}")
     return each
