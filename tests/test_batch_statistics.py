@@ -259,6 +259,24 @@ def ones(*shape: int) -> Variable:
     return Variable.from_numpy_array(np.ones(shape, np.float32))
 
 
+def test_tensor_normalization_takes_its_axes_first() -> None:
+    beta, gamma = np.full((4, 1, 2), 0.5), np.arange(1.0, 9.0).reshape(4, 1, 2)
+    x = Variable.from_numpy_array(DATA, need_grad=True)
+    y, mean, variance = F.tensor_normalization(x, (0, -1), beta, gamma, 1e-3, True)
+
+    def reference(x: Any) -> Any:
+        return jnp.sum((gamma * (x - x.mean(1, keepdims=True)) / jnp.sqrt(x.var(1, keepdims=True) + 1e-3) + beta) ** 3)
+
+    np.testing.assert_allclose(mean.d, DATA.mean(1, keepdims=True))
+    np.testing.assert_allclose(variance.d, DATA.var(1, keepdims=True))
+    (g,) = nn.grad(F.sum(y**3), x)
+    (gg,) = nn.grad(F.sum(F.sin(g)), x)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(g.d, jax.grad(reference)(DATA), rtol=1e-9, atol=1e-9)
+        expected = jax.grad(lambda x: jnp.sum(jnp.sin(jax.grad(reference)(x))))(DATA)
+    np.testing.assert_allclose(gg.d, expected, rtol=1e-8, atol=1e-8 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize(("call", "error", "message"), [
     (lambda x: F.batch_normalization(x, axes=(3,)), ValueError, "batch_normalization: axes 3 is out of range"),
     (lambda x: F.batch_normalization(x, eps=-1), ValueError, "eps"),
@@ -276,6 +294,8 @@ def ones(*shape: int) -> Variable:
     (lambda x: F.group_normalization(x, num_groups=2), ValueError, "num_groups 2 does not divide 3"),
     (lambda x: F.group_normalization(x, num_groups=0), ValueError, "num_groups"),
     (lambda x: F.tensor_normalization(x), TypeError, "axes"),
+    (lambda x: F.tensor_normalization(x, ones(1, 3, 1)), TypeError, "^tensor_normalization: axes must be an axis or"),
+    (lambda x: F.tensor_normalization(x, 1, ones(4)), ValueError, "^tensor_normalization: beta"),
     (lambda x: F.weight_normalization(x, ones(2)), ValueError, "g of shape"),
 ])
 def test_errors_name_the_argument(call: Any, error: type[Exception], message: str) -> None:

@@ -36,6 +36,18 @@ def test_unique(axis: int | None) -> None:
     assert (np.diff(index.d) > 0).all()
 
 
+@pytest.mark.parametrize("axis", [None, 0])
+def test_nothing_has_no_distinct_elements(axis: int | None) -> None:
+    x = np.zeros((0, 3), np.float32)
+    y, index, inverse, counts = F.unique(x, axis is None, axis, with_index=True, with_inverse=True, with_counts=True)
+    assert y.d.shape == ((0,) if axis is None else (0, 3))
+    assert index.d.shape == inverse.d.shape == counts.d.shape == (0,)
+    assert F.unique(x, axis is None, axis, False).d.shape == y.shape
+    values, counts = F.unique(x, axis is None, axis, with_counts=True, size=2)
+    np.testing.assert_array_equal(values.d, np.zeros((2, 3)[: y.ndim]))
+    np.testing.assert_array_equal(counts.d, [0, 0])
+
+
 def test_nonzero_and_masks() -> None:
     np.testing.assert_array_equal(F.nonzero(WHOLE).d, np.stack(np.nonzero(WHOLE)))
     np.testing.assert_array_equal(F.gather_nd(WHOLE, F.nonzero(WHOLE)).d, WHOLE[WHOLE != 0])

@@ -491,7 +491,7 @@ _PLAIN = (
     "argmax_crf1d", "associative_scan", "average", "broadcast_arrays", "cond", "crf1d", "dstack", "fori_loop",
     "get_item", "hstack", "jax_function", "map", "multi_head_attention", "negative_sampling", "pad_sequence",
     "polygamma", "rrelu", "scan", "simplified_dropconnect", "sparse_matmul", "split_axis", "switch",
-    "transpose_sequence", "vstack", "while_loop", "zeta",
+    "tensor_normalization", "transpose_sequence", "vstack", "while_loop", "zeta",
 )  # fmt: skip
 """What takes a function, a list, or a number before a Variable, and is none of the ops."""
 

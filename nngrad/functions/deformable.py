@@ -224,7 +224,7 @@ def _at_windows(
     if value.shape != expected:
         raise ValueError(
             f"{name} must have {groups * k * each} channels and the spatial sizes {tuple(sizes)} of the result, or "
-            f"those of x, {tuple(of_x)}; with the channels last it has shape {value.shape}"
+            f"those of x, {tuple(of_x)}; brought to channels last it has shape {value.shape}"
         )
     return transpose(reshape(value, shape=(batch, *sizes, groups, k, each)), axes=(0, 3, 1, 2, 4, 5))
 

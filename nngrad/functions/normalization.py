@@ -9,18 +9,17 @@ import math
 from typing import Any
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import Axes, axes_of
+from ..graph.arguments import Axes, as_axes, axes_of
+from ..graph.leaf import as_variables
 from . import arithmetic, array, control, linear, movement, reduction
 from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
 
 
-@composite
 def tensor_normalization(
     x: Array,
+    axes: Axes,
     beta: Array | None = None,
     gamma: Array | None = None,
-    /,
-    axes: Axes | None = None,
     eps: float = 1e-5,
     output_stat: bool = False,
 ) -> Normalised:
@@ -28,20 +27,23 @@ def tensor_normalization(
 
     Args:
         x: Any shape; floating.
+        axes: Axis or axes that have statistics of their own.
         beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
         gamma: Scale, of that shape too; None for 1.
-        axes: Axes that have statistics of their own; to be given.
         eps: Added to the variance.
         output_stat: Whether to return (y, m, v), all differentiable, in place of y; the statistics have size 1 at
             the axes that they are taken over.
 
     Raises:
-        TypeError: `axes` is not given.
+        TypeError: `axes` is neither an axis nor a tuple of axes.
         ValueError: The shape of a parameter does not fit, an axis is out of range, or `eps` is negative.
     """
     name = "tensor_normalization"
-    if axes is None:
-        raise TypeError(f"{name}: axes is missing")
+    try:
+        axes = as_axes(axes)
+    except TypeError as error:
+        raise TypeError(f"{name}: axes must be {error}, got {axes!r}") from None
+    x, beta, gamma = as_variables((x, beta, gamma), ("x", "beta", "gamma"), name, 1)
     kept = axes_of(axes, x.ndim, f"{name}: axes")
     rest = tuple(i for i in range(x.ndim) if i not in kept)
     return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, kept))

@@ -248,7 +248,8 @@ def distinct(
 
     Args:
         x: Any shape.
-        size: How many are returned. Where there are fewer, the smallest is repeated, with a count of 0.
+        size: How many are returned. Where there are fewer, the smallest is repeated, with a count of 0; where there are
+            none at all, zeros.
         axis: The axis; None for the elements of the flattened `x`.
         whole: Whether all are NaN (in integers, the least number) where there are not just `size` elements.
 
@@ -265,6 +266,9 @@ def distinct(
         x, axis = lax.reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.ndim)
     options: dict[str, Any] = {"return_index": True, "return_inverse": True, "return_counts": True, "axis": axis}
+    if not x.shape[axis]:  # nothing that could be repeated
+        none = jnp.zeros(size, jnp.int32)
+        return jnp.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype), none, none[:0], none
     y, index, inverse, counts = jnp.unique(x, size=size + 1 if whole else size, **options)
     if whole:  # one more than there were shows whether there are more
         fits = jnp.sum(counts > 0) == size
@@ -295,8 +299,8 @@ def unique(
         with_inverse: Whether the place of each element or slice of `x` among the distinct ones is returned too.
         with_counts: Whether it is returned too how often each comes.
         size: How many are returned; None for as many as there are when the function is applied. With it, where there
-            are fewer, the smallest is repeated, with a count of 0. Without it, elements are NaN (in integers, the least
-            number) in a later `forward()` in which there are not just as many.
+            are fewer, the smallest, or 0 if there are none, is repeated, with a count of 0. Without it, elements are
+            NaN (in integers, the least number) in a later `forward()` in which there are not just as many.
 
     Returns:
         The elements or slices, or a tuple of them and of what else is asked for, as int32.
@@ -313,7 +317,7 @@ def unique(
     else:
         count, whole = _count(x, size, "unique")
     y, index, inverse, counts = distinct(x, size=count, axis=along, whole=whole)
-    if not sorted:
+    if not sorted and inverse.size:
         y, index, inverse, counts = _as_they_come(y, index, inverse, counts, along or 0)
     parts = (y, *[each for each, wanted in ((index, with_index), (inverse, with_inverse), (counts, with_counts))
                   if wanted])

@@ -47,8 +47,6 @@ SAMPLES = [
     sample("group_normalization", real(2, 4), num_groups=2, output_stat=True, ref=lambda x: grouped(x, 2)),
     sample("group_normalization", real(3, 4, 2), num_groups=2, channel_axis=1, batch_axis=2,
            ref=lambda x: jnp.moveaxis(grouped(jnp.moveaxis(x, 2, 0).swapaxes(1, 2), 2)[0].swapaxes(1, 2), 0, 2)),
-    sample("tensor_normalization", real(2, 3, 2), real(2, 1, 2), real(2, 1, 2), axes=(0, -1), output_stat=True,
-           ref=lambda x, b, g: (lambda y, m, v: (y * g + b, m, v))(*standardised(x, (1,)))),
     sample("weight_standardization", real(2, 3, 2), channel_axis=-2, output_stat=True,
            ref=lambda w: standardised(w, (0, 2))),
     sample("weight_normalization", real(2, 3), positive(3), dim=1,
