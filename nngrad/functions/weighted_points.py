@@ -73,7 +73,7 @@ def weighted_points_data_grad(
     _check(y.shape, weights.shape, indices.shape, "y", "weights", y.shape[1 if channel_last else -1])
     y, weights = alike(floating(y), floating(weights))
     dtype = y.dtype
-    y, weights = lax.optimization_barrier((widened(y), widened(weights)))
+    y, weights = widened(y), widened(weights)
     # A row of all channels is added at each point: on a CPU that is several times faster than number by number.
     if not channel_last:
         y = lax.transpose(y, (0, 2, 1))
@@ -116,7 +116,7 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
     expected = _sums_shape(x.shape, indices.shape[2], channel_last)
     if y.shape != expected:
         raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what weighted_points gives")
-    y, x = lax.optimization_barrier((widened(y), widened(x)))
+    y, x = widened(y), widened(x)
     found = [
         lax.reduce_sum(lax.mul(y, taken), (2 if channel_last else 1,)) for (taken,) in _points(x, indices, channel_last)
     ]
@@ -150,7 +150,7 @@ def _points(x: jax.Array, indices: jax.Array, channel_last: bool, *others: jax.A
     # One point of 0 more stands for all that is out of range: nothing need be compared for each channel.
     x = lax.pad(x, x.dtype.type(0), [(0, int(a == axis), 0) for a in range(3)])
     places = lax.select(_inside(indices, size), indices, lax.full_like(indices, size))
-    x, places, *others = lax.optimization_barrier((x, places, *others))  # nor be computed for each
+    places, *others = lax.optimization_barrier((places, *others))  # nor be computed for each
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=(3 - axis,), collapsed_slice_dims=(axis,), start_index_map=(axis,), operand_batching_dims=(0,),
         start_indices_batching_dims=(0,),
