@@ -476,3 +476,9 @@ def test_function_hooks_by_key() -> None:
 def test_logger(capfd: pytest.CaptureFixture[str]) -> None:
     assert nn.logger.name == "nngrad" and nn.logger.isEnabledFor(20) and not nn.logger.isEnabledFor(10)
     assert nn.logger.handlers
+
+
+def test_no_variable_is_changed_in_place() -> None:
+    x = nn.Variable.from_numpy_array([1.0, 2.0])
+    with pytest.raises(TypeError, match=r"F\.where and F\.scatter_nd.*x\.d\[\.\.\.\]"):
+        x[0] = 3.0

@@ -422,3 +422,11 @@ def test_a_user_s_own() -> None:
         y = scale(leaf(2), 3.0, name="a")
     assert list(get_parameters()) == ["net/a/scale/s"]
     np.testing.assert_allclose(y.d, 3 * leaf(2).d)
+
+
+@pytest.mark.parametrize("layer", ["convolution", "deconvolution", "binary_connect_convolution"])
+def test_a_kernel_has_a_size_for_each_spatial_axis(layer: str) -> None:
+    with pytest.raises(ValueError, match=f"^{layer}: kernel must be a tuple with a size for each of the 2 spatial"):
+        getattr(PF, layer)(nn.Variable((1, 2, 5, 5)), 4, 3)
+    with pytest.raises(ValueError, match=f"^{layer}: kernel .* the 0 spatial"):
+        getattr(PF, layer)(nn.Variable((1, 2)), 4, (3, 3))

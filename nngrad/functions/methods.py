@@ -72,7 +72,13 @@ def _reset_shape(self: Variable, shape: Shape, force: bool = False) -> None:
         self.cell.set(value)
 
 
+def _refused(self: Variable, key: Any, value: Any) -> None:
+    raise TypeError("a Variable is not changed in place: F.where and F.scatter_nd give another one, and x.d[...] = "
+                    "writes to its value")
+
+
 methods: dict[str, Any] = {
+    "__setitem__": _refused,
     "T": property(lambda self: movement.transpose(self)),
     "astype": lambda self, dtype: array.cast(self, dtype),
     "bool_fill_": _filled,

@@ -6,8 +6,9 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_arguments import axis, divided, size, sizes
+from ..layer_arguments import axis, divided, size
 from ..layer_parameters import ZEROS, Apply, Init, applied, glorot, own_parameters, parameter
+from .shapes import kernel_extents, of_convolution
 
 
 @own_parameters("conv")
@@ -57,17 +58,12 @@ def convolution(
     Raises:
         ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
-    extents = sizes(kernel, "convolution: kernel")
-    outmaps = size(outmaps, "convolution: outmaps")
-    base_axis = axis(base_axis, inp.ndim, "convolution: base_axis")
-    channels = inp.shape[-1 if channel_last else base_axis]
-    inner = divided(channels, size(group, "convolution: group"), "convolution: channels")
-    shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
-    w = parameter("W", shape, w_init, glorot(channels, outmaps, extents, rng), fix_parameters)
-    b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    shapes = of_convolution("convolution", inp, outmaps, kernel, group, channel_last, base_axis, rng)
+    w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
+    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
     weight, bias = applied(apply_w, w, "convolution: apply_w"), applied(apply_b, b, "convolution: apply_b")
     return F.convolution(
-        inp, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+        inp, weight, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
         channel_last=channel_last,
     )
 
@@ -121,9 +117,9 @@ def deconvolution(
     Raises:
         ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
-    extents = sizes(kernel, "deconvolution: kernel")
     outmaps = size(outmaps, "deconvolution: outmaps")
     base_axis = axis(base_axis, inp.ndim, "deconvolution: base_axis")
+    extents = kernel_extents("deconvolution", inp, kernel, base_axis)
     channels = inp.shape[-1 if channel_last else base_axis]
     inner = divided(outmaps, size(group, "deconvolution: group"), "deconvolution: outmaps")
     shape = (channels, *extents, inner) if channel_last else (channels, inner, *extents)
@@ -174,8 +170,8 @@ def depthwise_convolution(
     Raises:
         ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
-    extents = sizes(kernel, "depthwise_convolution: kernel")
     base_axis = axis(base_axis, inp.ndim, "depthwise_convolution: base_axis")
+    extents = kernel_extents("depthwise_convolution", inp, kernel, base_axis)
     channels = inp.shape[base_axis]
     outmaps = channels * size(multiplier, "depthwise_convolution: multiplier")
     w = parameter("W", (outmaps, *extents), w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
@@ -223,8 +219,8 @@ def depthwise_deconvolution(
     Raises:
         ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
-    extents = sizes(kernel, "depthwise_deconvolution: kernel")
     base_axis = axis(base_axis, inp.ndim, "depthwise_deconvolution: base_axis")
+    extents = kernel_extents("depthwise_deconvolution", inp, kernel, base_axis)
     channels = inp.shape[base_axis]
     outmaps = divided(channels, size(divisor, "depthwise_deconvolution: divisor"), "depthwise_deconvolution: channels")
     w = parameter("W", (channels, *extents), w_init, glorot(channels, channels, extents, rng), fix_parameters)
@@ -288,16 +284,11 @@ def deformable_convolution(
         ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
     function = "deformable_convolution"
-    extents = sizes(kernel, f"{function}: kernel")
-    outmaps = size(outmaps, f"{function}: outmaps")
-    base_axis = axis(base_axis, inp.ndim, f"{function}: base_axis")
-    channels = inp.shape[-1 if channel_last else base_axis]
-    inner = divided(channels, size(group, f"{function}: group"), f"{function}: channels")
-    shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
-    w = parameter("W", shape, w_init, glorot(channels, outmaps, extents, rng), fix_parameters)
-    b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
+    shapes = of_convolution(function, inp, outmaps, kernel, group, channel_last, base_axis, rng)
+    w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
+    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
     weight, bias = applied(apply_w, w, f"{function}: apply_w"), applied(apply_b, b, f"{function}: apply_b")
     return F.deformable_convolution(
-        inp, weight, offset, mask, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
-        deformable_group=deformable_group, channel_last=channel_last,
+        inp, weight, offset, mask, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation,
+        group=group, deformable_group=deformable_group, channel_last=channel_last,
     )

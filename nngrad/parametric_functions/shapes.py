@@ -36,14 +36,23 @@ def of_affine(function: str, inp: Variable, n_outmaps: Ints, base_axis: int, rng
     return Shapes((inmaps, *outmaps), outmaps, base_axis, glorot(inmaps, math.prod(outmaps), (), rng))
 
 
+def kernel_extents(function: str, inp: Variable, kernel: Ints, base_axis: int) -> tuple[int, ...]:
+    """The sizes of a kernel, of which there is one for each spatial axis: those behind the channels."""
+    extents, count = sizes(kernel, f"{function}: kernel"), inp.ndim - base_axis - 1
+    if len(extents) != count:
+        raise ValueError(f"{function}: kernel must be a tuple with a size for each of the {count} spatial axes of inp "
+                         f"{inp.shape}, got {kernel!r}")
+    return extents
+
+
 def of_convolution(
     function: str, inp: Variable, outmaps: int, kernel: Ints, group: int, channel_last: bool, base_axis: int,
     rng: Rng | None,
 ) -> Shapes:
     """Those of `convolution`. Messages start with the name of the function."""
-    extents = sizes(kernel, f"{function}: kernel")
     outmaps = size(outmaps, f"{function}: outmaps")
     base_axis = axis(base_axis, inp.ndim, f"{function}: base_axis")
+    extents = kernel_extents(function, inp, kernel, base_axis)
     channels = inp.shape[-1 if channel_last else base_axis]
     inner = divided(channels, size(group, f"{function}: group"), f"{function}: channels")
     shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
