@@ -139,9 +139,9 @@ FAILING: list[tuple[str, Callable[[], Any]]] = [
     (r"svd_affine: uv_init has shape \(12, 6\), but the weight has \(12, 2, 3\)",
      lambda: PF.svd_affine(X, (2, 3), 2, uv_init=MATRIX.reshape(12, 6))),
     ("svd_convolution: r must be at most 6", lambda: PF.svd_convolution(IMAGES, 9, (3, 2), 7)),
-    ("cpd3_convolution: r must be 1 or more", lambda: PF.cpd3_convolution(IMAGES, 5, 3, -1)),
-    ("cpd3_convolution: max_iter must be 1 or more", lambda: PF.cpd3_convolution(IMAGES, 5, 3, 2, max_iter=0)),
-    ("cpd3_convolution: lambda_reg must not be", lambda: PF.cpd3_convolution(IMAGES, 5, 3, 2, lambda_reg=-1.0)),
+    ("cpd3_convolution: r must be 1 or more", lambda: PF.cpd3_convolution(IMAGES, 5, (3, 3), -1)),
+    ("cpd3_convolution: max_iter must be 1 or more", lambda: PF.cpd3_convolution(IMAGES, 5, (3, 3), 2, max_iter=0)),
+    ("cpd3_convolution: lambda_reg must not be", lambda: PF.cpd3_convolution(IMAGES, 5, (3, 3), 2, lambda_reg=-1.0)),
 ]  # fmt: skip
 
 
