@@ -384,5 +384,6 @@ def test_what_is_refused(call: Callable[[], Any], error: type[Exception], words:
 
 
 def test_updates_of_leaves_are_refused() -> None:
+    nn.clear_parameters()
     with pytest.raises(ValueError, match=r"vmap: update in the body .*test_vmap.py.* updates a Variable"):
         nn.vmap(lambda x: PF.batch_normalization(x, axes=(1,)))(leaf(X, np.float32))
