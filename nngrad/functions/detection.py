@@ -15,6 +15,7 @@ from .arithmetic import floating, mul2, widened
 from .array import zeros_like
 from .indexing import where
 from .movement import concatenate
+from .sets import known_values
 from .slicing import take_slices
 
 # ---------------------------------------------------------------- which boxes are kept
@@ -251,9 +252,5 @@ def onnx_non_max_suppression(
     )
     if size is not None:
         return selected_rows(numbers, size=size)
-    try:
-        found = numbers.d
-    except ValueError as error:
-        raise ValueError("onnx_non_max_suppression: the size of the result depends on values; give size= where they "
-                         f"are not known yet. ({error})") from None
-    return selected_rows(numbers, size=int(np.count_nonzero(found >= 0)), whole=True)
+    count = int(np.count_nonzero(known_values(numbers, "onnx_non_max_suppression") >= 0))
+    return selected_rows(numbers, size=count, whole=True)

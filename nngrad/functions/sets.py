@@ -116,11 +116,11 @@ def _count(mask: Variable, size: int | None, name: str) -> tuple[int, bool]:
         if size < 0:
             raise ValueError(f"{name}: size must not be negative, got {size}")
         return size, False
-    return int(np.count_nonzero(_known(mask, name))), True
+    return int(np.count_nonzero(known_values(mask, name))), True
 
 
-def _known(x: Variable, name: str) -> Any:
-    """The value of `x`, which sets the size of a result."""
+def known_values(x: Variable, name: str) -> Any:
+    """The value of `x`, which sets the size of what function `name` gives."""
     try:
         return x.data.view
     except ValueError as error:
@@ -313,7 +313,7 @@ def unique(
         raise ValueError("unique: give an axis where flatten is False")
     along = None if flatten or axis is None else axis_of(axis, x.ndim, "unique: axis")
     if size is None:
-        count, whole = np.unique(_known(x, "unique"), axis=along).shape[0 if along is None else along], True
+        count, whole = np.unique(known_values(x, "unique"), axis=along).shape[0 if along is None else along], True
     else:
         count, whole = _count(x, size, "unique")
     y, index, inverse, counts = distinct(x, size=count, axis=along, whole=whole)

@@ -8,8 +8,9 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, UniformInitializer
-from ..layer_arguments import axis, size, sizes
-from ..layer_parameters import ZEROS, Apply, Init, applied, glorot, own_parameters, parameter
+from ..layer_arguments import size
+from ..layer_parameters import ZEROS, Apply, Init, applied, own_parameters, parameter
+from .shapes import of_affine
 
 UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
 
@@ -48,14 +49,11 @@ def affine(
     Raises:
         ValueError: A size is below 1, `base_axis` is out of range, or a parameter has another shape already.
     """
-    outmaps = sizes(n_outmaps, "affine: n_outmaps")
-    if base_axis.__class__ is not int or not 0 <= base_axis <= inp.ndim:
-        base_axis = axis(base_axis, inp.ndim, "affine: base_axis")
-    inmaps = math.prod(inp.shape[base_axis:])
-    w = parameter("W", (inmaps, *outmaps), w_init, glorot(inmaps, math.prod(outmaps), (), rng), fix_parameters)
-    b = parameter("b", outmaps, b_init, ZEROS, fix_parameters) if with_bias else None
+    shapes = of_affine("affine", inp, n_outmaps, base_axis, rng)
+    w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
+    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
     weight, bias = applied(apply_w, w, "affine: apply_w"), applied(apply_b, b, "affine: apply_b")
-    return F.affine(inp, weight, bias, base_axis=base_axis)
+    return F.affine(inp, weight, bias, base_axis=shapes.base_axis)
 
 
 @own_parameters("embed")

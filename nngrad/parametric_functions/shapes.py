@@ -30,7 +30,7 @@ class Shapes(NamedTuple):
 def of_affine(function: str, inp: Variable, n_outmaps: Ints, base_axis: int, rng: Rng | None) -> Shapes:
     """Those of `affine`. Messages start with the name of the function."""
     outmaps = sizes(n_outmaps, f"{function}: n_outmaps")
-    if base_axis != inp.ndim:
+    if base_axis.__class__ is not int or not 0 <= base_axis <= inp.ndim:
         base_axis = axis(base_axis, inp.ndim, f"{function}: base_axis")
     inmaps = math.prod(inp.shape[base_axis:])
     return Shapes((inmaps, *outmaps), outmaps, base_axis, glorot(inmaps, math.prod(outmaps), (), rng))
