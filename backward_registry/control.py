@@ -34,6 +34,13 @@ def optimization_barrier_backward(f: Function, gy: Variable) -> tuple[Variable |
     return (gy, *[None] * (len(f.inputs) - 1))
 
 
+@backward(F.sharding_constraint)
+def sharding_constraint_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = 1, divided in the same way: it is its own transpose"""
+    gx: Variable = F.sharding_constraint(gy, **f.args)
+    return gx
+
+
 @backward(F.recomputed)
 def recomputed_backward(f: Function, gy: Variable) -> tuple[None, Variable]:
     """dy/doriginal = 1: the value is that of `original`, wherever it was computed"""

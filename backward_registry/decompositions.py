@@ -1,4 +1,4 @@
-"""Backward rules of cofactors. Those of what decompositions are made of are in `spectra.py`."""
+"""Backward rules of cofactors and pseudoinverses. Those of what decompositions are made of are in `spectra.py`."""
 
 from __future__ import annotations
 
@@ -17,3 +17,16 @@ def batch_cofactor_backward(f: Function, gy: Variable) -> tuple[Variable | None,
     gx = F.batch_cofactor(x, *directions, gy) if len(f.inputs) < x.shape[-1] else None
     others = [directions[:i] + directions[i + 1 :] for i in range(len(directions))]
     return gx, *[F.batch_cofactor(x, *rest, gy) for rest in others]
+
+
+@backward(F.batch_pinv)
+def batch_pinv_backward(f: Function, gy: Variable) -> Variable:
+    """gx = -p' gy p' + (1 - x p) gy' p p' + p' p gy' (1 - p x), where the rank stays (Golub, Pereyra)"""
+    (x,), (p,) = f.inputs, f.outputs
+    product = F.batch_matmul
+    by_inverse = product(p, product(gy, p, False, True), True, False)  # p' gy p'
+    below = product(gy, product(p, p, False, True), True, False)  # gy' p p'
+    beside = product(product(p, p, True, False), gy, False, True)  # p' p gy'
+    of_columns = below - product(x, product(p, below))  # 0 where all rows are independent
+    of_rows = beside - product(product(beside, p), x)  # 0 where all columns are
+    return of_columns + of_rows - by_inverse

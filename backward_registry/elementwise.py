@@ -37,6 +37,13 @@ def square_backward(f: Function, gy: Variable) -> Variable:
     return gy * (2 * x)
 
 
+@backward(F.cbrt)
+def cbrt_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = y^-2 / 3, also where x is negative"""
+    (y,) = f.outputs
+    return gy * (y**-2 / 3)
+
+
 @backward(F.reciprocal)
 def reciprocal_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = -x^-2; powers, unlike products of y, stay single terms at every order"""

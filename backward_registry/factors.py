@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import nngrad.functions as F
-from nngrad.functions.factors import differentiated_if, lu_factor, lu_solve, solve_triangle, tall_qr
+from nngrad.functions.factors import differentiated_if, lu_decomposition, lu_factor, lu_solve, solve_triangle, tall_qr
 from nngrad.graph import Function, Variable, apply
 
 from . import backward, non_differentiable
@@ -20,6 +20,23 @@ def outer(w: Variable, y: Variable, transposed: bool) -> Variable:
 
 
 non_differentiable(lu_factor)  # what solves with the factors depend on, their rules say of the matrix itself
+
+
+@backward(lu_decomposition)
+def lu_decomposition_backward(f: Function, g: Variable, _: Variable, __: Variable) -> Variable:
+    """a[permutation] = l u: ga[permutation] = inv(l') (lower(l' g) + upper(g u')) inv(u'), the lower part without the
+    diagonal"""
+    lu, _pivots, permutation = f.outputs
+    n = lu.shape[-1]
+    u = F.trilu(lu, k=0, upper=True)
+    below = F.trilu(lu, k=-1, upper=False)
+    own = F.trilu(g, k=-1, upper=False)
+    moved = own + F.batch_matmul(below, own, True, False)
+    inner = F.trilu(moved, k=-1, upper=False) + F.trilu(F.batch_matmul(g, u, False, True), k=0, upper=True)
+    left = solve_triangle(inner, lu, lower=True, transposed=True, unit_diagonal=True)
+    turned = transposed(solve_triangle(transposed(left), lu, lower=False))
+    order = F.reshape(F.argsort(permutation, axis=-1), shape=(*permutation.shape, 1))
+    return F.take_along_axis(turned, F.broadcast(order, shape=(*permutation.shape, n)), axis=-2)
 
 
 @backward(lu_solve)

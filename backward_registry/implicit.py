@@ -20,6 +20,7 @@ from nngrad.functions.implicit import (
     jacobian_of,
     root_of_body,
     solve,
+    solve_by_body,
     transpose_of,
 )
 from nngrad.functions.inlining import inlined
@@ -123,6 +124,39 @@ def iterative_tangents(f: Function, ts: Sequence[Variable | None], read: Sequenc
     return [None if right is None else _again(f, right, transposed=False), None, None, None]
 
 
+def _by_other_body(f: Function, b: Variable, transposed: bool) -> Variable:
+    """The same as `_again`, where bodies solve."""
+    matrix, transpose, solver, other = f.arguments
+    first, second = len(matrix.inputs) - 1, len(solver.inputs) - 1
+    parameters = f.inputs[:first]
+    of_solver, of_other = f.inputs[first : first + second], f.inputs[first + second : -1]
+    inputs, arguments = (*parameters, *of_solver, *of_other, b), (matrix, transpose, solver, other)
+    if transposed:
+        inputs, arguments = (*parameters, *of_other, *of_solver, b), (transpose, matrix, other, solver)
+    x: Variable = apply(solve_by_body, inputs, arguments)
+    return x
+
+
+def body_gradients(f: Function, gys: Sequence[Variable], indexes: Numbers, take: Take) -> list[Variable | None]:
+    """The same; how the solution was found is of no account"""
+    del take
+    matrix = f.arguments[0]
+    count = len(matrix.inputs) - 1
+    w = _by_other_body(f, gys[0], transposed=True)
+    found = pulled_back(matrix, [*f.inputs[:count], f.outputs[0]], w, [i for i in indexes if i < count])
+    return [*[found.get(i) for i in range(len(f.inputs) - 1)], w]
+
+
+def body_tangents(f: Function, ts: Sequence[Variable | None], read: Sequence[bool]) -> list[Variable | None]:
+    """A dx = db - dA x"""
+    del read
+    matrix = f.arguments[0]
+    count = len(matrix.inputs) - 1
+    moved = pushed_forward(matrix, [*f.inputs[:count], f.outputs[0]], [*ts[:count], None])
+    right = difference(ts[-1], moved)
+    return [None if right is None else _by_other_body(f, right, transposed=False)]
+
+
 # ---------------------------------------------------------------- roots
 
 
@@ -162,6 +196,7 @@ def _of_all(gradients: Callable[..., list[Variable | None]]) -> Callable[..., li
 for solver, gradients, tangents in (
     (factored_solve, factored_gradients, factored_tangents),
     (iterative_solve, iterative_gradients, iterative_tangents),
+    (solve_by_body, body_gradients, body_tangents),
     (root_of_body, root_gradients, root_tangents),
 ):
     registry.add(solver, Rule(_of_all(gradients), "rule", True, __name__, accumulate=gradients, tangents=tangents))

@@ -38,7 +38,8 @@ def where_batched(f: Function, operands: Sequence[Operand]) -> Variable:
 
 # ---------------------------------------------------------------- points
 
-non_differentiable(F.grid_points, F.latest_points)
+non_differentiable(F.latest_points)
+non_differentiable(F.extreme_points)
 
 # ---------------------------------------------------------------- sorting
 
@@ -48,8 +49,8 @@ def sort_values_backward(f: Function, gy: Variable) -> Variable:
     """The gradient put back where each element came from"""
     (x,) = f.inputs
     axis = f.args["axis"] % x.ndim
-    points, axes = along(F.argsort(x, axis=axis, reverse=f.args["reverse"]), axis)
-    return F.put_points(gy, points, axes=axes, shape=x.shape)
+    points, rows = along(F.argsort(x, axis=axis, reverse=f.args["reverse"]), axis)
+    return F.put_points(gy, points, axes=(axis,), shape=x.shape, rows=rows)
 
 
 non_differentiable(F.argsort)

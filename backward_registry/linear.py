@@ -26,10 +26,10 @@ def batch_matmul_backward(f: Function, gy: Variable) -> tuple[Variable, Variable
     ga = F.batch_matmul(b, gy, tb, True) if ta else F.batch_matmul(gy, b, False, not tb)
     if b.ndim == 2 and a.ndim > 2 and not ta:
         # One matrix for a whole batch: the sum over the batch is part of the product.
-        rows = math.prod(a.shape[:-1])
-        a, gy = F.reshape(a, shape=(rows, a.shape[-1])), F.reshape(gy, shape=(rows, gy.shape[-1]))
+        rows, row, column = tuple(range(a.ndim - 1)), a.ndim - 1, a.ndim
+        output = (column, row) if tb else (row, column)
+        return ga, F.contraction(a, gy, terms=((*rows, row), (*rows, column)), output=output)
     gb = F.batch_matmul(gy, a, True, ta) if tb else F.batch_matmul(a, gy, not ta, False)
-    a, b = f.inputs
     return F.sum_to(ga, shape=a.shape), F.sum_to(gb, shape=b.shape)
 
 

@@ -18,10 +18,12 @@ adjoint_pair(F.take_slices, F.put_slices)
 def take_points_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
     """The gradient added up at the points"""
     x, indices = f.inputs
-    return F.put_points(gy, indices, axes=f.args["axes"], shape=x.shape, at=f.args["at"]), None
+    axes, at, rows = f.args["axes"], f.args["at"], f.args["rows"]
+    return F.put_points(gy, indices, axes=axes, shape=x.shape, at=at, rows=rows), None
 
 
 @backward(F.put_points)
 def put_points_backward(f: Function, gx: Variable) -> tuple[Variable, None]:
     """The gradient at the points; what was left out has none"""
-    return F.take_points(gx, f.inputs[1], axes=f.args["axes"], at=f.args["at"]), None
+    axes, at, rows = f.args["axes"], f.args["at"], f.args["rows"]
+    return F.take_points(gx, f.inputs[1], axes=axes, at=at, rows=rows), None

@@ -54,6 +54,20 @@ def logaddexp_backward(f: Function, gy: Variable) -> list[Variable]:
     return [gy * F.sigmoid(difference), gy * F.sigmoid(-difference)]
 
 
+@backward(F.xlogy)
+def xlogy_backward(f: Function, gy: Variable) -> list[Variable]:
+    """dy/dx0 = log(x1) and dy/dx1 = x0/x1"""
+    x0, x1 = f.inputs
+    return [gy * F.log(x1), gy * (x0 / x1)]
+
+
+@backward(F.xlog1py)
+def xlog1py_backward(f: Function, gy: Variable) -> list[Variable]:
+    """dy/dx0 = log(1 + x1) and dy/dx1 = x0/(1 + x1)"""
+    x0, x1 = f.inputs
+    return [gy * F.log1p(x1), gy * (x0 / (1 + x1))]
+
+
 # ---------------------------------------------------------------- of the error function
 
 

@@ -1,4 +1,4 @@
-"""Backward rules of eigenvalues and singular values with their vectors, and of QR factors."""
+"""Backward rules of eigenvalues and singular values with their vectors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import jax.numpy as jnp
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
-from nngrad.functions.factors import solve_triangle
-from nngrad.functions.spectra import differentiated_if, eigh, svd, tall_qr
+from nngrad.functions.factors import differentiated_if
+from nngrad.functions.spectra import eigh, svd
 from nngrad.graph import Function, Variable
 
 from . import backward
@@ -101,18 +101,3 @@ def svd_backward(f: Function, gu: Variable, gs: Variable, gvh: Variable) -> Vari
         of_vectors = of_vectors + product(u_safe * row(inverse_s), across)
     left, right = (u_safe, vh_safe) if depends(gs, f) else (u, vh)
     return product(left * row(gs), right) + of_vectors
-
-
-@backward(tall_qr)
-def tall_qr_backward(f: Function, gq: Variable, gr: Variable) -> Variable:
-    """x = q r: gx = (gq + q (L + L')) inv(r)', L the lower half of r gr' - gq' q (Walter and Lehmann 2010)"""
-    q, r = f.outputs
-    lower = F.half_lower(F.batch_matmul(r, gr, False, True) - F.batch_matmul(gq, q, True, False))
-    y = gq + F.batch_matmul(q, lower + transposed(lower))
-    return transposed(solve_triangle(transposed(y), r, lower=False))
-
-
-@backward(differentiated_if)
-def differentiated_if_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
-    """gx = gy factor"""
-    return gy * f.inputs[1], None

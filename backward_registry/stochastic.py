@@ -4,4 +4,4 @@ import nngrad.functions as F
 
 from . import non_differentiable
 
-non_differentiable(F.bernoulli, F.uniform, F.normal, F.integers, F.subkey)
+non_differentiable(F.bernoulli, F.uniform, F.normal, F.integers, F.distinct_integers, F.subkey)

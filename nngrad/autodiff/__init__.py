@@ -8,6 +8,7 @@ from ..functions.methods import methods
 from ..functions.operators import operators
 from ..graph import engine
 from ..remat.policies import recomputed
+from . import mapped_rule  # noqa: F401 - the rule is entered
 from .backward import backward, backward_from
 from .bodies import body_gradient, body_tangent
 from .body_batching import body_batched

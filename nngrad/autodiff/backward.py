@@ -10,7 +10,16 @@ import numpy as np
 
 from backward_registry import registry
 
-from ..execution.forward import RunPlan, Snapshot, is_watched, plan_of, present, run_one_by_one, take_snapshot
+from ..execution.forward import (
+    RunPlan,
+    Snapshot,
+    is_watched,
+    keep_exchanged,
+    plan_of,
+    present,
+    run_one_by_one,
+    take_snapshot,
+)
 from ..execution.interpret import Hook
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.place import warn_user
@@ -31,6 +40,7 @@ def backward(
     retain_grad: bool = False,
     loss_scale: float | None = None,
     recompute: Any = None,
+    communicator_callbacks: Any = None,
 ) -> None:
     """Add the gradient of the sum of `outputs` to `.grad` of the leaves with `need_grad`.
 
@@ -46,6 +56,8 @@ def backward(
         retain_grad: Keep the gradients of the Variables in the middle, in their `.grad`.
         loss_scale: What the gradients at the outputs are multiplied by.
         recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
+        communicator_callbacks: What is called when the gradients are there, one or a list: that of a communicator's
+            `all_reduce_callback`, which sums them over processes.
 
     Raises:
         TypeError: Something is not a Variable, or an output is not of a floating dtype.
@@ -56,9 +68,12 @@ def backward(
         UserWarning: No `grad_outputs` are given, and the `.grad` of an output holds nothing; or no leaf needs a
             gradient.
     """
+    callbacks = _callbacks(communicator_callbacks)
     listed, given = given_gradients(outputs, grad_outputs)
     options = Options(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
     accumulate_gradients(listed, given, options, own=grad_outputs is None)
+    for callback in callbacks:
+        callback()
 
 
 def backward_from(
@@ -70,10 +85,23 @@ def backward_from(
     enable_double_backprop: bool = False,
     loss_scale: float | None = None,
     recompute: Any = None,
+    communicator_callbacks: Any = None,
 ) -> None:
     """Add the gradient of `output` to `.grad` of the leaves with `need_grad`; see `Variable.backward`."""
     options = Options(enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute)
+    callbacks = _callbacks(communicator_callbacks)
     accumulate_gradients([output], [given_gradient(output, grad)], options, own=grad is None)
+    for callback in callbacks:
+        callback()
+
+
+def _callbacks(given: Any) -> list[Callable[[], None]]:
+    """What is called after a backward, as a list."""
+    listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    if not all(map(callable, listed)):
+        raise TypeError(f"communicator_callbacks: expected what comm.all_reduce_callback returns, or a list of such, "
+                        f"got {given!r}")
+    return listed
 
 
 class Options(NamedTuple):
@@ -152,6 +180,9 @@ def _gradients_from(
         return Found([], [])
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
+        if plan.group is not None and snapshot.run is not None:
+            snapshot.run.run()  # what a process reads of the forward must not wait for the others
+            keep_exchanged(outputs, plan, snapshot)
         gradients, retained = _interpreted(outputs, plan, wanted, seeds, snapshot, options)
         return Found(list(zip(cells, gradients, strict=True)), retained)
     return _compiled(outputs, plan, wanted, seeds, snapshot, options, cells, alone)
@@ -209,7 +240,8 @@ def _compiled(
     if run is not None and run.done:
         run = None
     is_own = snapshot.leaf_ids is plan.leaf_ids
-    if run is not None and alone and is_own and not fused.retained and fused.executable in _can_wait:
+    can_wait = alone and plan.group is None  # other processes would wait for the one that reads no gradient
+    if run is not None and can_wait and is_own and not fused.retained and fused.executable in _can_wait:
         pending = PendingBackward(fused.executable, fused.program, arrays, run, count)
         if pending.hold(cells):
             return None
@@ -219,6 +251,8 @@ def _compiled(
     if run is not None:
         if is_own:
             run.keep(results[:count])
+            if plan.group is not None:
+                keep_exchanged(outputs, plan, snapshot)
         elif len(outputs) > 1:
             run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
     end = count + len(wanted)

@@ -4,7 +4,7 @@ with, where it has no form of its own (`backward_registry/batching.py`)."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import nngrad.functions as F
@@ -38,6 +38,23 @@ def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> 
     else:
         result = None
     return _mapped(f, operands) if result is None else result
+
+
+def checked_count(batched: Mapping[Variable, Variable]) -> int:
+    """The K of a table of leaves and their K values."""
+    if not batched:
+        raise ValueError("batched: give at least one leaf with its values")
+    counts = set()
+    for x, value in batched.items():
+        own = value.shape[1:]
+        if value.ndim != x.ndim + 1 or value.dtype != x.dtype or any(
+            [n not in (1, m) for n, m in zip(own, x.shape, strict=True)]
+        ):
+            raise ValueError(f"batched: {value.spec} does not hold values of {x.spec} along a first axis")
+        counts.add(value.shape[0])
+    if len(counts) > 1:
+        raise ValueError(f"batched: all must hold equally many values, got {sorted(counts)}")
+    return int(counts.pop())
 
 
 def changed(f: Function, **values: Any) -> tuple[Any, ...]:

@@ -83,7 +83,7 @@ def _residuals(
         made = {id(y): y for y in f.outputs}
         if unchanging.issuperset([id(x) for x in f.inputs]):
             unchanging |= made.keys()
-        if unchanging >= made.keys() or (not f.op.heavy and at_hand.issuperset([id(x) for x in f.inputs])):
+        if unchanging >= made.keys() or (not f.heavy and at_hand.issuperset([id(x) for x in f.inputs])):
             at_hand |= made.keys()
         elif arriving.isdisjoint(made):
             found = {i: y for i, y in made.items() if i in needed and i in numbers}

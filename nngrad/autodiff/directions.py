@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import nngrad.functions as F
 
@@ -11,7 +11,7 @@ from ..functions.array import zeros_like
 from ..graph import NdArray, Variable, path_between
 from ..graph.variable import leaf_of
 from .sparsity import followed_axes
-from .vectorize import vectorize
+from .vectorize import substituted, vectorize
 
 
 def independent_rows(y: Variable, x: Variable) -> bool:
@@ -52,14 +52,63 @@ def several_over_directions(
     ys = along(t)
     if count == 0:
         return [zeros_like(y) if collapse else F.constant(val=0, shape=(0, *y.shape), dtype=y.dtype) for y in ys]
-    step = count if chunk is None else int(chunk)
+    if chunk is None or chunk >= count:
+        return _along_unit_vectors(ys, t, lead, collapse)
+    step = int(chunk)
     parts = [
         vectorize(ys, {t: unit_vectors(x, lead, first, min(step, count - first))}, collapse)
         for first in range(0, count, step)
     ]
-    if len(parts) == 1:
-        return parts[0]
     return [F.add_n(*part) if collapse else F.concatenate(*part, axis=0) for part in zip(*parts, strict=True)]
+
+
+def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, collapse: bool) -> list[Variable]:
+    """`outputs` computed for each of the unit vectors that `t` may be.
+
+    Args:
+        outputs: What to compute.
+        t: A Variable that stands for the vector.
+        lead: Number of leading axes that have no unit vectors of their own: all rows are the same one.
+        collapse: Give the sum over the unit vectors in place of each.
+
+    Returns:
+        One Variable per output: `(K, *output.shape)` with K the size of `t` without its leading axes, or `output.shape`
+        with `collapse`.
+    """
+    axes = _read_as(outputs, t, lead)
+    ones = {y: F.constant(val=1, shape=(1,) * (1 + y.ndim), dtype=t.dtype) for y in axes}
+    (y, own), *_ = axes.items()
+    sizes = tuple([y.shape[a] for a in own])
+    return substituted(outputs, ones, {}, sizes, [collapse] * len(outputs), diagonals=axes)
+
+
+def _read_as(ys: Sequence[Variable], t: Variable, lead: int) -> dict[Variable, tuple[int, ...]]:
+    """`t`, or what alone reads it, if that is `t` in other shapes: their axes tell more of what depends on what. Of
+    each those axes, from `lead` on, along which directions differ; their sizes are the same."""
+    path, _, _ = path_between(ys, [t], stops=False)
+    found = {t: _longer(t, lead)}
+    while True:
+        (first, own), *others = found.items()
+        readers = [f for f in path if any([each in found for each in f.inputs])]
+        if others or not readers or any([y is first for y in ys]):
+            return found
+        if any([not f.op.view or not f.op.linear_in(0) or len(f.inputs) != 1 or len(f.specs) != 1 for f in readers]):
+            return found
+        shapes = {f.outputs[0]: _longer(f.outputs[0], lead) for f in readers}
+        sizes = {tuple([y.shape[a] for a in axes]) for y, axes in shapes.items()}
+        if len(sizes) != 1 or len(sizes.pop()) < len(own) or not all([_holds(first, y, lead) for y in shapes]):
+            return found
+        found = shapes
+
+
+def _longer(y: Variable, lead: int) -> tuple[int, ...]:
+    return tuple([a for a in range(lead, y.ndim) if y.shape[a] != 1])
+
+
+def _holds(t: Variable, y: Variable, lead: int) -> bool:
+    """Whether `y`, a view of `t`, is the same vector."""
+    same = y.dtype == t.dtype and y.size == t.size and y.shape[:lead] == t.shape[:lead]
+    return same and y._need_grad is not False
 
 
 def unit_vectors(x: Variable, lead: int, first: int, count: int) -> Variable:

@@ -17,6 +17,7 @@ from ..graph.options import pause_collector
 from ..remat import rematerialised
 from . import routes
 from .binding import keep_gradient, unreachable_inputs
+from .coordinates import MOST, leave_room, tied_to, to_be_differentiated
 from .recording import Results
 from .replay import FEWEST, record, replayed, structure_of
 from .request import Aggregate, Request, Route, Task, checked_persistent, remember, requested, task_of
@@ -131,10 +132,22 @@ class Handling(NamedTuple):
     """Whether a further gradient may pass them."""
 
 
+def in_forward_mode(request: Request, functions: list[Function]) -> bool:
+    """See to it that first gradients among what `functions` compute, which are to be differentiated again by the same
+    coordinates, are computed in forward mode. Returns whether anything has changed."""
+    changed = False
+    for derivation in to_be_differentiated(request, functions):
+        again = Request(derivation.outputs, derivation.inputs, derivation.seeds, coordinates=True)
+        changed |= tied_to(derivation, results(again, next_serial(), Handling(False, False, True)).gradients)
+    return changed
+
+
 @contained
 def results(request: Request, since: int, handling: Handling) -> Results:
     """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
     functions = functions_of(request.outputs)
+    if any([f.order for f in functions]) and in_forward_mode(request, functions):
+        since, functions = next_serial(), functions_of(request.outputs)
     structure = structure_of(request, functions, since, handling) if len(functions) >= FEWEST else None
     answer = None if structure is None else replayed(structure)
     if answer is None:
@@ -150,6 +163,8 @@ def emitted_results(request: Request, since: int, handling: Handling, functions:
     gradients = distinct(found.gradients, since, handling.bind)
     unknown = found.unknown if handling.further else "enable_double_backprop is False"
     remember(found.task, found.route, unknown, gradients)
+    if len(gradients) <= MOST and not found.retained and any([f.op.cost is not None for f in found.task.path]):
+        leave_room(gradients)
     kept = dict(zip(request.inputs, gradients, strict=True)) if handling.keep or request.retain else {}
     if found.retained:
         own = distinct([gx for _, gx in found.retained], since, False, gradients)
@@ -215,7 +230,7 @@ def along_route(
 ) -> tuple[routes.Routed, list[Variable], Retained]:
     """Returns what the route gives, the gradients of the inputs, and each Variable on the way with its own."""
     retained: Retained | None = [] if request.retain else None
-    routed = routes.gradients(task, request.aggregate, retained)
+    routed = routes.gradients(task, request.aggregate, retained, request.coordinates)
     gradients = routed.gradients if task.inputs is request.inputs else added_up(routed.gradients, owners)
     at = request.retained_at
     return routed, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]

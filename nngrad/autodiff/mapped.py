@@ -9,6 +9,7 @@ import jax
 from ..graph import Function, op
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places, row_places
+from ..graph.exchange import Processes, group_of, groups_of
 
 
 def _mapping(of: Any, arguments: Any, batched: Any) -> Any:
@@ -23,7 +24,13 @@ def _places(f: Function) -> tuple[Places, ...]:
 _ROWS = AxisMap(places=_places)
 
 
-@op(axes=_ROWS)
+def _exchanges(given: tuple[Any, ...]) -> Processes | None:
+    """Among which processes the op that is applied exchanges arrays."""
+    of, arguments, _ = given
+    return group_of(groups_of(of, arguments))
+
+
+@op(axes=_ROWS, exchanges=_exchanges, lockstep=True)
 def mapped(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
     """The op `of` applied to each element along a leading axis.
 
@@ -39,7 +46,7 @@ def mapped(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[
     return _mapping(of, arguments, batched)(*x)
 
 
-@op(multiple_results=True, axes=_ROWS)
+@op(multiple_results=True, axes=_ROWS, exchanges=_exchanges, lockstep=True)
 def mapped_several(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
     """The same for an op that has several outputs."""
     return _mapping(of, arguments, batched)(*x)

@@ -4,7 +4,7 @@ as a graph; and what the results remember of that."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..execution.program import Program
@@ -44,6 +44,8 @@ class Request(NamedTuple):
     program_of: Callable[[list[Variable]], Program] | None = None
     """Recomputation is planned for this program of the gradients; None: for one that gives outputs and gradients."""
     runs: bool = True  # just so
+    coordinates: bool = False
+    """Whether gradients of these gradients are to come, by the same inputs."""
     retained_at: frozenset[int] | None = None  # the ids of those on the way whose gradient is wanted; None: of all
 
 
@@ -84,6 +86,10 @@ def requested(
 def variables(given: Any, name: str) -> list[Variable]:
     """Returns `given` as a list of Variables."""
     listed = [given] if isinstance(given, Variable) else given
+    if isinstance(listed, Mapping) and listed:  # its keys are no Variables
+        raise TypeError(
+            f"{name}: expected a Variable or a list of them, got {type(given).__name__}; give a list of its values"
+        )
     try:
         listed = list(listed)
     except TypeError:
@@ -207,7 +213,9 @@ class Route(NamedTuple):
 class Derivation:
     """A task that is done: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
 
-    __slots__ = ("inputs", "outputs", "results", "seeds", "stops")
+    __slots__ = ("inputs", "outputs", "results", "seeds", "stops", "tried")
+    tried: bool
+    """Whether it was tried to have the results in forward mode."""
 
     def __init__(
         self,
@@ -219,6 +227,7 @@ class Derivation:
     ) -> None:
         self.outputs, self.inputs, self.seeds, self.stops = outputs, inputs, seeds, stops
         self.results = [weakref.ref(gx) for gx in results]
+        self.tried = False
 
     def remember(self, route: Route, order: int) -> None:
         """Let the results know what they are the gradients of."""
@@ -236,7 +245,7 @@ class Derivation:
 
 
 class Remembered(NamedTuple):
-    """What a result of `grad` knows of itself."""
+    """What a result of `grad` knows of itself, or a Laplacian."""
 
     derivation: Derivation | None
     """What it is a derivative of; None where it cannot be said to be one."""
@@ -249,6 +258,15 @@ class Remembered(NamedTuple):
     """Why it cannot be said."""
     before: frozenset[tuple[int, Route]] = frozenset()
     """Orders and routes of the gradients in what was differentiated, where there is no derivation to find them by."""
+    laplacian: tuple[Variable, Variable, int] | None = None
+    """Of a Laplacian: of what it is, by what, and how many leading axes of that have no directions of their own."""
+
+    @property
+    def outputs(self) -> Sequence[Variable]:
+        """What was differentiated, as far as that is known."""
+        if self.derivation is not None:
+            return self.derivation.outputs
+        return () if self.laplacian is None else self.laplacian[:1]
 
 
 def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]) -> None:
@@ -262,6 +280,13 @@ def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]
         _, active = among(task.functions, task.inputs) if task.stops else ([], set())
         stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
         Derivation(task.outputs, task.inputs, task.seeds, stops, results).remember(route, order)
+
+
+def remember_laplacian(result: Variable, y: Variable, x: Variable, lead: int) -> None:
+    """Let a Laplacian know that it is that of `y`."""
+    before = history(remembered_in(functions_of([y])))
+    order = 0 if result.parent is None else result.parent.order
+    result._derived = Remembered(None, None, Route("forward"), order, "it is a Laplacian", before, (y, x, lead))
 
 
 def remembered_of(g: Variable) -> Remembered | None:

@@ -1,7 +1,8 @@
 """The routes by which a gradient can be built.
 
     reverse      the walk back from the outputs (walk.py); always open
-    forward      a tangent along what is there already, where each element depends on one of the input's (symmetry.py)
+    forward      a tangent along what is there already, where each element depends on one of the input's (symmetry.py),
+                 or one for each of a few coordinates (coordinates.py)
     symmetric    a tangent along a gradient that is there already, where second derivatives commute (symmetry.py)
 
 With the last two each order adds as much as the one before and no more, so they are taken where they are open.
@@ -12,7 +13,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..graph import Variable, build_options, contained, switch
+from ..graph.function import watched
 from ..rewrite.builder import builder_for, emitting
+from .coordinates import built_forward, by_coordinates
+from .equal_functions import Equal, equal_functions
 from .request import Aggregate, Route, Task
 from .symmetry import Closed, forward, symmetric
 from .walk import Grad, Retained, order_of, sum_of, sum_of_all
@@ -28,13 +32,16 @@ class Routed(NamedTuple):
 
 
 @contained
-def gradients(task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None) -> Routed:
+def gradients(
+    task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None, coordinates: bool = False
+) -> Routed:
     """Returns the gradients, by the route that makes the smallest graph at higher orders.
 
     Args:
         task: What is differentiated by what.
         aggregate: Sums the gradients that arrive at one Variable, in place of `F.add_n`.
         retained: A list that takes every Variable on the way together with its gradient.
+        coordinates: Whether gradients of these gradients are to come, for which forward mode is better.
     """
     if build_options().builder is None:
         switch(builder=builder_for(task.functions))
@@ -50,13 +57,19 @@ def gradients(task: Task, aggregate: Aggregate | None = None, retained: Retained
             return Routed(forward(task), Route("forward"))
         except Closed as closed:
             reason = str(closed)
-        if any([f.order for f in task.functions]):
+        derived = any([f.order for f in task.functions])
+        if coordinates or (derived and built_forward(task)):
+            try:
+                return Routed(by_coordinates(task), Route("forward"))
+            except Closed:
+                pass  # what has been said of `forward` holds for this one too
+        if derived:
             try:
                 return Routed(symmetric(task), Route("symmetric"))
             except Closed as closed:
                 reason = str(closed)
     if walked is None:
-        walked = in_reverse(task, Grad(ends=task.ends))
+        walked = in_reverse(task, Grad(ends=task.ends, equal=taken_for_one(task)))
     return Routed(walked, Route("reverse", reason), unknown)
 
 
@@ -72,6 +85,13 @@ def obstacle_to_all(task: Task) -> str:
     if not any([f.order or f.op.cost is not None for f in task.functions]):
         return "no product of matrices is on the way"  # which higher orders could share with the first
     return ""
+
+
+def taken_for_one(task: Task) -> Equal:
+    """Returns the functions in a task that others stand for."""
+    if build_options().simplify is not True or watched() or not any([f.order for f in task.functions]):
+        return {}
+    return equal_functions(task.functions, {id(x) for x in (*task.inputs, *task.outputs)}.union(task.ends))
 
 
 def in_reverse(task: Task, walk: Grad) -> list[Variable]:

@@ -73,7 +73,8 @@ class Structure:
             tuple(writer.steps), tuple([f.order for f in functions]), tuple([x.spec for x in writer.leaves]),
             tuple(self._stops), tuple(effects), context, tuple(elsewhere), tuple(own),
             tuple(asked), tuple(derivations), tuple(results), self._sharing(request.inputs),
-            request.retain, request.unreachable, options, in_force.context, in_force.simplify, registry.version,
+            request.retain, request.unreachable, request.coordinates,
+            options, in_force.context, in_force.simplify, registry.version,
         )
 
     def number(self, x: Variable) -> int:

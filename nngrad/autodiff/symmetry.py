@@ -26,7 +26,12 @@ result, as the gradient of the number <v, g>, is of the same kind if v depends o
 follows from the second in the same way. An x in the middle of the graph will do in place of a leaf if z = x.
 
 What gradients stop at counts as a constant in all this: with the same stops in both derivatives, they are partial
-derivatives of one function, and those commute too.
+derivatives of one function, and those commute too. So does the output of an op that derivatives take for a constant
+(`unlink`; the fact `constant`). Let c be all such values in the graph of U, so that U = u(x, z, c(x, z)). What `grad`
+computes is D_x U = du/dx(x, z, c), whose graph has the same c in it; and as each derivative takes c for a constant
+again, D_z D_x U = d2u/dz dx at (x, z, c) = D_x D_z U. The op is the same at every order, unlike `need_grad` set to
+False, which may have been set after a first derivative was taken: that closes the way. No way between Variables leads
+through such an op, so neither of the two facts above asks what c depends on.
 
 A result of `grad` remembers what it is the gradient of (`request.py`), for as long as it lives.
 """
@@ -42,6 +47,7 @@ from ..functions.array import zeros_like
 from ..graph import Function, Variable, among, functions_of, path_between
 from ..graph.body import bodies_in
 from ..graph.function import any_hooked, function_hooks
+from ..graph.spec import Spec
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
 from .forward_mode import Pushforward
@@ -63,7 +69,7 @@ def obstacle(path: Sequence[Function]) -> str:
         bodies = bodies_in(f.arguments)
         for op in {f.op}.union(*[body.ops for body in bodies]):
             rule = registry.find(op)
-            if rule is None or not rule.exact:
+            if rule is None or not (rule.exact or op.constant):
                 place = f" (called at {f.place})" if hasattr(f, "place") else ""
                 return f"the rule of {op.name}{place} is not its derivative"
         if any([y._need_grad is False for y in f.outputs]):
@@ -84,7 +90,8 @@ def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
 
 
 def forward(task: Task) -> list[Variable]:
-    """Returns the gradient with respect to one input of which each element of the outputs depends on one element.
+    """Returns the gradient with respect to one input of which each element of the outputs depends on one element. A sum
+    of all elements, in which form a gradient is often asked for, counts as what is summed.
 
     With gradients given at the outputs it is closed: in 16 bits a scale for the loss has to be in from the start.
     """
@@ -93,43 +100,63 @@ def forward(task: Task) -> list[Variable]:
     (x,) = task.inputs
     if any([seed is not None for seed in task.seeds]):
         raise Closed("gradients are given to start with")
-    if not x.spec.differentiable or any([y.size < x.size for y in task.outputs]):
+    task = forward_task(task, x.size)
+    places = followed_axes(task.path, x, long_axes(x.spec))
+    reached = [y for y in task.outputs if id(y) in task.active]
+    if any([places.get(id(y)) is None for y in reached]):
+        raise Closed("elements of an output depend on several of the input, as far as can be shown")
+    with emitting(task.functions, order_of(task.path)) as builder:
+        push = Pushforward(ends=task.ends)
+        tangents = push.walk(builder, task.path, task.active, reached, [x], [ones(builder, x.spec)])
+        parts = [gathered(t, places[id(y)] or (), x.spec) for y, t in zip(reached, tangents, strict=True)]
+        return [F.add_n(*parts) if parts else zeros_like(x)]
+
+
+def forward_task(task: Task, fewest: int = 0) -> Task:
+    """Returns the task for what its outputs are sums of, in forward form, if forward mode may and is to be taken.
+
+    Args:
+        task: What is differentiated by what.
+        fewest: How many elements each of these outputs has to have.
+    """
+    summed = [summand(y, task.ends) for y in task.outputs]
+    if not all([x.spec.differentiable for x in task.inputs]) or any([y.size < fewest for y in summed]):
         raise Closed("an output has fewer elements than the input")
-    outputs = [forward_form(y) for y in task.outputs]
+    outputs = [forward_form(y) for y in summed]
     if any([y is not given for y, given in zip(outputs, task.outputs, strict=True)]):
-        task = task_of(outputs, [x], task.seeds, task.stops)
-    if not any([f.order or f.op.heavy for f in task.path]):
+        task = task_of(outputs, task.inputs, task.seeds, task.stops)
+    if not any([f.order or f.heavy for f in task.path]):
         # There is nothing that higher orders would have to share with the first, and the walk back makes one sum of all
         # gradients that arrive at a Variable.
         raise Closed("no product of matrices is on the way")
     found = obstacle(task.path)
     if found:
         raise Closed(found)
-    places = followed_axes(task.path, x, long_axes(x))
-    reached = [y for y in outputs if id(y) in task.active]
-    if any([places.get(id(y)) is None for y in reached]):
-        raise Closed("elements of an output depend on several of the input, as far as can be shown")
-    with emitting(task.functions, order_of(task.path)) as builder:
-        push = Pushforward(ends=task.ends)
-        tangents = push.walk(builder, task.path, task.active, reached, [x], [ones(builder, x.spec)])
-        parts = [gathered(t, places[id(y)] or (), x) for y, t in zip(reached, tangents, strict=True)]
-        return [F.add_n(*parts) if parts else zeros_like(x)]
+    return task
 
 
-def long_axes(x: Variable) -> Axes:
-    """Returns the axes of `x` that tell its elements apart: those longer than 1."""
-    return tuple([a for a, n in enumerate(x.shape) if n != 1])
+def summand(y: Variable, ends: frozenset[int]) -> Variable:
+    """Returns what is summed over all of its elements to give `y`, and has the same gradient; else `y`."""
+    f = y.parent
+    if f is None or f.op.axes is None or f.op.axes.adds != "sum" or y.size != 1 or id(y) in ends or obstacle([f]):
+        return y
+    return f.inputs[0] if f.inputs[0].spec.differentiable else y
 
 
-def gathered(t: Variable, axes: Axes, x: Variable) -> Variable:
-    """Returns `t` summed over all but `axes`, where it has the long axes of `x`, in the shape and dtype of `x`."""
-    if t.spec is x.spec and axes == long_axes(x):
+def long_axes(spec: Spec) -> Axes:
+    """Returns the axes that tell the elements of such a Variable apart: those longer than 1."""
+    return tuple([a for a, n in enumerate(spec.shape) if n != 1])
+
+
+def gathered(t: Variable, axes: Axes, spec: Spec) -> Variable:
+    """Returns `t` summed over all but `axes`, where it has the long axes of `spec`, in the shape and dtype of that."""
+    if t.spec is spec and axes == long_axes(spec):
         return t
     rest = tuple([a for a in range(t.ndim) if a not in axes])
     t = F.sum(t, axis=rest) if rest else t
     order = tuple([sorted(axes).index(a) for a in axes])
-    t = F.reshape(F.transpose(t, axes=order), shape=x.shape)
-    return t if t.dtype == x.dtype else F.cast(t, dtype=x.dtype)
+    t = F.reshape(F.transpose(t, axes=order), shape=spec.shape)
+    return t if t.dtype == spec.dtype else F.cast(t, dtype=spec.dtype)
 
 
 def forward_form(g: Variable) -> Variable:

@@ -7,12 +7,12 @@ whatever is linear, and nothing is computed element by element that need not be.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import nngrad.functions as F
-from backward_registry import Rule, registry
-from backward_registry.batching import Operand
+from backward_registry.batching import Operand, Shape
 from backward_registry.body_batching import Kinds, kinds_of_loop, scan_in_kinds
 
 from ..functions.loops import scan_of_body
@@ -24,22 +24,18 @@ from ..graph import (
     apply,
     build_options,
     contained,
-    create,
     functions_of,
     path_between,
-    switched,
 )
 from ..graph.body import Body, derived_once
 from ..graph.loop import Loop
 from ..graph.options import Builder
-from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
-from ..rewrite.numbers import is_zero
-from .batching import in_batch
+from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
+from .batching import checked_count, in_batch, is_product
 from .collapsing import Moved, commutes, folded_sum, folds, sum_of_sums
-from .mapped import mapped, mapped_several
-from .walk import Grad
+from .terms import Terms, groups_of, joined, summed_product, together
 
 Values = Mapping[Variable, Variable]
 Numbers = tuple[int, ...]
@@ -62,8 +58,8 @@ def vectorize(outputs: Sequence[Variable], batched: Values, collapse: bool = Fal
     Raises:
         ValueError: The values do not fit the leaves, or a function that updates a leaf depends on one of them.
     """
-    count = _checked_count(batched)
-    return substituted(outputs, batched, {}, count, [collapse] * len(outputs))
+    count = checked_count(batched)
+    return substituted(outputs, batched, {}, (count,), [collapse] * len(outputs))
 
 
 @contained
@@ -71,26 +67,33 @@ def substituted(
     outputs: Sequence[Variable],
     batched: Values,
     replaced: Values,
-    count: int,
+    sizes: Shape,
     collapsed: Sequence[bool],
     within: Builder | None = None,
+    diagonals: Mapping[Variable, Diagonals] | None = None,
 ) -> list[Variable]:
-    """`outputs` with values along a leading axis of size `count` put in the place of some Variables (`batched`), and
-    others in the place of others as they are (`replaced`); those that are `collapsed`, summed over that axis.
+    """`outputs` with values along a leading axis put in the place of some Variables (`batched`), and others in the
+    place of others as they are (`replaced`); those that are `collapsed`, summed over that axis.
 
     Args:
+        sizes: Those of the axes that are put together in the leading one.
         within: What is emitting, where the order of what is emitted and the call it belongs to are the present ones;
             else both are those of the functions in the graph.
+        diagonals: Along which axes of each of these Variables what is put in its place is diagonal, one of each of the
+            `sizes`; None: it is not.
     """
     path, _, known = path_between(outputs, [*batched, *replaced], stops=False)
     known += functions_of([*batched.values(), *replaced.values()])
     order, call = (1, None) if within is None else (within.order, within.call)
     with emitting(known, order) as builder:
-        walk = _Walk(path, batched, replaced, count)
-        walk.demand(outputs, collapsed)
-        for f in path:
+
+        def ascribe(f: Function) -> None:
             if within is None:
                 builder.order, builder.call = max(order, f.order), RuleCall(f.origin or f, ())
+
+        walk = _Walk(path, batched, replaced, sizes, diagonals=diagonals, ascribe=ascribe)
+        walk.demand(outputs, collapsed)
+        for f in path:
             walk.emit(f)
         builder.order, builder.call = order, call
         return [walk.result(y, c) for y, c in zip(outputs, collapsed, strict=True)]
@@ -112,10 +115,13 @@ def in_batches(
     """
     path, _, known = path_between(outputs, [*batched, *sums], stops=False)
     with emitting(known, 0) as builder:
-        walk = _Walk(path, batched, {}, count, sums)
+
+        def ascribe(f: Function) -> None:
+            builder.order = f.order
+
+        walk = _Walk(path, batched, {}, (count,), sums, ascribe=ascribe)
         walk.demand(outputs, [kind == "sum" for kind in kinds])
         for f in path:
-            builder.order = f.order
             walk.emit(f)
         builder.order = max([y.parent.order for y in outputs if y.parent is not None], default=0)
         return [
@@ -138,30 +144,13 @@ def demanded_of_body(body: Body, moved: Numbers, each: Numbers, sums: Numbers) -
     values = body.values_of(inputs)
     outputs = [inputs[i] if i >= 0 else values[~i] for i in (*each, *sums)]
     leaves = {inputs[i]: inputs[i] for i in moved}
-    walk = _Walk(path_between(outputs, [*leaves], stops=False)[0], leaves, {}, 0)
+    walk = _Walk(path_between(outputs, [*leaves], stops=False)[0], leaves, {}, (0,))
     walk.demand(outputs, [False] * len(each) + [True] * len(sums))
     found = [walk.wanted(inputs[i]) for i in moved]
     return (
         tuple([i for i, kinds in zip(moved, found, strict=True) if kinds[0]]),
         tuple([i for i, kinds in zip(moved, found, strict=True) if kinds[1]]),
     )
-
-
-def _checked_count(batched: Values) -> int:
-    """The K of a table of leaves and their K values."""
-    if not batched:
-        raise ValueError("batched: give at least one leaf with its values")
-    counts = set()
-    for x, value in batched.items():
-        own = value.shape[1:]
-        if value.ndim != x.ndim + 1 or value.dtype != x.dtype or any(
-            [n not in (1, m) for n, m in zip(own, x.shape, strict=True)]
-        ):
-            raise ValueError(f"batched: {value.spec} does not hold values of {x.spec} along a first axis")
-        counts.add(value.shape[0])
-    if len(counts) > 1:
-        raise ValueError(f"batched: all must hold equally many values, got {sorted(counts)}")
-    return int(counts.pop())
 
 
 class _Walk:
@@ -171,12 +160,26 @@ class _Walk:
     """
 
     def __init__(
-        self, path: list[Function], batched: Values, replaced: Values, count: int, sums: Values | None = None
+        self,
+        path: list[Function],
+        batched: Values,
+        replaced: Values,
+        sizes: Shape,
+        sums: Values | None = None,
+        diagonals: Mapping[Variable, Diagonals] | None = None,
+        ascribe: Callable[[Function], None] = lambda f: None,
     ) -> None:
         self.path = path
-        self.count = count
+        self._ascribe = ascribe
+        """Lets what is emitted from now on be that of a function."""
+        self.sizes = sizes
+        self.count = math.prod(sizes)
         self.plain: dict[Variable, Variable] = dict(replaced)
-        self.each: dict[Variable, Variable] = dict(batched)
+        self._none: Diagonals = (None,) * len(sizes)
+        given = diagonals or dict.fromkeys(batched, self._none)
+        self.each: dict[Variable, Terms] = {x: (Along(value, x, given[x]),) for x, value in batched.items()}
+        self._values: dict[tuple[Terms, Diagonals], Variable] = {}
+        """What is in `each`, as arrays that have those diagonals."""
         self.sums: dict[Variable, Variable] = dict(sums or {})
         self._given = {*batched, *replaced, *self.sums}
         self._moved = {*batched, *self.sums}
@@ -238,6 +241,7 @@ class _Walk:
 
     def emit(self, f: Function) -> None:
         """Emit what is demanded of `f`."""
+        self._ascribe(f)
         outs = [y for y in f.outputs if y not in self._given]
         each, total = (any([y in wanted for y in outs]) for wanted in (self._each_wanted, self._sum_wanted))
         if not (each or total):
@@ -255,8 +259,7 @@ class _Walk:
             self._keep_loop(f, moved, self._kinds[f])
             return
         if each:
-            read = [y in self._each_wanted for y in f.outputs]
-            self._keep(f, self.each, in_batch(f, self._operands(f, moved, self.each, 1), read))
+            self._keep_each(f, moved)
         if total:
             self._keep(f, self.sums, self._sum(f, moved))
 
@@ -268,13 +271,74 @@ class _Walk:
                 total = self._total(x) if m else F.mul_scalar(self.plain.get(x, x), val=self.count)
                 operands.append(Operand(total, x, 0))
             else:
-                operands.append(Operand(self.each[x], x, 1) if m else Operand(self.plain.get(x, x), x, 0))
+                operands.append(Operand(self._value(x), x, 1) if m else Operand(self.plain.get(x, x), x, 0))
         read = [
             "each" if y in self._each_wanted else "sum" if y in self._sum_wanted else "" for y in f.outputs
         ]
         each, sums = scan_in_kinds(f, operands, kinds, read, self.count)
-        self._keep(f, self.each, each)
+        self.each.update({y: (value,) for y, value in self._along(f, each, self._none).items()})
         self._keep(f, self.sums, sums)
+
+    def _keep_each(self, f: Function, moved: Moved) -> None:
+        """Emit `f` for each direction."""
+        plain = [self.plain.get(x, x) for x in f.inputs]
+        found: dict[Variable, Terms] = {}
+        for given, values in groups_of(f, self._given_to(f, moved), plain, self.sizes):
+            for y, each in self._of_group(f, given, values).items():
+                found[y] = (*found.get(y, ()), each)
+        self.each.update({y: joined(terms, self.sizes) for y, terms in found.items()})
+
+    def _of_group(
+        self, f: Function, given: Sequence[Along | None], plain: Sequence[Variable]
+    ) -> dict[Variable, Along]:
+        """What `f` makes of inputs along the directions, and of others that are `plain`, for each of its outputs."""
+        found = factored(f, given, plain, self.sizes) or moved_out(f, given, plain, self.sizes)
+        if found is not None:
+            y = found.x
+            if y in self._given:
+                return {}
+            stopped = y._need_grad is False
+            scale = F.unlink(found.scale) if stopped and found.scale is not None else found.scale
+            return {y: found._replace(base=F.unlink(found.base) if stopped else found.base, scale=scale)}
+        shared = shared_diagonals(f, given, plain)
+        kept = [() if each is None else carried_to(f, i, each, shared) for i, each in enumerate(given)]
+        read = [y in self._each_wanted for y in f.outputs]
+        return self._along(f, in_batch(f, self._operands_of_each(f, given, plain, kept), read), shared)
+
+    def _along(self, f: Function, results: Any, diagonals: Diagonals) -> dict[Variable, Along]:
+        """Enter what became of outputs that have no directions, and return the others."""
+        values: dict[Variable, Variable] = {}
+        self._keep(f, values, results)
+        return {y: Along(value, y, diagonals) for y, value in values.items()}
+
+    def _given_to(self, f: Function, moved: Moved) -> list[Terms | None]:
+        return [self.each[x] if m else None for x, m in zip(f.inputs, moved, strict=True)]
+
+    def _operands_of_each(
+        self, f: Function, given: Sequence[Along | None], plain: Sequence[Variable], kept: Sequence[Diagonals]
+    ) -> list[Operand]:
+        """The inputs of `f`, with the diagonals that are `kept`."""
+        return [
+            Operand(value, x, 0) if each is None else Operand(self._as_array((each,), k), x, 1)
+            for x, each, value, k in zip(f.inputs, given, plain, kept, strict=True)
+        ]
+
+    def _value(self, x: Variable) -> Variable:
+        """What is there of `x` for each direction."""
+        return self._as_array(self.each[x], self._none)
+
+    def _as_array(self, terms: Terms, kept: Diagonals) -> Variable:
+        """The sum of terms, with the diagonals that are `kept`."""
+        if (terms, kept) not in self._values:
+            builder = build_options().builder
+            assert builder is not None
+            order, call = builder.order, builder.call
+            parent = terms[0].x.parent
+            if parent is not None:
+                self._ascribe(parent)
+            self._values[terms, kept] = spread_out(together(terms, self.sizes), self.sizes, kept).value()
+            builder.order, builder.call = order, call
+        return self._values[terms, kept]
 
     def _sum(self, f: Function, moved: Moved) -> Any:
         """The sum of `f`, or of each of its outputs."""
@@ -282,24 +346,33 @@ class _Walk:
             for x, m in zip(f.inputs, moved, strict=True):
                 if m:
                     self._total(x)
-            return sum_of_sums(f, self._operands(f, moved, self.sums, 0), moved, self.count)
+            operands = [
+                Operand((self.sums if m else self.plain).get(x, x), x, 0) for x, m in zip(f.inputs, moved, strict=True)
+            ]
+            return sum_of_sums(f, operands, moved, self.count)
         if folds(f, moved):
-            return folded_sum(f, self._operands(f, moved, self.each, 1))
+            terms, plain = self._given_to(f, moved), [self.plain.get(x, x) for x in f.inputs]
+            apart = summed_product(f, terms, plain, self.sizes) if is_product(f) else None
+            if apart is not None:
+                return apart
+            given = [None if each is None else together(each, self.sizes) for each in terms]
+            if is_product(f):
+                found = factored(f, given, plain, self.sizes)
+                if found is not None:
+                    return found.total()
+                kept: Sequence[Diagonals] = [self._none] * len(given)
+            else:
+                kept = with_one_index(f, given)
+            return folded_sum(f, self._operands_of_each(f, given, plain, kept))
         totals = tuple([self._total(y) if y in self._sum_wanted and y in self._moved else None for y in f.outputs])
         return totals if f.op.multiple_results else totals[0]
 
     def _total(self, x: Variable) -> Variable:
         """The sum of `x`; added up here where nothing was that propagates it."""
         if x not in self.sums:
-            self.sums[x] = F.sum(self.each[x], axis=0)
+            totals = [each.total() for each in self.each[x]]
+            self.sums[x] = F.add_n(*totals) if len(totals) > 1 else totals[0]
         return self.sums[x]
-
-    def _operands(self, f: Function, moved: Moved, values: Values, lead: int) -> list[Operand]:
-        """The inputs of `f`: those that have the axis with their `values`, the others as they are."""
-        return [
-            Operand(values[x], x, lead) if m else Operand(self.plain.get(x, x), x, 0)
-            for x, m in zip(f.inputs, moved, strict=True)
-        ]
 
     def _keep(self, f: Function, values: dict[Variable, Variable], results: Any) -> None:
         """Enter what became of the outputs of `f`; where gradients stopped they still do."""
@@ -315,42 +388,8 @@ class _Walk:
     def result(self, y: Variable, collapsed: bool) -> Variable:
         """Returns what became of an output, in its full shape."""
         if y in self._moved:
-            value = self._total(y) if collapsed else self.each[y]
+            value = self._total(y) if collapsed else self._value(y)
             return Operand(value, y, 0 if collapsed else 1).widened()
         value = Operand(self.plain.get(y, y), y, 0).full((self.count,))
         result: Variable = F.sum(value, axis=0) if collapsed else value
         return result
-
-
-# ---------------------------------------------------------------- the rule of a mapped op
-
-
-def _mapped_rule(f: Function, *gys: Variable) -> list[Variable | None]:
-    """The rule of the op that is mapped, mapped: it is built for one element and vectorized. The gradient of an input
-    that is the same for all elements is the sum of theirs."""
-    of, arguments, batched = f.arguments
-    inputs = [_leaf_like(x, lead) for x, lead in zip(f.inputs, batched, strict=True)]
-    single = create(of, tuple(inputs), arguments)
-    outputs = list(single) if of.multiple_results else [single]
-    seeds = [_leaf_like(gy, True) for gy in gys]
-    wanted = [i for i, x in enumerate(inputs) if x.spec.differentiable]
-    with switched(builder=None):
-        gradients = Grad()(outputs, [inputs[i] for i in wanted], seeds)
-    found = {i: gx for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)}
-    along = {x: value for x, value, lead in zip(inputs, f.inputs, batched, strict=True) if lead}
-    along |= dict(zip(outputs, f.outputs, strict=True)) | dict(zip(seeds, gys, strict=True))
-    fixed = {x: value for x, value, lead in zip(inputs, f.inputs, batched, strict=True) if not lead}
-    summed = [not batched[i] for i in found]
-    gxs = substituted(list(found.values()), along, fixed, f.specs[0].shape[0], summed, build_options().builder)
-    results = dict(zip(found, gxs, strict=True))
-    return [results.get(i) for i in range(len(inputs))]
-
-
-def _leaf_like(x: Variable, lead: bool) -> Variable:
-    """A leaf for one element along the first axis of `x`, or for `x`."""
-    return leaf_of(NdArray.of_spec(spec_of(x.shape[1:], x.dtype) if lead else x.spec))
-
-
-for _op in (mapped, mapped_several):
-    # What is mapped may have a rule that is not its derivative.
-    registry.add(_op, Rule(_mapped_rule, "rule", False, __name__))

@@ -17,6 +17,7 @@ from ..rewrite.builder import emitting
 from ..rewrite.masks import summed, through_masks
 from ..rewrite.numbers import grad_end, is_zero
 from .checking import check_gradients, described_path, in_form_of
+from .equal_functions import Equal
 from .request import Aggregate
 
 Gradients = dict[int, list[Variable]]
@@ -39,6 +40,7 @@ class Grad:
         aggregate: Sums a list of two or more gradients that have arrived at one Variable.
         ends: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
         retained: A list that takes every Variable on the way together with its gradient.
+        equal: Functions that others stand for, which come before them, with the outputs of both.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class Grad:
         aggregate: Aggregate | None = None,
         ends: frozenset[int] = frozenset(),
         retained: Retained | None = None,
+        equal: Equal | None = None,
     ) -> None:
         self.place = rules.place
         self.aggregate = aggregate or sum_of
         self.ends = ends
         self.retained = retained
+        self.equal = equal or {}
 
     @contained
     def __call__(
@@ -86,6 +90,11 @@ class Grad:
             if id(y) in active:
                 arrived.setdefault(id(y), []).append(ones(builder, y.spec) if seed is None else seed)
         for f in reversed(path):
+            if f in self.equal:
+                for y, same in zip(*self.equal[f], strict=True):
+                    if id(y) in arrived:
+                        arrived.setdefault(id(same), []).extend(arrived.pop(id(y)))
+                continue
             gys = self.arrived_at(f, arrived)
             if gys is not None:
                 builder.call = outer or RuleCall(f, gys, keep)  # a rule that asks for gradients is still one rule

@@ -12,7 +12,7 @@ import nngrad.functions as F
 from backward_registry import Rule, registry
 
 from ..functions.checkpoints import OpOfBody, body_of, cost_of_body, dependence, in_steps, is_array, outputs_of
-from ..graph import Array, Function, NdArray, Variable, apply, as_variable
+from ..graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
 from ..graph.arguments import Static
 from ..graph.body import Body, closed
 from ..graph.capture import captured, placeholder
@@ -175,10 +175,13 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
     gxs = list(returned) if several else [returned]
     if len(gxs) != len(inputs):
         raise ValueError(f"{_OWNER}: the gradient function must return {len(inputs)} gradients, got {len(gxs)}")
+    policy = build_options().precision
     found = []
     for i, (x, gx) in enumerate(zip(inputs, gxs, strict=True)):
         zero = F.constant(0, shape=x.shape, dtype=x.dtype) if gx is None else gx
         y = as_variable(zero, f"gradient {i}", _OWNER, x.dtype)
+        if policy is not None:
+            y = policy.like(y, x.dtype)
         if y.spec is not x.spec:
             raise ValueError(f"{_OWNER}: gradient {i} is {y.spec}, and what it is the gradient of is {x.spec}")
         found.append(y)

@@ -61,7 +61,7 @@ def recorded(
     method: Callable[[], None], read: Sequence[Symbol], write: Sequence[Symbol], name: str
 ) -> Recording | None:
     """Returns what `method` does with cells; None if it needs values."""
-    switch(builder=None, auto_forward=False, no_grad=False)
+    switch(builder=None, auto_forward=False, no_grad=False, precision=None)
     try:
         method()
     except NeedsValues:

@@ -10,15 +10,19 @@ row b of x alone. This is shown from the graph; where it cannot be, a ValueError
 elements count as one point.
 """
 
+from .general import differential_operator, diffusion
 from .matrices import hessian, hessian_diagonal, jacobian
 from .partials import derivatives, nth_derivative
 from .products import hvp, jvp, vjp
+from .squares import unbiased_square
 from .sums import bilaplacian, curl, divergence, laplacian
 
 __all__ = [
     "bilaplacian",
     "curl",
     "derivatives",
+    "differential_operator",
+    "diffusion",
     "divergence",
     "hessian",
     "hessian_diagonal",
@@ -27,5 +31,6 @@ __all__ = [
     "jvp",
     "laplacian",
     "nth_derivative",
+    "unbiased_square",
     "vjp",
 ]

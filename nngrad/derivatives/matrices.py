@@ -38,7 +38,7 @@ def jacobian(
         `(B, *m, *d)`: J[b, i, j] = dy[b, i] / dx[b, j]. With `batched=False` `(*y.shape, *x.shape)`.
         Forward or reverse mode, whichever has fewer directions; reverse where there is no forward mode.
         For a list of x a tuple of blocks, one for each; for a list of y a tuple of what there is for each: with both,
-        block [i][j] is that of y[i] and x[j]. Blocks share their passes: backward there is one for each y and not
+        block `[i][j]` is that of y[i] and x[j]. Blocks share their passes: backward there is one for each y and not
         for each block, and forward one for each x.
 
     Raises:
@@ -89,7 +89,7 @@ def hessian(
 
     Returns:
         `(B, *d, *d)`: H[b, i, j] = d^2 y[b] / (dx[b, i] dx[b, j]). With `batched=False` `(*x.shape, *x.shape)`.
-        For a list of x a tuple of tuples of blocks: [i][j] has the derivatives by x[i] and x[j]. They share one
+        For a list of x a tuple of tuples of blocks: `[i][j]` has the derivatives by x[i] and x[j]. They share one
         gradient, and one pass forward for each x[i].
 
     Raises:

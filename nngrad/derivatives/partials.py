@@ -83,13 +83,15 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
 def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable]:
     """The derivatives, from those of the lowest order up; those that share all but the last variable are one walk's."""
     known: dict[tuple[Variable, ...], Variable] = {(): y}
-    for order in range(max([len(entry) for entry in entries], default=0)):
+    highest = max([len(entry) for entry in entries], default=0)
+    for order in range(highest):
         nexts: dict[tuple[Variable, ...], dict[Variable, None]] = {}
         for entry in entries:
             if len(entry) > order:
                 nexts.setdefault(entry[:order], {})[entry[order]] = None
         for prefix, xs in nexts.items():
-            gradients = grad(known[prefix], list(xs))
+            # One walk back gives first derivatives by all variables; what higher ones are built on is one for each.
+            gradients = grad(known[prefix], list(xs)) if highest == 1 else [grad(known[prefix], x)[0] for x in xs]
             known.update({(*prefix, x): gx for x, gx in zip(xs, gradients, strict=True)})
     results = [known[entry] for entry in entries]
     together(results)

@@ -23,10 +23,13 @@ T = TypeVar("T")
 Variables = Variable | Iterable[Variable]
 
 
-def pushed(outputs: list[Variable], inputs: list[Variable], tangents: list[Variable]) -> list[Variable]:
-    """The derivatives along tangents. A leaf that is not in the graph stands for those there that share its data."""
+def pushed(
+    outputs: list[Variable], inputs: list[Variable], tangents: list[Variable], ends: frozenset[int] = frozenset()
+) -> list[Variable]:
+    """The derivatives along tangents. A leaf that is not in the graph stands for those there that share its data.
+    Variables whose ids are among `ends` count as constants."""
     pairs = [(x, t) for own, t in zip(own_leaves(outputs, inputs), tangents, strict=True) for x in own]
-    return Pushforward()(outputs, [x for x, _ in pairs], [t for _, t in pairs])
+    return Pushforward(ends=ends)(outputs, [x for x, _ in pairs], [t for _, t in pairs])
 
 
 def gradients_of(outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]) -> list[Variable]:
@@ -88,9 +91,9 @@ def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list
     return distinct(results, since)
 
 
-def second(y: Variable, x: Variable, t: Variable) -> Variable:
-    """The second derivative of `y` along `t`, which is held fixed."""
-    return pushed(pushed([y], [x], [t]), [x], [t])[0]
+def second(y: Variable, x: Variable, t: Variable, ends: frozenset[int] = frozenset()) -> Variable:
+    """The second derivative of `y` along `t`, which is held fixed, as those are whose ids are among `ends`."""
+    return pushed(pushed([y], [x], [t], ends), [x], [t], ends)[0]
 
 
 def one_floating(given: Any, name: str) -> Variable:
@@ -107,6 +110,8 @@ def positive_int(given: Any, name: str, alternative: str = "") -> int:
         number = as_int(given)
     except TypeError:
         raise TypeError(f"{name}: expected a positive int{alternative}, got {given!r}") from None
+    except OverflowError:
+        raise ValueError(f"{name}: {given!r:.40} is more than 64 bits hold") from None
     if number < 1:
         raise ValueError(f"{name}: expected a positive int{alternative}, got {given!r}")
     return number

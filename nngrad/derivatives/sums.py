@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
+
 import nngrad.functions as F
 
 from ..autodiff.directions import over_directions
+from ..autodiff.forward_mode import NoForwardMode
+from ..autodiff.fourth_order import bilaplacian_of
+from ..autodiff.request import remember_laplacian
+from ..autodiff.symmetry import Closed
 from ..graph import Variable
+from . import stochastic
+from .drawn import checked_draw
 from .matrices import jacobian
+from .nested_laplacians import laplacian_of_laplacians
 from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, pushed, second, trace
 
 
-def laplacian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+def laplacian(
+    y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
+    kind: str = "sparse", seed: int | Variable = -1,
+) -> Variable:  # fmt: skip
     """The sum of the second derivatives by the elements of `x`.
 
         result[b, k] = sum_i d^2 y[b, k] / dx[b, i]^2
@@ -25,30 +37,56 @@ def laplacian(y: Variable, x: Variable, batched: bool = True, chunk: int | None 
         x: `(B, *d)`; of any shape with `batched=False`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
         chunk: How many directions are propagated at once, to bound the memory; None for all.
+        directions: How many random directions to estimate it from, without a bias and at a cost that does not grow
+            with the size of `x`; all rows share them. None for the exact result.
+        kind: How they are distributed: "sparse" (different unit vectors), "rademacher" (signs) or "gaussian".
+        seed: -1 for the stream that `nn.seed` starts, another for a stream of its own; new directions are drawn at each
+            `forward()`. Or a Variable that holds a key, uint32[2], from which they follow.
 
     Returns:
         In the shape of `y`.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jacobian`.
+        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also for more sparse `directions` than `x` has
+            coordinates, and for another `kind`.
     """
     lead = checked("laplacian", y, x, batched, chunk)
-    return built([y, x], lambda: [_laplacian(y, x, lead, chunk)])[0]
+    draw = checked_draw("laplacian", math.prod(x.shape[lead:]), directions, kind, seed)
+    if draw is not None:
+        return built([y, x], lambda: [stochastic.laplacian(y, x, lead, chunk, draw)])[0]
+    (result,) = built([y, x], lambda: [_laplacian(y, x, lead, chunk)])
+    if chunk is None:
+        remember_laplacian(result, y, x, lead)
+    return result
 
 
-def bilaplacian(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+def bilaplacian(
+    y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
+    kind: str = "sparse", seed: int | Variable = -1,
+) -> Variable:  # fmt: skip
     """The Laplacian of the Laplacian.
 
         result[b, k] = sum_ij d^4 y[b, k] / (dx[b, i]^2 dx[b, j]^2)
 
+    In few dimensions, about a dozen for a network, what is propagated are the first derivatives, the second ones, those
+    of the Laplacian, and the bilaplacian; in more, or with `chunk`, it is built as the Laplacian of the Laplacian.
+    `laplacian` of a `laplacian` is the same, and so is the Laplacian of whatever is linear in Laplacians.
+
     Args, Returns, Raises:
-        As for `laplacian`. d^2 pairs of directions are propagated, `chunk` times d of them at once.
+        As for `laplacian`. d^2 pairs of directions are propagated, `chunk` times d of them at once; `directions` pairs
+        where some are drawn (for "gaussian" as many single ones).
     """
     lead = checked("bilaplacian", y, x, batched, chunk)
-    return built([y, x], lambda: [_laplacian(_laplacian(y, x, lead, None), x, lead, chunk)])[0]
+    draw = checked_draw("bilaplacian", math.prod(x.shape[lead:]), directions, kind, seed)
+    if draw is not None:
+        return built([y, x], lambda: [stochastic.bilaplacian(y, x, lead, chunk, draw)])[0]
+    return built([y, x], lambda: [_bilaplacian(y, x, lead, chunk)])[0]
 
 
-def divergence(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+def divergence(
+    y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
+    kind: str = "sparse", seed: int | Variable = -1,
+) -> Variable:  # fmt: skip
     """The divergence of a vector field: the trace of its Jacobian.
 
         result[b] = sum_i dy[b, i] / dx[b, i]
@@ -58,6 +96,9 @@ def divergence(y: Variable, x: Variable, batched: bool = True, chunk: int | None
         x: The points, of the same shape.
         batched: Whether rows are independent; see `nngrad.derivatives`.
         chunk: How many directions are propagated at once, to bound the memory; None for all.
+        directions: How many random directions to estimate it from, as for `laplacian`.
+        kind: As for `laplacian`.
+        seed: As for `laplacian`.
 
     Returns:
         `(B,)`; `()` with `batched=False`; in the dtype of `y`.
@@ -68,6 +109,9 @@ def divergence(y: Variable, x: Variable, batched: bool = True, chunk: int | None
     lead = checked("divergence", y, x, batched, chunk)
     if y.shape != x.shape:
         raise ValueError(f"divergence: the field y of shape {y.shape} must have the shape of x, {x.shape}")
+    draw = checked_draw("divergence", math.prod(x.shape[lead:]), directions, kind, seed)
+    if draw is not None:
+        return built([y, x], lambda: [stochastic.divergence(y, x, lead, chunk, draw)])[0]
 
     def along(t: Variable) -> Variable:
         mask = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
@@ -112,7 +156,25 @@ def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
     return built([y, x], lambda: [build()])[0]
 
 
+def _bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
+    if chunk is None:
+        try:
+            return bilaplacian_of(y, x, lead)
+        except (Closed, NoForwardMode):
+            pass
+    return _summed_second(_summed_second(y, x, lead, None), x, lead, chunk)
+
+
 def _laplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
+    if chunk is None:
+        try:
+            return laplacian_of_laplacians(y, x, lead)
+        except (Closed, NoForwardMode):
+            pass
+    return _summed_second(y, x, lead, chunk)
+
+
+def _summed_second(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     def in_reverse() -> Variable:
         rows = over_directions(lambda u: trace(gradients_of([y], [x], [u])[0], x, lead, chunk), y, lead)
         return F.reshape(after_batch(rows, lead), shape=y.shape)

@@ -12,14 +12,18 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import Op, Spec
+from ..graph.exchange import Processes
+from ..graph.mesh import Mesh, running_on
 from ..graph.process import check_process
 from ..graph.spec import x64_if
 from . import recompilations
+from .across import Across
 from .disk_cache import disk_cache
 from .fingerprint import structure_of
-from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, taking_numbers, without_numbers
-from .host_calls import finished
-from .lower import fitted, in_pieces, whole
+from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, without_numbers
+from .host_calls import finished, waited_for_on_meshes
+from .lower import fitted_where_it_runs, in_pieces, whole
+from .numbers_given import taking_numbers
 from .on_disk import on_disk_by_structure
 from .pieces import cut
 from .program import Program
@@ -211,6 +215,17 @@ def bytes_of(*counts: int) -> int:
     return sum([_BYTES + count * _BYTES_OF_A_FUNCTION for count in counts])
 
 
+def on_mesh(mesh: Mesh, needs_x64: bool, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` in the settings that its values need, as a mesh needs it to be run."""
+
+    def run(*arrays: Any) -> Any:
+        check_process()
+        with x64_if(needs_x64), mesh.turn(), running_on(mesh):
+            return mesh.finished(function(*arrays))
+
+    return run
+
+
 def on_device(device: jax.Device | None, needs_x64: bool, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` in the settings that its values need, and in a process where JAX can compute."""
 
@@ -236,17 +251,25 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     check_process()
     table = _part_for(program)
     executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
+    if executable is None and (group := program.group) is not None:
+        return _keep_across(program, group)
     if executable is None and len(program.steps) <= MOST_TRUSTED:
         executable = _shared(program, table)
     if executable is not None:
         return executable
-    shorter, needs_pieces = fitted(program)
+    shorter, needs_pieces = fitted_where_it_runs(program)
     if not needs_pieces:
         return keep_executable(program, tiers_of(program, whole(shorter)), len(shorter.steps))
     pieces = cut(shorter)
     counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
     function = in_pieces(shorter, pieces)
-    return _keep(program, tiered(Tiers(function, finished(function, program.opaque))), counts)
+    return _keep(program, tiered(Tiers(function, finished(function, program.opaque, program.mesh))), counts)
+
+
+def _keep_across(program: Program, group: Processes) -> Callable[..., tuple[Any, ...]]:
+    """The executable of a program that exchanges arrays with other processes."""
+    shorter, _ = fitted_where_it_runs(program)  # as a whole, whatever its length: pieces would exchange by themselves
+    return _keep(program, Across(whole(shorter), group, program.device), [len(shorter.steps)])
 
 
 def tiers_of(program: Program, function: Callable[..., Any], specs: tuple[Spec, ...] | None = None) -> Tiers:
@@ -258,13 +281,22 @@ def tiers_of(program: Program, function: Callable[..., Any], specs: tuple[Spec, 
         specs: Of the arrays; those of its leaves by default.
     """
     jitted = jax.jit(function)
-    on_disk = on_disk_by_structure(structure_of(program), jitted, program.leaves if specs is None else specs)
-    best = finished(jitted, program.opaque) if on_disk is None else on_disk.call
+    specs, structure = program.leaves if specs is None else specs, None
+    if program.mesh is None:  # the disk has executables for one device
+        structure = structure_of(program)
+    on_disk = on_disk_by_structure(structure, jitted, specs)
+    best = finished(jitted, program.opaque, program.mesh) if on_disk is None else on_disk.call
     return Tiers(jitted, best, has_tiers(program), program.device, recompilations.watched(program), on_disk)
 
 
 def has_tiers(program: Program) -> bool:
-    """Whether it is worth it to compile a program cheaply first, and code of the user's is not compiled twice."""
+    """Whether it is worth it to compile a program cheaply first, and code of the user's is not compiled twice.
+
+    Several processes must run the same executables, which then round in the same way: each would go on to the best one
+    at a time of its own.
+    """
+    if program.mesh is not None and program.mesh.spans_processes:
+        return False
     return len(program.steps) >= LARGE and not program.opaque
 
 
@@ -306,7 +338,7 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
         return None
     else:
         specs = (spec_of_numbers(numbers, general.needs_x64), *general.leaves)
-        function = _where_it_runs(general, tiered(tiers_of(general, taking_numbers(general), specs)))
+        function = _where_it_runs(general, tiered(tiers_of(general, taking_numbers(general, specs), specs)))
         taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
     return taking.of(program, numbers)
 
@@ -331,6 +363,10 @@ def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., t
 
 def _where_it_runs(program: Program, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` in the settings of a program."""
+    if program.mesh is not None:
+        return on_mesh(program.mesh, program.needs_x64, function)
+    if program.device is None:
+        function = waited_for_on_meshes(function)
     if program.device is None and not program.needs_x64:
         return function  # without another call: that the process can compute, `arrays_of` sees
     return on_device(program.device, program.needs_x64, function)

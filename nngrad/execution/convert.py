@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, overload
 from weakref import WeakKeyDictionary
 
@@ -13,13 +13,16 @@ import numpy as np
 from ..graph import NdArray, Variable, switched
 from ..graph.conversion import array_of, converted
 from ..graph.leaf import arrays_of
+from ..graph.mesh import Mesh
+from ..graph.process import check_not_traced
 from ..graph.spec import x64_if
 from ..graph.value import put_together
 from .by_shape import ByShape
-from .compiled import executable_of
+from .compiled import executable_of, on_mesh
 from .forward import device_of
 from .lower import linearize, lower
 from .program import Program
+from .trees import arguments_of, arrays_in, builds, results_of
 
 Variables = Variable | Sequence[Variable]
 
@@ -27,8 +30,14 @@ SHAPES_ARE_FIXED = "as the graph was built; for any shape, give a function of Va
 """What to do where another shape comes."""
 
 
-def to_jax(outputs: Variables | Callable[..., Variables], inputs: Variables | None = None) -> Callable[..., Any]:
+def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
     """A graph as a plain JAX function: `f(*arrays)`, one array for each of `inputs`.
+
+    Inputs and outputs may be pytrees: where an entry of `inputs` is a dict of Variables, that argument is a dict of
+    arrays, and the function returns arrays arranged as `outputs` are:
+
+        loss_and_gradients = nn.to_jax({"loss": loss, "gradients": nn.grad(loss, list(params.values()))}, [params, x])
+        loss_and_gradients({"W": w, "b": b}, images)["loss"]
 
     It is pure, so `jax.jit`, `jax.vmap`, `jax.grad` and shardings apply to it. Leaves that are not among
     `inputs` (parameters, say) are frozen at their present values. Effects (running statistics) are left
@@ -36,48 +45,60 @@ def to_jax(outputs: Variables | Callable[..., Variables], inputs: Variables | No
     transformations, JAX's setting of x64 holds.
 
     The function raises a ValueError where an array has not the shape of its input, or does not fit its dtype: integers
-    hold no fractions and nothing out of their range.
+    hold no fractions and nothing out of their range; and a TypeError where arrays are not arranged as the inputs are.
+    Both name the argument, and the path within it.
 
     Args:
-        outputs: A Variable, or several; the function returns one array, or a list. Or a function that builds these
-            from Variables: it is called for each combination of shapes and dtypes that the arrays have. Leaves are then
+        outputs: A Variable, or a pytree of them; the function returns arrays that are arranged in the same way. Or a
+            function that builds these from Variables, which are arranged as the arrays of a call are: it is called for
+            each combination of shapes, dtypes and structures. Nested lists of numbers are then arrays. Leaves are
             frozen when they are first met.
-        inputs: Variables that become arguments: leaves, or Variables in the middle of the graph. The outputs need not
-            depend on all of them: a gradient may be constant in one. A function that builds has none.
+        inputs: Variables that become arguments: leaves, or Variables in the middle of the graph. Each entry of a list
+            or a tuple is an argument, a Variable or a pytree of Variables; anything else is the one argument. The
+            outputs need not depend on all of them: a gradient may be constant in one. A function that builds has none.
 
     Returns:
         The function. Where random functions are involved it takes a JAX random key as `key=`.
+
+    Raises:
+        TypeError: Something in `outputs` or `inputs` is no Variable, or `inputs` are missing, or are given beside a
+            function.
+        ValueError: A Variable is among `inputs` twice.
     """
     frozen: WeakKeyDictionary[NdArray, Any] = WeakKeyDictionary()
-    if not callable(outputs):
+    if not builds(outputs):
         if inputs is None:
             raise TypeError("inputs: give the Variables that become arguments")
         return _frozen_at(outputs, inputs, frozen)
     _check_no_inputs(inputs)
     graphs = ByShape(outputs, lambda built, given: _frozen_at(built, given, frozen))
 
-    def function(*arrays: Any, key: Any = None) -> Any:
-        run, arguments = graphs.called_with(arrays)
-        return run(*arguments, key=key)
+    def function(*arguments: Any, key: Any = None) -> Any:
+        run, arrays = graphs.called_with(*arrays_in(arguments))
+        return run(*arrays, key=key)
 
     return function
 
 
-def _frozen_at(
-    outputs: Variables, inputs: Variables, known: MutableMapping[NdArray, Any]
-) -> Callable[..., Any]:
+def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -> Callable[..., Any]:
     """A graph as a function of arrays, with its other leaves as in `known`; those that are not there are added."""
-    listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
-    linear = linearize(listed, first=given, effects=False)
+    results, arguments = results_of(outputs), arguments_of(inputs)
+    given = arguments.variables
+    linear = linearize(results.variables, first=given, effects=False)
     others = linear.leaves[len(given) :]
     keys = [x for x in others if x._source is not None]
     frozen = {id(x): known.setdefault(x.cell, x.cell.raw()) for x in others if x._source is None}
+    mesh = linear.program.mesh
+    if mesh is not None:
+        frozen = {id(x): mesh.put(frozen[id(x)], mesh.sharding(mesh.axes_of(x, i)), f"leaf {x.name or i}")
+                  for i, x in enumerate(others) if id(x) in frozen}  # fmt: skip
     needs_x64 = linear.program.needs_x64
-    run = lower(linear.program)
-    single = isinstance(outputs, Variable)
+    # On a mesh as one program: CPUs must not run one part after the other without waiting for each.
+    run = lower(linear.program) if mesh is None else on_mesh(mesh, False, jax.jit(lower(linear.program)))
 
     def function(*arrays: Any, key: Any = None) -> Any:
-        checked = _checked(arrays, given)
+        flat = arguments.flattened(arrays)
+        checked = _checked(flat, given, arguments.places) if mesh is None else _placed(flat, given, mesh)
         if keys and key is None:
             raise ValueError("key: the graph has random functions; pass key=jax.random.key(...)")
         # Under jit, vmap or grad it is JAX's own setting that says whether there are 64-bit types.
@@ -87,8 +108,7 @@ def _frozen_at(
     def compute(arrays: Sequence[Any], key: Any) -> Any:
         drawn = dict(zip(map(id, keys), jax.random.split(key, len(keys)), strict=True)) if keys else {}
         rest = [_canonical(frozen[id(x)]) if id(x) in frozen else jax.random.key_data(drawn[id(x)]) for x in others]
-        results = run(*arrays, *rest)
-        return results[0] if single else list(results)
+        return results.arranged(run(*arrays, *rest))
 
     return function
 
@@ -97,25 +117,35 @@ class CompiledFunction:
     """A graph for a hot loop: call it with the inputs' arrays, get the outputs' arrays.
 
     Leaves that are not inputs are read from their cells at every call, random functions draw anew, and
-    effects are applied. Made by `compile`.
+    effects are applied. Made by `compile`. JAX may trace it where it does neither; its other leaves count as they are
+    then.
     """
 
-    __slots__ = ("_count", "_executable", "_given", "_rest", "_single", "_updated", "_wait_for_best")
+    __slots__ = (
+        "__weakref__", "_count", "_executable", "_given", "_is_pure", "_mesh", "_rest", "_single", "_updated",
+        "_wait_for_best",
+    )  # fmt: skip
 
     def __init__(self, outputs: Variables, inputs: Variables, wait_for_best: bool) -> None:
         listed, given = _listed(outputs, "outputs"), _listed(inputs, "inputs")
         linear = linearize(listed, first=given, device=device_of(listed))
+        self._mesh = linear.program.mesh
         check_read(linear.program, given)
         self._updated = linear.updated
         self._executable = executable_of(linear.program)
         self._given = given
         self._rest = linear.leaves[len(given) :]
+        self._is_pure = not self._updated and all([x._source is None for x in self._rest])
         self._count = len(listed)
         self._single = isinstance(outputs, Variable)
         self._wait_for_best = wait_for_best
 
     def __call__(self, *arrays: Any) -> Any:
-        given = [*_checked(arrays, self._given), *arrays_of(self._rest, often=True)]
+        mesh = self._mesh
+        if not self._is_pure:
+            check_not_traced("a graph that draws at random or updates leaves, compiled by nn.compile,", "nn.to_jax")
+        arguments = _checked(arrays, self._given) if mesh is None else _placed(arrays, self._given, mesh)
+        given = [*arguments, *arrays_of(self._rest, often=True, mesh=mesh)]
         if self._wait_for_best:
             with switched(deterministic=True):
                 results = self._executable(*given)
@@ -136,7 +166,7 @@ class CompiledByShape:
     A graph is built and compiled for each combination of shapes and dtypes that the arrays have. Made by `compile`.
     """
 
-    __slots__ = ("_graphs",)
+    __slots__ = ("__weakref__", "_graphs")
 
     def __init__(self, function: Callable[..., Variables], wait_for_best: bool) -> None:
         self._graphs = ByShape(function, lambda outputs, inputs: CompiledFunction(outputs, inputs, wait_for_best))
@@ -205,11 +235,28 @@ def _canonical(value: Any) -> Any:
     return jnp.asarray(value.astype(dtype)) if isinstance(value, np.ndarray) or value.dtype != dtype else value
 
 
-def _checked(arrays: Sequence[Any], given: Sequence[Variable]) -> list[Any]:
-    """`arrays` in the dtypes of `given`, whose shapes they must have."""
+def _checked(arrays: Sequence[Any], given: Sequence[Variable], places: Sequence[str] | None = None) -> list[Any]:
+    """`arrays` in the dtypes of `given`, whose shapes they must have; `places` name them in messages."""
     if len(arrays) != len(given):
         raise TypeError(f"{len(arrays)} arrays given for {len(given)} inputs")
-    return [_fitted(array, x, i) for i, (array, x) in enumerate(zip(arrays, given, strict=True))]
+    named: Iterable[int | str] = range(len(given)) if places is None else places
+    return [_fitted(array, x, place) for array, x, place in zip(arrays, given, named, strict=True)]
+
+
+def _placed(arrays: Sequence[Any], given: Sequence[Variable], mesh: Mesh) -> list[Any]:
+    """The same on a mesh. With several processes `arrays` are this one's parts, whose shapes are checked as a whole."""
+    if mesh.spans_processes:
+        names = [f"array {i}" for i, _ in enumerate(arrays)]
+        parts = [a.data.raw() if isinstance(a, Variable) else a.raw() if isinstance(a, NdArray) else a for a in arrays]
+        arrays = [
+            mesh.argument(array_of(part, name), name, x)
+            for part, name, x in zip(parts, names, given, strict=False)
+        ] if len(parts) == len(given) else arrays
+    checked = _checked(arrays, given)
+    return [
+        mesh.constrained_batch(array) if isinstance(array, jax.core.Tracer) else mesh.argument(array, f"array {i}", x)
+        for i, (array, x) in enumerate(zip(checked, given, strict=True))
+    ]
 
 
 def check_read(program: Program, inputs: Sequence[Variable], start: int = 0) -> None:
@@ -224,7 +271,7 @@ def check_read(program: Program, inputs: Sequence[Variable], start: int = 0) -> 
         )
 
 
-def _fitted(array: Any, x: Variable, i: int) -> Any:
+def _fitted(array: Any, x: Variable, i: int | str) -> Any:
     if (array.__class__ is np.ndarray or isinstance(array, jax.Array)) and (
         array.dtype == x.spec.dtype and array.shape == x.spec.shape
     ):

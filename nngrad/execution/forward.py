@@ -9,7 +9,8 @@ from typing import Any
 
 import jax
 
-from ..graph import Function, NdArray, Variable, functions_of
+from ..graph import Function, NdArray, Variable, build_options, functions_of
+from ..graph.exchange import groups_of, several_processes
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process
@@ -43,7 +44,9 @@ class RunPlan:
     It is kept on the function at the root and does not refer to that one, so there is no cycle.
     """
 
-    __slots__ = ("executable", "functions", "fused", "kept", "leaf_ids", "leaves", "program", "updated")
+    __slots__ = (
+        "exchanged", "executable", "functions", "fused", "group", "kept", "leaf_ids", "leaves", "program", "updated",
+    )  # fmt: skip
 
     def __init__(self, outputs: Sequence[Variable], functions: list[Function] | None = None) -> None:
         roots = {y.parent for y in outputs}
@@ -53,14 +56,24 @@ class RunPlan:
         for f in roots:
             if f is not None and f.op.reads == 0:  # it is there to have its inputs computed
                 kept += [x for x in f.inputs if x.parent is not None]
+        # No process can compute such a result again by itself, so each keeps it for whoever reads what depends on it.
+        given = set(map(id, outputs))
+        self.exchanged = [y for f in exchanging(functions) for y in f.outputs if id(y) not in given]
+        kept += self.exchanged
         self.kept = list({id(y): y for y in kept}.values())
         linear = linearize([*outputs, *self.kept], device=device_of(outputs), functions=functions)
         self.program: Program = linear.program
+        self.group = linear.program.group
         self.leaves = linear.leaves
         self.updated = linear.updated
         self.leaf_ids = tuple([id(x) for x in linear.leaves])
         self.executable = Lookup(linear.program)
         self.fused: dict[Any, Any] = {}
+
+
+def exchanging(functions: Sequence[Function]) -> list[Function]:
+    """Those of the functions that exchange arrays with other processes."""
+    return [f for f in functions if groups_of(f.op, f.arguments)] if several_processes() else []
 
 
 class Snapshot:
@@ -169,16 +182,16 @@ def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
         return RunPlan(outputs, functions)
     plan: RunPlan | None = f.plan
-    if plan is None:
+    if plan is None or plan.program.mesh != build_options().mesh:
         plan = f.plan = RunPlan(outputs, functions)
     return plan
 
 
-def take_snapshot(outputs: Sequence[Variable]) -> Snapshot:
+def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> Snapshot:
     """Freeze the leaves' values for `outputs`, and defer the values of the outputs, of persistent Variables
     and of the leaves that are updated."""
-    plan = plan_of(outputs)
-    arrays = tuple(arrays_of(plan.leaves))
+    plan = plan_of(outputs) if plan is None else plan
+    arrays = tuple(arrays_of(plan.leaves, mesh=plan.program.mesh))
     cells = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
     snapshot = Snapshot(plan, arrays, DeferredRun(plan.executable, arrays, cells))
     root = outputs[0].parent
@@ -202,7 +215,7 @@ def present(outputs: Sequence[Variable]) -> Snapshot:
     """The leaves' present values, for what is no `forward()`: keys that were drawn are not drawn again, and
     nothing is deferred."""
     plan = plan_of(outputs)
-    return Snapshot(plan, tuple(arrays_of(plan.leaves, draw=False)))
+    return Snapshot(plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
 
 
 def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_post_hook: Hook = None) -> None:
@@ -210,9 +223,22 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
     computed = [y for y in outputs if y.parent is not None]
     if not computed:
         return
-    snapshot = take_snapshot(computed)
+    plan = plan_of(computed)
+    snapshot = take_snapshot(computed, plan)
+    if plan.group is not None and snapshot.run is not None:
+        snapshot.run.run()  # now: some process may never read it, and others would wait for that one
+        keep_exchanged(computed, plan, snapshot)
     if function_pre_hook is not None or function_post_hook is not None or is_watched(computed):
         run_one_by_one(computed, snapshot, snapshot.by_leaf(), function_pre_hook, function_post_hook)
+
+
+def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Snapshot) -> None:
+    """Let what is read of a forward that has run be computed without the other processes."""
+    from .reading import keep  # which knows of forwards
+
+    snapshot.array_of = snapshot.by_leaf()
+    for y in (*outputs, *plan.exchanged):
+        keep(snapshot, y, y.cell.raw())
 
 
 def is_watched(outputs: Sequence[Variable]) -> bool:

@@ -7,8 +7,6 @@ where lam is annealed, it is compiled once more with its numbers as an input, an
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from ctypes import c_float
 from typing import Any
 
@@ -16,8 +14,7 @@ import numpy as np
 
 from ..graph import Spec
 from ..graph.spec import spec_of
-from .passes import prepared
-from .program import Program, calls_of, in_one
+from .program import Program, calls_of
 
 Numbers = tuple[float, ...]
 
@@ -76,23 +73,6 @@ def can_take_numbers(general: Program) -> bool:
     """Whether the ops with slots compute in floating dtypes alone: what an integer becomes depends on the number."""
     calls, specs = calls_of(general)
     return all([specs[i].differentiable for call in calls if call.op.numbers for i in call.ins])
-
-
-def taking_numbers(general: Program) -> Callable[..., tuple[Any, ...]]:
-    """A program with slots as a function of an array of numbers and the arrays of the leaves."""
-    ready = functools.cache(lambda: prepared(general))
-
-    def run(numbers: Any, *arrays: Any) -> tuple[Any, ...]:
-        def filled(argument: Any) -> Any:
-            if isinstance(argument, tuple):
-                return tuple(map(filled, argument))
-            return numbers[argument.place] if argument.__class__ is Slot else argument
-
-        program = ready()
-        steps = tuple([(op, filled(arguments), ins) for op, arguments, ins in program.steps])
-        return in_one(program._replace(steps=steps))(*arrays)
-
-    return run
 
 
 def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any]:

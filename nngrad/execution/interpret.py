@@ -9,12 +9,15 @@ from typing import Any
 import jax
 
 from ..graph import Function, Op, Variable, build_options, engine, functions_of
+from ..graph.exchange import group_of, groups_of, several_processes
 from ..graph.leaf import arrays_of
+from ..graph.mesh import Mesh
 from ..graph.spec import arguments_need_x64
 from ..graph.value import put_together
-from .compiled import BoundedCache, bytes_of, executables, on_device
+from .across import Across
+from .compiled import BoundedCache, bytes_of, executables, on_device, on_mesh
 from .fingerprint import structure_of_op
-from .host_calls import finished, has_opaque
+from .host_calls import finished, has_opaque, waited_for_on_meshes
 from .on_disk import on_disk_by_structure
 from .stepwise import Marked, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of
@@ -32,21 +35,33 @@ compile, whatever its shape, and adding them one after the other takes milliseco
 
 
 def executable_of_op(
-    op: Op, arguments: tuple[Any, ...], device: jax.Device | None, needs_x64: bool, compiled: bool = True
+    op: Op,
+    arguments: tuple[Any, ...],
+    device: jax.Device | None,
+    needs_x64: bool,
+    compiled: bool = True,
+    mesh: Mesh | None = None,
 ) -> Callable[..., Any]:
     """The executable of one op."""
 
     def make() -> Callable[..., Any]:
         forward = op.bind(arguments)
+        group = group_of(groups_of(op, arguments)) if several_processes() else None
+        if group is not None:
+            return on_device(device, needs_x64, Across(forward, group, device))
+        if mesh is not None:
+            return on_mesh(mesh, needs_x64, finished(jax.jit(forward), has_opaque(arguments), mesh))
         if not compiled:
             return on_device(device, needs_x64, forward)
         opaque = has_opaque(arguments)
         jitted = jax.jit(forward)
         on_disk = None if opaque else on_disk_by_structure(structure_of_op(op, arguments), jitted)
-        return on_device(device, needs_x64, finished(jitted, opaque) if on_disk is None else on_disk.call)
+        function = finished(jitted, opaque) if on_disk is None else on_disk.call
+        return on_device(device, needs_x64, waited_for_on_meshes(function) if device is None else function)
 
     table = single_ops.part((op,))
-    result: Callable[..., Any] = table.get((op, arguments, device, needs_x64, compiled), make, bytes_of(1))
+    key = op, arguments, device, needs_x64, compiled, mesh
+    result: Callable[..., Any] = table.get(key, make, bytes_of(1))
     return result
 
 
@@ -55,7 +70,8 @@ def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     given = [*f.specs, *[x.spec for x in f.inputs]]
     needs_x64 = any([s.needs_x64 for s in given]) or arguments_need_x64(f.arguments)
     device = None if f.context is None else f.context.device
-    out = executable_of_op(f.op, f.arguments, device, needs_x64, len(arrays) <= MOST_INPUTS)(*arrays)
+    mesh = build_options().mesh
+    out = executable_of_op(f.op, f.arguments, device, needs_x64, len(arrays) <= MOST_INPUTS, mesh)(*arrays)
     return tuple(out) if f.op.multiple_results else (out,)
 
 

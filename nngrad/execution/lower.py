@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 
-from ..graph import Function, Variable, build_options, functions_of, path_between
+from ..graph import Function, Spec, Variable, build_options, functions_of, path_between
 from ..graph.body import Step
 from .fingerprint import structure_of
 from .on_disk import on_disk_by_structure
-from .passes import prepared, shortened
+from .passes import PASSES, common, passed, platform_of, prepared_for, shortened
 from .pieces import Piece, apart, cut, is_long
+from .platforms import Way, Ways
 from .program import Program as Program
-from .program import in_one
+from .program import calls_of, in_one
+
+P = TypeVar("P")
 
 
 class Linearized(NamedTuple):
@@ -58,7 +61,16 @@ def linearize(
     updates = writer.updates(functions) if effects else {}
     results += [number for _, number in updates.values()]
     specs = tuple([x.spec for x in writer.leaves])
-    program = Program(specs, tuple(writer.steps), tuple(results), device, build_options().rolls)
+    options = build_options()
+    mesh = options.mesh
+    program = Program(specs, tuple(writer.steps), tuple(results), device, options.rolls)
+    if mesh is not None:
+        if device is not None:
+            raise ValueError(f"the graph has functions that were made for one device, {device}, within "
+                             f"nn.context_scope, so it cannot run on {mesh!r}; build it without the Context")
+        uneven = tuple([i for i, x in enumerate(writer.leaves) if mesh.is_uneven(x)])
+        places = tuple([mesh.axes_of(x, i) for i, x in enumerate(writer.leaves)])
+        program = program._replace(mesh=mesh, places=places, uneven=uneven)
     return Linearized(program, writer.leaves, functions, [leaf for leaf, _ in updates.values()])
 
 
@@ -135,7 +147,7 @@ class ProgramWriter:
         return others.get((value.parent, value.index), self.number(value))
 
 
-def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
+def lower(program: Program) -> Way:
     """The program as a pure function: arrays of the leaves in, arrays of the results out.
 
     That of a program which is too long for the compiler calls one jitted function for each of its pieces. Called by
@@ -143,31 +155,54 @@ def lower(program: Program) -> Callable[..., tuple[Any, ...]]:
     """
     if not is_long(program):
         return whole(program)
-    # Not before it is called: to ask for the platform starts JAX.
-    ready = functools.cache(lambda: _of_long(program))
 
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        return ready()(*arrays)
+    def plan(platform: str | None) -> tuple[Program, bool]:
+        shorter, needs_pieces = fitted(program, platform)
+        return shorter if needs_pieces else prepared_for(shorter, platform), needs_pieces
 
-    return run
+    def function(planned: tuple[Program, bool]) -> Way:
+        shorter, needs_pieces = planned
+        return in_pieces(shorter, cut(shorter)) if needs_pieces else in_one(shorter)
 
-
-def _of_long(program: Program) -> Callable[..., tuple[Any, ...]]:
-    shorter, needs_pieces = fitted(program)
-    return in_pieces(shorter, cut(shorter)) if needs_pieces else whole(shorter)
+    return _when_called(lambda: _by_platform(program, plan, function, program.leaves))
 
 
-def fitted(program: Program) -> tuple[Program, bool]:
-    """A program that does the same, shorter if this one is too long for the compiler; and whether that one is too."""
+def fitted(program: Program, platform: str | None) -> tuple[Program, bool]:
+    """A program that does the same on a platform, shorter if this one is too long for the compiler; and whether that
+    one is too."""
     if not is_long(program):
         return program, False
-    shorter = shortened(program)
+    shorter = shortened(program, platform)
     return shorter, is_long(shorter)
 
 
-def whole(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The program as one function, whatever its length, after the passes for the platform that it runs on."""
-    ready = functools.cache(lambda: in_one(prepared(program)))
+def fitted_where_it_runs(program: Program) -> tuple[Program, bool]:
+    """The same on the platform that the program runs on, which is not asked for where it makes no difference."""
+    return fitted(program, platform_of(program)) if is_long(program) else (program, False)
+
+
+def whole(
+    program: Program, function: Callable[[Program], Way] = in_one, takes: Sequence[Spec] | None = None
+) -> Way:
+    """The program as one function, whatever its length, after the passes for the platform that it is lowered for.
+
+    Args:
+        program: The program.
+        function: Makes a function of arrays of what the passes have left.
+        takes: Shapes and dtypes of the arrays; those of the leaves by default.
+    """
+
+    def of_platforms() -> Way:
+        shared = common(program)
+        specs = program.leaves if takes is None else takes
+        return _by_platform(program, lambda platform: passed(shared, platform), function, specs)
+
+    return _when_called(of_platforms)
+
+
+def _when_called(make: Callable[[], Way]) -> Way:
+    """The function that `make` makes, which is made when it is called first: passes take a while."""
+    ready = functools.cache(make)
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         return ready()(*arrays)
@@ -175,7 +210,21 @@ def whole(program: Program) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
-def in_pieces(program: Program, pieces: list[Piece]) -> Callable[..., tuple[Any, ...]]:
+def _by_platform(
+    program: Program, plan: Callable[[str | None], P], function: Callable[[P], Way], takes: Sequence[Spec]
+) -> Way:
+    """A program as a function that is lowered as `plan` says for each platform; None is one without passes of its own.
+    """
+    other = plan(None)
+    plans = {platform: each for platform in PASSES for each in [plan(platform)] if each != other}
+    if not plans:
+        return function(other)
+    _, specs = calls_of(program)
+    gives = [specs[i] for i in program.outputs]
+    return Ways({name: function(each) for name, each in plans.items()}, function(other), takes, gives)
+
+
+def in_pieces(program: Program, pieces: list[Piece]) -> Way:
     """The program as a function that calls a jitted one for each of its pieces; see `lower`."""
     programs = {piece.program: _remembered(piece.program) for piece in pieces}  # one for all that are equal
     parts = [(programs[piece.program], piece) for piece in pieces]
@@ -192,7 +241,7 @@ def in_pieces(program: Program, pieces: list[Piece]) -> Callable[..., tuple[Any,
     return run
 
 
-def _remembered(program: Program) -> Callable[..., tuple[Any, ...]]:
+def _remembered(program: Program) -> Way:
     """A program as a jitted function, whose executable is kept on disk where it can be."""
     jitted = jax.jit(in_one(program))
     on_disk = on_disk_by_structure(structure_of(program), jitted, program.leaves)

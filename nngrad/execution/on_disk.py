@@ -14,6 +14,7 @@ from ..graph import Spec
 from ..graph.jaxpr import primitives_in
 from .disk_cache import disk_cache
 from .fingerprint import digest_of, surroundings
+from .platforms import default_device
 from .serialized import PLATFORMS, dispatched, trace_context
 
 Options = tuple[tuple[str, Any], ...]
@@ -137,7 +138,9 @@ class OnDiskByStructure(OnDisk):
     def traced(self, arguments: Sequence[Any]) -> Any:
         """The function traced for what arguments are like, whether or not theirs are weak dtypes."""
         place = _place_of(list(arguments))
-        sharding = SingleDeviceSharding(place[0]) if place is not None and place[1] else None
+        if place is None:  # on several devices, say
+            return self.jitted.trace(*arguments)
+        sharding = SingleDeviceSharding(place[0]) if place[1] else None
         return self.jitted.trace(*[jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in arguments])
 
     def _takes(self, arguments: Sequence[Any]) -> bool:
@@ -208,7 +211,7 @@ def _can_be_kept(device: jax.Device) -> bool:
 def _place_of(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
     """The device that a call with such arguments runs on, and whether its results are bound to that; None where JAX
     shall decide."""
-    device, committed = _default_device(), False
+    device, committed = default_device(), False
     free = set()
     for leaf in leaves:
         if isinstance(leaf, jax.core.Tracer):
@@ -236,14 +239,6 @@ def _place_of(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
 
 
 _ON_HOST = (np.ndarray, float, int, bool)
-
-
-def _default_device() -> jax.Device:
-    given = _SETTINGS.jax_default_device
-    if given is None or isinstance(given, str):
-        return jax.devices(given)[0]
-    device: jax.Device = given
-    return device
 
 
 def _is_looked_into() -> bool:

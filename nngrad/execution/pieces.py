@@ -86,7 +86,7 @@ def cut(program: Program) -> list[Piece]:
         weight += _weight(call)
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
     last |= dict.fromkeys(program.outputs, len(groups))
-    return [_piece(group, n, last, specs, program.device) for n, group in enumerate(groups)]
+    return [_piece(group, n, last, specs, program) for n, group in enumerate(groups)]
 
 
 def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
@@ -118,7 +118,9 @@ def _divided(calls: list[Call], specs: dict[int, Spec]) -> list[Call]:
     return divided
 
 
-def _piece(group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], device: Any) -> Piece:
+def _piece(
+    group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], whole: Program
+) -> Piece:
     """The piece of some calls; `last` says in which piece a value is read last."""
     made = [i for call in group for i in call.outs]
     numbers = {i: ~n for n, i in enumerate(made)}
@@ -132,6 +134,7 @@ def _piece(group: list[Call], place: int, last: dict[int, int], specs: dict[int,
         steps.append((op, arguments, tuple([numbers[i] for i in ins])))
     gives = tuple([i for i in made if last.get(i, place) > place])
     program = Program(
-        tuple([specs[i] for i in takes]), tuple(steps), tuple([numbers[i] for i in gives]), device
+        tuple([specs[i] for i in takes]), tuple(steps), tuple([numbers[i] for i in gives]), whole.device,
+        mesh=whole.mesh,
     )
     return Piece(program, tuple(takes), gives, tuple([i for i in takes if last[i] == place]))

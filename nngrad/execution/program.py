@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,9 @@ import jax
 
 from ..graph import Op, Spec
 from ..graph.body import Step, run_steps
+from ..graph.exchange import Processes, group_of, groups_of, several_processes
+from ..graph.html import table, titled
+from ..graph.mesh import Axes, Mesh, running_on
 from ..graph.spec import arguments_need_x64
 from ..graph.traverse import operands_first
 from .host_calls import has_opaque
@@ -30,6 +34,20 @@ class Program(NamedTuple):
     """Where it runs; None leaves it to JAX."""
     rolls: bool = True
     """Whether recurrences in it that were unrolled may become loops (`rolling.py`)."""
+    mesh: Mesh | None = None
+    """The devices that it runs on; None for one."""
+    places: tuple[Axes, ...] = ()
+    """The axes of the mesh that each leaf is divided over."""
+    uneven: tuple[int, ...] = ()
+    """Numbers of the leaves that are batches which the mesh cannot divide evenly."""
+
+    def __repr__(self) -> str:
+        return f"<program: {len(self.leaves)} leaves, {len(self.steps)} functions, {len(self.outputs)} results>"
+
+    def _repr_html_(self) -> str:
+        counts = Counter([op.name for op, _, _ in self.steps])
+        return titled(repr(self)[1:-1], table([(name, str(n)) for name, n in counts.most_common()],
+                                              ("function", "times"), numbers=True))  # fmt: skip
 
     @property
     def needs_x64(self) -> bool:
@@ -41,6 +59,23 @@ class Program(NamedTuple):
         """Those of the leaves of these numbers on which no result depends."""
         read = {i for _, _, ins in self.steps for i in ins}.union(self.outputs)
         return [i for i in leaves if i not in read]
+
+    @property
+    def group(self) -> Processes | None:
+        """The processes that functions in it exchange among; None where they exchange nothing, or there is but one.
+
+        Raises:
+            ValueError: There are several groups of them, or there is a mesh besides.
+        """
+        if not several_processes():
+            return None
+        group = group_of(frozenset().union(*[groups_of(op, arguments) for op, arguments, _ in self.steps]))
+        if group is not None and self.mesh is not None:
+            raise ValueError(
+                f"the graph exchanges arrays among the processes {list(group)}, each of which has a graph of its own; "
+                f"under {self.mesh!r} all have one graph: leave the exchange out, or run it outside of the mesh"
+            )
+        return group
 
     @property
     def opaque(self) -> bool:
@@ -120,7 +155,12 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The program as one function, just as it is."""
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        values = run_steps(program.steps, arrays)
+        if program.mesh is None:
+            values = run_steps(program.steps, arrays)
+        else:
+            arrays = tuple(program.mesh.divided(arrays, program.uneven))
+            with running_on(program.mesh):
+                values = run_steps(program.steps, arrays)
         return tuple([arrays[i] if i >= 0 else values[~i] for i in program.outputs])
 
     return run

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import Function, Variable
+from ..graph import Function, Variable, build_options
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.traverse import by_rank
 from ..graph.value import Deferred, put_together
 from .compiled import BoundedCache, executable_of, executables
-from .forward import Snapshot, device_of, is_watched, plan_of, present
+from .forward import Snapshot, device_of, exchanging, is_watched, plan_of, present
 from .interpret import interpret, results_of
 from .lower import linearize
 
@@ -132,7 +132,7 @@ def _unknown_above(variable: Variable, used: Callable[[State], bool]) -> _Unknow
     return _Unknown(sorted(found, key=by_rank), known, given, list(leaves.values()))
 
 
-def _keep(state: State, y: Variable, array: Any) -> None:
+def keep(state: State, y: Variable, array: Any) -> None:
     """Keep a value with its function, as long as that is not read in another state."""
     f = y.parent
     assert f is not None
@@ -183,7 +183,7 @@ def _at(snapshot: Snapshot, variable: Variable) -> Any:
         array = _again(variable, snapshot)
         if array is None:
             array = _run(variable, _unknown_above(variable, lambda state: state is snapshot), arrays, snapshot)
-    _keep(snapshot, variable, array)
+    keep(snapshot, variable, array)
     return array
 
 
@@ -200,12 +200,17 @@ def _at_present(variable: Variable) -> Any:
         covered = unknown.functions[-1].known
         if covered is not None:
             is_used(covered[0])
-        taken = arrays_of(unknown.leaves, draw=False)
+        taken = arrays_of(unknown.leaves, draw=False, mesh=build_options().mesh)
         # After the arrays were taken: what another thread writes now comes later than all that is used here.
         late = [state for state, valid in used.items() if valid and not _is_present(state)]
         if not late:
             break
         used |= dict.fromkeys(late, False)
+    if exchanging(unknown.functions):
+        # As in the other processes, whatever each of them has read before: the same program, from the leaves.
+        plan = plan_of([variable])
+        array: Any = plan.executable(*arrays_of(plan.leaves, draw=False))[0]
+        return array
     states = [state for state, valid in used.items() if valid]
     reading = next((state for state in states if isinstance(state, Reading)), None) or Reading()
     for state in states:
@@ -221,7 +226,7 @@ def _at_present(variable: Variable) -> Any:
     else:
         plan = plan_of([variable], unknown.functions)
         array = plan.executable(*[arrays[i] for i in plan.leaf_ids])[0]
-    _keep(reading, variable, array)
+    keep(reading, variable, array)
     return array
 
 
@@ -354,7 +359,7 @@ def _evaluate_together(wanted: list[Variable], snapshot: Snapshot | None) -> Non
         linear = linearize(wanted, device=device_of(wanted), effects=False)
         run = family.run = _Together(ids, linear.leaves, executable_of(linear.program))
     if snapshot is None:
-        arrays = arrays_of(run.leaves, draw=False)
+        arrays = arrays_of(run.leaves, draw=False, mesh=build_options().mesh)
         reading = Reading()
         reading.depend_on(run.leaves, arrays)
     else:
@@ -363,5 +368,5 @@ def _evaluate_together(wanted: list[Variable], snapshot: Snapshot | None) -> Non
     results = run.executable(*arrays)
     put_together([y.cell for y in wanted], results)
     for y, result in zip(wanted, results, strict=True):
-        _keep(reading if snapshot is None else snapshot, y, result)
+        keep(reading if snapshot is None else snapshot, y, result)
         y._at = snapshot

@@ -21,6 +21,7 @@ from ..graph import build_options
 from ..graph.place import warn_user
 from . import background
 from .on_disk import Entry, OnDisk, on_disk_of_trees
+from .platforms import default_device
 from .progress import shown
 from .spent import spent
 
@@ -263,7 +264,8 @@ class Tiers:
             compiled(self._seconds)
 
     def _on_platform(self) -> bool:
-        return (jax.default_backend() if self._device is None else self._device.platform) == _PLATFORM
+        device = default_device() if self._device is None else self._device
+        return bool(device.platform == _PLATFORM)
 
     def _prepare(self, arrays: tuple[Any, ...]) -> None:
         """Let there be what the best executable is compiled from; in the caller's thread, whose settings count."""
@@ -316,7 +318,7 @@ def run_once(
         arrays: What it is given.
         structure: A digest of what it computes, by which the disk knows it; None for one that is compiled.
     """
-    jitted, is_cheap = jax.jit(function), jax.default_backend() == _PLATFORM
+    jitted, is_cheap = jax.jit(function), default_device().platform == _PLATFORM
     on_disk = on_disk_of_trees(jitted, lambda: structure) if structure is not None else None
     entry = None if on_disk is None else on_disk.entry(arrays, _WANTED if is_cheap else ())
     compiled: Any = None if entry is None else entry.load(arrays)

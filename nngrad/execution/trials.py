@@ -11,7 +11,7 @@ from jax.sharding import SingleDeviceSharding
 from ..graph.process import Process
 from ..graph.spec import x64_if
 from .compiled import BoundedCache, keep_executable, tiers_of
-from .lower import fitted, whole
+from .lower import fitted_where_it_runs, whole
 from .program import Program
 from .tiers import Tiers
 
@@ -41,13 +41,13 @@ class Trial(NamedTuple):
 
 def trial_of(program: Program) -> Trial:
     """Compile a program, unless that was done before, and ask for the memory that it takes. Nothing is run."""
-    if Process.cannot_compute:
+    if Process.cannot_compute or program.group is not None:
         return Trial(program, None, None)
     table = temporaries.part([op for op, _, _ in program.steps])
     known = table.find(program)
     if known is not None:
         return Trial(program, known, None)
-    shorter, needs_pieces = fitted(program)
+    shorter, needs_pieces = fitted_where_it_runs(program)
     if needs_pieces:
         return Trial(program, None, None)
     tiers = tiers_of(program, whole(shorter))
@@ -59,8 +59,12 @@ def trial_of(program: Program) -> Trial:
 
 def _allotted(tiers: Tiers, program: Program) -> int | None:
     # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
-    sharding = None if program.device is None else SingleDeviceSharding(program.device)
-    given = tuple([s.abstract(sharding) for s in program.leaves])
+    if program.mesh is not None:
+        places = [program.mesh.sharding(axes) for axes in program.places]
+        given = tuple([s.abstract(place) for s, place in zip(program.leaves, places, strict=True)])
+    else:
+        sharding = None if program.device is None else SingleDeviceSharding(program.device)
+        given = tuple([s.abstract(sharding) for s in program.leaves])
     try:
         with x64_if(program.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
             analysis = tiers.compile_for(given).memory_analysis()

@@ -51,6 +51,7 @@ from .arithmetic import sub2 as sub2
 from .array import arange as arange
 from .array import cast as cast
 from .array import constant as constant
+from .array import eye as eye
 from .array import eye_like as eye_like
 from .array import linspace as linspace
 from .array import matrix_diag as matrix_diag
@@ -76,6 +77,12 @@ from .batch_statistics import batch_normalization as batch_normalization
 from .batch_statistics import fused_batch_normalization as fused_batch_normalization
 from .batch_statistics import mean_subtraction as mean_subtraction
 from .batch_statistics import sync_batch_normalization as sync_batch_normalization
+from .bessel import i0e as i0e
+from .bessel import i1e as i1e
+from .bessel import scaled_bessel_ratio as scaled_bessel_ratio
+from .bits import bits_of as bits_of
+from .bits import bitwise as bitwise
+from .bits import integer_quotient as integer_quotient
 from .branches import cond as cond
 from .branches import switch as switch
 from .chains import argmax_crf1d as argmax_crf1d
@@ -86,6 +93,11 @@ from .clipping import clip_by_value as clip_by_value
 from .clipping import clip_grad_by_norm as clip_grad_by_norm
 from .clipping import clip_grad_by_value as clip_grad_by_value
 from .clipping import top_k_grad as top_k_grad
+from .collectives import all_gather as all_gather
+from .collectives import all_reduce as all_reduce
+from .collectives import bcast as bcast
+from .collectives import reduce_scatter as reduce_scatter
+from .collectives import reduce_to_process as reduce_to_process
 from .comparison import equal as equal
 from .comparison import equal_scalar as equal_scalar
 from .comparison import greater as greater
@@ -112,6 +124,7 @@ from .contractions import tensordot as tensordot
 from .control import assign as assign
 from .control import optimization_barrier as optimization_barrier
 from .control import recomputed as recomputed
+from .control import sharding_constraint as sharding_constraint
 from .control import sink as sink
 from .control import unlink as unlink
 from .control import update as update
@@ -129,6 +142,7 @@ from .cumulative import displace as displace
 from .cumulative import recurrence as recurrence
 from .decompositions import batch_cofactor as batch_cofactor
 from .decompositions import batch_eigh as batch_eigh
+from .decompositions import batch_pinv as batch_pinv
 from .decompositions import batch_qr as batch_qr
 from .decompositions import batch_svd as batch_svd
 from .deformable import deformable_convolution as deformable_convolution
@@ -161,6 +175,7 @@ from .elementwise import asinh as asinh
 from .elementwise import atan as atan
 from .elementwise import atan2 as atan2
 from .elementwise import atanh as atanh
+from .elementwise import cbrt as cbrt
 from .elementwise import ceil as ceil
 from .elementwise import cos as cos
 from .elementwise import cosh as cosh
@@ -189,10 +204,14 @@ from .fourier import real_fft_transpose as real_fft_transpose
 from .fourier import stft as stft
 from .fused import fused_convolution as fused_convolution
 from .images import image_augmentation as image_augmentation
+from .incomplete import expi as expi
+from .incomplete import expn as expn
+from .incomplete import gammainc as gammainc
+from .incomplete import gammaincc as gammaincc
 from .indexing import argsort as argsort
+from .indexing import extreme_points as extreme_points
 from .indexing import gather as gather
 from .indexing import gather_nd as gather_nd
-from .indexing import grid_points as grid_points
 from .indexing import latest_points as latest_points
 from .indexing import scatter_add as scatter_add
 from .indexing import scatter_nd as scatter_nd
@@ -337,6 +356,8 @@ from .resampling import interpolate as interpolate
 from .resampling import onnx_resize as onnx_resize
 from .resampling import resample as resample
 from .resampling import resample_transpose as resample_transpose
+from .rounding import rounded as rounded
+from .rounding import signum as signum
 from .selection import diagonal as diagonal
 from .selection import permutate as permutate
 from .selection import select_item as select_item
@@ -392,8 +413,11 @@ from .special import ndtr as ndtr
 from .special import ndtri as ndtri
 from .special import polygamma as polygamma
 from .special import rsqrt as rsqrt
+from .special import xlog1py as xlog1py
+from .special import xlogy as xlogy
 from .special import zeta as zeta
 from .stochastic import bernoulli as bernoulli
+from .stochastic import distinct_integers as distinct_integers
 from .stochastic import dropout as dropout
 from .stochastic import integers as integers
 from .stochastic import normal as normal
@@ -430,7 +454,10 @@ FAMILIES = (
     "polynomial",
     "comparison",
     "elementwise",
+    "rounding",
     "special",
+    "bessel",
+    "incomplete",
     "activation",
     "reduction",
     "cumulative",
@@ -441,6 +468,7 @@ FAMILIES = (
     "slicing",
     "indexing",
     "numbers",
+    "bits",
     "clipping",
     "sets",
     "validation",
@@ -478,6 +506,7 @@ FAMILIES = (
     "augmentation",
     "images",
     "noise",
+    "collectives",
 )
 """The files with the functions, in their order."""
 

@@ -201,7 +201,7 @@ def sigmoid(x: Array, /) -> jax.Array:
     return lax.logistic(floating(x))
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, precision="high")
 def log_sigmoid(x: Array, /) -> jax.Array:
     """`log(sigmoid(x))`, computed without overflow.
 
@@ -308,7 +308,7 @@ def _softplus(x: jax.Array) -> jax.Array:
 # ---------------------------------------------------------------- along an axis
 
 
-@op(axes=mixes("axis", none=-1), fuses="in place")
+@op(axes=mixes("axis", none=-1), fuses="in place", precision="inside")
 def softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     """`exp(x) / sum(exp(x))` along `axis`, computed without overflow.
 
@@ -324,7 +324,7 @@ def softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     return e / lax.expand_dims(lax.reduce_sum(e, axes), axes)
 
 
-@op(axes=mixes("axis", none=-1), fuses="in place")
+@op(axes=mixes("axis", none=-1), fuses="in place", precision="high")
 def log_softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     """`log(softmax(x))` along `axis`, computed without overflow.
 

@@ -174,7 +174,7 @@ def div2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     return lax.div(floating(x0), floating(x1))
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True, precision="high")
 def pow2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     """`x0 ** x1`, element by element, broadcast together; integers are raised as float32.
 
@@ -298,7 +298,7 @@ def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     return lax.mul(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",))
+@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), precision="high")
 def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root.
 
@@ -350,7 +350,7 @@ def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     return lax.div(dividend, x)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",))
+@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), precision="high")
 def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     """`val ** x`; its derivative is 0 if `val` is 0, and NaN if `val` is negative.
 

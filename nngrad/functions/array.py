@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -75,52 +76,109 @@ def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> j
 
 
 @op
-def arange(start: float, stop: float, step: float = 1) -> jax.Array:
-    """`start`, `start + step`, ... up to but without `stop`, as float32.
+def arange(start: float, stop: float, step: float = 1, dtype: DTypeName = FLOAT32) -> jax.Array:
+    """`start`, `start + step`, ... up to but without `stop`.
 
     Args:
         start: The first number.
         stop: Where it ends.
         step: The distance, which may be negative; not 0.
+        dtype: A floating dtype, in which each number is rounded once, or one of integers; by default float32.
 
     Returns:
         `(n,)` with `n = ceil((stop - start) / step)`, and 0 if that is negative.
 
     Raises:
-        ValueError: `step` is 0.
+        ValueError: `step` is 0; or `dtype` is of integers, and `start` or `step` is no whole number, or a number of the
+            result does not fit; or `dtype` is bool.
     """
     if step == 0:
         raise ValueError("step must not be 0")
-    n = math.ceil((stop - start) / step)
-    return lax.add(lax.mul(lax.iota(jnp.float32, n if n > 0 else 0), np.float32(step)), np.float32(start))
+    n, given = max(math.ceil((stop - start) / step), 0), np.dtype(dtype)
+    if given.kind in "iu":
+        return _whole_numbers(start, step, n, given)
+    wide = _wide(given, "arange")
+    numbers = lax.add(lax.mul(lax.iota(wide, n), wide.type(step)), wide.type(start))
+    return lax.convert_element_type(numbers, given)
+
+
+def _whole_numbers(start: float, step: float, n: int, dtype: np.dtype[Any]) -> jax.Array:
+    """`n` integers from `start` on."""
+    if start != int(start) or step != int(step):
+        raise ValueError(f"start and step must be whole where dtype is {dtype.name}, got {start:g} and {step:g}")
+    first, last = int(start), int(start) + int(step) * max(n - 1, 0)
+    bounds = np.iinfo(dtype)
+    if not (bounds.min <= min(first, last) and max(first, last) <= bounds.max):
+        raise ValueError(f"{dtype.name} does not hold the numbers from {first} to {last}")
+    # What wraps round on the way, such as a negative step in an unsigned dtype, does so again.
+    with np.errstate(over="ignore"):
+        by, begin = (np.array(k % 2**64, np.uint64).astype(dtype) for k in (int(step), first))
+    return lax.add(lax.mul(lax.iota(dtype, n), by), begin)
+
+
+def _wide(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
+    """The dtype in which numbers are computed that come out in `dtype`, rounded once."""
+    if dtype == np.bool_:
+        raise ValueError(f"{name} gives numbers; dtype must be of floats or of integers, got bool")
+    return np.dtype(np.float64) if dtype == np.float64 else FLOAT32
 
 
 @op
-def linspace(start: float, stop: float, num: int) -> jax.Array:
-    """`num` evenly spaced numbers from `start` to `stop`, both included, as float32.
+def linspace(start: float, stop: float, num: int, dtype: DTypeName = FLOAT32) -> jax.Array:
+    """`num` evenly spaced numbers from `start` to `stop`, both included.
 
     Args:
         start: The first number.
         stop: The last number; if `num` is 1 there is only `start`.
         num: How many.
+        dtype: A floating dtype, in which each number is rounded once, or one of integers, where they are rounded down
+            as NumPy does; by default float32.
 
     Raises:
-        ValueError: `num` is negative.
+        ValueError: `num` is negative; or `dtype` is of integers, and `start` or `stop` does not fit; or it is bool.
     """
     if num < 0:
         raise ValueError(f"num must not be negative, got {num}")
-    t = lax.div(lax.iota(jnp.float32, num), np.float32(num - 1 if num > 1 else 1))
-    return lax.add(lax.mul(lax.sub(np.float32(1), t), np.float32(start)), lax.mul(t, np.float32(stop)))
+    given = np.dtype(dtype)
+    if given.kind in "iu":
+        bounds = np.iinfo(given)
+        if not (bounds.min <= min(start, stop) and max(start, stop) <= bounds.max):
+            raise ValueError(f"{given.name} does not hold the numbers from {start:g} to {stop:g}")
+        return jnp.asarray(np.linspace(start, stop, num, dtype=given))
+    wide = _wide(given, "linspace")
+    t = lax.div(lax.iota(wide, num), wide.type(num - 1 if num > 1 else 1))
+    numbers = lax.add(lax.mul(lax.sub(wide.type(1), t), wide.type(start)), lax.mul(t, wide.type(stop)))
+    return lax.convert_element_type(numbers, given)
+
+
+@composite
+def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeName = FLOAT32) -> Variable:
+    """A matrix with 1 on a diagonal and 0 elsewhere, `(n, m)`.
+
+    Args:
+        n: How many rows.
+        m: How many columns; by default as many.
+        k: Which diagonal: 0 for the main one, above it if positive, below it if negative.
+        dtype: The dtype; by default float32.
+
+    Raises:
+        ValueError: `n` or `m` is negative.
+    """
+    columns = n if m is None else m
+    if n < 0 or columns < 0:
+        raise ValueError(f"n and m must not be negative, got {n} and {columns}")
+    return eye_like(constant(val=0, shape=(n, columns), dtype=dtype), k=k)
 
 
 @op(axes=rowwise(lambda f: (1, len(f.args["shape"]))))
-def one_hot(x: Array, /, shape: Shape) -> jax.Array:
-    """1 at an index, 0 elsewhere, as float32.
+def one_hot(x: Array, /, shape: Shape, dtype: DTypeName = FLOAT32) -> jax.Array:
+    """1 at an index, 0 elsewhere.
 
     Args:
         x: Whole numbers `(..., k)`: each row along the last axis is an index into an array of `shape`.
             Negative ones count from the end; one that is out of range or not whole gives zeros.
         shape: The `k` sizes.
+        dtype: Dtype of the result.
 
     Returns:
         An array `(..., *shape)`.
@@ -139,7 +197,7 @@ def one_hot(x: Array, /, shape: Shape) -> jax.Array:
         index = lax.broadcast_in_dim(index, result, tuple(range(lead)))
         hits.append(lax.eq(index, lax.broadcasted_iota(jnp.int32, result, lead + i)))
     hit = functools.reduce(lax.bitwise_and, hits) if hits else lax.full(result, True)
-    return lax.convert_element_type(hit, jnp.float32)
+    return lax.convert_element_type(hit, dtype)
 
 
 @composite

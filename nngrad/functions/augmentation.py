@@ -20,12 +20,13 @@ from ..graph.axes import AxisMap, Places
 from . import array, comparison, control, elementwise, movement, reduction
 from .arithmetic import minimum_scalar
 from .indexing import where
-from .stochastic import bernoulli, key_leaf, subkey, typed_key, uniform
+from .stochastic import bernoulli, by_position, key_leaf, subkey, typed_key, uniform
 
 # ---------------------------------------------------------------- windows
 
 
 @op
+@by_position
 def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
     """Random whole numbers, the i-th of them below `counts[i]` and not negative, that follow from `key`.
 

@@ -106,7 +106,8 @@ PUT = AxisMap(places=_put, led=_put_led)
 def _around_points(f: Function, ndim: int) -> list[int]:
     """For each axis of the slices at the points the axis of the whole array, of `ndim` axes; -1 for those of the
     points."""
-    rest = [a for a in range(ndim) if a not in f.args["axes"]]
+    own = [a for a, _ in f.args["rows"]]
+    rest = [a for a in range(ndim) if a not in f.args["axes"] and a not in own]
     rest[f.args["at"] : f.args["at"]] = [-1] * (f.inputs[1].ndim - 1)
     return rest
 
@@ -123,7 +124,12 @@ def _points_put(f: Function) -> tuple[Places, Places]:
 
 def _points_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     """The same points of each."""
-    moved = {"axes": tuple([a + len(size) for a in f.args["axes"]]), "at": f.args["at"] + len(size)}
+    lead = len(size)
+    moved = {
+        "axes": tuple([a + lead for a in f.args["axes"]]),
+        "at": f.args["at"] + lead,
+        "rows": tuple([(a + lead, p) for a, p in f.args["rows"]]),
+    }
     return moved | ({"shape": (*size, *f.args["shape"])} if "shape" in f.args else {})
 
 

@@ -9,8 +9,8 @@ import math
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ignored, Static, axes_of, axis_of
-from . import activation, array, control, movement, reduction
-from .moments import Normalised, accurate, checked_eps, fitted, kept_shape, moments, standardized
+from . import activation, array, collectives, control, movement, reduction
+from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
 
 
 @composite
@@ -27,6 +27,7 @@ def batch_normalization(
     batch_stat: bool = True,
     output_stat: bool = False,
     n_outputs: Ignored = None,
+    group: int = 1,
 ) -> Normalised:
     """`gamma * (x - m) / sqrt(v + eps) + beta`, with statistics per index of `axes` (Ioffe and Szegedy, 2015).
 
@@ -38,6 +39,10 @@ def batch_normalization(
 
     with n the number of elements that a statistic is made of (the last factor is 1 where n is 1). Without
     it, m and v are `mean` and `variance`, and nothing is updated.
+
+    The statistics are those of the whole batch, on however many devices it lies. With `group` they are on purpose
+    those of parts of it, each standardised by its own (Hoffer, Hubara and Soudry, 2017): as if each device had kept
+    to itself, but the same on any number of devices. Running statistics follow the mean of m and of v over the groups.
 
     Args:
         x: Any shape; floating.
@@ -51,12 +56,33 @@ def batch_normalization(
         batch_stat: Whether to use the statistics of `x`.
         output_stat: Whether to return (y, m, v), all differentiable, in place of y.
         n_outputs: Ignored.
+        group: Number of equal parts of the batch, one after the other along axis 0, that have statistics of their own;
+            m and v then have that size along axis 0. With `batch_stat=False` it has no effect.
 
     Raises:
         ValueError: The shape of a parameter or a statistic does not fit, an axis is out of range, `eps` is negative,
-            or `batch_stat=False` without `mean` and `variance`.
+            `batch_stat=False` without `mean` and `variance`, `group` does not divide axis 0, or this is one of `axes`.
     """
-    name = "batch_normalization"
+    return _normalized(
+        "batch_normalization", x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat,
+        group=group,
+    )  # fmt: skip
+
+
+def _normalized(
+    name: str,
+    x: Variable,
+    parameters: tuple[Variable | None, Variable | None, Variable | None, Variable | None],
+    axes: Axes,
+    decay_rate: float,
+    eps: float,
+    batch_stat: bool,
+    output_stat: bool,
+    processes: tuple[int, ...] = (),
+    group: int = 1,
+) -> Normalised:
+    """`batch_normalization` by the statistics of the inputs of several processes, or of this one if none are given."""
+    beta, gamma, mean, variance = parameters
     kept = axes_of(axes, x.ndim, f"{name}: axes")
     checked_eps(name, eps)
     shape = kept_shape(x.shape, kept)
@@ -74,14 +100,45 @@ def batch_normalization(
         y = standardized(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
     reduced = tuple(i for i in range(x.ndim) if i not in kept)
-    m, deviation, v = moments(wide, reduced)
-    y = standardized(x, deviation, v, eps, beta, gamma)
-    count = math.prod(x.shape[i] for i in reduced)
-    unbiased = v * (count / (count - 1)) if count > 1 else v
-    updates = _running_updates([(mean, m), (variance, unbiased)], decay_rate)
+    if group != 1:
+        m, deviation, v = _moments_of_groups(name, wide, reduced, group)
+        y = shifted(x, movement.reshape(deviation * (v + eps) ** -0.5, shape=x.shape), beta, gamma)
+        m, v = (movement.reshape(s, shape=(group, *shape[1:])) for s in (m, v))
+        running_m, running_v = (reduction.mean(s, axis=0, keepdims=True) for s in (m, v))
+    else:
+        m, deviation, v = _moments_among(wide, reduced, processes) if len(processes) > 1 else moments(wide, reduced)
+        y = standardized(x, deviation, v, eps, beta, gamma)
+        running_m, running_v = m, v
+    count = math.prod(x.shape[i] for i in reduced) * max(len(processes), 1) // group
+    unbiased = running_v * (count / (count - 1)) if count > 1 else running_v
+    updates = _running_updates([(mean, running_m), (variance, unbiased)], decay_rate)
     if updates:
         y = control.with_updates(y, updates)
     return (y, m, v) if output_stat else y
+
+
+def _moments_of_groups(
+    function: str, x: Variable, axes: Sizes, group: int
+) -> tuple[Variable, Variable, Variable]:
+    """`moments` of each of `group` parts of the batch: `x`, and so all three, with the parts as an axis before all."""
+    if 0 not in axes:
+        raise ValueError(f"{function}: group divides the batch, axis 0, but this is one of axes, which are kept")
+    rows = x.shape[0]
+    if group < 1 or rows % group:
+        raise ValueError(f"{function}: group {group} does not divide the {rows} examples along axis 0")
+    grouped = movement.reshape(x, shape=(group, rows // group, *x.shape[1:]))
+    return moments(grouped, tuple(i + 1 for i in axes))
+
+
+def _moments_among(
+    x: Variable, axes: tuple[int, ...], processes: tuple[int, ...]
+) -> tuple[Variable, Variable, Variable]:
+    """`moments` of the inputs of several processes, all of one shape; deviations of this one's."""
+    share = 1 / len(processes)
+    average = collectives.all_reduce(reduction.mean(x, axis=axes, keepdims=True) * share, processes=processes)
+    deviation = x - average
+    own = reduction.mean(deviation * deviation, axis=axes, keepdims=True)
+    return average, deviation, collectives.all_reduce(own * share, processes=processes)
 
 
 def _running_updates(
@@ -113,6 +170,7 @@ def fused_batch_normalization(
     nonlinearity: str = "relu",
     output_stat: bool = False,
     n_outputs: Ignored = None,
+    group: int = 1,
 ) -> Normalised:
     """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
@@ -130,6 +188,7 @@ def fused_batch_normalization(
         nonlinearity: "relu", the only one there is.
         output_stat: As for `batch_normalization`.
         n_outputs: Ignored.
+        group: As for `batch_normalization`.
 
     Raises:
         ValueError: As in `batch_normalization`; or `z` has another shape than `x`, or `nonlinearity` another name.
@@ -139,7 +198,9 @@ def fused_batch_normalization(
         raise ValueError(f"{name}: nonlinearity must be 'relu', got {nonlinearity!r}")
     if z is not None and z.shape != x.shape:
         raise ValueError(f"{name}: z of shape {z.shape} must have the shape of x, {x.shape}")
-    y, *statistics = batch_normalization.body(x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True)
+    y, *statistics = batch_normalization.body(
+        x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True, group=group
+    )
     y = activation.relu(y if z is None else y + z)
     return (y, *statistics) if output_stat else y
 
@@ -161,20 +222,20 @@ def sync_batch_normalization(
     output_stat: bool = False,
     n_outputs: Ignored = None,
 ) -> Normalised:
-    """`batch_normalization` with the statistics of all processes of a group, of which there can be one as yet.
+    """`batch_normalization` with the statistics of the inputs of all processes of a group.
 
-    With one process its statistics are those of `x`, and all is as in `batch_normalization`, whose gradients of any
-    order go through them.
+    Gradients of any order go through the statistics, and are those of the sum of what all processes differentiate: one
+    for `x` has a part from the others, and those for `beta` and `gamma` have to be summed over the processes as all
+    gradients are. With one process all is as in `batch_normalization`.
 
     Args:
-        x: As for `batch_normalization`.
+        x: As for `batch_normalization`; of one shape in all processes.
         beta: As for `batch_normalization`.
         gamma: As for `batch_normalization`.
         mean: As for `batch_normalization`.
         variance: As for `batch_normalization`.
-        comm: A communicator, of which the attribute `size` is read: the number of processes, which must be 1; None
-            for one process.
-        group: The group of processes in `comm`, which is that process.
+        comm: A communicator (`nngrad.communicators`); None for one process.
+        group: The group of processes in `comm`, this one among them.
         axes: As for `batch_normalization`.
         decay_rate: As for `batch_normalization`.
         eps: As for `batch_normalization`.
@@ -183,21 +244,19 @@ def sync_batch_normalization(
         n_outputs: Ignored.
 
     Raises:
-        TypeError: `comm` has no `size`.
-        ValueError: As in `batch_normalization`; or `comm` has several processes.
+        TypeError: `comm` is no communicator.
+        ValueError: As in `batch_normalization`; or `comm` has no such group.
     """
     name = "sync_batch_normalization"
-    processes = 1 if comm is None else getattr(comm, "size", None)
-    if not isinstance(processes, int):
-        raise TypeError(f"{name}: comm must be a communicator with a size, or None for one process, got {comm!r}")
-    if processes != 1:
-        raise ValueError(
-            f"{name}: comm has {processes} processes, but statistics of several cannot be put together yet; with "
-            "comm=None each process takes those of its own part of the batch"
-        )
-    return batch_normalization(
-        x, beta, gamma, mean, variance, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
-        output_stat=output_stat,
+    processes: tuple[int, ...] = ()
+    if comm is not None:
+        if not hasattr(comm, "find_group"):
+            raise TypeError(f"{name}: comm must be a communicator, or None for one process, got {comm!r}")
+        processes = tuple(comm.find_group(group))
+        if not processes:
+            raise ValueError(f"{name}: group: comm has none called {group!r}; make it by comm.new_group")
+    return _normalized(
+        name, x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat, processes
     )
 
 

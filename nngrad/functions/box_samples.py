@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..graph.arguments import as_float
@@ -81,13 +82,18 @@ class Bins(NamedTuple):
 
 _AT_ONCE = 4
 """How many samples are added in one pass: more of them save passes, and take longer to compile."""
+_MOST_PASSES = 64
+"""Up to so many passes are one after another in the program; where there are more, a loop adds one sample at a time."""
 
 
 def over_samples(
     bins: Bins, ratio: int | None, start: jax.Array, added: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 ) -> jax.Array:
     """`start`, to which `added` adds for some samples after others, given their weights and points."""
-    if ratio and ratio > 0:
+    known = ratio**2 if ratio and ratio > 0 else 0
+    if known > np.iinfo(np.int32).max:
+        raise ValueError(f"sampling_ratio {ratio} is too large: a bin has more samples than an int32 counts")
+    if ratio and 0 < known <= _AT_ONCE * _MOST_PASSES:
         total, samples = start, list(itertools.product(range(ratio), range(ratio)))
         for i in range(0, len(samples), _AT_ONCE):
             total = added(total, *bins.taps(samples[i : i + _AT_ONCE]))

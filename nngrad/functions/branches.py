@@ -8,7 +8,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
+from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, build_options
 from ..graph.arguments import Static
 from ..graph.body import Body
 from ..graph.capture import Captured, captured, place_of_function
@@ -157,7 +157,9 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
         def flat(given: list[Variable]) -> list[Variable]:
             returned, structure = jax.tree.flatten(branch(*jax.tree.unflatten(tree, given)))
             results.append(structure)
-            return [as_variable(y, f"what {name} returns", owner, floating) for y in returned]
+            variables = [as_variable(y, f"what {name} returns", owner, floating) for y in returned]
+            policy = build_options().precision
+            return variables if policy is None else [policy.settled(y) for y in variables]
 
         return captured(flat, [x.spec for x in inputs], owner, branch, often=False, updates=True)
 

@@ -29,7 +29,7 @@ def _index_cost(f: Function) -> int:
     return 2 * math.prod(sizes.values())
 
 
-@op(type_name="Einsum", linear="each", axes=contracts(_indices_of), cost=_index_cost)
+@op(type_name="Einsum", linear="each", axes=contracts(_indices_of), cost=_index_cost, precision="low")
 def contraction(*x: Array, terms: Static, output: Static) -> jax.Array:
     """Sum of products over indices: what `einsum` is made of.
 

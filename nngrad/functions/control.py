@@ -1,5 +1,5 @@
 """Functions that steer gradients, effects and the order of computation: sink, unlink, update, assign,
-optimization_barrier, recomputed."""
+optimization_barrier, sharding_constraint, recomputed."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Function, Variable, apply, composite, op
+from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places
 from ..graph.barrier import known_after
 from ..graph.layouts import unchanged
+from ..graph.mesh import constrained
 from . import array
 from .arithmetic import broadcast_pair
 
@@ -32,14 +34,14 @@ def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
     return lax.full((), 0, jnp.result_type(*dtypes) if dtypes else jnp.float32)
 
 
-@op(elementwise=True, diagonal=True, passes=True)
+@op(elementwise=True, diagonal=True, passes=True, constant=True)
 def unlink(x: Array, /) -> jax.Array:
     """`x` unchanged; no gradient passes.
 
     Args:
         x: Any shape and dtype.
     """
-    y: jax.Array = x
+    y: jax.Array = lax.stop_gradient(x)  # also where JAX differentiates what a graph computes
     return y
 
 
@@ -76,6 +78,24 @@ def optimization_barrier(*x: Array) -> jax.Array:
         x: What is passed on, and after it what comes before it in time, of any shapes and dtypes.
     """
     return known_after(*x)
+
+
+@op(elementwise=True, linear=True, fuses="in place")
+def sharding_constraint(x: Array, /, axes: Static) -> jax.Array:
+    """`x` unchanged, divided over axes of the mesh that it is computed on; its gradient is divided in the same way.
+
+    This is what `nn.shard` puts into the middle of a graph. Without a mesh it does nothing.
+
+    Args:
+        x: Any shape and dtype.
+        axes: For each axis of `x` the name of an axis of the mesh, several in a tuple, or None; what is left out is
+            None. A name alone stands for whichever axis of `x` is the largest that is divisible.
+
+    Raises:
+        ValueError: The mesh has no such axis, or a size is not divisible.
+    """
+    y: jax.Array = constrained(x, axes)
+    return y
 
 
 @op(elementwise=True, diagonal=True, passes=True, reads=1)

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Function, Variable, apply, composite, op
@@ -15,7 +16,7 @@ from ..graph.axes import rows
 from ..graph.layouts import with_flag
 from .arithmetic import add2, alike, floating
 from .movement import reshape
-from .transposition import transposed
+from .transposition import missing_places, transposed
 
 # ---------------------------------------------------------------- sizes and their checks
 
@@ -78,7 +79,7 @@ def _filter_cost(f: Function) -> int:
     return 2 * f.inputs[0].size * math.prod(f.specs[0].shape[1:])
 
 
-@op(type_name="Convolution", linear="each", axes=rows(), channels_last=with_flag, cost=_product_cost)
+@op(type_name="Convolution", linear="each", axes=rows(), channels_last=with_flag, cost=_product_cost, precision="low")
 def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:
@@ -117,7 +118,10 @@ def convolve(
 # where nested transposition inside XLA's vocabulary would pile one dilation on another, several times slower.
 
 
-@op(type_name="Deconvolution", linear="each", axes=rows("shape"), channels_last=with_flag, cost=_data_cost)
+@op(
+    type_name="Deconvolution", linear="each", axes=rows("shape"), channels_last=with_flag, cost=_data_cost,
+    precision="low",
+)  # fmt: skip
 def convolve_data_grad(
     y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:
@@ -137,14 +141,20 @@ def convolve_data_grad(
         ValueError: The shapes do not fit, or an argument is out of range.
     """
     y, weight = alike(floating(y), floating(weight))
+    spatial = slice(1, -1) if channel_last else slice(2, None)
+    more = missing_places(y.shape[spatial], weight.shape[spatial], as_ints(stride), group)
+    ends, larger = [0] * y.ndim, list(shape)
+    ends[spatial] = more
+    larger[spatial] = [n + s * m for n, s, m in zip(shape[spatial], as_ints(stride), more, strict=True)]
 
     def product(x: Any) -> Any:
         return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
 
-    return transposed(product, shape, y, "y")
+    found = transposed(product, tuple(larger), jnp.pad(y, [(0, end) for end in ends]) if any(more) else y, "y")
+    return found[tuple(map(slice, shape))] if any(more) else found
 
 
-@op(type_name="ConvolutionFilterGrad", linear="each", channels_last=with_flag, cost=_filter_cost)
+@op(type_name="ConvolutionFilterGrad", linear="each", channels_last=with_flag, cost=_filter_cost, precision="low")
 def convolve_filter_grad(
     y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:

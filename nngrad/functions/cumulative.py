@@ -14,7 +14,7 @@ from .arithmetic import widened
 from .reduction import whole
 
 
-@op(type_name="CumSum", linear=True, axes=mixes("axis", none=0))
+@op(type_name="CumSum", linear=True, axes=mixes("axis", none=0), precision="high")
 def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
     """Running sum along an axis: `y[k] = x[0] + ... + x[k]`.
 
@@ -33,7 +33,7 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
     return moved(y, a, -1 if reverse else 1) if exclusive else y
 
 
-@op(type_name="CumProd", axes=mixes("axis", none=0))
+@op(type_name="CumProd", axes=mixes("axis", none=0), precision="high")
 def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
     """Running product along an axis: `y[k] = x[0] * ... * x[k]`.
 
@@ -53,7 +53,7 @@ def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, rever
     return moved(y, a, -1 if reverse else 1, fill=1) if exclusive else y
 
 
-@op(axes=mixes("axis"))
+@op(axes=mixes("axis"), precision="high")
 def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> jax.Array:
     """`y` with `y[k] = a[k] y[k - 1] + b[k]` along an axis, from `y[-1] = 0`.
 

@@ -15,12 +15,13 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.axes import AxisMap, Places
-from .arithmetic import alike, floating
+from .arithmetic import alike, floating, widened
 from .array import cast
+from .factors import tall_qr
 from .linear import batch_matmul, square_matrices
 from .moments import accurate
 from .movement import concatenate
-from .spectra import eigh, svd, tall_qr
+from .spectra import eigh, svd
 
 
 def _rows_alone(f: Function) -> tuple[Places, ...]:
@@ -99,6 +100,38 @@ def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     return _like(q, x), _like(r, x)
 
 
+def _pinv_cost(f: Function) -> int:
+    (*batch, m, n) = f.inputs[0].shape
+    return 10 * math.prod(batch) * m * n * min(m, n)
+
+
+@op(axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_pinv_cost, precision="high")
+def batch_pinv(x: Array, /, rtol: float | None = None) -> jax.Array:
+    """The pseudoinverse `p` of each matrix in the last two axes, after Moore and Penrose.
+
+    `x p x = x` and `p x p = p`, and `x p` and `p x` are symmetric. Derivatives are those along which the rank stays
+    what it is; where the rank is less than both sizes, the pseudoinverse has no others.
+
+    Args:
+        x: (*batch, m, n), floating; 16-bit floats are decomposed in float32.
+        rtol: Singular values that are at most as large as this, times the largest, count as 0; by default ten times the
+            larger of m and n, times the distance from 1 to the next number of the dtype.
+
+    Returns:
+        (*batch, n, m).
+
+    Raises:
+        ValueError: `x` has fewer than two axes, or `rtol` is negative.
+    """
+    if x.ndim < 2:
+        raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
+    if rtol is not None and not rtol >= 0:
+        raise ValueError(f"rtol must be at least 0, got {rtol}")
+    wide = widened(floating(x))
+    y = jnp.linalg.pinv(wide, rtol=rtol)
+    return lax.convert_element_type(y, floating(x).dtype)
+
+
 def _matrices_in(x: Variable, function: str) -> Variable:
     """`x`, which holds matrices, in a dtype in which they can be factored."""
     if x.ndim < 2:
@@ -118,7 +151,7 @@ def _cofactor_cost(f: Function) -> int:
     return math.prod(batch) * (8 * n**3 * order + summed)
 
 
-@op(axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_cofactor_cost)
+@op(axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_cofactor_cost, precision="high")
 def batch_cofactor(*x: Array) -> jax.Array:
     """The cofactors of matrices: the first derivative of determinants; or, along directions, the next derivatives.
 

@@ -21,13 +21,14 @@ from ..graph.arguments import Shape, Static
 from ..graph.leaf import common_floating
 from . import activation, elementwise, movement, slicing
 from .arithmetic import broadcast_pair, floating, widened
-from .indexing import grid_points
-from .stochastic import key_leaf, typed_key
+from .indexing import along
+from .stochastic import by_position, key_leaf, typed_key
 
 # ---------------------------------------------------------------- functions of a key
 
 
 @op
+@by_position
 def binomial(key: Array, /, n: int = 1, p: float = 0.5, shape: Shape = ()) -> jax.Array:
     """float32 counts: how many of `n` trials succeed, each with probability `p`; they follow from `key`.
 
@@ -49,6 +50,7 @@ def binomial(key: Array, /, n: int = 1, p: float = 0.5, shape: Shape = ()) -> ja
 
 
 @op
+@by_position
 def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     """The logarithm of samples of the gamma distribution with shape `k` and scale 1, that follow from `key`.
 
@@ -154,6 +156,7 @@ def gamma_moment(k: Array, z: Array, /, order: int = 0, power: int = 0) -> jax.A
 
 
 @op
+@by_position
 def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -> jax.Array:
     """Random indices into the last axis of `w`, with probabilities in the proportions of `w`, that follow from `key`.
 
@@ -300,6 +303,6 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
     if x.shape != w.shape:
         raise ValueError(f"random_choice: w {w.shape} must have the shape of x {x.shape}")
     index = weighted_choice(key_leaf(seed, "random_choice"), w, count=math.prod(shape), replace=replace)
-    lead = tuple(range(x.ndim - 1))
-    y = slicing.take_points(x, grid_points(index, axes=lead), axes=(*lead, x.ndim - 1))
+    points, rows = along(index, x.ndim - 1)
+    y = slicing.take_points(x, points, axes=(x.ndim - 1,), rows=rows)
     return movement.reshape(y, shape=(*x.shape[:-1], *shape))

@@ -82,6 +82,16 @@ def square(x: Array, /) -> jax.Array:
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
+def cbrt(x: Array, /) -> jax.Array:
+    """The cube root, negative where `x` is; its derivative at 0 is infinite.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+    return lax.cbrt(floating(x))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
 def reciprocal(x: Array, /) -> jax.Array:
     """`1 / x`.
 
@@ -102,7 +112,7 @@ def sqrt(x: Array, /) -> jax.Array:
     return lax.sqrt(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def exp(x: Array, /) -> jax.Array:
     """e to the power of `x`.
 
@@ -112,7 +122,7 @@ def exp(x: Array, /) -> jax.Array:
     return lax.exp(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log(x: Array, /) -> jax.Array:
     """Natural logarithm; minus infinity at 0, and NaN where `x` is negative.
 
@@ -155,7 +165,7 @@ def cos(x: Array, /) -> jax.Array:
     return lax.cos(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def tan(x: Array, /) -> jax.Array:
     """Tangent.
 
@@ -165,7 +175,7 @@ def tan(x: Array, /) -> jax.Array:
     return lax.tan(floating(x))
 
 
-@op(type_name="ASin", elementwise=True, diagonal=True, unbounded=True)
+@op(type_name="ASin", elementwise=True, diagonal=True, unbounded=True, precision="high")
 def asin(x: Array, /) -> jax.Array:
     """The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.
 
@@ -175,7 +185,7 @@ def asin(x: Array, /) -> jax.Array:
     return lax.asin(floating(x))
 
 
-@op(type_name="ACos", elementwise=True, diagonal=True, unbounded=True)
+@op(type_name="ACos", elementwise=True, diagonal=True, unbounded=True, precision="high")
 def acos(x: Array, /) -> jax.Array:
     """The angle in [0, pi] whose cosine is `x`; NaN where there is none.
 
@@ -274,7 +284,7 @@ def _sine_derivatives(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, ja
 # ---------------------------------------------------------------- hyperbolic functions
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def sinh(x: Array, /) -> jax.Array:
     """Hyperbolic sine, `(exp(x) - exp(-x)) / 2`.
 
@@ -284,7 +294,7 @@ def sinh(x: Array, /) -> jax.Array:
     return lax.sinh(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def cosh(x: Array, /) -> jax.Array:
     """Hyperbolic cosine, `(exp(x) + exp(-x)) / 2`.
 
@@ -304,7 +314,7 @@ def asinh(x: Array, /) -> jax.Array:
     return lax.asinh(floating(x))
 
 
-@op(type_name="ACosh", elementwise=True, diagonal=True, unbounded=True)
+@op(type_name="ACosh", elementwise=True, diagonal=True, unbounded=True, precision="high")
 def acosh(x: Array, /) -> jax.Array:
     """The number that is not negative and whose hyperbolic cosine is `x`; NaN where there is none.
 
@@ -314,7 +324,7 @@ def acosh(x: Array, /) -> jax.Array:
     return lax.acosh(floating(x))
 
 
-@op(type_name="ATanh", elementwise=True, diagonal=True, unbounded=True)
+@op(type_name="ATanh", elementwise=True, diagonal=True, unbounded=True, precision="high")
 def atanh(x: Array, /) -> jax.Array:
     """The number whose hyperbolic tangent is `x`; NaN where there is none.
 

@@ -28,7 +28,10 @@ def _factor_cost(f: Function) -> int:
     return math.prod(shape) * shape[-1]
 
 
-@op(multiple_results=True, axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_factor_cost)
+@op(
+    multiple_results=True, axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_factor_cost,
+    precision="high",
+)  # fmt: skip
 def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
     """The factors of each matrix by Gaussian elimination with row exchanges: `a[permutation] = L U`.
 
@@ -40,6 +43,20 @@ def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
     """
     lu, _, permutation = lax.linalg.lu(widened(a))
     return lu, permutation
+
+
+@op(type_name="LUDecomposition", multiple_results=True, cost=_factor_cost, axes=AxisMap(places=_rows_alone))
+def lu_decomposition(a: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The LU factors of square matrices, differentiable: `a[permutation] = l u`.
+
+    Args:
+        a: (*batch, n, n).
+
+    Returns:
+        `l` below the diagonal, where it has ones, and `u`, as one array; the pivots; the permutation of the rows.
+    """
+    lu, pivots, permutation = lax.linalg.lu(a)
+    return lu, pivots, permutation
 
 
 def _columns_and_rows(f: Function) -> tuple[Places, ...]:
@@ -57,7 +74,7 @@ def _solve_cost(f: Function) -> int:
 _solve_axes = AxisMap(places=_columns_and_rows, led=lambda f, size, shape: {})
 
 
-@op(linear=True, reads=3, axes=_solve_axes, cost=_solve_cost)
+@op(linear=True, reads=3, axes=_solve_axes, cost=_solve_cost, precision="high")
 def lu_solve(b: Array, lu: Array, permutation: Array, a: Array, /, transposed: bool = False) -> jax.Array:
     """`x` with `a x = b`, or `a' x = b`, by the factors of `a`.
 
@@ -89,7 +106,7 @@ def _by_triangle(a: Any, b: Any, lower: bool, transposed: bool, unit_diagonal: b
     )
 
 
-@op(linear=True, axes=_solve_axes, cost=_solve_cost)
+@op(linear=True, axes=_solve_axes, cost=_solve_cost, precision="high")
 def solve_triangle(
     b: Array, a: Array, /, lower: bool = True, transposed: bool = False, unit_diagonal: bool = False
 ) -> jax.Array:
@@ -106,7 +123,10 @@ def solve_triangle(
     return lax.convert_element_type(y, b.dtype)
 
 
-@op(multiple_results=True, axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_factor_cost)
+@op(
+    multiple_results=True, axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_factor_cost,
+    precision="high",
+)  # fmt: skip
 def tall_qr(x: Array, /) -> tuple[jax.Array, jax.Array]:
     """The factors `x = q r` of matrices that have at least as many rows as columns.
 

@@ -28,7 +28,7 @@ def _transform_axes(f: Function) -> tuple[int, int]:
     return (f.args["signal_ndim"] + 1,) * 2
 
 
-@op(type_name="FFT", linear=True, axes=rowwise(_transform_axes))
+@op(type_name="FFT", linear=True, axes=rowwise(_transform_axes), precision="high")
 def fft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
     """Discrete Fourier transform over the axes before the last: the sum over t of `exp(-2 pi i k t / n) x[t]`.
 
@@ -47,7 +47,7 @@ def fft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
     return _transformed(x, signal_ndim, lax.FftType.FFT, -0.5 if normalized else 0)
 
 
-@op(type_name="IFFT", linear=True, axes=rowwise(_transform_axes))
+@op(type_name="IFFT", linear=True, axes=rowwise(_transform_axes), precision="high")
 def ifft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
     """The inverse of `fft` with the same arguments.
 
@@ -92,7 +92,7 @@ def _wide(x: jax.Array) -> jax.Array:
 # ---------------------------------------------------------------- rows of real numbers
 
 
-@op(multiple_results=True, linear=True, axes=rowwise("(n)->(k)"))
+@op(multiple_results=True, linear=True, axes=rowwise("(n)->(k)"), precision="high")
 def real_fft(x: Array, /) -> tuple[jax.Array, jax.Array]:
     """The real and the imaginary part of the Fourier transform of real rows, for the frequencies from 0 to n // 2.
 
@@ -120,7 +120,7 @@ def _unchanged(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Ma
     return {}
 
 
-@op(linear="together", axes=AxisMap(places=_both_rows, led=_unchanged))
+@op(linear="together", axes=AxisMap(places=_both_rows, led=_unchanged), precision="high")
 def real_fft_transpose(real: Array, imaginary: Array, /, size: int) -> jax.Array:
     """The transpose of `real_fft`: the sum over k of `cos(2 pi k t / n) real[k] - sin(2 pi k t / n) imaginary[k]`.
 

@@ -191,6 +191,30 @@ def solve(
     return found
 
 
+@op(cost=_iterations_cost)
+def solve_by_body(
+    *x: Array, matrix: Static, transpose: Static, solver: Static, transposed_solver: Static
+) -> jax.Array:
+    """The solution of a linear system whose matrix is a body, as another body finds it.
+
+    Args:
+        x: The inputs of the matrix but for the last, those of the solver but for the last, those of the transposed
+            solver but for the last, and the right side, a vector.
+        matrix: The body that multiplies by the matrix.
+        transpose: The transpose, for the gradient.
+        solver: The body that gives the solution for a right side, its last input.
+        transposed_solver: That for the transpose, for the gradient.
+    """
+    del transpose  # JAX, which may differentiate what is emitted, makes its own
+    first, second = len(matrix.inputs) - 1, len(solver.inputs) - 1
+    by_solver = product_with(solver, x[first : first + second])
+    by_other = product_with(transposed_solver, x[first + second : -1])
+    found: jax.Array = lax.custom_linear_solve(
+        product_with(matrix, x[:first]), x[-1], lambda _, b: by_solver(b), lambda _, b: by_other(b)
+    )
+    return found
+
+
 # ---------------------------------------------------------------- roots
 
 

@@ -69,28 +69,6 @@ def _common_shape(a: tuple[int, ...], b: tuple[int, ...], names: str) -> tuple[i
 
 
 @op
-def grid_points(indices: Array, /, axes: Ints = ()) -> jax.Array:
-    """For each element of `indices` its own positions along `axes`, and then the element.
-
-    Args:
-        indices: Whole numbers, of any shape.
-        axes: The `k` axes along which its own positions count.
-
-    Returns:
-        int32 `(*indices.shape, k + 1)`: points for `take_points` and `put_points`.
-
-    Raises:
-        ValueError: An axis is out of range.
-    """
-    axes = as_ints(axes)
-    for a in axes:
-        axis_of(a, indices.ndim, "axes:")
-    own = [lax.broadcasted_iota(jnp.int32, indices.shape, a % indices.ndim) for a in axes]
-    parts = [*own, array.whole_indices(indices)]
-    return lax.concatenate([lax.expand_dims(part, (indices.ndim,)) for part in parts], indices.ndim)
-
-
-@op
 def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
     """Which of several values that are put at the same point stays: true for the last one at each point.
 
@@ -114,6 +92,32 @@ def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
     take = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=k, start_index_map=k)
     mode = lax.GatherScatterMode.FILL_OR_DROP
     return lax.eq(lax.gather(last, places, take, (1,) * len(shape), mode=mode, fill_value=-1), turn)
+
+
+@op
+def extreme_points(
+    x: Array, y: Array, indices: Array, /, axes: Ints, largest: bool = True
+) -> jax.Array:
+    """The larger of what is there and what is put there, at given points; no gradient passes.
+
+    Args:
+        x: What is there.
+        y: The slices that are put: the axes of the points, then those of `x` that are not indexed. Its dtype is that of
+            `x`.
+        indices: Whole numbers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones count
+            from the end, and what lies outside is left out.
+        axes: The `k` axes of `x` that are indexed.
+        largest: False for the smaller.
+    """
+    axes = as_ints(axes)
+    points = indices.ndim - 1
+    numbers = lax.ScatterDimensionNumbers(
+        update_window_dims=tuple(range(points, points + x.ndim - len(axes))), inserted_window_dims=tuple(sorted(axes)),
+        scatter_dims_to_operand_dims=axes,
+    )  # fmt: skip
+    places = slicing.wrapped(indices, [x.shape[a] for a in axes])
+    put = lax.scatter_max if largest else lax.scatter_min
+    return put(x, places, y, numbers, mode=lax.GatherScatterMode.FILL_OR_DROP)
 
 
 @composite
@@ -142,15 +146,16 @@ def gather(
     if axis < batch or x.shape[:batch] != Indices.shape[:batch]:
         raise ValueError(f"gather: the {batch} batch axes of x {x.shape} and Indices {Indices.shape} must agree "
                          f"and come before axis {axis}")
-    lead = tuple(range(batch))
-    points = grid_points(Indices, axes=lead)
+    rows = tuple([(a, a) for a in range(batch)])
+    points = movement.reshape(Indices, shape=(*Indices.shape, 1))
     if not batch:
         return slicing.take_points(x, points, axes=(axis,), at=axis, outside=math.nan)
-    y = slicing.take_points(x, points, axes=(*lead, axis), outside=math.nan)
+    y = slicing.take_points(x, points, axes=(axis,), outside=math.nan, rows=rows)
     if axis == batch:
         return y
     # The points are together; those axes of x that lie between the batch and the axis go back there.
     between = tuple(range(Indices.ndim, Indices.ndim + axis - batch))
+    lead = range(batch)
     return movement.transpose(y, axes=(*lead, *between, *range(batch, Indices.ndim), *range(between[-1] + 1, y.ndim)))
 
 
@@ -240,8 +245,12 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
                              f"but for axis {axis}, than x0 {x0.shape}")
     if x1.shape != indices.shape:
         x1 = slicing.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
-    points, axes = along(indices, axis)
-    y: Variable = x0 + slicing.put_points(x1, points, axes=axes, shape=x0.shape)
+    covered = (*indices.shape[:axis], x0.shape[axis], *indices.shape[axis + 1 :])
+    points, rows = along(indices, axis)
+    added = slicing.put_points(x1, points, axes=(axis,), shape=covered, rows=rows)
+    if covered != x0.shape:
+        added = slicing.put_slices(added, key=tuple([(0, n, 1) for n in covered]), shape=x0.shape)
+    y: Variable = x0 + added
     return y
 
 
@@ -267,15 +276,14 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
         x = movement.broadcast(x, shape=rows)
     if full != indices.shape:
         indices = movement.broadcast(indices, shape=full)
-    points, axes = along(indices, axis)
-    # Those along the other axes come first, as the indexed axes do.
-    return slicing.take_points(x, points, axes=axes, outside=math.nan)
+    points, rows = along(indices, axis)
+    return slicing.take_points(x, points, axes=(axis,), outside=math.nan, rows=rows)
 
 
-def along(indices: Variable, axis: int) -> tuple[Variable, tuple[int, ...]]:
-    """The points that `indices` names along `axis`, each in its own row, and the axes that they index."""
-    others = tuple(i for i in range(indices.ndim) if i != axis)
-    return grid_points(indices, axes=others), (*others, axis)
+def along(indices: Variable, axis: int) -> tuple[Variable, tuple[tuple[int, int], ...]]:
+    """The points that `indices` names along `axis`, and the `rows` that they are in along all other axes."""
+    points = movement.reshape(indices, shape=(*indices.shape, 1))
+    return points, tuple([(i, i) for i in range(indices.ndim) if i != axis])
 
 
 def _points_last(indices: Variable, ndim: int, name: str) -> tuple[Variable, tuple[int, ...]]:
@@ -382,8 +390,9 @@ def top_k_data(
     flat = movement.reshape(x, shape=(*batch, size))
     order = argsort(elementwise.abs(flat) if abs else flat, reverse=largest)
     index = slicing.take_slices(order, key=(*[(0, n, 1) for n in batch], (0, k, 1)))
-    points, axes = along(index, base)
-    y = slicing.take_points(flat, points, axes=axes)
+    points, rows = along(index, base)
+    y = slicing.take_points(flat, points, axes=(base,), rows=rows)
     if not reduce:
-        y = movement.reshape(slicing.put_points(y, points, axes=axes, shape=flat.shape), shape=x.shape)
+        y = slicing.put_points(y, points, axes=(base,), shape=flat.shape, rows=rows)
+        y = movement.reshape(y, shape=x.shape)
     return (y, index) if with_index else y

@@ -35,6 +35,8 @@ class Taps(NamedTuple):
     weights: np.ndarray
 
 
+_MOST = 2**24
+"""How many elements an axis may have that is interpolated, before or after it."""
 MODES = ("nearest", "linear", "cubic")
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
@@ -47,6 +49,10 @@ ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 @functools.lru_cache(maxsize=256)
 def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
     """The taps for interpolation along an axis of `count` elements, of which there is one or more."""
+    longest = max(count, grid.size)
+    if longest > _MOST:
+        raise ValueError(f"{longest} elements along an axis are too many for interpolation, whose weights are "
+                         f"constants of the program; at most {_MOST}")
     if kernel.mode not in MODES:
         raise ValueError(f"mode {kernel.mode!r} must be 'nearest', 'linear' or 'cubic'")
     if kernel.rounding not in ROUNDINGS:

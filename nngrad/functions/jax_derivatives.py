@@ -26,15 +26,12 @@ from ..graph import Array, Function, Op, Spec, Variable, spec_of
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places, row_places
 from ..graph.facts import unknown
-from ..graph.jaxpr import primitives_in
+from ..graph.jaxpr import CUSTOM_RULES, does_much, primitives_in
 from ..graph.spec import x64_if
 from .jaxpr_structure import Held, structure_of
 
 Arrays = Sequence[Any]
 Positions = tuple[int, ...]
-
-CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"}
-"""Primitives whose derivative the function's author has set."""
 
 ONE_WAY = "custom_lin"
 """The primitive that stands for the derivative of a function with `custom_vjp`: it can be transposed, and not run."""
@@ -83,7 +80,7 @@ class TracedFunction:
     share an executable.
     """
 
-    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "inputs", "name", "outputs", "rows")
+    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "heavy", "inputs", "name", "outputs", "rows")
 
     opaque = True
     """Whether it holds code of the user's, which may call functions on the host."""
@@ -99,6 +96,7 @@ class TracedFunction:
         self.active = tuple([i + len(lifted) for i in active])
         self.rows = tuple([i + len(lifted) for i in rows])
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
+        self.heavy = does_much(closed.jaxpr)
         self._key = structure_of(closed.jaxpr), active, rows, tuple([(i, Held(c)) for i, c in self._baked.items()])
         self._hash = hash(self._key)
 
@@ -209,6 +207,13 @@ class Sized(Op):
             _, wrt, _ = rest
             return tuple([fun.inputs[fun.active[i]] for i in wrt])
         return tuple([s for s in fun.outputs if order == 0 or s.differentiable])
+
+    def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
+        """Whether the function that it stands for is: its derivatives do as much for each element."""
+        fun = arguments[0]
+        while isinstance(fun, GradientFunction):
+            fun = fun.fun
+        return bool(fun.heavy)
 
 
 def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:

@@ -7,16 +7,19 @@ import functools
 import inspect
 import itertools
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr
 
 from ..graph import NdArray, Spec, Variable, apply, as_variable
 from ..graph.arguments import key_of
 from ..graph.leaf import common_floating
+from ..graph.named_axes import named_axes
 from ..graph.ndarray import host_array
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
@@ -26,7 +29,7 @@ from .jax_derivatives import TracedFunction, custom_jax_derivative, jax_derivati
 class Trace(NamedTuple):
     """What tracing a function gave."""
 
-    function: TracedFunction
+    function: Any
     constants: tuple[Variable, ...]
     """The arrays that it closes over."""
     results: Any
@@ -52,20 +55,33 @@ class Given(NamedTuple):
     """Whether gradients can reach it."""
     has_rows: bool
     """Whether its first axis is one of rows."""
+    keys: str = ""
+    """For random keys, of which there are the data, the name of what draws with them."""
+
+
+class KeyData:
+    """Random keys among the arguments, given by a Variable of their data, and the name of what draws with them."""
+
+    __slots__ = ("data", "implementation")
+
+    def __init__(self, data: Variable, implementation: str) -> None:
+        self.data, self.implementation = data, implementation
 
 
 class JaxFunction:
-    """A JAX function on Variables; made by `jax_function`."""
+    """A JAX function on Variables; made by `jax_function`, and by what looks into it."""
 
     def __init__(
-        self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...]
+        self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...],
+        kind: str = "jax_function",
     ) -> None:
         self.fun = fun
         self.name = _name_of(fun)
+        self._kind = kind
         self._static_argnums = nums
         self._static_argnames = names
         self._rows = rows
-        self._traces = _traces_of(fun, nums, names)
+        self._traces: dict[Hashable, Trace] = kept_with(fun, kind, nums, names)
         functools.update_wrapper(self, fun, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -83,9 +99,13 @@ class JaxFunction:
             if x is not None:
                 inputs.append(x)
         trace = self._trace(tree, tuple(described), needs_x64)
+        return jax.tree.unflatten(trace.results, self._outputs(trace, inputs))
+
+    def _outputs(self, trace: Trace, inputs: list[Variable]) -> Iterable[Variable]:
+        """What a function that was traced gives."""
         op = custom_jax_derivative if trace.function.custom else jax_derivative
-        outputs = apply(op, (*trace.constants, *inputs), (trace.function, 0))
-        return jax.tree.unflatten(trace.results, outputs)
+        outputs: tuple[Variable, ...] = apply(op, (*trace.constants, *inputs), (trace.function, 0))
+        return outputs
 
     def _marked(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         fixed = {i + len(args) if i < 0 else i for i in self._static_argnums}
@@ -102,26 +122,36 @@ class JaxFunction:
         if isinstance(leaf, bool | int | float):
             x = leaf_of(NdArray.of_host_array(_number(leaf, needs_x64)))
             return Given(x.spec, True, False, has_rows), x
-        if isinstance(leaf, _Marked):
+        if isinstance(leaf, Marked):
             return leaf.fixed, None
         if callable(leaf) or isinstance(leaf, str | bytes):
             return _fixed(leaf, f"leaf {i}").fixed, None
-        x = as_variable(leaf, f"leaf {i} of the arguments", f"jax_function({self.name})", floating)
+        if isinstance(leaf, KeyData):
+            return Given(leaf.data.spec, False, False, has_rows, leaf.implementation), leaf.data
+        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            x = leaf_of(NdArray.of_host_array(jax.random.key_data(leaf)))
+            return Given(x.spec, False, False, has_rows, str(jax.random.key_impl(leaf))), x
+        x = as_variable(leaf, f"leaf {i} of the arguments", f"{self._kind}({self.name})", floating)
         return Given(x.spec, False, False, has_rows), x
 
     def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
-        key = tree, described
+        key = tree, described, named_axes()
         trace = self._traces.get(key)
         if trace is None:
-            if len(self._traces) >= _MOST_TRACES:
-                self._traces.clear()
-            trace = self._traces[key] = self._traced(tree, described, needs_x64)
+            trace = self._traced(tree, described, needs_x64)
+            self._keep(key, trace)
         return trace
+
+    def _keep(self, key: Hashable, trace: Trace) -> None:
+        """Let a trace be found again."""
+        if len(self._traces) >= _MOST_TRACES:
+            self._traces.clear()
+        self._traces[key] = trace
 
     def _traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
         def flat(*arrays: Any) -> Any:
             given = iter(arrays)
-            leaves = [d.value if isinstance(d, Fixed) else next(given) for d in described]
+            leaves = [d.value if isinstance(d, Fixed) else _typed(next(given), d.keys) for d in described]
             args, kwargs = jax.tree.unflatten(tree, leaves)
             return self.fun(*args, **kwargs)
 
@@ -133,27 +163,40 @@ class JaxFunction:
         except Exception as error:
             shown = ", ".join([repr(d.spec if isinstance(d, Given) else d.value) for d in described])
             error.add_note(
-                f"in jax_function({self.name}), traced for ({shown}). Inside, there are JAX arrays and jax.numpy, not "
+                f"in {self._kind}({self.name}), traced for ({shown}). Inside, there are JAX arrays and jax.numpy, not "
                 "Variables and F; pass the Variables that it works on as arguments"
             )
+            if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerBoolConversionError):
+                error.add_note(
+                    "the function is traced, as under jax.jit: where Python's if, while or int() ask for a value, "
+                    "there are jnp.where, lax.cond and lax.while_loop"
+                )
+            if named_axes() and isinstance(error, ValueError):
+                error.add_note(
+                    "under jax.shard_map, give check_vma=False there: types of what varies among devices are not known"
+                )
             raise
         results, results_tree = jax.tree.flatten(shapes)
         for i, y in enumerate(results):
             if not _is_supported(y.dtype):
-                raise TypeError(f"jax_function({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
+                raise TypeError(f"{self._kind}({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
+        if any([d.has_rows for d in arrays]):
+            self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
+        return self._trace_of(closed, arrays, results_tree)
+
+    def _trace_of(self, closed: ClosedJaxpr, arrays: list[Given], results: Any) -> Trace:
+        """What is kept of a function that was traced for `arrays`, and returns the pytree `results`."""
         lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
         constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])
         active = tuple([i for i, d in enumerate(arrays) if d.active])
         rows = tuple([i for i, d in enumerate(arrays) if d.has_rows])
-        if rows:
-            self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
-        return Trace(TracedFunction(self.name, closed, lifted, active, rows), constants, results_tree)
+        return Trace(TracedFunction(self.name, closed, lifted, active, rows), constants, results)
 
     def _having_rows(self, given: tuple[Any, Any]) -> list[bool]:
         """For each leaf whether it is in an argument that has rows."""
         count = len(given[0])
         if not all([0 <= i < count for i in self._rows]):
-            raise ValueError(f"jax_function({self.name}): rows {self._rows} must be some of the {count} arguments")
+            raise ValueError(f"{self._kind}({self.name}): rows {self._rows} must be some of the {count} arguments")
         numbered = [[i in self._rows] * len(jax.tree.leaves(argument)) for i, argument in enumerate(given[0])]
         return [*itertools.chain(*numbered), *[False] * len(jax.tree.leaves(given[1]))]
 
@@ -162,7 +205,7 @@ class JaxFunction:
         if len({shape[:1] or None for shape in (*inputs, *results)}) > 1 or not inputs[0]:
             shapes = ", ".join(map(str, (*inputs, *results)))
             raise ValueError(
-                f"jax_function({self.name}): by rows={self._rows}, these arguments and all results have equally many "
+                f"{self._kind}({self.name}): by rows={self._rows}, these arguments and all results have equally many "
                 f"rows along their first axis, but the shapes are {shapes}"
             )
 
@@ -211,23 +254,35 @@ def jax_function(
         ValueError: (when it is called) What has rows has not equally many.
         NotImplementedError: (from `grad`) JAX can differentiate `fun` in neither mode.
     """
+    return JaxFunction(fun, *checked_options(fun, static_argnums, static_argnames, rows, "jax_function"))
+
+
+def checked_options(
+    fun: Any, static_argnums: Any, static_argnames: Any, rows: Any, owner: str
+) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
+    """The options of `jax_function` as tuples.
+
+    Raises:
+        TypeError: `fun` is not callable, or `rows` are no positions.
+    """
     if not callable(fun):
         raise TypeError(f"fun: expected a function of JAX arrays, got {fun!r}")
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
     names = (static_argnames,) if isinstance(static_argnames, str) else tuple(static_argnames)
     having_rows = (rows,) if isinstance(rows, int) else tuple(rows)
     if any([isinstance(i, bool) or not isinstance(i, int) for i in having_rows]):
-        raise TypeError(f"jax_function: rows must be positions of arguments, got {rows!r}")
-    return JaxFunction(fun, nums, names, having_rows)
+        raise TypeError(f"{owner}: rows must be positions of arguments, got {rows!r}")
+    return nums, names, having_rows
 
 
-_known: WeakKeyDictionary[Any, dict[Any, dict[Any, Trace]]] = WeakKeyDictionary()
-"""What tracing has given, for as long as the function lives, or the object that it is a method of: a loop that wraps a
-function anew does not trace it anew."""
+_known: WeakKeyDictionary[Any, dict[Any, dict[Any, Any]]] = WeakKeyDictionary()
+"""What is known of functions: what tracing has given, say. A loop that wraps a function anew does not trace it anew."""
 _knowing = threading.Lock()
 
 
-def _traces_of(fun: Any, *options: Any) -> dict[Any, Trace]:
+def kept_with(fun: Any, *options: Any) -> dict[Any, Any]:
+    """A table for what is known of a function with these options. It is kept for as long as the function lives, or the
+    object that it is a method of, and must not refer to these."""
     owner = getattr(fun, "__self__", None) if inspect.ismethod(fun) else None
     method = getattr(fun, "__func__", None)
     try:
@@ -237,7 +292,7 @@ def _traces_of(fun: Any, *options: Any) -> dict[Any, Trace]:
         return {}
 
 
-class _Marked:
+class Marked:
     """A static argument on its way through the pytree of the arguments, of which it is a leaf."""
 
     __slots__ = ("fixed",)
@@ -245,13 +300,21 @@ class _Marked:
     def __init__(self, fixed: Fixed) -> None:
         self.fixed = fixed
 
+    def __repr__(self) -> str:
+        return repr(self.fixed.value)
 
-def _fixed(value: Any, name: str) -> _Marked:
+
+def _fixed(value: Any, name: str) -> Marked:
     try:
         hash(value)
     except TypeError:
         raise TypeError(f"{name} is static and must be hashable, got {value!r}") from None
-    return _Marked(Fixed(key_of(value), value))
+    return Marked(Fixed(key_of(value), value))
+
+
+def _typed(array: Any, keys: str) -> Any:
+    """An array, or the keys whose data it is."""
+    return jax.random.wrap_key_data(array, impl=keys) if keys else array
 
 
 def _name_of(fun: Any) -> str:

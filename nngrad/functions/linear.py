@@ -31,7 +31,7 @@ def _matrix_cost(f: Function) -> int:
     return 2 * f.specs[0].size * f.inputs[0].shape[-2 if f.args["transpose_a"] else -1]
 
 
-@op(linear="each", axes=contracts(_matrix_indices), cost=_matrix_cost)
+@op(linear="each", axes=contracts(_matrix_indices), cost=_matrix_cost, precision="low")
 def batch_matmul(a: Array, b: Array, /, transpose_a: bool = False, transpose_b: bool = False) -> jax.Array:
     """Products of the matrices in the last two axes of `a` and `b`, each transposed first if it is so asked.
 
@@ -100,7 +100,9 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
             raise ValueError(
                 f"affine: weight of shape {w} must have {size} rows for x of shape {shape} with base_axis={base_axis}"
             )
-        x = reshape(x, shape=(math.prod(batch), size))
+        # Axes of the batch stay apart: to be one with others, one that is divided over devices would be gathered.
+        if shape != (*batch, size) or not batch:
+            x = reshape(x, shape=(*batch, size) if batch else (1, size))
         if len(w) != 2:
             weight = reshape(weight, shape=(size, math.prod(out)))
         y = batch_matmul(x, weight)
@@ -256,7 +258,7 @@ def square_matrices(x: Any) -> Any:
     return widened(floating(x))
 
 
-@op(axes=rowwise("(n,n)->(n,n)"), cost=unknown)
+@op(axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")
 def batch_inv(x: Array, /) -> jax.Array:
     """The inverse of each matrix in the last two axes.
 
@@ -269,7 +271,7 @@ def batch_inv(x: Array, /) -> jax.Array:
     return lax.convert_element_type(jnp.linalg.inv(square_matrices(x)), floating(x).dtype)
 
 
-@op(axes=rowwise("(n,n)->()"), cost=unknown)
+@op(axes=rowwise("(n,n)->()"), cost=unknown, precision="high")
 def batch_det(x: Array, /) -> jax.Array:
     """The determinant of each matrix in the last two axes.
 
@@ -287,7 +289,7 @@ def batch_det(x: Array, /) -> jax.Array:
     return lax.convert_element_type(jnp.linalg.det(square_matrices(x)), floating(x).dtype)
 
 
-@op(axes=rowwise("(n,n)->()"), cost=unknown)
+@op(axes=rowwise("(n,n)->()"), cost=unknown, precision="high")
 def batch_logdet(x: Array, /) -> jax.Array:
     """log |det| of each matrix in the last two axes; -inf for a singular one.
 
@@ -303,7 +305,7 @@ def batch_logdet(x: Array, /) -> jax.Array:
     return lax.convert_element_type(jnp.linalg.slogdet(square_matrices(x))[1], floating(x).dtype)
 
 
-@op(axes=rowwise("(n,n)->(n,n)"), cost=unknown)
+@op(axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")
 def batch_cholesky(x: Array, /, upper: bool = False) -> jax.Array:
     """The Cholesky factor of each symmetric positive definite matrix in the last two axes.
 

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, op, spec_of
+from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, build_options, op, spec_of
 from ..graph.arguments import Static
 from ..graph.body import Body
 from ..graph.capture import captured, place_of_function
@@ -26,7 +26,7 @@ from . import control, indexing
 from .body_costs import operations_in
 from .loop_fusion import fused
 from .loop_steps import bodies_of_loop, loop_in_steps
-from .stochastic import typed_key
+from .stochastic import by_position, typed_key
 
 T = TypeVar("T")
 
@@ -129,11 +129,12 @@ def _in_segments(
 _scan_of_body.__name__ = "scan_of_body"
 scan_of_body = ScanOfBody(
     _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused, steps=_steps, bodies=_running,
-    dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps),
+    dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps), lockstep=True,
 )  # fmt: skip
 
 
 @op
+@by_position
 def step_keys(key: Array, /, length: int) -> jax.Array:
     """uint32[length, 2]: keys for the steps of a loop, which follow from `key`.
 
@@ -177,7 +178,8 @@ def scan(
         unroll: How many steps the compiler gets as one: more take longer to compile, and may run faster.
         truncate: The steps are cut into stretches of so many, counted from the last step, and no gradient passes
             through the carry from one stretch to the one before it: truncated back-propagation. Values are the same.
-            What comes of it is not the derivative of the loop, and counts as a surrogate in further gradients.
+            What comes of it is not the derivative of the loop, but that of one in which these carries are constants,
+            and so are further gradients.
 
     Returns:
         The last carry, and the stacks, each with the steps along its first axis.
@@ -362,8 +364,11 @@ def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
         raise TypeError(f"{owner}: the body gets a carry of the structure {expected} and returns one of {structure}")
     outputs = []
     names = _names(before, of=("carry",))
+    policy = build_options().precision
     for name, x, leaf in zip(names, jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         y = as_variable(leaf, f"what the body returns as {name}", owner, x.dtype)
+        if policy is not None:
+            y = policy.like(y, x.dtype)
         if x.spec is not y.spec:
             kind = TypeError if x.shape == y.shape else ValueError
             raise kind(

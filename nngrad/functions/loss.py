@@ -74,7 +74,7 @@ def class_mask(target: Array, /, classes: int, axis: int, dtype: DTypeName = FLO
     return lax.select(jnp.broadcast_to(stray, mask.shape), lax.full_like(mask, jnp.nan), mask)
 
 
-@op(axes=mixes("axis", none=-1))
+@op(axes=mixes("axis", none=-1), precision="high")
 def softmax_cross_entropy(x: Array, target: Array, /, axis: int | None = None) -> jax.Array:
     """`-log(softmax(x))` of the class that `target` names, along `axis`.
 
@@ -108,7 +108,7 @@ def labelled(y: Any, negative: Any, stray: Any) -> jax.Array:
     return lax.select(stray, lax.full_like(y, jnp.nan), y)
 
 
-@op(axes=mixes("axis", none=-1))
+@op(axes=mixes("axis", none=-1), precision="high")
 def categorical_cross_entropy(x: Array, target: Array, /, axis: int | None = None) -> jax.Array:
     """`-log(x)` of the class that `target` names, along `axis`.
 
@@ -136,7 +136,7 @@ def categorical_cross_entropy(x: Array, target: Array, /, axis: int | None = Non
 # ---------------------------------------------------------------- probabilities
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
 def sigmoid_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     """`-target log(s) - (1 - target) log(1 - s)` with `s = sigmoid(x)`, elementwise, broadcast together.
 
@@ -154,7 +154,7 @@ def sigmoid_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     return lax.add(lax.sub(lax.max(x, lax.full_like(x, 0)), lax.mul(x, target)), lax.log1p(lax.exp(-lax.abs(x))))
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
 def binary_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     """`-target log(x) - (1 - target) log(1 - x)`, elementwise, broadcast together.
 
@@ -185,7 +185,7 @@ def difference(x0: Any, x1: Any) -> Any:
     return lax.sub(floating(x0), floating(x1))
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
 def squared_error(x0: Array, x1: Array, /) -> jax.Array:
     """`(x0 - x1)^2`, elementwise, broadcast together.
 
@@ -199,7 +199,7 @@ def squared_error(x0: Array, x1: Array, /) -> jax.Array:
     return lax.integer_pow(difference(x0, x1), 2)
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
 def absolute_error(x0: Array, x1: Array, /) -> jax.Array:
     """`|x0 - x1|`, elementwise, broadcast together. Where both are equal, the derivative in `x0` is 1.
 
@@ -213,7 +213,7 @@ def absolute_error(x0: Array, x1: Array, /) -> jax.Array:
     return lax.abs(difference(x0, x1))
 
 
-@op(diagonal=True, broadcasts=True)
+@op(diagonal=True, broadcasts=True, precision="high")
 def huber_loss(x0: Array, x1: Array, /, delta: float = 1.0) -> jax.Array:
     """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice his form).
 
@@ -236,7 +236,7 @@ def huber_loss(x0: Array, x1: Array, /, delta: float = 1.0) -> jax.Array:
     return lax.mul(near, lax.sub(lax.mul(size, lax.full_like(size, 2)), near))
 
 
-@op(diagonal=True, broadcasts=True)
+@op(diagonal=True, broadcasts=True, precision="high")
 def epsilon_insensitive_loss(x0: Array, x1: Array, /, epsilon: float) -> jax.Array:
     """`max(|x0 - x1| - epsilon, 0)`, elementwise, broadcast together. At `|x0 - x1| = epsilon` the derivative is 0.
 

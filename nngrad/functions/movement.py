@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,6 +13,7 @@ from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of
 from ..graph.axes import inserts, mixes, reduces, rowwise
 from ..graph.layouts import along_axis, to_shape
 from ..graph.parts import entries, layers, stretches
+from ..graph.sizes import surely
 from . import axis_maps, reduction
 from .arithmetic import alike
 from .transposition import transposed
@@ -243,10 +246,22 @@ def pad(x: Array, /, pad_width: Ints, mode: str = "constant", constant_value: fl
     return y
 
 
+_MOST_STRETCHES = 8
+"""Up to so many stretches between two mirrors are parts of their own."""
+
+
 def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]:
     """What mirrors at both ends of `axis` show at the places from `start` to `stop`, in parts: each second stretch
     between two mirrors is `x` as it is, and those between are `x` reversed."""
     n = x.shape[axis] - 1
+    if surely(lambda: stop - start > _MOST_STRETCHES * n):  # repeat two of them as often as need be
+        both = lax.concatenate([lax.slice_in_dim(y, 0, n, axis=axis) for y in (x, lax.rev(x, (axis,)))], axis)
+        low = start % (2 * n)
+        length = low + stop - start
+        sizes = (*x.shape[:axis], -(-length // (2 * n)), 2 * n, *x.shape[axis + 1 :])
+        many = lax.broadcast_in_dim(both, sizes, [a + (a >= axis) for a in range(x.ndim)])
+        many = lax.reshape(many, (*x.shape[:axis], math.prod(sizes[axis : axis + 2]), *x.shape[axis + 1 :]))
+        return [lax.slice_in_dim(many, low, length, axis=axis)]
     parts = []
     while start < stop:
         turn, low = divmod(start, n)

@@ -226,7 +226,7 @@ def max_pooling_select(
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
+@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
 def sum_pooling(
     x: Array,
     /,
@@ -254,7 +254,7 @@ def sum_pooling(
     return y
 
 
-@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last)
+@op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
 def average_pooling(
     x: Array,
     /,

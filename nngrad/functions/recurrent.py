@@ -141,12 +141,11 @@ def _one_direction(
         bias: (biases, size).
         reverse: Whether it goes from the last step to the first.
     """
-    steps, batch, inputs = x.shape
+    inputs = x.shape[2]
     gates, size, _ = weight.shape
     of_inputs = movement.reshape(weight[..., :inputs], shape=(gates * size, inputs))
     of_state = movement.reshape(weight[..., inputs:], shape=(gates * size, size))
-    rows = movement.reshape(x, shape=(steps * batch, inputs))
-    given = linear.batch_matmul(rows, of_inputs, transpose_b=True)
+    given = linear.batch_matmul(x, of_inputs, transpose_b=True)
     if bias is not None:
         given = given + movement.reshape(bias[:gates], shape=(gates * size,))
     inside = None if bias is None or kind.biases == gates else bias[gates]
@@ -155,7 +154,6 @@ def _one_direction(
         after = kind.cell(given, linear.batch_matmul(before[0], of_state, transpose_b=True), before, inside)
         return after, after[0]
 
-    given = movement.reshape(given, shape=(steps, batch, gates * size))
     last, outputs = loops.scan(step, states, given, reverse=reverse)
     return last, outputs
 

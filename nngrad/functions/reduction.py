@@ -14,6 +14,7 @@ from ..graph import Array, Op, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import reduces
 from ..graph.layouts import over_axes
+from ..graph.sizes import surely
 from .arithmetic import floating, is_floating, widened
 
 
@@ -21,7 +22,7 @@ def total(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Sum over `axes`; 16-bit floats are added up as float32."""
     x = whole(x)
     y = widened(x)
-    if is_floating(x) and axes == tuple(range(len(axes))) and x.size > _MANY * count(x, axes) > 0:
+    if is_floating(x) and axes == tuple(range(len(axes))) and surely(lambda: x.size > _MANY * count(x, axes) > 0):
         y = lax.platform_dependent(y, cpu=_sum_by_product(axes), default=lambda y: lax.reduce_sum(y, axes))
     else:
         y = lax.reduce_sum(y, axes)
@@ -79,7 +80,7 @@ def spread(y: jax.Array, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True, axes=reduces("axis"), channels_last=over_axes, reduction="add")
+@op(linear=True, axes=reduces("axis", adds="sum"), channels_last=over_axes, reduction="add", precision="high")
 def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Sum over axes.
 
@@ -95,7 +96,7 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     return kept(total(x, axes), axes, keepdims)
 
 
-@op(linear=True, axes=reduces("axis"), channels_last=over_axes, reduction="add")
+@op(linear=True, axes=reduces("axis", adds="mean"), channels_last=over_axes, reduction="add", precision="high")
 def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Arithmetic mean over axes.
 
@@ -147,7 +148,7 @@ def reduce(x: Array, /, op: str = "sum") -> Variable:
     return sum(x) if op == "sum" else mean(x)
 
 
-@op(axes=reduces("axis"))
+@op(axes=reduces("axis"), precision="high")
 def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Variance over axes: the mean of `(x - mean(x))^2`, divided by the number of elements and not by one less.
 
@@ -163,7 +164,7 @@ def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     return kept(_variance(floating(x), axes), axes, keepdims)
 
 
-@op(axes=reduces("axis"))
+@op(axes=reduces("axis"), precision="high")
 def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Standard deviation over axes: the square root of `var`. Its gradient where it is 0 is 0.
 
@@ -326,7 +327,7 @@ def _need_elements(x: jax.Array, axes: tuple[int, ...]) -> None:
 # ---------------------------------------------------------------- products, norms
 
 
-@op(axes=reduces("axis"), reduction="mul")
+@op(axes=reduces("axis"), reduction="mul", precision="high")
 def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Product over axes. Its gradient divides by nothing, and so is right where elements are 0.
 
@@ -342,7 +343,7 @@ def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     return kept(lax.reduce_prod(whole(x), axes), axes, keepdims)
 
 
-@op(axes=reduces("axis"))
+@op(axes=reduces("axis"), precision="high")
 def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """The p-norm `(sum |x|^p)^(1/p)` over axes.
 
@@ -375,7 +376,7 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
     return kept(lax.convert_element_type(y, dtype), axes, keepdims)
 
 
-@op(axes=reduces("axis"))
+@op(axes=reduces("axis"), precision="high")
 def logsumexp(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """`log(sum(exp(x)))` over axes, computed without overflow. Where all is -inf it is too, with the gradient 0.
 

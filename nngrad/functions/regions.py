@@ -151,7 +151,7 @@ def _check_boxes(
     shape: tuple[int, ...], boxes: tuple[int, ...], output_size: Ints, spatial_scale: Any, last: bool
 ) -> tuple[int, int, int, int]:
     """Batch, height, width and channels of the images; a ValueError or TypeError says what does not fit."""
-    if len(shape) != 4 or min(shape) < 1:
+    if len(shape) != 4 or any([n < 1 for n in shape]):
         raise ValueError(f"input of shape {shape} must have four axes, none of them empty")
     if len(boxes) != 2 or boxes[1] != 5:
         raise ValueError(f"boxes of shape {boxes} must be (K, 5): the number of the image, x1, y1, x2, y2")
@@ -185,7 +185,7 @@ def _product_cost(f: Function) -> int:
     return 2 * int(rows * columns) * min([math.prod(shape) for shape in shapes if len(shape) == 4])
 
 
-@op(linear="each", axes=_BATCH, cost=_product_cost)
+@op(linear="each", axes=_BATCH, cost=_product_cost, precision="low")
 def displaced_products(x: Array, w: Array, /, count: Ints, step: Ints) -> jax.Array:
     """Products of each pixel of an image with displaced ones of another one, summed over the channels.
 
@@ -228,7 +228,7 @@ def _over_channels(x: jax.Array, w: jax.Array) -> jax.Array:
     return lax.convert_element_type(lax.reduce_sum(widened(lax.mul(x, w)), (1,)), x.dtype)
 
 
-@op(linear="each", axes=_BATCH, cost=_product_cost)
+@op(linear="each", axes=_BATCH, cost=_product_cost, precision="low")
 def displaced_products_left_grad(y: Array, w: Array, /, shape: Shape, count: Ints, step: Ints) -> jax.Array:
     """The transpose of `displaced_products` in its first input.
 
@@ -246,7 +246,7 @@ def displaced_products_left_grad(y: Array, w: Array, /, shape: Shape, count: Int
     return transposed(lambda x: displaced_products.forward(x, w, count, step), shape, y, "y")
 
 
-@op(linear="each", axes=_BATCH, cost=_product_cost)
+@op(linear="each", axes=_BATCH, cost=_product_cost, precision="low")
 def displaced_products_right_grad(y: Array, x: Array, /, shape: Shape, count: Ints, step: Ints) -> jax.Array:
     """The transpose of `displaced_products` in its second input.
 

@@ -197,7 +197,7 @@ def interpolate(
         math.floor(factor * n) for factor, n in zip(factors, before, strict=True)
     ])
     if min(before) < 1 or min(after) < 1:
-        raise ValueError(f"interpolate: sizes {before} cannot become {after}: all must be at least 1")
+        raise ValueError(f"interpolate: x of sizes {before} cannot become {after}: all must be at least 1")
     centred = mode == "nearest" and half_pixel_for_nn
     grids = []
     for n, m in zip(before, after, strict=True):

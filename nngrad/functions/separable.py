@@ -81,7 +81,7 @@ def _accurate(*arrays: Array) -> tuple[Any, Any]:
     return [lax.convert_element_type(each, dtype) for each in together], together[0].dtype
 
 
-@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
+@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost, precision="low")
 def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_kernel: Array, /) -> jax.Array:
     """Convolution with a kernel of its own at each place, the outer product of a vertical and a horizontal one.
 
@@ -108,7 +108,7 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
     return lax.convert_element_type(y, dtype)
 
 
-@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
+@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost, precision="low")
 def separable_data_grad(
     y: Array, vertical_kernel: Array, horizontal_kernel: Array, /
 ) -> jax.Array:
@@ -146,7 +146,7 @@ def _added(x: jax.Array, part: jax.Array, start: Any, axis: int) -> jax.Array:
     return lax.dynamic_update_slice_in_dim(x, before + part, start, axis)
 
 
-@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
+@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost, precision="low")
 def separable_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> jax.Array:
     """The transpose of `adaptive_separable_convolution` in the vertical kernel.
 
@@ -175,7 +175,7 @@ def separable_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> 
     return lax.convert_element_type(lax.transpose(parts, (1, 0, 2, 3)), dtype)
 
 
-@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost)
+@op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost, precision="low")
 def separable_horizontal_grad(y: Array, x: Array, vertical_kernel: Array, /) -> jax.Array:
     """The transpose of `adaptive_separable_convolution` in the horizontal kernel.
 

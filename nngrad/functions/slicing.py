@@ -76,7 +76,8 @@ def _places(key: tuple[Entry, ...], shape: Sequence[int]) -> list[tuple[int, int
         if step == 0 or count < 0 or (count and not (0 <= start < n and 0 <= last < n)):
             raise ValueError(f"key {key} reaches beyond axis {axis} of size {n}")
         low = 0 if count == 0 else last if step < 0 else start
-        places.append((low, count, abs(step) if count > 1 else 1, step < 0 and count > 1))
+        single = type(count) is int and count <= 1  # where a size has a name, JAX knows no more of it
+        places.append((low, count, 1 if single else abs(step), step < 0 and not single))
     return places
 
 
@@ -114,7 +115,9 @@ def slice(x: Array, /, start: Static | None = None, stop: Static | None = None, 
 
 
 @op(type_name="GatherNd", linear=True, axes=axis_maps.POINTS_TAKEN)
-def take_points(x: Array, indices: Array, /, axes: Ints, at: int = 0, outside: float = 0) -> jax.Array:
+def take_points(
+    x: Array, indices: Array, /, axes: Ints, at: int = 0, outside: float = 0, rows: Static = ()
+) -> jax.Array:
     """The slices of `x` at given points.
 
     Args:
@@ -124,17 +127,21 @@ def take_points(x: Array, indices: Array, /, axes: Ints, at: int = 0, outside: f
         axes: The `k` axes of `x` that are indexed.
         at: Where the axes `points` go among the other axes of `x`.
         outside: What there is at a point outside of `x`: 0 or NaN, which stands for the least number in integers.
+        rows: Pairs of an axis of `x` and one of `points`, of the same size: along these a point lies in its own row of
+            `x`. So whoever divides both over devices in the same way need not send rows from one to another.
 
     Raises:
-        ValueError: `indices` has not one index for each of `axes`, these are not different axes of `x`, `at` is not
-            among the others, or `outside` is another number.
+        ValueError: `indices` has not one index for each of `axes`, these and those of `rows` are not different axes of
+            `x`, sizes of `rows` differ, `at` is not among the others, or `outside` is another number.
     """
     if not (outside == 0 or math.isnan(outside)):
         raise ValueError(f"outside: expected 0 or NaN, got {outside}")  # any other number would make it non-linear
     axes = as_ints(axes)
-    numbers, window_shape = _point_axes(x.shape, indices, axes, at)
+    numbers, window_shape = _point_axes(x.shape, indices, axes, at, rows)
+    own, of_points = _in_order(rows)
     dimensions = lax.GatherDimensionNumbers(offset_dims=numbers, collapsed_slice_dims=tuple(sorted(axes)),
-                                            start_index_map=axes)
+                                            start_index_map=axes, operand_batching_dims=own,
+                                            start_indices_batching_dims=of_points)
     fill = None if math.isnan(outside) else x.dtype.type(outside)
     places = wrapped(indices, [x.shape[a] for a in axes])
     if not all([x.shape[a] for a in axes]):  # all is outside, which XLA asks for a slice to stand beside
@@ -144,7 +151,9 @@ def take_points(x: Array, indices: Array, /, axes: Ints, at: int = 0, outside: f
 
 
 @op(type_name="ScatterNd", linear=True, axes=axis_maps.POINTS_PUT)
-def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 0) -> jax.Array:
+def put_points(
+    y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 0, rows: Static = ()
+) -> jax.Array:
     """Zeros with the slices `y` added at given points: the transpose of `take_points`.
 
     Args:
@@ -154,39 +163,53 @@ def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 
         axes: The `k` axes of the result that are indexed.
         shape: The shape of the result.
         at: Where the axes `points` are among the other axes in `y`.
+        rows: Pairs of an axis of the result and one of `points`, as for `take_points`.
 
     Raises:
         ValueError: `y` has another shape, or the arguments do not fit each other, as for `take_points`.
     """
     axes = as_ints(axes)
-    numbers, _ = _point_axes(shape, indices, axes, at)
-    rest = [n for i, n in enumerate(shape) if i not in axes]
+    numbers, _ = _point_axes(shape, indices, axes, at, rows)
+    own, of_points = _in_order(rows)
+    rest = [n for i, n in enumerate(shape) if i not in axes and i not in own]
     expected = (*rest[:at], *indices.shape[:-1], *rest[at:])
     if y.shape != expected:
         raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what is taken at the indices")
     if not all(shape):
         return lax.full(shape, 0, y.dtype)
     dimensions = lax.ScatterDimensionNumbers(update_window_dims=numbers, inserted_window_dims=tuple(sorted(axes)),
-                                             scatter_dims_to_operand_dims=axes)
+                                             scatter_dims_to_operand_dims=axes, operand_batching_dims=own,
+                                             scatter_indices_batching_dims=of_points)
     return lax.scatter_add(lax.full(shape, 0, y.dtype), wrapped(indices, [shape[a] for a in axes]), y, dimensions,
                            mode=lax.GatherScatterMode.FILL_OR_DROP)
 
 
 def _point_axes(
-    shape: Sequence[int], indices: jax.Array, axes: tuple[int, ...], at: int
+    shape: Sequence[int], indices: jax.Array, axes: tuple[int, ...], at: int, rows: Sequence[tuple[int, int]]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes of the result that come from `shape`, and the shape of one slice."""
     ndim = len(shape)
     if indices.ndim == 0 or indices.shape[-1] != len(axes):
         raise ValueError(f"indices of shape {indices.shape} must hold one index for each of the axes {axes} last")
-    if len(set(axes)) != len(axes) or any(not 0 <= a < ndim for a in axes):
-        raise ValueError(f"axes {axes} must be different ones of the {ndim} axes")
-    rest = ndim - len(axes)
+    points = indices.ndim - 1
+    named = (*axes, *[a for a, _ in rows])
+    if len(set(named)) != len(named) or any(not 0 <= a < ndim for a in named):
+        raise ValueError(f"axes {axes} and those of rows {rows} must be different ones of the {ndim} axes")
+    if len({p for _, p in rows}) != len(rows) or any(not 0 <= p < points for _, p in rows):
+        raise ValueError(f"rows {rows} must name different ones of the {points} axes of the points")
+    if any(shape[a] != indices.shape[p] for a, p in rows):
+        raise ValueError(f"rows {rows} must pair axes of one size, got shapes {tuple(shape)} and {indices.shape[:-1]}")
+    rest = ndim - len(named)
     if not 0 <= at <= rest:
         raise ValueError(f"at {at} must be between 0 and {rest}")
-    points = indices.ndim - 1
     numbers = (*range(at), *range(at + points, rest + points))
-    return numbers, tuple(1 if i in axes else n for i, n in enumerate(shape))
+    return numbers, tuple(1 if i in named else n for i, n in enumerate(shape))
+
+
+def _in_order(rows: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of the array in ascending order, as XLA wants them, and those of the points that go with them."""
+    pairs = sorted(rows)
+    return tuple([a for a, _ in pairs]), tuple([p for _, p in pairs])
 
 
 def wrapped(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:

@@ -17,7 +17,7 @@ from .arithmetic import broadcast_pair, floating, widened
 # ---------------------------------------------------------------- logarithms, exponentials, roots
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log1p(x: Array, /) -> jax.Array:
     """`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below.
 
@@ -27,7 +27,7 @@ def log1p(x: Array, /) -> jax.Array:
     return lax.log1p(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def expm1(x: Array, /) -> jax.Array:
     """`exp(x) - 1`, accurate near 0 too.
 
@@ -37,7 +37,7 @@ def expm1(x: Array, /) -> jax.Array:
     return lax.expm1(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log2(x: Array, /) -> jax.Array:
     """Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative.
 
@@ -47,7 +47,7 @@ def log2(x: Array, /) -> jax.Array:
     return jnp.log2(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log10(x: Array, /) -> jax.Array:
     """Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative.
 
@@ -57,7 +57,7 @@ def log10(x: Array, /) -> jax.Array:
     return jnp.log10(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def rsqrt(x: Array, /) -> jax.Array:
     """`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative.
 
@@ -67,7 +67,7 @@ def rsqrt(x: Array, /) -> jax.Array:
     return lax.rsqrt(floating(x))
 
 
-@op(elementwise=True, diagonal=True, broadcasts=True)
+@op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
 def logaddexp(x0: Array, x1: Array, /) -> jax.Array:
     """`log(exp(x0) + exp(x1))`, without overflow.
 
@@ -82,10 +82,42 @@ def logaddexp(x0: Array, x1: Array, /) -> jax.Array:
     return jnp.logaddexp(floating(x0), floating(x1))
 
 
+@op(broadcasts=True, diagonal=True, unbounded=True, precision="high")
+def xlogy(x0: Array, x1: Array, /) -> jax.Array:
+    """`x0 log(x1)`, and 0 where `x0` is 0.
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    x0, x1 = broadcast_pair(floating(x0), floating(x1))
+    zero = lax.full_like(x0, 0)
+    return lax.select(lax.eq(x0, zero), zero, x0 * lax.log(x1))
+
+
+@op(broadcasts=True, diagonal=True, unbounded=True, precision="high")
+def xlog1py(x0: Array, x1: Array, /) -> jax.Array:
+    """`x0 log(1 + x1)`, accurate where `x1` is small, and 0 where `x0` is 0.
+
+    Args:
+        x0: Any shape; integers are taken as float32.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+    x0, x1 = broadcast_pair(floating(x0), floating(x1))
+    zero = lax.full_like(x0, 0)
+    return lax.select(lax.eq(x0, zero), zero, x0 * lax.log1p(x1))
+
+
 # ---------------------------------------------------------------- of the error function
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, precision="high")
 def erfc(x: Array, /) -> jax.Array:
     """`1 - erf(x)`, accurate where that is small.
 
@@ -100,7 +132,7 @@ _FAR = 4.0
 _TERMS = 18
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def erfcx(x: Array, /) -> jax.Array:
     """`exp(x^2) erfc(x)`, without underflow where `x` is large.
 
@@ -122,7 +154,7 @@ def _scaled_erfc(x: jax.Array) -> jax.Array:
     return lax.select(x >= bound, 1 / (math.sqrt(math.pi) * tail), lax.exp(near * near) * lax.erfc(near))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def erfinv(x: Array, /) -> jax.Array:
     """The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.
 
@@ -132,7 +164,7 @@ def erfinv(x: Array, /) -> jax.Array:
     return lax.erf_inv(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def erfcinv(x: Array, /) -> jax.Array:
     """The number `y` with `erfc(y) = x`, accurate where `x` is small; infinite at 0 and 2, and NaN beyond.
 
@@ -144,7 +176,7 @@ def erfcinv(x: Array, /) -> jax.Array:
     return lax.convert_element_type(y, x.dtype)
 
 
-@op(elementwise=True, diagonal=True)
+@op(elementwise=True, diagonal=True, precision="high")
 def ndtr(x: Array, /) -> jax.Array:
     """The probability that a standard normal number is not above `x`.
 
@@ -155,7 +187,7 @@ def ndtr(x: Array, /) -> jax.Array:
     return lax.convert_element_type(jax.scipy.special.ndtr(widened(x)), x.dtype)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def ndtri(x: Array, /) -> jax.Array:
     """The number that a standard normal one does not exceed with probability `x`; infinite at 0 and 1, NaN beyond.
 
@@ -166,7 +198,7 @@ def ndtri(x: Array, /) -> jax.Array:
     return lax.convert_element_type(jax.scipy.special.ndtri(widened(x)), x.dtype)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log_ndtr(x: Array, /) -> jax.Array:
     """The logarithm of `ndtr(x)`, without underflow where `x` is far below 0.
 
@@ -185,7 +217,7 @@ def log_ndtr(x: Array, /) -> jax.Array:
 # ---------------------------------------------------------------- of the gamma function
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def lgamma(x: Array, /) -> jax.Array:
     """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...
 
@@ -195,7 +227,7 @@ def lgamma(x: Array, /) -> jax.Array:
     return lax.lgamma(floating(x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
+@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def digamma(x: Array, /) -> jax.Array:
     """The derivative of `lgamma`; NaN at 0, -1, -2, ...
 
@@ -205,7 +237,7 @@ def digamma(x: Array, /) -> jax.Array:
     return lax.digamma(floating(x))
 
 
-@op(diagonal=True, unbounded=True)
+@op(diagonal=True, unbounded=True, precision="high")
 def digamma_derivative(x: Array, /, order: int) -> jax.Array:
     """The derivative of `digamma` of an order from 1 to 100.
 
@@ -267,7 +299,7 @@ def polygamma(n: int, x: Variable) -> Variable:
     return digamma(x) if n == 0 else digamma_derivative(x, order=n)
 
 
-@op(diagonal=True, unbounded=True)
+@op(diagonal=True, unbounded=True, precision="high")
 def hurwitz_zeta(q: Array, /, x: float) -> jax.Array:
     """The sum of `(k + q)^-x` over k = 0, 1, 2, ...
 

@@ -1,4 +1,4 @@
-"""What decompositions are made of, in float32 or float64: eigenvalues, singular values and their vectors, and QR."""
+"""What decompositions are made of, in float32 or float64: eigenvalues, singular values and their vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _factor_cost(f: Function) -> int:
 _matrices = AxisMap(places=_rows_alone, led=lambda f, size, shape: {})
 
 
-@op(multiple_results=True, axes=_matrices, cost=_factor_cost)
+@op(multiple_results=True, axes=_matrices, cost=_factor_cost, precision="high")
 def eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
     """The eigenvalues, ascending, and the eigenvectors of the symmetric parts of matrices.
 
@@ -37,7 +37,7 @@ def eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
     return w, v
 
 
-@op(multiple_results=True, axes=_matrices, cost=_factor_cost)
+@op(multiple_results=True, axes=_matrices, cost=_factor_cost, precision="high")
 def svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The singular vectors and values of matrices, the largest values first.
 
@@ -49,30 +49,3 @@ def svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
     """
     u, s, vh = jnp.linalg.svd(x, full_matrices=False)
     return u, s, vh
-
-
-@op(multiple_results=True, axes=_matrices, cost=_factor_cost)
-def tall_qr(x: Array, /) -> tuple[jax.Array, jax.Array]:
-    """The factors `x = q r` of matrices that have at least as many rows as columns.
-
-    Args:
-        x: (*batch, m, n), float32 or float64.
-
-    Returns:
-        (*batch, m, n) with orthonormal columns, and an upper triangle, (*batch, n, n).
-    """
-    q, r = jnp.linalg.qr(x)
-    return q, r
-
-
-@op(elementwise=True, diagonal=True, reads=1)
-def differentiated_if(x: Array, factor: Array, /) -> jax.Array:
-    """`x` itself. What is differentiated through it is multiplied by `factor`, which is 1, or NaN where a derivative is
-    not known.
-
-    Args:
-        x: Floating.
-        factor: Of the same shape.
-    """
-    same: jax.Array = x
-    return same

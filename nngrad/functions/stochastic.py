@@ -7,7 +7,9 @@ any other seed gives the call a stream of its own.
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +22,9 @@ from ..graph.leaf import drawn_leaf
 from ..graph.spec import FLOAT32, spec_of
 from ..random import key_source
 from . import elementwise
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _KEY = spec_of((2,), np.dtype(np.uint32))
 _INT32 = np.iinfo(np.int32)
@@ -40,12 +45,25 @@ def typed_key(key: Any) -> Any:
     return jax.random.wrap_key_data(key, impl="threefry2x32")
 
 
+def by_position(draw: Callable[P, R]) -> Callable[P, R]:
+    """A function of a key, whose every sample follows from the key and its own position, whatever JAX's setting
+    `jax_threefry_partitionable` is: without that, devices would have to draw, or to send, what others need."""
+
+    @functools.wraps(draw)
+    def function(*args: P.args, **kwargs: P.kwargs) -> R:
+        with jax.threefry_partitionable(True):
+            return draw(*args, **kwargs)
+
+    return function
+
+
 # ---------------------------------------------------------------- functions of a key
 # Samples are drawn in 32 bits whatever they are returned as, so that one key gives the same values in every
 # setting of JAX's x64 switch.
 
 
 @op
+@by_position
 def bernoulli(key: Array, /, p: float = 0.5, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
     """1 with probability `p`, else 0: samples that follow from `key`.
 
@@ -66,6 +84,7 @@ def bernoulli(key: Array, /, p: float = 0.5, shape: Shape = (), dtype: DTypeName
 
 
 @op
+@by_position
 def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -> jax.Array:
     """float32 samples, uniform in [low, high), that follow from `key`.
 
@@ -89,6 +108,7 @@ def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -
 
 
 @op
+@by_position
 def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) -> jax.Array:
     """float32 samples, normal with mean `mu` and standard deviation `sigma`, that follow from `key`.
 
@@ -108,6 +128,7 @@ def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) ->
 
 
 @op
+@by_position
 def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> jax.Array:
     """int32 samples, uniform in [low, high), that follow from `key`.
 
@@ -127,6 +148,47 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
 
 
 @op
+@by_position
+def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
+    """`count` different numbers from 0 to `high - 1`, as drawn from an urn one after another, that follow from `key`.
+
+    The number of steps grows as `count` alone (Floyd's algorithm: Bentley and Floyd, 1987, "A sample of brilliance");
+    one byte is kept for each number there is.
+
+    Args:
+        key: uint32[2]; equal keys give equal samples.
+        count: How many, from 0 to `high`.
+        high: How many there are, at least 1.
+
+    Returns:
+        int32 `(count,)`; every sequence of different numbers is equally likely.
+
+    Raises:
+        TypeError: `key` is no uint32[2].
+        ValueError: `count` is not from 0 to `high`, or `high` is not positive or does not fit int32.
+    """
+    if not 1 <= high <= _INT32.max:
+        raise ValueError(f"high must be at least 1 and fit int32, got {high}")
+    if not 0 <= count <= high:
+        raise ValueError(f"count must be from 0 to high = {high}, of which each comes once; got {count}")
+    of_set, of_order = jax.random.split(typed_key(key))
+    if not count:
+        return jnp.zeros(0, jnp.int32)
+    last = jnp.arange(high - count, high, dtype=jnp.int32)
+    drawn = jax.random.randint(of_set, (count,), np.int32(0), last + 1, jnp.int32)
+
+    def step(i: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
+        """A number that was drawn before stands for the last one, which could not be drawn before."""
+        taken, chosen = state
+        number = lax.select(taken[drawn[i]], last[i], drawn[i])
+        return taken.at[number].set(True), chosen.at[i].set(number)
+
+    chosen = lax.fori_loop(0, count, step, (jnp.zeros(high, bool), jnp.zeros(count, jnp.int32)))[1]
+    return jax.random.permutation(of_order, chosen)  # the set is uniform, the order in which it came is not
+
+
+@op
+@by_position
 def subkey(key: Array, /, index: int) -> jax.Array:
     """One of the keys that follow from `key`, for a function that draws several times.
 

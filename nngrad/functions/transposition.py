@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from ..graph.arguments import Shape, as_shape
+from ..graph.sizes import has_name
 
 
 def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) -> jax.Array:
@@ -16,10 +18,24 @@ def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) ->
     Raises:
         ValueError: `y`, which the message calls `name`, has not the shape of what `linear` gives.
     """
-    x = jax.ShapeDtypeStruct(as_shape(shape), y.dtype)
+    x = jax.ShapeDtypeStruct(tuple(shape) if has_name(shape) else as_shape(shape), y.dtype)
     expected = jax.eval_shape(linear, x).shape
     if y.shape != expected:
         raise ValueError(f"{name} of shape {y.shape} must have the shape {expected} of what is transposed")
     result: jax.Array
     (result,) = jax.linear_transpose(linear, x)(y)
     return result
+
+
+def missing_places(
+    places: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], group: int
+) -> tuple[int, ...]:
+    """How many zeros `y` needs at the end of each axis for XLA to take its transpose with strides and groups.
+
+    Where the kernel has more elements than `y` has places, XLA exchanges the two, and ends the process at some strides
+    as long as the kernel: it takes such an axis for that of the groups (seen in JAX 0.8 to 0.10). None where sizes are
+    not known.
+    """
+    if group == 1 or has_name(places) or not 0 < math.prod(places) < math.prod(kernel) or max(stride, default=1) == 1:
+        return (0,) * len(places)
+    return tuple([max(k - n, 0) for n, k in zip(places, kernel, strict=True)])

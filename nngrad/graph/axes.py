@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from .arguments import axes_of
 
@@ -29,6 +29,7 @@ Places = tuple[int | None, ...]
 """For each axis of an input the axis of the output that it is carried to, or None."""
 Indices = tuple[tuple[Shape, ...], Shape]
 """For each input the index of each of its axes, and those of the output."""
+Adds = Literal["", "sum", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,6 +50,9 @@ class AxisMap:
     the arguments that change where there are so many rows."""
     indices: Callable[[Function], Indices] | None = None
     """For a sum of products over indices: which they are."""
+    adds: Adds = ""
+    """What the output, of an op of one input, is of the elements along the axes that are mixed: their sum, or that over
+    their number."""
     before: Callable[[Function, Shape], Shape | None] | None = None
     """For an op of one input, where `places` do not say it all: as `condition_before`."""
 
@@ -92,13 +96,14 @@ def mixes(argument: str, none: int | None = None) -> AxisMap:
     return AxisMap(places=places, led=led)
 
 
-def reduces(argument: str, one: bool = False) -> AxisMap:
+def reduces(argument: str, one: bool = False, adds: Adds = "") -> AxisMap:
     """The axes that an argument names are mixed, and vanish; where the op has an argument `keepdims`, and it is true,
     they stay with size 1.
 
     Args:
         argument: The name of the argument, of which None stands for all axes.
         one: Whether it names just one.
+        adds: As in `AxisMap`.
     """
 
     def places(f: Function) -> tuple[Places, ...]:
@@ -111,7 +116,7 @@ def reduces(argument: str, one: bool = False) -> AxisMap:
         axes = tuple([a + len(size) for a in named(f, argument, None)])
         return {argument: axes[0] if one else axes}
 
-    return AxisMap(places=places, led=led)
+    return AxisMap(places=places, led=led, adds=adds)
 
 
 def inserts(argument: str) -> AxisMap:

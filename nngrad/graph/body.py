@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .engine import engine
+from .exchange import Processes, groups_of
 from .function import Function, create
 from .op import Op
 from .options import build_options, contained, switch_to
@@ -62,8 +63,8 @@ class Body:
     """
 
     __slots__ = (
-        "_hash", "_key", "inputs", "needs_x64", "opaque", "ops", "orders", "outputs", "places", "specs", "steps",
-        "stops", "written",
+        "_hash", "_key", "groups", "inputs", "needs_x64", "opaque", "ops", "orders", "outputs", "places", "specs",
+        "steps", "stops", "written",
     )  # fmt: skip
 
     inputs: tuple[Spec, ...]
@@ -82,6 +83,8 @@ class Body:
     """Whether it holds code of the user's, which may call functions on the host."""
     needs_x64: bool
     """Whether 64-bit values occur in it."""
+    groups: frozenset[Processes]
+    """The groups of processes that functions in it exchange among."""
 
     def __init__(
         self,
@@ -105,6 +108,7 @@ class Body:
         self.opaque = any([getattr(each, "opaque", False) for each in (*given, *within)])
         known = any([s.needs_x64 for s in (*inputs, *specs)])
         self.needs_x64 = known or any([arguments_need_x64(arguments) for _, arguments, _ in steps])
+        self.groups = frozenset().union(*[groups_of(op, arguments) for op, arguments, _ in steps])
         self._key = inputs, steps, orders, outputs, stops
         self._hash = hash(self._key)
 

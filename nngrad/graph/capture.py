@@ -81,7 +81,9 @@ def captured(
         ValueError: A function in it updates a leaf, and `updates` is False; or one of its own inputs.
     """
     since, places = next_serial(), dict[int, Place | None]()
-    switch_to(simplify=build_options().simplify, body=since, places=places)
+    options = build_options()
+    precision = options.precision if options.builder is None else None  # what is emitted casts nothing
+    switch_to(simplify=options.simplify, body=since, places=places, precision=precision)
     own = [placeholder(spec, owner) for spec in inputs]
     try:
         outputs = function(own)

@@ -24,6 +24,7 @@ class BackwardOptions(ForwardOptions, total=False):
     enable_double_backprop: bool
     loss_scale: float | None
     recompute: Any
+    communicator_callbacks: Any
 
 
 class Engine:

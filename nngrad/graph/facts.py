@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from .axes import AxisMap
+    from .exchange import Processes
     from .function import Function
     from .layouts import Moved
     from .parts import Keys
@@ -23,6 +24,7 @@ Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
 Fusion = Literal["", "in place", "moving"]
 Reduction = Literal["", "add", "mul", "max", "min"]
+Precision = Literal["", "low", "high", "inside"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -74,6 +76,12 @@ class Facts:
     """Its outputs are computed from so many of the inputs, the first ones; the others say when, or whose gradient it
     carries. None: from all. 0: from none, and so `forward()` of an output computes the inputs too."""
 
+    exchanges: Callable[[tuple[Any, ...]], Processes | None] | None = None
+    """For an op whose forward exchanges arrays with other processes: among which, from its static arguments; None where
+    these name one process alone (`nngrad.graph.exchange`)."""
+    lockstep: bool = False
+    """For an op with bodies: every process that runs it runs them equally often, whatever its arrays are."""
+
     # ---------------------------------------------------------------- derivatives
 
     linear: Linearity = False
@@ -85,6 +93,8 @@ class Facts:
     """The argument with the numbers that the inputs of a sum are multiplied by, one for each."""
     powers: Callable[[Function], tuple[int, ...]] | None = None
     """For a product: the whole power in which each input is a factor."""
+    constant: bool = False
+    """Derivatives of every order take its outputs for constants, although they are not."""
     diagonal: bool = False
     """Each element of the output depends on the elements of the inputs (that it reads) at its own place alone, with the
     inputs broadcast together: then the Jacobian with respect to each input is diagonal."""
@@ -123,13 +133,21 @@ class Facts:
     reduction: Reduction = ""
     """The operation by which it makes one element of many, in one pass."""
 
+    # ---------------------------------------------------------------- precision
+
+    precision: Precision = ""
+    """What it wants where `nn.precision` has a dtype of 16 bits in force. "low": to compute in that, as products of
+    matrices do. "high": to compute in float32, and to give that, as sums, losses and logarithms do. "inside": to
+    compute in float32, and to give the dtype that came in. Else it computes in the dtype that comes in."""
+
     def __post_init__(self) -> None:
         self.fuses = self.fuses or ("in place" if self.diagonal else "")
         self.view = self.view or self.passes
 
     @property
     def heavy(self) -> bool:
-        """Whether it does much arithmetic for each element: products of matrices, convolutions, what users wrote."""
+        """Whether it does much arithmetic for each element: products of matrices, convolutions, and perhaps what users
+        wrote (`Op.is_heavy`)."""
         return self.cost is not None
 
     def linear_in(self, index: int) -> bool:
@@ -145,5 +163,5 @@ class Facts:
 
 
 def unknown(f: Function) -> int:
-    """The cost of an op of which nothing is known but that it is heavy."""
+    """The cost of an op of which nothing is known: what it does is seen from its forward (`Op.is_heavy`)."""
     return 32 * max([s.size for s in f.specs] + [x.size for x in f.inputs])

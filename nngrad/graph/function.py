@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .engine import engine
 from .options import BuildOptions, build_options
 from .place import users_place
+from .shown import ShownFunction
 from .spec import Spec
 from .variable import Variable, new_variable
 
@@ -70,7 +71,7 @@ class RuleCall:
         return self._function()
 
 
-class Function:
+class Function(ShownFunction):
     """One application of an op: it holds its inputs strongly and its outputs weakly.
 
     So a graph lives as long as something below it is referred to, and goes at once when nothing is.
@@ -91,6 +92,7 @@ class Function:
         "place",
         "plan",
         "rank",
+        "scope",
         "serial",
         "snapshot",
         "specs",
@@ -104,7 +106,7 @@ class Function:
     specs: tuple[Spec, ...]
     """Shape and dtype of each output."""
     rank: int
-    """Length of the longest way to a leaf: larger than the rank of every function it depends on."""
+    """Length of the longest way to a leaf, or more: larger than the rank of every function it depends on."""
     context: Any
     """The Context it was made in; None stands for JAX's default device."""
     effects: tuple[tuple[Variable, int], ...]
@@ -123,10 +125,18 @@ class Function:
     plan: Any
     """How to run the graph above this function (kept by the execution room)."""
     place: Any
-    """Where the user called it. Left unset but in debug mode."""
+    """Where the user called it. Left unset but in debug mode and within `remember_places`."""
+    scope: str
+    """The scope of parameters that it was applied in. Left unset but within `remember_places`."""
     call: RuleCall | None
     """The call of a backward rule that emitted it, if one did."""
     _outputs: tuple[weakref.ref[Variable], ...]
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it does much arithmetic for each element."""
+        op = self.op
+        return op.cost is not None and op.is_heavy(tuple([x.spec for x in self.inputs]), self.arguments)
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -216,17 +226,6 @@ class Function:
         else:
             function_hooks.pop(weakref.ref(self), None)
         hook.deleted(self)
-
-    def __repr__(self) -> str:
-        described = [repr(x.spec) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.args.items()]
-        results = list(map(repr, self.specs[:_MOST_SHOWN]))
-        if len(self.specs) > _MOST_SHOWN:  # a loop has a stack of each value in its body
-            results.append(f"and {len(self.specs) - _MOST_SHOWN} more")
-        return f"<{self.op.type_name}({', '.join(described)}) -> {', '.join(results)}>"
-
-
-_MOST_SHOWN = 8
-"""How many results are listed of one function."""
 
 
 _new_function = Function.__new__
@@ -363,6 +362,8 @@ def _apply_switches(f: Function, options: BuildOptions) -> None:
         f.place = options.debug.place()
     if options.places is not None:
         options.places[f.serial] = users_place()
+    if options.whereabouts is not None:
+        options.whereabouts.note(f)
     if options.no_grad:
         for y in f.outputs:
             y.need_grad = False
@@ -378,7 +379,10 @@ def apply(
     effects: tuple[tuple[Variable, int], ...] = (),
 ) -> Any:
     """Apply `op`: in user code always a new Function, in emitted code what the builder makes of it."""
-    builder = build_options().builder
+    options = build_options()
+    builder = options.builder
     if builder is None:
+        if options.precision is not None:
+            return options.precision.apply(op, inputs, arguments, effects)
         return create(op, inputs, arguments, effects)
     return builder.emit(op, inputs, arguments)

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from .spec import x64_if
-from .value import HELD_ONCE, Value
+from .value import HELD_ONCE, Value, is_shared, on_host
 
 
 class InPlace:
@@ -57,15 +57,28 @@ class InPlaceValue(Value):
                 return self.owner.held[-1][self.entry][self.index]
         return super().raw()
 
+    def keep_moved(self, array: Any, moved: jax.Array) -> None:
+        """The same as for other values. What updates it takes all its values anew before the next update."""
+        with self.owner.lock:
+            if self.array is None and self.owner.held[-1][self.entry][self.index] is array:
+                self.owner.left = True
+                self.array = moved
+            else:
+                super().keep_moved(array, moved)
+
     def again(self) -> InPlaceValue:
         """The same, as it was before it was lent."""
         return InPlaceValue(self.owner, self.entry, self.index)
 
     def lend(self) -> np.ndarray[Any, Any]:
-        """The array as a NumPy array that may be written to, which changes the value."""
+        """The array as a NumPy array that may be written to, which changes the value; read-only where it is shared by
+        several processes."""
         with self.owner.lock:
             if self.array is None:
-                copy = np.array(self.raw())
+                array = self.raw()
+                if is_shared(array):
+                    return on_host(array)
+                copy = np.array(on_host(array))
                 self.owner.left = True
                 self.lent = True
                 self.array = copy
@@ -145,7 +158,9 @@ def copied_together(*groups: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
 
 def _is_on_host(array: Any) -> bool:
     """Whether it lies where a copy takes no program."""
-    return isinstance(array, np.ndarray) or all([device.platform == "cpu" for device in array.devices()])
+    if isinstance(array, np.ndarray):
+        return True
+    return array.is_fully_addressable and all([device.platform == "cpu" for device in array.devices()])
 
 
 @jax.jit

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from .conversion import refuse_tracer
 from .in_place import raw_together
+from .mesh import Mesh
 from .ndarray import NdArray, host_array
 from .process import Process, check_process
 from .spec import DType, Spec
@@ -24,11 +25,13 @@ def drawn_leaf(spec: Spec, source: Callable[[], Any], name: str = "") -> Variabl
     return x
 
 
-def arrays_of(leaves: Sequence[Variable], draw: bool = True, often: bool = False) -> list[Any]:
+def arrays_of(
+    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
+) -> list[Any]:
     """The arrays in the leaves' cells, as they are held, all of one moment.
 
     Keys of random functions are drawn first: all of them, or without `draw` those that never were. Small NumPy arrays
-    that are handed over `often` are moved to JAX for good.
+    that are handed over `often` are moved to JAX for good, and with a `mesh` all to where they belong there.
     """
     if Process.cannot_compute:  # which costs less than a call, and all that runs comes by here
         check_process()
@@ -46,7 +49,7 @@ def arrays_of(leaves: Sequence[Variable], draw: bool = True, often: bool = False
     arrays = raw_together(values)
     for i, key in keys.items():
         arrays[i] = key  # not another's that draws at the same time
-    return arrays
+    return arrays if mesh is None else mesh.placed(leaves, arrays)
 
 
 def arrays_in(cells: Iterable[NdArray]) -> list[Any]:

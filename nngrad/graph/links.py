@@ -112,6 +112,22 @@ class Links:
         _rearranged(below)
 
 
+def take_over(x: Variable, other: Variable) -> None:
+    """Let `x`, of which nothing was computed, be the output of the function of `other` from now on, in its place.
+
+    Args:
+        x: The output of a function of no lower rank.
+        other: What has the same value, and nothing reads.
+    """
+    f, index = other.parent, other.index
+    assert f is not None
+    need_grad, family = x._need_grad, x._family
+    _cut_off(x)
+    other.parent = None
+    x.parent, x.index, x._need_grad, x._family = f, index, need_grad, family
+    f._outputs = (*f._outputs[:index], weakref.ref(x), *f._outputs[index + 1 :])
+
+
 def become(x: Variable, spec: Spec, what: str) -> None:
     """Let a leaf that no function takes yet have another shape or dtype; its gradient becomes zeros.
 
@@ -178,7 +194,7 @@ def _rearranged(functions: list[Function]) -> None:
     for f in ordered:
         f.rank = 1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1)
     for gx in _living_outputs(_all_functions()):
-        derivation = getattr(getattr(gx, "_derived", None), "derivation", None)
-        if derivation is not None and any([y.parent in inside for y in derivation.outputs]):
+        outputs = getattr(getattr(gx, "_derived", None), "outputs", ())
+        if any([y.parent in inside for y in outputs]):
             del gx._derived
     engine.forget(ordered)

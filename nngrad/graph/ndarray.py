@@ -9,11 +9,12 @@ import jax
 import numpy as np
 
 from .conversion import array_of, converted, narrowed
+from .mesh import Axes
 from .operators import CellOperators
 from .options import build_options
 from .process import check_process
 from .spec import FLOAT32, SUPPORTED, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
-from .value import Deferred, Value, Zeros, writing
+from .value import Deferred, Value, Zeros, on_host, writing
 
 _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
@@ -40,18 +41,21 @@ class NdArray(CellOperators):
         dtype: Its dtype; float32 by default.
     """
 
-    __slots__ = ("__weakref__", "_spec", "_value", "variable")
+    __slots__ = ("__weakref__", "_spec", "_value", "axes", "variable")
 
     __array_priority__ = 500.0
 
     _value: Value
     variable: Any
     """The Variable of the gradient that it holds, where one was kept; None again once another value is set."""
+    axes: Axes | str | None
+    """The axes of a mesh that it is divided over, as `nn.shard` has them, () for none; None where nothing was said, as
+    of batches."""
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = checked_spec(shape, dtype)
         self._value = Zeros(self._spec)
-        self.variable = None
+        self.variable = self.axes = None
 
     @staticmethod
     def of_spec(spec: Spec) -> NdArray:
@@ -59,7 +63,7 @@ class NdArray(CellOperators):
         cell = NdArray.__new__(NdArray)
         cell._spec = spec
         cell._value = Zeros(spec)
-        cell.variable = None
+        cell.variable = cell.axes = None
         return cell
 
     @staticmethod
@@ -77,7 +81,7 @@ class NdArray(CellOperators):
         cell = NdArray.__new__(NdArray)
         cell._spec = spec_of(value.shape, np.dtype(value.dtype))
         cell._value = Value(_settled(value))
-        cell.variable = None
+        cell.variable = cell.axes = None
         return cell
 
     @property
@@ -139,7 +143,7 @@ class NdArray(CellOperators):
     @property
     def view(self) -> np.ndarray[Any, Any]:
         """The value as a read-only NumPy array; on a CPU it takes no copy."""
-        view = np.asarray(self.raw())
+        view = on_host(self.raw())
         if view.flags.writeable:
             view = view.view()
             view.flags.writeable = False
@@ -249,7 +253,7 @@ class NdArray(CellOperators):
         return f"<NdArray {self._spec}\n{self.view}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NdArray.from_numpy_array, (np.asarray(self.raw()), self.dtype)
+        return NdArray.from_numpy_array, (on_host(self.raw()), self.dtype)
 
 
 def checked_shape(shape: object) -> Shape:
@@ -324,7 +328,7 @@ def _settled(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     value = value.copy()
-    if value.nbytes > _SMALL:
+    if value.nbytes > _SMALL and build_options().mesh is None:  # which takes it from the host, to each device its part
         check_process()
         # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
         with x64_if(value.dtype.itemsize == 8):

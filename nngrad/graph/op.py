@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 
 import jax
 import numpy as np
 
-from .arguments import Ignored, IntsEach, Number, NumbersEach, base_of, coercer_of, counted, plain, shown
-from .facts import Facts
-from .function import apply
-from .leaf import as_variables
+from .arguments import base_of, plain, shown
+from .exchange import as_one_of, groups_of
+from .facts import Facts, unknown
+from .jaxpr import does_much
+from .schema import Schema
 from .spec import Spec, arguments_need_x64, spec_of, x64_if
 from .spelling import no_such_argument
 from .variable import Variable
@@ -74,6 +75,8 @@ class Op(Facts, Generic[P, R]):
     """Default of each argument; `inspect.Parameter.empty` where there is none."""
     variadic: bool
     """Whether it takes any number of inputs."""
+    least_inputs: int
+    """How many inputs it takes at least."""
 
     def __init__(self, forward: Forward, *, type_name: str = "", **facts: Any) -> None:
         super().__init__(**facts)
@@ -85,10 +88,13 @@ class Op(Facts, Generic[P, R]):
         self.is_own = self.module.startswith("nngrad.")
         self.rules = {}
         self._specs: dict[tuple[Any, ...], tuple[Spec, ...]] = {}
+        self._heavy: dict[tuple[Any, ...], bool] = {}
         signature = inspect.signature(forward, eval_str=True)
         self.__signature__ = _of_caller(signature, tuple[Variable, ...] if self.multiple_results else Variable)
         schema = Schema(self.name, signature)
         self.variadic = schema.variadic
+        self._checks = tuple(schema.checks)
+        self.least_inputs = 1 if schema.variadic else len(schema.inputs) - len(schema.optional)
         self._has_floats = schema.has_floats
         self.input_names = tuple(schema.inputs)
         self.argument_names = tuple(schema.arguments)
@@ -130,17 +136,29 @@ class Op(Facts, Generic[P, R]):
         if specs is None:
             if len(self._specs) >= _MOST_ANSWERS:
                 self._specs.clear()
-            specs = self._trace(given, arguments)
+            specs = self.traced_specs(given, arguments)
             narrower = any([s.differentiable and not s.needs_x64 for s in given])
             if narrower and any([s.dtype == np.float64 for s in specs]):
                 specs = Widened(specs)
             self._specs[arguments, given] = specs
         return specs
 
-    def _trace(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+    def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
+        """Whether it does much arithmetic for each element of such inputs. Where nothing is declared, as of what users
+        wrote, its forward is looked into, once per distinct question."""
+        if self.cost is unknown and (arguments, given) not in self._heavy:
+            if len(self._heavy) >= _MOST_ANSWERS:
+                self._heavy.clear()
+            with x64_if(any([s.needs_x64 for s in given]) or arguments_need_x64(arguments)):
+                jaxpr = jax.make_jaxpr(self.traceable(arguments))(*[s.abstract() for s in given]).jaxpr
+            self._heavy[arguments, given] = does_much(jaxpr)
+        return self._heavy[arguments, given] if self.cost is unknown else self.heavy
+
+    def traced_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """The same by tracing `forward`, without a look at what is known."""
         try:
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
-                out = jax.eval_shape(self.bind(arguments), *[s.abstract() for s in inputs])
+                out = jax.eval_shape(self.traceable(arguments), *[s.abstract() for s in inputs])
         except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             cause = None if self.is_own else error  # a forward of the user's has lines to show
@@ -156,6 +174,22 @@ class Op(Facts, Generic[P, R]):
         shown += [f"{n}={v!r}" for n, v in zip(self.argument_names, arguments, strict=True)]
         return f"{self.name}({', '.join(shown)})"
 
+    def checked(self, arguments: Sequence[Any], count: int) -> tuple[Any, ...]:
+        """Static arguments that come from elsewhere, for `count` inputs, as they are where a caller has given them.
+
+        Raises:
+            TypeError: An argument is not of the kind that the signature says, or there are more or fewer of them.
+            ValueError: An argument cannot be what it is, or the op does not take so many inputs.
+        """
+        if count < self.least_inputs or (count > len(self.input_names) and not self.variadic):
+            raise ValueError(f"{self.name}: it does not take {count} inputs")
+        if len(arguments) != len(self._checks):
+            raise TypeError(f"{self.name}: it takes {len(self._checks)} arguments, got {len(arguments)}")
+        return tuple([
+            value if value is default else check(value, count) if each else check(value)
+            for value, default, (check, each) in zip(arguments, self.defaults, self._checks, strict=True)
+        ])
+
     def bind(self, arguments: tuple[Any, ...], function: Forward | None = None) -> Callable[..., Any]:
         """`forward`, or `function`, with the static arguments filled in: a function of the input arrays alone."""
         forward = function or self.forward
@@ -168,6 +202,10 @@ class Op(Facts, Generic[P, R]):
                 return forward(*arrays, **named)
 
         return bound
+
+    def traceable(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        """The same for looking at what JAX makes of it: where it exchanges with other processes, as one of them."""
+        return as_one_of(self.bind(arguments), groups_of(self, arguments))
 
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments by name."""
@@ -251,94 +289,6 @@ class Composite(Generic[P, R]):
 
     def __reduce__(self) -> str:
         return self.name
-
-
-class Schema:
-    """What a signature says of a function's inputs and arguments, and code that checks them.
-
-    The caller that `compile` makes is compiled from a few lines of source, as `dataclasses` does it:
-    binding `*args, **kwargs` to a signature on each call would cost more than all the rest of
-    building a Function.
-    """
-
-    def __init__(self, name: str, signature: inspect.Signature, static: bool = True) -> None:
-        self.name = name
-        self._static = static
-        self.inputs: list[str] = []
-        self.optional: list[str] = []
-        self.arguments: list[str] = []
-        self.defaults: list[Any] = []
-        self.values: list[str] = []
-        self.variadic = False
-        self.has_floats = False
-        self._each: list[str] = []
-        self._header: list[str] = []
-        self._scope: dict[str, Any] = {"apply": apply, "Variable": Variable, "variables": as_variables}
-        for p in signature.parameters.values():
-            if p.kind in (p.VAR_POSITIONAL, p.POSITIONAL_ONLY):
-                self._add_input(p)
-            else:
-                self._add_argument(p)
-
-    def _add_input(self, p: inspect.Parameter) -> None:
-        self.inputs.append(p.name)
-        if p.kind is p.VAR_POSITIONAL:
-            self.variadic = True
-            self._header.append(f"*{p.name}")
-        elif p.default is p.empty:
-            self._header.append(p.name)
-        else:
-            self.optional.append(p.name)
-            self._header.append(f"{p.name}=None")
-
-    def _add_argument(self, p: inspect.Parameter) -> None:
-        name, check = p.name, f"check_{p.name}({p.name})"
-        if p.kind is p.KEYWORD_ONLY and not self.variadic and "*" not in self._header:
-            self._header.append("*")
-        if p.default is p.empty:
-            self._header.append(name)
-        else:
-            self._scope[f"default_{name}"] = p.default
-            self._header.append(f"{name}=default_{name}")
-            check = f"{name} if {name} is default_{name} else {check}"
-        if p.annotation is not Ignored:
-            self.arguments.append(name)
-            self.defaults.append(p.default)
-            self.has_floats |= p.annotation in (float, float | None, Number)
-            if p.annotation in (IntsEach, NumbersEach):
-                self._each.append(name)
-                self.values.append(name)
-                self._scope[f"check_{name}"] = counted(coercer_of(p.annotation, self.name, name), self.name, name)
-                return
-            self.values.append(check)
-            self._scope[f"check_{name}"] = coercer_of(p.annotation, self.name, name, self._static)
-
-    @property
-    def conversions(self) -> list[str]:
-        """Lines that make Variables of the inputs."""
-        if self.variadic:
-            (name,) = self.inputs
-            names = f"[f'{name}[{{i}}]' for i in range(len({name}))]"
-            return [
-                f"if not all([x.__class__ is Variable for x in {name}]):"
-                f" {name} = variables({name}, {names}, {self.name!r})",
-                f"if not {name}: raise TypeError('{self.name}: give at least one Variable as {name}')",
-                *[f"{each} = check_{each}({each}, len({name}))" for each in self._each],
-            ]
-        if not self.inputs:
-            return []
-        given = [f"{n}.__class__ is not Variable" for n in self.inputs if n not in self.optional]
-        given += [f"({n}.__class__ is not Variable and {n} is not None)" for n in self.optional]
-        listed = f"{', '.join(self.inputs)},"
-        required = len(self.inputs) - len(self.optional)
-        return [f"if {' or '.join(given)}: {listed} = variables(({listed}), {self.inputs}, {self.name!r}, {required})"]
-
-    def compile(self, lines: list[str], **names: Any) -> Callable[..., Any]:
-        """The caller: a function with the signature's header and body `lines`, which may use `names`."""
-        scope = self._scope | names
-        exec("\n    ".join([f"def {self.name}({', '.join(self._header)}):", *lines]), scope)
-        caller: Callable[..., Any] = scope[self.name]
-        return caller
 
 
 class Maker(Protocol):

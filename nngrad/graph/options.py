@@ -12,6 +12,7 @@ from .scopes import Layer, WithBlock
 
 if TYPE_CHECKING:
     from .function import Function, RuleCall
+    from .mesh import Mesh
     from .op import Op
     from .spec import Spec
     from .variable import Variable
@@ -54,13 +55,16 @@ class BuildOptions:
         "hooks",
         "layers",
         "mark",
+        "mesh",
         "no_grad",
         "places",
+        "precision",
         "rolls",
         "segments",
         "simplify",
         "special",
         "watched",
+        "whereabouts",
     )
 
     builder: Builder | None
@@ -82,22 +86,29 @@ class BuildOptions:
     """What debug mode looks for; None where it is off."""
     mark: Any
     """What functions are marked with, so that gradients compute them again and do not keep what they give."""
+    mesh: Mesh | None
+    """The devices that graphs run on; None for one device."""
     segments: Callable[[Function], tuple[int, ...]] | None
     """For a loop, the numbers of steps of the segments that its gradient computes again; none where it keeps all."""
     places: dict[int, Any] | None
     """Where it is written down, by their serial numbers, where the user applies functions; None if nobody asks."""
+    whereabouts: Any
+    """What notes on functions where the user applies them; None if nobody asks."""
+    precision: Any
+    """What casts the inputs of functions that users apply (`nngrad.mixed_precision`); None where nothing does."""
     deterministic: bool
     """Whether all that runs is compiled in one way, so that results are the same from run to run."""
     rolls: bool
     """Whether recurrences that were unrolled become loops when they are compiled."""
     special: bool
-    """Whether auto_forward, no_grad, debug mode or a mark is on, or places are asked for; one look instead of five."""
+    """Whether auto_forward, no_grad, debug mode or a mark is on, or places are asked for; one look instead of six."""
     watched: bool
     """Whether hooks or debug mode watch what runs; one look instead of two."""
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        self.body = self.builder = self.context = self.debug = self.mark = self.places = self.segments = None
+        self.body = self.builder = self.context = self.debug = self.mark = None
+        self.mesh = self.places = self.precision = self.segments = self.whereabouts = None
         self.auto_forward = self.no_grad = self.deterministic = False
         self.simplify = self.rolls = True
         self.hooks = ()
@@ -108,6 +119,7 @@ class BuildOptions:
         self.special = (
             self.auto_forward or self.no_grad
             or self.debug is not None or self.mark is not None or self.places is not None
+            or self.whereabouts is not None
         )  # fmt: skip
 
 

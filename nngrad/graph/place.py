@@ -16,8 +16,13 @@ class Place(NamedTuple):
     line: int
     function: str
 
+    @property
+    def code(self) -> str:
+        """What is written there; empty where that cannot be read."""
+        return linecache.getline(self.file, self.line).strip()
+
     def __str__(self) -> str:
-        code = linecache.getline(self.file, self.line).strip()
+        code = self.code
         within = "" if self.function == "<module>" else f", in {self.function}"
         return f"{self.file}:{self.line}{within}" + (f": {code}" if code else "")
 

@@ -1,10 +1,20 @@
-"""Forked processes: JAX computes with threads, and none but the forking one is there in the child."""
+"""Where nothing can be computed: in forked processes, since JAX computes with threads and none but the forking one is
+there in the child; and where JAX traces, what changes values that are kept."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
+
+try:  # JAX has it in no public place
+    from jax._src.core import trace_ctx
+
+    _is_outside = trace_ctx.is_top_level
+except (ImportError, AttributeError):
+    def _is_outside() -> bool:
+        """Whether JAX traces nothing in this thread; True where that is not known."""
+        return True
 
 
 class _Fork(threading.local):
@@ -34,6 +44,19 @@ def check_process() -> None:
             "this process was forked after JAX had been started, and JAX's threads do not live in it, so that nothing "
             "can be computed here. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or fork "
             "them before the first computation"
+        )
+
+
+def check_not_traced(what: str, instead: str) -> None:
+    """Say that `what` cannot be a part of what JAX traces: it would leave JAX's placeholders where values belong.
+
+    Raises:
+        TypeError: JAX is tracing a function, in this thread.
+    """
+    if not _is_outside():
+        raise TypeError(
+            f"{what} cannot be called where JAX traces a function (jax.jit, jax.grad, jax.vmap): it changes values "
+            f"that are kept. It is compiled already; for a function to be traced use {instead}"
         )
 
 

@@ -12,8 +12,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """"; did you mean ...?", if something like `name` is known, else nothing."""
+    if not isinstance(name, str):  # of a caller who is told that there is no such thing
+        return ""
     close = difflib.get_close_matches(name, sorted(known), n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 

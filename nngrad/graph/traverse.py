@@ -76,7 +76,8 @@ def path_between(
     Args:
         outputs: Where it starts.
         inputs: Where it ends.
-        stops: Whether `need_grad` set to False stops it; else this is about values, not gradients.
+        stops: Whether `need_grad` set to False stops it, and ops whose outputs count as constants do; else this is
+            about values, not gradients.
         ends: Ids of other Variables that stop it.
 
     Returns:
@@ -101,6 +102,8 @@ def among(
             if id(x) in active:
                 break
         else:
+            continue
+        if stops and f.op.constant:
             continue
         path.append(f)
         for ref in f._outputs:

@@ -25,6 +25,26 @@ if TYPE_CHECKING:
     from .ndarray import NdArray
 
 
+def on_host(array: Any) -> np.ndarray[Any, Any]:
+    """An array as one of NumPy, without a copy where there needs to be none.
+
+    Raises:
+        RuntimeError: It is divided over several processes.
+    """
+    if isinstance(array, jax.Array) and not (array.is_fully_addressable or array.is_fully_replicated):
+        raise RuntimeError(
+            f"an array of shape {array.shape} is divided over several processes, none of which has all of it. Call "
+            "jax.experimental.multihost_utils.process_allgather(x.data.array, tiled=True) in all of them, or read "
+            "something that is whole, such as a sum"
+        )
+    return np.asarray(array)
+
+
+def is_shared(array: Any) -> bool:
+    """Whether several processes have parts or copies of an array, so that none of them may change it by itself."""
+    return isinstance(array, jax.Array) and not array.is_fully_addressable
+
+
 class Value:
     """An array in a cell."""
 
@@ -57,15 +77,24 @@ class Value:
             return self.array
 
     def lend(self) -> np.ndarray[Any, Any]:
-        """The array as a NumPy array that may be written to, which changes the value."""
+        """The array as a NumPy array that may be written to, which changes the value; read-only where it is shared by
+        several processes."""
         if not self.lent:
             array = self.raw()
+            if is_shared(array):
+                return on_host(array)
             with _lending:
                 if not self.lent:
-                    self.array = np.array(array)
+                    self.array = np.array(on_host(array))
                     self.lent = True
         result: np.ndarray[Any, Any] = self.array
         return result
+
+    def keep_moved(self, array: Any, moved: jax.Array) -> None:
+        """Let `moved`, the same elsewhere, take the place of `array`, if that is still what is held and is not lent."""
+        with _lending:
+            if self.array is array and not self.lent:
+                self.array = moved
 
     def as_jax(self) -> jax.Array:
         """The array as a `jax.Array`, which is what it is from now on, unless it is lent."""

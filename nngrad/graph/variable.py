@@ -11,6 +11,7 @@ from .engine import BackwardOptions, ForwardOptions, engine
 from .links import Links, become
 from .ndarray import NdArray, checked_spec
 from .operators import Operators
+from .shown import ShownVariable
 from .spec import FLOAT32, DType, Shape, Spec
 from .spelling import no_such_argument, raise_misspelt
 from .traverse import needs_gradient
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from .function import Function
 
 
-class Variable(Operators, Links):
+class Variable(ShownVariable, Operators, Links):
     """An array in a computation graph: a leaf that holds data, or an output of a Function.
 
     Args:
@@ -68,7 +69,7 @@ class Variable(Operators, Links):
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
-    _derived: Any  # set on results of `grad` alone
+    _derived: Any  # set on results of `grad` and Laplacians alone
     _family: Family | None
     _source: Callable[[], Any] | None
     _at: Any
@@ -285,7 +286,8 @@ class Variable(Operators, Links):
                 `nn.grad`. `retain_grad=True` keeps the gradients of Variables in the middle too, in their `.grad`;
                 `enable_double_backprop=True` those of the leaves as Variables, in `.grad_var`; `loss_scale` is what
                 the gradient at this Variable is multiplied by. `function_pre_hook` and `function_post_hook` are
-                those of `forward`, called for the functions of the gradient.
+                those of `forward`, called for the functions of the gradient. `communicator_callbacks` is called when
+                the gradients are there: what a communicator's `all_reduce_callback` gives, or a list of such.
         """
         try:
             engine.backward(self, grad, **options)
@@ -346,17 +348,6 @@ class Variable(Operators, Links):
                 "take its array .d or a leaf, get_unlinked_variable()"
             )
         return _leaf_again, (self.cell, self._grad, self._need_grad, self.name, self.persistent)
-
-    def __repr__(self) -> str:
-        name = f" {self.name!r}" if self.name else ""
-        if self.parent is None:
-            kind = "leaf, need_grad" if self._need_grad else "leaf"
-        else:
-            kind = f"{self.parent.op.type_name}, rank {self.rank}"
-        cell = self._data
-        known = cell is not None and not cell.is_deferred and not cell.is_zero
-        value = f" = {np.array2string(cell.view, threshold=20)}" if known and cell is not None else ""
-        return f"<Variable{name} {self.spec} ({kind}){value}>"
 
 
 _JAX_OPERATORS = ("_operator_", "deferring_binary_op")

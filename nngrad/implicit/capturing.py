@@ -7,9 +7,12 @@ from typing import Any, NamedTuple
 
 from ..functions.control import unlink
 from ..functions.inlining import inlined
-from ..graph import Spec, Variable
+from ..graph import Spec, Variable, switched
 from ..graph.body import Body
 from ..graph.capture import captured
+
+at_full_precision = switched(precision=None)
+"""Decorates what looks for solutions: an iteration that is rounded to 16 bits comes to no end."""
 
 
 class Equation(NamedTuple):

@@ -12,13 +12,14 @@ import nngrad.functions as F
 
 from ..functions.flows import FIXED, Steps, followed, integrated
 from ..graph import Variable, as_variable, spec_of
-from .capturing import equation
+from .capturing import at_full_precision, equation
 from .convergence import checked_method, count
 from .packing import Packing
 
 _MOST_STEPS = 256
 
 
+@at_full_precision
 def odeint(
     fun: Callable[..., Any],
     y0: Any,

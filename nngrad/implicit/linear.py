@@ -11,7 +11,7 @@ import nngrad.functions as F
 from ..functions.implicit import NotLinear, Options, solve, transpose_of
 from ..functions.inlining import inlined
 from ..graph import Variable, as_variable
-from .capturing import equation
+from .capturing import at_full_precision, equation
 from .convergence import (
     LINEAR,
     Convergence,
@@ -24,6 +24,7 @@ from .convergence import (
 from .packing import Packing
 
 
+@at_full_precision
 def linear_solve(
     matrix: Callable[[Any], Any] | Variable,
     b: Any,

@@ -12,7 +12,7 @@ from ..autodiff.grad import grad
 from ..functions.implicit import root_of_body
 from ..graph import Variable, apply
 from ..graph.capture import captured
-from .capturing import Equation, equation
+from .capturing import Equation, at_full_precision, equation
 from .convergence import (
     LINEAR,
     OF_FIXED_POINTS,
@@ -30,6 +30,7 @@ from .packing import Packing
 Method = str | Callable[[Callable[[Any], Any], Any], Any]
 
 
+@at_full_precision
 def root(
     fun: Callable[[Any], Any],
     x0: Any,
@@ -80,6 +81,7 @@ def root(
     return _solution("root", found, found, packing, method, ROOT, tol, maxiter, linear, unconverged)
 
 
+@at_full_precision
 def fixed_point(
     fun: Callable[[Any], Any],
     x0: Any,
@@ -124,6 +126,7 @@ def fixed_point(
     )  # fmt: skip
 
 
+@at_full_precision
 def minimize(
     fun: Callable[[Any], Variable],
     x0: Any,

@@ -29,7 +29,7 @@ def arithmetic(f: Function) -> int:
     """About how many additions and multiplications `f` takes."""
     op = f.op
     if op.cost is not None:
-        return op.cost(f)
+        return op.cost(f) if f.heavy else 8 * max([s.size for s in f.specs] + [x.size for x in f.inputs])
     if op.view or op.reads is not None:
         return 0
     elements = max([f.specs[0].size, *[x.size for x in f.inputs]])
@@ -49,5 +49,5 @@ def is_costly(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec]) -> boo
 def _primitives(op: Op, arguments: tuple[Any, ...], inputs: tuple[Spec, ...]) -> frozenset[str]:
     """The steps that JAX hands to the compiler for an op."""
     with x64_if(arguments_need_x64(arguments) or any([spec.needs_x64 for spec in inputs])):
-        jaxpr = jax.make_jaxpr(op.bind(arguments))(*[spec.abstract() for spec in inputs]).jaxpr
+        jaxpr = jax.make_jaxpr(op.traceable(arguments))(*[spec.abstract() for spec in inputs]).jaxpr
     return frozenset(primitives_in(jaxpr))

@@ -17,11 +17,10 @@ Leaves and results are counted apart, as compilers do in their own accounts.
 from __future__ import annotations
 
 import functools
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
-
-import numpy as np
 
 from ..execution.inlining import with_bodies_inline
 from ..execution.passes import prepared
@@ -31,6 +30,7 @@ from ..graph import Op, Spec
 from ..graph.body import Body
 from ..graph.traverse import operands_first
 from .costs import is_costly
+from .occupancy import Occupancy
 
 _MOST_READ = 512
 """A function that would have a loop read more than this has memory of its own."""
@@ -69,6 +69,8 @@ class Timeline(NamedTuple):
     """Bytes of temporaries while each of them runs."""
     values: dict[int, Span]
     """When each temporary is made and last read, and its bytes; by its number in the program."""
+    made: list[int]
+    """The number of the value, the first of them, that each step leaves in memory."""
 
     @property
     def peak(self) -> int:
@@ -76,9 +78,15 @@ class Timeline(NamedTuple):
         return max(self.live, default=0)
 
 
-def timeline(program: Program) -> Timeline:
-    """The temporaries of a program."""
-    return _timeline(prepared(program))
+def timeline(program: Program, as_compiled: bool = True) -> Timeline:
+    """The temporaries of a program.
+
+    Args:
+        program: The program.
+        as_compiled: Whether it is taken as the compiler of its platform gets it, where values have other numbers; if
+            not, they have the numbers that they have in `program`.
+    """
+    return _timeline(prepared(program) if as_compiled else program)
 
 
 def _timeline(program: Program) -> Timeline:
@@ -201,7 +209,7 @@ def _lives(steps: list[Loop], results: Sequence[int]) -> Timeline:
                 reused += values[i].nbytes
         live.append(now - reused + step.inner)
         now -= sum([values[i].nbytes for i in dying]) + sum([values[i].nbytes for i in made if values[i].last == t])
-    return Timeline([step.op for step in steps], live, values)
+    return Timeline([step.op for step in steps], live, values, [next(iter(step.made)) for step in steps])
 
 
 def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop]) -> set[int]:
@@ -215,17 +223,20 @@ def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop
     # Outputs that nobody reads come last.
     ordered = sorted(spans, key=lambda i: (-spans[i].nbytes, depth.get(i, len(spans))))
     places = [i for i in ordered if i in found][::-1]
-    sizes = np.array([spans[i].nbytes for i in places])
-    until = np.array([spans[i].made for i in places])
-    taken = [0] * len(places)
-    """Of each place, the steps at which it is taken, as the bits of a number."""
+    sizes = [spans[i].nbytes for i in places]
+    occupancy = Occupancy(len(steps))
+    for place, i in enumerate(places):
+        occupancy.take(place, spans[i].made, len(steps) - 1)
     for i in ordered:
         made, last, nbytes = spans[i]
-        if i not in found:
-            steps_taken = ((2 << last - made) - 1) << made
-            for place in np.flatnonzero((sizes >= nbytes) & (until > last)).tolist():
-                if not taken[place] & steps_taken:
-                    taken[place] |= steps_taken
-                    found.add(i)
-                    break
+        if i in found:
+            continue
+        smallest = bisect_left(sizes, nbytes)
+        if smallest == len(places):
+            continue
+        taken = occupancy.taken(made, last) >> smallest
+        place = smallest + (~taken & (taken + 1)).bit_length() - 1  # the lowest bit that is not set
+        if place < len(places):
+            occupancy.take(place, made, last)
+            found.add(i)
     return found

@@ -64,7 +64,7 @@ def rematerialised(
         Where there is nothing to do, or where no plan takes less memory, the gradients as they were emitted.
     """
     pause_collector()
-    switch(mark=None, builder=None)
+    switch(mark=None, builder=None, precision=None)
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
     policy = policy_of(recompute) or policy_of_marks(functions_of(roots))
     if policy is None:
@@ -259,7 +259,7 @@ class Search:
         """Plans that compute nothing again that takes much arithmetic."""
         for cutting in self._cuttings:
             units = cutting.forward.units
-            yield from self._uniform(cutting, (math.sqrt(units), units / 2, units), lambda f: not f.op.heavy)
+            yield from self._uniform(cutting, (math.sqrt(units), units / 2, units), lambda f: not f.heavy)
 
     def _uniform(
         self, cutting: Cutting, counts: Sequence[float], dropped: Callable[[Function], Any]

@@ -9,7 +9,7 @@ from typing import Any
 from ..graph import Function, Op, RuleCall, Variable, build_options, create, switched
 from ..graph.function import any_hooked, function_hooks
 from ..graph.options import Builder, Specs, Switched
-from . import linear, loops, masks  # noqa: F401 - their rules
+from . import linear, loops, masks, slices  # noqa: F401 - their rules
 from .nodes import Nodes
 from .rules import forms_without, known_names
 
@@ -58,7 +58,7 @@ def emitting(known: list[Function], order: int) -> Iterator[Builder]:
     outer = options.builder
     if outer is None:
         builder = builder_for(known)
-        with switched(builder=builder):
+        with switched(builder=builder, precision=None):
             builder.learn(known)
             builder.order = order
             yield builder

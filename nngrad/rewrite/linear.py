@@ -158,6 +158,43 @@ def _transposed(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> V
     return y
 
 
+# ---------------------------------------------------------------- selection by ones and zeros
+
+
+@rule("chosen-rows", F.batch_matmul)
+def _chosen_rows(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """one_hot(i) w = w[i]: rows of a matrix, or its columns where it is read transposed, are taken"""
+    chooser, w = inputs
+    i = _index_of_one(chooser)
+    if i is None or arguments[0] or w.ndim != 2 or w.dtype != chooser.dtype:
+        return None
+    y: Variable = nodes.emit(F.take_points, (w, i), ((int(arguments[1]),), 0, 0.0, ()))
+    return y
+
+
+@rule("chosen-elements", F.sum)
+def _chosen_elements(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+    """sum(one_hot(i) x) = x[..., i], for a sum over the axis that i is an index into"""
+    (y,) = inputs
+    f, (axis, keepdims) = y.parent, arguments
+    if f is None or f.op is not F.mul2 or not f.order or keepdims or axes_of(axis, y.ndim) != (y.ndim - 1,):
+        return None
+    for chooser, x in (f.inputs, f.inputs[::-1]):
+        i = _index_of_one(chooser)
+        if i is None or x.ndim != y.ndim - 1 or x.shape[-1] != y.shape[-1] or math.prod(i.shape[1:]) != 1:
+            continue
+        points = nodes.emit(F.reshape, (i,), ((i.shape[0], 1),))
+        found: Variable = nodes.emit(F.take_points, (x, points), ((x.ndim - 1,), 0, 0.0, ()))
+        return found
+    return None
+
+
+def _index_of_one(x: Variable) -> Variable | None:
+    """The indices `(..., 1)` if `x` is emitted as `one_hot` of them, along its last axis; else None."""
+    f = x.parent
+    return f.inputs[0] if f is not None and f.op is F.one_hot and f.order and len(f.arguments[0]) == 1 else None
+
+
 # ---------------------------------------------------------------- sums over axes
 
 

@@ -7,9 +7,10 @@ from fractions import Fraction
 from functools import lru_cache
 
 import nngrad.functions as F
+from backward_registry import non_differentiable
 
 from ..graph import Op, Variable, op
-from ..graph.arguments import DTypeName, Shape
+from ..graph.arguments import DTypeName, NegativeZero, Shape
 from ..graph.spec import Spec
 from .nodes import Nodes
 from .rules import Arguments, Inputs, Number, declared, form
@@ -21,7 +22,15 @@ def grad_end(*, shape: Shape, dtype: DTypeName):  # type: ignore[no-untyped-def]
     return F.constant.forward(val=1, shape=shape, dtype=dtype)
 
 
+non_differentiable(grad_end)
+
+
 # ---------------------------------------------------------------- numbers
+
+
+def is_exact(number: Number) -> bool:
+    """Whether exact arithmetic knows a number: it is finite, and not -0.0, since a zero there has no sign."""
+    return math.isfinite(number) and number.__class__ is not NegativeZero
 
 
 def simplest(number: Number) -> Number:
@@ -94,7 +103,7 @@ NESTED = declared("nested-numbers", (F.mul_scalar,), "a (b x) = (a b) x")
 
 
 def number_of(x: Variable) -> Number | None:
-    """Returns the number that fills `x`, if `x` is an emitted constant and the number finite.
+    """Returns the number that fills `x`, if `x` is an emitted constant and the number exact.
 
     A constant that the user built is a Variable like any other: one may differentiate by it.
     """
@@ -106,13 +115,13 @@ def number_of(x: Variable) -> Number | None:
     if f.op is not F.constant:
         return None
     number = f.arguments[0]
-    return simplest(number) if math.isfinite(number) else None
+    return simplest(number) if is_exact(number) else None
 
 
 def is_zero(x: Variable) -> bool:
-    """Whether `x` is an emitted constant 0."""
+    """Whether `x` is an emitted constant 0, and not -0.0."""
     f = x.parent
-    return f is not None and f.op is F.constant and not f.arguments[0] and f.order > 0
+    return f is not None and f.op is F.constant and f.arguments[0] == 0 and f.order > 0
 
 
 def constant(nodes: Nodes, number: Number, spec: Spec) -> Variable:
@@ -132,10 +141,10 @@ def as_multiple(x: Variable) -> tuple[Number, Variable | None]:
         return 1, x
     if f.op is F.mul_scalar:
         number = f.arguments[0]
-        return (of_float(number), f.inputs[0]) if math.isfinite(number) else (1, x)
+        return (of_float(number), f.inputs[0]) if is_exact(number) else (1, x)
     if f.op is F.linear_combination:
         coefficients, added = f.arguments
-        plain = len(coefficients) == 1 and not added and math.isfinite(coefficients[0])
+        plain = len(coefficients) == 1 and not added and is_exact(coefficients[0])
         return (simplest(coefficients[0]), f.inputs[0]) if plain else (1, x)
     filling = number_of(x)
     return (1, x) if filling is None else (filling, None)
@@ -172,6 +181,6 @@ def multiple(nodes: Nodes, x: Variable, number: Number) -> Variable:
 @form(F.mul_scalar)
 def _multiple(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     (x,), (number,) = inputs, arguments
-    if not x.spec.differentiable or not math.isfinite(number):
+    if not x.spec.differentiable or not is_exact(number):
         return None
     return multiple(nodes, x, of_float(number))

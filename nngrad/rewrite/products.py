@@ -14,7 +14,6 @@ No product is multiplied out:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
 
 import nngrad.functions as F
@@ -29,6 +28,7 @@ from .numbers import (
     as_multiple,
     collectable,
     constant,
+    is_exact,
     multiple,
     number_of,
     of_float,
@@ -89,7 +89,7 @@ _LOOKED_INTO = WITH_NUMBERS | {F.pow_scalar}
 def _with_number(nodes: Nodes, op: Op, x: Variable, number: float) -> Variable | None:
     """`x ** number`, or `number / x`."""
     spec = x.spec
-    if not math.isfinite(number):
+    if not is_exact(number):
         return None
     if op is F.r_div_scalar:
         inverse = product(nodes, ((x, -1),), spec)

@@ -23,7 +23,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.spec import Spec
 from .nodes import Nodes
-from .numbers import WITH_NUMBERS, as_multiple, collectable, constant, multiple, of_float, ratio, simplest
+from .numbers import WITH_NUMBERS, as_multiple, collectable, constant, is_exact, multiple, of_float, ratio, simplest
 from .rules import Arguments, Inputs, Number, declared, rule
 
 Terms = dict[Variable, Number]
@@ -66,7 +66,7 @@ MULTIPLES = declared("multiples-of-sums", SUMS, "a x + a y = a (x + y), where x 
 
 
 def _summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, Number] | None:
-    """Returns the operands of a sum with their coefficients, and a constant; None if a number is not finite."""
+    """Returns the operands of a sum with their coefficients, and a constant; None if a number is not exact."""
     if op is F.add2:
         return ((inputs[0], 1), (inputs[1], 1)), 0
     if op is F.sub2:
@@ -75,7 +75,7 @@ def _summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, N
         return [(x, 1) for x in inputs], 0
     if op is F.linear_combination:
         coefficients, added = arguments
-        if not all([math.isfinite(c) for c in (*coefficients, added)]):
+        if not (math.isfinite(added) and all(map(is_exact, coefficients))):
             return None
         return [(x, simplest(c)) for x, c in zip(inputs, coefficients, strict=True)], simplest(added)
     (added,) = arguments

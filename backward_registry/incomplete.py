@@ -1,0 +1,44 @@
+"""Backward rules of incomplete gamma functions and exponential integrals."""
+
+import math
+
+import nngrad.functions as F
+from nngrad.graph import Function, Variable
+
+from . import backward
+
+_LARGE = 100.0
+"""From here on the gamma function, and powers with such exponents, come near the largest number."""
+
+
+def _gamma_density(x: Variable, a: float) -> Variable:
+    """x^(a-1) exp(-x) / Gamma(a)"""
+    if a > _LARGE:
+        return F.exp((a - 1) * F.log(x) - x - math.lgamma(a))
+    return 1 / math.gamma(a) * x ** (a - 1) * F.exp(-x)
+
+
+@backward(F.gammainc)
+def gammainc_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = x^(a-1) exp(-x) / Gamma(a)"""
+    return gy * _gamma_density(f.inputs[0], f.args["a"])
+
+
+@backward(F.gammaincc)
+def gammaincc_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = -x^(a-1) exp(-x) / Gamma(a)"""
+    return gy * -_gamma_density(f.inputs[0], f.args["a"])
+
+
+@backward(F.expi)
+def expi_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = exp(x) / x"""
+    (x,) = f.inputs
+    return gy * (F.exp(x) / x)
+
+
+@backward(F.expn)
+def expn_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = -E_(n-1)(x), with E_0(x) = exp(-x) / x"""
+    (x,), (n,) = f.inputs, f.arguments
+    return gy * -(F.expn(x, n=n - 1) if n > 1 else F.exp(-x) / x)

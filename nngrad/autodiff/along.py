@@ -1,0 +1,308 @@
+"""Values along many directions at once, in the form that takes the least work.
+
+What a function becomes for K directions has a leading axis of size K. Two things are known of such values, and kept
+apart from them as long as they can be:
+
+- A *scale*: what a value is multiplied by in all directions alike. The tangent of tanh(z) is that of z times
+  1 - tanh(z)**2, and its second derivative the square of the tangent times another number. So sums over the directions
+  are those of squares of tangents, of which there are few, and no derivative is computed for each direction.
+- *Diagonals*: a direction has a place along each axis of the input that moves, (p, i) say for coordinate i of particle
+  p. As long as what is computed of a particle depends on that particle alone, the value at particle q is zero in all
+  directions but those with p = q. Then one direction for each i says it all: at each place q the value in direction
+  (q, i). Only what mixes particles in another way than by a sum makes a value dense, with a direction for each p as
+  well. (folx, of Gao, Koehler and Foster, keeps sparse Jacobians to the same end.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import nngrad.functions as F
+from backward_registry.batching import Operand, Shape, forms, reshaped
+
+from ..graph import Function, Variable
+from ..rewrite.numbers import is_zero, number_of
+from .batching import Powers, in_batch, indices_of, is_product, multiplied, powers_of
+from .sparsity import places_of
+
+Diagonals = tuple[int | None, ...]
+"""For each axis of the directions the axis of a value along which it is diagonal, or None where the value has a place
+along its leading axis for each of them."""
+
+
+class Along(NamedTuple):
+    """A value along all directions: `base` times `scale`."""
+
+    base: Variable
+    """`(K, *own)`, where K counts the directions along whose axes the value is not diagonal. It may be thin."""
+    x: Variable
+    """What it is a value of."""
+    diagonals: Diagonals
+    scale: Variable | None = None
+    """With as many axes as `x`, of size 1 or of its sizes; None for ones."""
+
+    def operand(self) -> Operand:
+        """The base as an operand."""
+        return Operand(self.base, self.x, 1)
+
+    def value(self) -> Variable:
+        """What it stands for, but for its diagonals."""
+        if self.scale is None:
+            return self.base
+        y: Variable = F.mul2(self.base, self.scale)
+        return y
+
+    def total(self) -> Variable:
+        """The sum over all directions: each place has one of those that differ along a diagonal."""
+        y: Variable = F.sum(self.base, axis=0)
+        return y if self.scale is None else F.mul2(y, self.scale)
+
+
+def spread_out(given: Along, sizes: Shape, kept: Diagonals) -> Along:
+    """The same with those `diagonals` alone that are `kept`: a direction for each place along the others."""
+    if given.diagonals == kept:
+        return given
+    out = [a for a, k in zip(given.diagonals, kept, strict=True) if a is not None and k is None]
+    operand = given.operand()
+    base = operand.widened(kept=[a for a in range(given.x.ndim) if a not in out])
+    own = tuple(range(given.x.ndim))
+    term, output = _with_directions(base, given.diagonals, kept, sizes, own, len(own))
+    y = F.contraction(term[0], terms=(term[1],), output=(*output, *own))
+    base = reshaped(y, (math.prod(y.shape[: len(output)]), *base.shape[1:]))
+    return given._replace(base=base, diagonals=kept)
+
+
+def _with_directions(
+    base: Variable, diagonals: Diagonals, kept: Diagonals, sizes: Shape, own: Sequence[int], first: int
+) -> tuple[tuple[Variable, tuple[int, ...]], tuple[int, ...]]:
+    """The base with an axis for each of the directions that it has, and the indices of these, from `first` on, and of
+    its `own` axes; and the indices of the directions that there are where those `diagonals` that are not `kept` have
+    become some."""
+    there = [d for d, a in enumerate(diagonals) if a is None]
+    split = reshaped(base, (*[sizes[d] for d in there], *base.shape[1:]))
+    directions = [
+        first + d if a is None else own[a] for d, (a, k) in enumerate(zip(diagonals, kept, strict=True)) if k is None
+    ]
+    return (split, (*[first + d for d in there], *own)), tuple(directions)
+
+
+# ---------------------------------------------------------------- what functions make of them
+
+
+def shared_diagonals(f: Function, given: Sequence[Along | None], plain: Sequence[Variable]) -> Diagonals:
+    """The diagonals of what `f` makes of the inputs that have directions: those that all of them have, and that `f`
+    carries to one place, where it gives zero for what is zero. None of any, where that cannot be shown."""
+    moved = [i for i, each in enumerate(given) if each is not None]
+    first = given[moved[0]]
+    assert first is not None
+    none: Diagonals = (None,) * len(first.diagonals)
+    if (f.op.axes is None and not f.op.diagonal) or f.op.multiple_results or not _vanishes(f, given, plain):
+        return none
+    places = places_of(f)
+    found: list[int | None] = []
+    for d, _ in enumerate(none):
+        carried = set()
+        for i in moved:
+            each = given[i]
+            assert each is not None
+            a = each.diagonals[d]
+            carried.add(None if a is None else places[i][a])
+        found.append(carried.pop() if len(carried) == 1 else None)
+    taken = [a for a in found if a is not None]
+    return tuple(found) if len(set(taken)) == len(taken) else none
+
+
+def _vanishes(f: Function, given: Sequence[Along | None], plain: Sequence[Variable]) -> bool:
+    """Whether `f` is zero where the inputs that have directions are."""
+    moved = [each is not None for each in given]
+    if any([f.op.linear_in(i) for i, m in enumerate(moved) if m]):
+        return True
+    if is_product(f):
+        return min([power for power, m in zip(powers_of(f), moved, strict=True) if m]) > 0
+    return is_linear_in(f, given, plain)
+
+
+def is_linear_in(f: Function, given: Sequence[object], plain: Sequence[Variable]) -> bool:
+    """Whether `f` is linear in all the inputs that have directions, those that are not None, together; the others are
+    `plain`."""
+    fixed = None if f.op.offset and f.args[f.op.offset] != 0 else f.op.fixed(len(given))
+    if fixed is None:
+        return False
+    return all([
+        (each is None) == (i in fixed) or (each is None and is_zero(x))
+        for i, (each, x) in enumerate(zip(given, plain, strict=True))
+    ])
+
+
+def carried_to(f: Function, i: int, given: Along, shared: Diagonals) -> Diagonals:
+    """Those diagonals of input `i` that become the `shared` ones of `f`."""
+    if all([b is None for b in shared]):
+        return shared
+    return tuple([None if b is None else a for a, b in zip(given.diagonals, shared, strict=True)])
+
+
+def factored(f: Function, given: Sequence[Along | None], plain: Sequence[Variable], sizes: Shape) -> Along | None:
+    """What `f` makes of values as base and scale; None where it does not act on them place by place, or is neither a
+    product nor linear.
+
+    Args:
+        f: The function.
+        given: For each input its values along the directions; None for one that is the same for all.
+        plain: What the others are.
+        sizes: Those of the axes of the directions.
+    """
+    if not f.op.diagonal or len(f.specs) != 1 or f.op.reads not in (None, len(f.inputs)):
+        return None
+    spec = f.specs[0]
+    moved = [each for each in given if each is not None]
+    if not spec.differentiable or any([each.x.dtype != spec.dtype for each in moved]):
+        return None
+    shared = shared_diagonals(f, given, plain)
+    if is_product(f):
+        return _factored_product(f, given, plain, sizes, shared)
+    if all([each.scale is None for each in moved]) or forms.get(f.op) is not None:
+        return None
+    only = [i for i, each in enumerate(given) if each is not None]
+    if not (is_linear_in(f, given, plain) or (len(only) == 1 and f.op.linear_in(only[0]))):
+        return None
+    bases = {(each.operand().lined_up(spec.ndim), each.diagonals, each.x.ndim) for each in moved}
+    if len(bases) != 1 or [a is None for a in shared] != [a is None for a in moved[0].diagonals]:
+        return None
+    ((base, _, _),) = bases
+    scales = [
+        Operand(x if each is None else _scale_of(each), g, 0)
+        for each, x, g in zip(given, plain, f.inputs, strict=True)
+    ]
+    return Along(base, f.outputs[0], shared, _as_scale(in_batch(f, scales, [True]), spec.ndim))
+
+
+def _scale_of(given: Along) -> Variable:
+    if given.scale is not None:
+        return given.scale
+    ones: Variable = F.constant(val=1, shape=given.x.shape, dtype=given.x.dtype)
+    return ones
+
+
+def _as_scale(scale: Variable, ndim: int) -> Variable:
+    return reshaped(scale, (*(1,) * (ndim - scale.ndim), *scale.shape))
+
+
+def _factored_product(
+    f: Function, given: Sequence[Along | None], plain: Sequence[Variable], sizes: Shape, shared: Diagonals
+) -> Along | None:
+    ndim, powers = f.specs[0].ndim, powers_of(f)
+    bases: Powers = []
+    scales: Powers = []
+    for i, (each, x, power) in enumerate(zip(given, plain, powers, strict=True)):
+        if each is None:
+            scales.append((Operand(x, f.inputs[i], 0), power))
+            continue
+        if power < 1:
+            return None
+        each = spread_out(each, sizes, carried_to(f, i, each, shared))
+        bases.append((each.operand(), power))
+        if each.scale is not None:
+            scales.append((Operand(each.scale, each.x, 0), power))
+    base = multiplied(bases, ndim)
+    scale = _as_scale(multiplied(scales, ndim), ndim) if scales else None
+    return Along(base, f.outputs[0], shared, scale)
+
+
+# ---------------------------------------------------------------- sums of products over indices
+
+Sum = tuple[tuple[tuple[int, ...], ...], tuple[int | None, ...]]
+"""For each factor the index of each of its axes, and those of the output, where None is an axis of size 1."""
+
+
+def _as_sum(f: Function) -> Sum | None:
+    """What `f` sums, if it is a sum of products over indices, or a sum or a mean over axes."""
+    found = indices_of(f)
+    if found is not None or f.op.axes is None or not f.op.axes.adds:
+        return found
+    places = places_of(f)[0]
+    output = tuple([places.index(b) if b in places else None for b in range(f.specs[0].ndim)])
+    return (tuple(range(len(places))),), output
+
+
+def moved_out(f: Function, given: Sequence[Along | None], plain: Sequence[Variable], sizes: Shape) -> Along | None:
+    """What a sum of products makes of one value that is diagonal along an index that is summed over: of its terms only
+    the one at the place of the direction is not zero, so that the index becomes one of the directions, and nothing is
+    summed. None where `f` is no such sum.
+
+    Args, Returns:
+        As for `factored`.
+    """
+    moved = [i for i, each in enumerate(given) if each is not None]
+    found = _as_sum(f)
+    if found is None or len(moved) != 1:
+        return None
+    (i,) = moved
+    each = given[i]
+    assert each is not None
+    terms, output = found
+    own = terms[i]
+    kept: Diagonals = tuple([None if a is None or own[a] not in output else a for a in each.diagonals])
+    if kept == each.diagonals or _repeats(own) or _repeats([b for b in output if b is not None]):
+        return None
+    others = {index for k, term in enumerate(terms) if k != i for index in term}
+    gone = {own[a] for a, k in zip(each.diagonals, kept, strict=True) if a is not None and k is None}
+    value = each.value()
+    # Where a value repeats itself along an axis it need not have that axis: another factor has the index, or the
+    # result repeats itself as well.
+    thin = {
+        index for index, n, m in zip(own, value.shape[1:], each.x.shape, strict=True)
+        if n == 1 != m and (index in others or (index in output and index not in gone))
+    }
+    value = Operand(value, each.x, 1).widened(kept=[a for a, index in enumerate(own) if index in thin])
+    first = 1 + max([index for term in terms for index in term], default=-1)
+    (value, term), directions = _with_directions(value, each.diagonals, kept, sizes, own, first)
+    left = [k for k, index in enumerate(term) if index not in thin]
+    factors, given_terms = [*plain], [*terms]
+    factors[i] = reshaped(value, tuple([value.shape[k] for k in left]))
+    given_terms[i] = tuple([term[k] for k in left])
+    repeated = thin - others
+    result = tuple([b for b in output if b is not None and b not in repeated])
+    y = _product(factors, given_terms, (*directions, *result), i)
+    if f.op.axes is not None and f.op.axes.adds == "mean":
+        y = F.mul_scalar(y, val=f.specs[0].size / f.inputs[0].size)
+    shape = [1 if b in repeated else n for b, n in zip(output, f.specs[0].shape, strict=True)]
+    diagonals = tuple([None if a is None else output.index(own[a]) for a in kept])
+    return Along(reshaped(y, (math.prod(y.shape[: len(directions)]), *shape)), f.outputs[0], diagonals)
+
+
+def _repeats(indices: Sequence[int]) -> bool:
+    return len(set(indices)) != len(indices)
+
+
+def _product(
+    factors: Sequence[Variable], terms: Sequence[tuple[int, ...]], output: tuple[int, ...], i: int
+) -> Variable:
+    """The sum of products, without factor `i` if that is nothing but ones: a unit vector selects."""
+    if number_of(factors[i]) == 1 and len(factors) == 2 and {*terms[i]} <= {*terms[1 - i]}:
+        factors, terms = [factors[1 - i]], [terms[1 - i]]
+    y: Variable
+    if len(factors) == 1 and sorted(terms[0]) == sorted(output):
+        order = tuple([terms[0].index(index) for index in output])
+        y = factors[0] if order == tuple(range(len(order))) else F.transpose(factors[0], axes=order)
+    else:
+        y = F.contraction(*factors, terms=tuple(terms), output=output)
+    return y
+
+
+def with_one_index(f: Function, given: Sequence[Along | None]) -> list[Diagonals]:
+    """For each input of a sum of products those diagonals that run along one and the same index for all inputs that
+    have directions, and so stay where the sum over the directions is taken as well."""
+    found = indices_of(f)
+    assert found is not None
+    terms, _ = found
+    there = [
+        [None if a is None else term[a] for a in each.diagonals]
+        for each, term in zip(given, terms, strict=True) if each is not None
+    ]
+    kept = [len(set(indices)) == 1 for indices in zip(*there, strict=True)]
+    return [
+        () if each is None else tuple([a if k else None for a, k in zip(each.diagonals, kept, strict=True)])
+        for each in given
+    ]

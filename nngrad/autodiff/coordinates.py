@@ -1,0 +1,260 @@
+"""Gradients by few coordinates in forward mode, one tangent for each: what higher orders are built on.
+
+A first gradient by several inputs is a walk back, for one walk gives them all. Of the derivatives of that, each order
+would take such a walk and a tangent for each derivative of the order before; in forward mode each derivative is one
+tangent of another, and all of them share those that they are made of (Griewank, Utke and Walther 2000). So as soon as
+a gradient is asked for of a gradient that came by the walk back, that one is built again in forward mode, and what the
+user has in hand is tied to the new functions; the old ones go, if nothing else refers to them. This is done where
+
+- both are by the same inputs, which are *coordinates*: of a Variable of which each element, as far as can be shown,
+  moves one element of the outputs, or each row of few columns one row of them. These are at most `MOST` together;
+- what is differentiated again is the derivative by one of them: a product of the gradient with a vector, as Hessians
+  are multiplied, takes one tangent of the walk back, and no more;
+- nothing was computed yet of the gradient, so that there is no value that could change in its last digits.
+
+The derivative by a column is the tangent of an input that moves along a unit vector, the same for all rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import nngrad.functions as F
+
+from ..functions.array import zeros_like
+from ..graph import Function, Variable, build_options, create, functions_of
+from ..graph.function import watched
+from ..graph.links import take_over
+from ..graph.spec import Spec, spec_of
+from ..rewrite.builder import emitting
+from ..rewrite.slices import windows
+from .forward_mode import Pushforward
+from .request import Derivation, Request, Task, remembered_of, task_of
+from .sparsity import Axes, followed_axes
+from .symmetry import Closed, forward_task, gathered, long_axes, summand
+from .walk import ones, order_of
+
+MOST = 4
+"""Up to how many coordinates there are tangents: of all second derivatives by d of them forward mode takes
+(d + 1) (d + 2) / 2 passes and gradients of gradients 2 (d + 1), but of those along the axes alone 2 d + 1."""
+
+
+class _Direction(NamedTuple):
+    """A coordinate: all elements of an input, or those of one column."""
+
+    tangent: Variable
+    spec: Spec
+    """What the derivative looks like."""
+
+
+def by_coordinates(task: Task) -> list[Variable]:
+    """Returns the gradients in forward mode, with a tangent for each coordinate.
+
+    Raises:
+        Closed: They cannot be had so, or would be no better.
+    """
+    task, reached, apart = _opened(task)
+    with emitting(task.functions, order_of(task.path)) as builder:
+        push = Pushforward(ends=task.ends)
+
+        def along(x: Variable, direction: _Direction, places: Sequence[Axes]) -> Variable:
+            ts = push.walk(builder, task.path, task.active, reached, [x], [direction.tangent])
+            parts = [gathered(t, axes, direction.spec) for t, axes in zip(ts, places, strict=True)]
+            return F.add_n(*parts) if parts else zeros_like(direction.tangent)
+
+        results = []
+        for x, (by_column, places) in zip(task.inputs, apart, strict=True):
+            if not reached:
+                results.append(zeros_like(x))
+            elif by_column:
+                results.append(F.concatenate(*[along(x, each, places) for each in _columns(x)], axis=1))
+            else:
+                results.append(along(x, _Direction(ones(builder, x.spec), x.spec), places))
+        return results
+
+
+def _opened(task: Task) -> tuple[Task, list[Variable], list[tuple[bool, list[Axes]]]]:
+    """Returns the task in forward form, the outputs that the inputs reach, and what `_apart` says of each input."""
+    if any([seed is not None for seed in task.seeds]):
+        raise Closed("gradients are given to start with")
+    if count_of(task.inputs) > MOST:
+        raise Closed("there are too many coordinates")
+    task = forward_task(task)
+    reached = [y for y in task.outputs if id(y) in task.active]
+    return task, reached, [_apart(task, reached, x) for x in task.inputs]
+
+
+def built_forward(task: Task) -> bool:
+    """Whether the outputs depend on gradients, the nearest of which came in forward mode, all of them."""
+    nearest: list[str] = []
+
+    def passes(y: Variable) -> bool:
+        remembered = remembered_of(y)
+        if remembered is None or remembered.derivation is None:
+            return True
+        nearest.append(remembered.route.name)
+        return False
+
+    functions_of(task.outputs, through=passes)
+    return bool(nearest) and all([name == "forward" for name in nearest])
+
+
+# ---------------------------------------------------------------- what is in hand already
+
+
+def to_be_differentiated(request: Request, functions: Sequence[Function]) -> list[Derivation]:
+    """Returns what is computed by the walk back, by coordinates, and is to be differentiated again by some of them.
+
+    Args:
+        request: What is asked for.
+        functions: What its outputs depend on.
+    """
+    options = build_options()
+    plain = request.aggregate is None and not request.stops and not any([seed is not None for seed in request.seeds])
+    if not plain or options.builder is not None or not options.simplify or options.auto_forward or watched():
+        return []
+    asked = {id(x) for x in request.inputs}
+    found: dict[Derivation, None] = {}
+    for f in functions:
+        for ref in f._outputs if f.order else ():
+            y = ref()
+            remembered = None if y is None else remembered_of(y)
+            if remembered is None or remembered.derivation is None or remembered.route.name != "reverse":
+                continue
+            derivation = remembered.derivation
+            if not derivation.tried and asked <= {id(x) for x in derivation.inputs}:
+                found[derivation] = None
+    return [
+        derivation for derivation in found
+        if reads_one(derivation, functions, request.outputs) and has_coordinates(derivation)
+    ]
+
+
+def leave_room(gradients: Sequence[Variable]) -> None:
+    """Raise the rank of first gradients that may come to be computed in forward mode, before anything reads them: in
+    small networks that takes some functions in a row more than the walk back."""
+    derivations = {each.derivation: each.route for gx in gradients if (each := remembered_of(gx)) is not None}
+    if not any([d is not None and route.name == "reverse" and has_shapes(d) for d, route in derivations.items()]):
+        return
+    read = {id(x) for f in functions_of(gradients) for x in f.inputs}
+    for gx in gradients:
+        if gx.parent is not None and id(gx) not in read:
+            gx.parent.rank += _ROOM
+
+
+_ROOM = 8
+
+
+def reads_one(derivation: Derivation, functions: Sequence[Function], outputs: Sequence[Variable]) -> bool:
+    """Whether of all results one alone is read, and if it has columns, one of these."""
+    given = {id(y) for y in outputs}
+    results = {id(gx): gx for ref in derivation.results if (gx := ref()) is not None}
+    readers: list[Function] = []
+    read: set[int] = given & set(results)
+    for f in functions:
+        own = {id(x) for x in f.inputs} & set(results)
+        read |= own
+        readers += [f] if own else []
+    if len(read) != 1:
+        return False
+    gx = results[read.pop()]
+    if gx.ndim != 2 or gx.shape[1] == 1:
+        return True
+    columns: set[int] = set()
+    for f in readers:
+        if f.op is F.take_slices:
+            start, count, _ = windows(f.arguments[0])[1]
+            columns |= {start} if count == 1 else {*range(gx.shape[1])}
+        elif f.op is F.split and f.arguments[0] % 2 == 1:
+            later = {id(x) for each in functions for x in each.inputs} | given
+            columns |= {i for i, y in enumerate(f.outputs) if id(y) in later}
+        else:
+            return False
+    return id(gx) not in given and len(columns) == 1
+
+
+def has_coordinates(derivation: Derivation) -> bool:
+    """Whether the way is open for it, which is looked at once."""
+    derivation.tried = True
+    if not has_shapes(derivation):
+        return False
+    try:
+        _opened(task_of(derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops))
+    except Closed:
+        return False
+    return True
+
+
+def has_shapes(derivation: Derivation) -> bool:
+    """Whether inputs and outputs have shapes as coordinates, of which there are several, and what depends on them."""
+    if derivation.stops or any([seed is not None for seed in derivation.seeds]):
+        return False
+    if not 1 < count_of(derivation.inputs) <= MOST:
+        return False
+    rows = {x.shape[0] if x.ndim else 1 for x in derivation.inputs}
+    outputs = [summand(y, frozenset()) for y in derivation.outputs]
+    return (
+        len(rows) == 1
+        and all([0 < x.ndim <= 2 for x in derivation.inputs])
+        and all([y.ndim > 0 and y.shape[0] in rows for y in outputs])
+    )
+
+
+def tied_to(derivation: Derivation, forms: Sequence[Variable]) -> bool:
+    """Let results of which nothing was computed yet be computed as `forms` are, which were built in forward mode.
+    Returns whether that is so of any."""
+    changed = False
+    for ref, form in zip(derivation.results, forms, strict=True):
+        gx, remembered = ref(), remembered_of(form)
+        if gx is None or remembered is None or remembered.route.name != "forward" or not _is_new(gx):
+            continue
+        own = create(F.identity, (form,), (), order=1 if form.parent is None else form.parent.order)
+        known = remembered_of(gx)
+        if known is not None and own.rank <= gx.rank:
+            take_over(gx, own)
+            gx._derived = known._replace(route=remembered.route)
+            changed = True
+    return changed
+
+
+def _is_new(gx: Variable) -> bool:
+    """Whether nothing was computed of it, or said of the function that does."""
+    f = gx.parent
+    if f is None or gx._need_grad is not None or f.mark is not None or f.effects:
+        return False
+    return f.snapshot is None and f.known is None and not gx.is_computed
+
+
+# ---------------------------------------------------------------- coordinates
+
+
+def count_of(inputs: Sequence[Variable]) -> int:
+    """Returns how many coordinates the inputs are at least: those of more than one axis count columns."""
+    return sum([x.shape[1] if x.ndim == 2 else 1 for x in inputs])
+
+
+def _apart(task: Task, reached: list[Variable], x: Variable) -> tuple[bool, list[Axes]]:
+    """Whether `x` has columns, which move the same elements, and where its rows, or elements, are in the outputs."""
+    rows = [0] if x.ndim and x.shape[0] != 1 else []
+    wanted = [long_axes(x.spec)]
+    if x.ndim == 2 and 1 < x.shape[1] <= MOST:
+        wanted.append(tuple(rows))
+    for axes in wanted:
+        places = followed_axes(task.path, x, axes)
+        found = [places.get(id(y), ()) for y in reached]
+        if not any([each is None for each in found]) and all([id(y) in places for y in reached]):
+            return len(axes) != len(long_axes(x.spec)), [each or () for each in found]
+    raise Closed("elements of an output depend on several of the input, as far as can be shown")
+
+
+def _columns(x: Variable) -> list[_Direction]:
+    """The direction of each column."""
+    rows, count = x.shape
+    column = spec_of((rows, 1), x.dtype)
+    one = F.constant(val=1, shape=column.shape, dtype=x.dtype)
+    none = F.constant(val=0, shape=column.shape, dtype=x.dtype)
+    return [
+        _Direction(F.concatenate(*[one if k == i else none for k in range(count)], axis=1), column)
+        for i in range(count)
+    ]

@@ -1,0 +1,353 @@
+"""The bilaplacian, by Taylor mode collapsed at every order, and not at the highest alone.
+
+Let v be a Variable that depends on x, with the derivatives v_i along the directions e_1, ..., e_d. A walk from the
+inputs up carries for each v
+
+    v_i,   v_ij for i <= j,   c_i = sum_j v_ijj,   q = sum_ij v_iijj
+
+that is 1 + d (d + 1) / 2 + 2 d values beside v, of which each matrix product is taken. Nothing else is needed: by the
+chain rule those of y = f(v) are
+
+    y_i  = f'[v_i]
+    y_ij = f'[v_ij] + f''[v_i, v_j]
+    c_i  = f'[c_i] + f''[v_i, l] + 2 sum_j f''[v_j, v_ij] + sum_j f'''[v_i, v_j, v_j]
+    q    = f'[q] + 4 sum_i f''[v_i, c_i] + 2 sum_ij f''[v_ij, v_ij] + f''[l, l]
+           + 4 sum_ij f'''[v_i, v_j, v_ij] + 2 sum_i f'''[v_i, v_i, l] + sum_ij f''''[v_i, v_i, v_j, v_j]
+
+with l = sum_i v_ii, where f'[a], f''[a, b], ... are the derivatives of f at v along a, b, ...: i, i, j, j are parted
+in all ways, and each sum is taken where it can be. The Laplacian of a Laplacian carries (d + 2)^2 values; fourth
+derivatives along d^2 directions whose combination is the bilaplacian (Griewank, Utke and Walther 2000, "Evaluating
+higher derivative tensors by forward propagation of univariate Taylor series"), of which the highest alone are summed
+(Dangel et al. 2025, "Collapsing Taylor Mode Automatic Differentiation"), 2 + 3 d^2.
+
+Each value is a Variable of its own, so all but the matrix products are functions of single elements, of which compilers
+make few loops. Their number grows with the square of d; so this is for few dimensions: see `carries_products` and the
+limits below it for when it is closed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import combinations_with_replacement
+
+import nngrad.functions as F
+
+from ..functions.array import zeros_like
+from ..graph import Function, NdArray, RuleCall, Variable, apply, contained, create, path_between, switched
+from ..graph.body import bodies_in
+from ..graph.function import next_serial
+from ..graph.options import Builder
+from ..graph.variable import leaf_of
+from ..rewrite.builder import emitting
+from ..rewrite.numbers import is_zero
+from .directions import several_over_directions
+from .forward_mode import Pushforward, stretched
+from .grad import own_leaves
+from .symmetry import Closed, obstacle
+from .walk import order_of
+
+Place = tuple[int, ...]
+"""Which of the values carried: (i,), (i, j) with i <= j, (i, j, j) for any j as (i, -1), and (-1, -1)."""
+Jet = dict[Place, Variable]
+"""The values carried for one Variable; those that are zero are not in it."""
+Moved = tuple[Variable | None, ...]
+"""For each input of a function that moves a direction; None for zero."""
+
+FOURTH: Place = (-1, -1)
+
+
+def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
+    """Returns the sum of the fourth derivatives d^4 y / (dx_i^2 dx_j^2).
+
+    Args:
+        y: What is differentiated.
+        x: By what.
+        lead: Number of leading axes of x that have no directions of their own: all rows move in the same one.
+
+    Raises:
+        Closed: Another way is better, or the only one.
+        NoForwardMode: A rule on the way is of no use forward.
+    """
+    count = math.prod(x.shape[lead:])
+    (inputs,) = own_leaves([y], [x])
+    path, active, known = path_between([y], inputs)
+    values, linear = values_carried(count), linear_part(path, active, inputs)
+    many = values > _FEW_VALUES
+    if count == 0 or (many and values * len(path) > _MOST_VALUES):
+        raise Closed("the graph would be large")
+    if many and not carries_products(path, active, linear):
+        raise Closed("there is no matrix product to be saved")
+    if any([bodies_in(f.arguments) for f in path]):
+        raise Closed("each direction would have a loop of its own")
+    reason = obstacle(path)
+    if reason:
+        raise Closed(reason)
+    with emitting(known, order_of(path)) as builder:
+        walk = _Walk(builder, count, path, active, y)
+        since = next_serial()
+        walk.begin(inputs, x, lead, linear)
+        for f in path:
+            if not all([id(v) in linear for v in f.outputs]):
+                walk.emit(f)
+                if many and next_serial() - since > _MOST_FUNCTIONS:
+                    raise Closed("the graph is large")
+        found = walk.jets.get(id(y), {}).get(FOURTH)
+        return zeros_like(y) if found is None else found
+
+
+def values_carried(count: int) -> int:
+    """Returns how many values are carried for each Variable, itself included, for so many directions."""
+    return 2 + 2 * count + count * (count + 1) // 2
+
+
+_FEW_VALUES = 16
+"""Up to how many values for each Variable each is a Variable of its own, whatever they are of: these make no larger
+graph than the Laplacian of a Laplacian."""
+_MOST_VALUES, _MOST_FUNCTIONS = 1000, 5000
+"""Up to how many values in all, and functions to compute them, where there are more for each Variable: compiling takes
+some ten milliseconds for each matrix product, and the chain rule of what is neither linear nor of single elements, as
+the softmax is, has about 5 d^2 terms of several functions each."""
+
+
+def linear_part(path: Sequence[Function], active: set[int], inputs: Sequence[Variable]) -> dict[int, Variable]:
+    """Returns the Variables on the way that are linear in `inputs`, by their ids."""
+    found = {id(x): x for x in inputs}
+    for f in path:
+        live = [i for i, x in enumerate(f.inputs) if id(x) in active]
+        if is_linear(f, live) and all([id(f.inputs[i]) in found for i in live]):
+            found.update({id(v): v for v in f.outputs})
+    return found
+
+
+def carries_products(path: Sequence[Function], active: set[int], linear: Mapping[int, Variable]) -> bool:
+    """Whether there is a matrix product between two functions that are not linear: what is carried goes through that.
+    The Laplacian of a Laplacian does all else at least as well, with scales and diagonals (`along.py`)."""
+    bent: set[int] = set()  # what a function that is not linear depends on
+    for f in reversed(path):
+        leads = any([id(v) in bent for v in f.outputs])
+        if leads and f.op.cost is not None and not all([id(v) in linear for v in f.outputs]):
+            return True
+        live = [i for i, x in enumerate(f.inputs) if id(x) in active]
+        if leads or not is_linear(f, live):
+            bent.update([id(f.inputs[i]) for i in live])
+    return False
+
+
+def is_linear(f: Function, live: Sequence[int]) -> bool:
+    """Whether `f` is linear, but for an offset, in those of its inputs together that are `live`."""
+    fixed = f.op.fixed(len(f.inputs))
+    return (len(live) == 1 and f.op.linear_in(live[0])) or (fixed is not None and not set(fixed) & set(live))
+
+
+class _Walk:
+    """What is carried through each function on the way."""
+
+    def __init__(self, builder: Builder, count: int, path: list[Function], active: set[int], y: Variable) -> None:
+        self.builder, self.path, self.active, self.y = builder, path, active, y
+        self.directions = range(count)
+        self.pairs = list(combinations_with_replacement(self.directions, 2))
+        self.jets: dict[int, Jet] = {}
+        self.push = Pushforward()
+
+    def begin(self, inputs: Sequence[Variable], x: Variable, lead: int, linear: dict[int, Variable]) -> None:
+        """Enter the first derivatives of what is linear in the inputs, and is read by what is not; it has no others."""
+        read = {id(v): v for f in self.path for v in f.inputs if not all([id(z) in linear for z in f.outputs])}
+        wanted = [v for v in read.values() if id(v) in linear]
+        if not wanted:
+            return
+
+        def along(t: Variable) -> list[Variable]:
+            return self.push(wanted, inputs, [t] * len(inputs))
+
+        firsts = several_over_directions(along, x, lead, None)
+        for v, each in zip(wanted, firsts, strict=True):
+            self.jets[id(v)] = {(i,): each[i] for i in self.directions}
+
+    def emit(self, f: Function) -> None:
+        """Enter what becomes of the outputs of `f`."""
+        live = [i for i, x in enumerate(f.inputs) if self.jets.get(id(x))]
+        if not live or f.op.rules[self.push.reverse.place].kind == "non-differentiable":
+            return
+        call, self.builder.call = self.builder.call, RuleCall(f, ())
+        if is_linear(f, live):
+            jets = self._linear(f)
+        elif f.op.diagonal and len(live) == 1:
+            jets = [self._elementwise(f, live[0])]
+        else:
+            jets = self._general(f, live)
+        self.builder.call = call
+        for v, jet in zip(f.outputs, jets, strict=True):
+            if id(v) in self.active and v.spec.differentiable:
+                self.jets[id(v)] = {
+                    place: value if value.spec is v.spec else stretched(value, v.spec) for place, value in jet.items()
+                }
+
+    def _linear(self, f: Function) -> list[Jet]:
+        """What becomes of a function that all derivatives pass alike."""
+        jets: list[Jet] = [{} for _ in f.specs]
+        given = [self.jets.get(id(x), {}) for x in f.inputs]
+        for place in dict.fromkeys([place for jet in given for place in jet]):
+            ts = [jet.get(place) for jet in given]
+            live = [i for i, t in enumerate(ts) if t is not None]
+            moved = self.push.pushed(self.builder, f, ts, live, [self.y], self.path)
+            for jet, value in zip(jets, moved, strict=True):
+                if value is not None and not is_zero(value):
+                    jet[place] = value
+        return jets
+
+    def _elementwise(self, f: Function, index: int) -> Jet:
+        """As `_general`, where each derivative is a product, so that what multiplies each of them is summed first."""
+        slopes = _Forms(f, [index]).slopes()
+        given, n = self.jets[id(f.inputs[index])], self.directions
+
+        def h(i: int, j: int) -> Variable | None:
+            return given.get((min(i, j), max(i, j)))
+
+        v = [given.get((i,)) for i in n]
+        c = [given.get((i, -1)) for i in n]
+        laplacian = total([(1, h(i, i)) for i in n])
+        length = total([(1, product(v[i], v[i])) for i in n])
+        turned = [total([(1, product(v[j], h(i, j))) for j in n]) for i in n]
+        jet: dict[Place, Variable | None] = {}
+        for i in n:
+            jet[i,] = product(slopes[0], v[i])
+            mixed = total([(1, product(v[i], laplacian)), (2, turned[i])])
+            jet[i, -1] = total([
+                (1, product(slopes[0], c[i])), (1, product(slopes[1], mixed)), (1, product(slopes[2], v[i], length))
+            ])
+        for i, j in self.pairs:
+            jet[i, j] = total([(1, product(slopes[0], h(i, j))), (1, product(slopes[1], v[i], v[j]))])
+        second = total([
+            *[(4, product(v[i], c[i])) for i in n],
+            *[(2 if i == j else 4, product(h(i, j), h(i, j))) for i, j in self.pairs],
+            (1, product(laplacian, laplacian)),
+        ])
+        third = total([*[(4, product(v[i], turned[i])) for i in n], (2, product(length, laplacian))])
+        jet[FOURTH] = total([
+            (1, product(slopes[0], given.get(FOURTH))), (1, product(slopes[1], second)),
+            (1, product(slopes[2], third)), (1, product(slopes[3], length, length)),
+        ])
+        return {place: value for place, value in jet.items() if value is not None}
+
+    def _general(self, f: Function, live: list[int]) -> list[Jet]:
+        """The chain rule, at the top of this file, for a function of whatever kind."""
+        forms, n = _Forms(f, live), self.directions
+        given = [self.jets[id(f.inputs[i])] for i in live]
+
+        def at(*place: int) -> Moved:
+            return tuple([jet.get(place) for jet in given])
+
+        def h(i: int, j: int) -> Moved:
+            return at(min(i, j), max(i, j))
+
+        laplacian = tuple([total([(1, jet.get((i, i))) for i in n]) for jet in given])
+        results: list[tuple[Place, list[Variable | None]]] = []
+
+        def enter(place: Place, parts: Sequence[tuple[int, Sequence[Moved]]]) -> None:
+            moved = [(weight, forms(*directions)) for weight, directions in parts]
+            sums = [total([(weight, each[k]) for weight, each in moved]) for k in range(len(f.specs))]
+            results.append((place, sums))
+
+        for i in n:
+            enter((i,), [(1, [at(i)])])
+            enter((i, -1), [
+                (1, [at(i, -1)]), (1, [at(i), laplacian]), *[(2, [at(j), h(i, j)]) for j in n],
+                *[(1, [at(i), at(j), at(j)]) for j in n],
+            ])
+        for i, j in self.pairs:
+            enter((i, j), [(1, [h(i, j)]), (1, [at(i), at(j)])])
+        enter(FOURTH, [
+            (1, [at(*FOURTH)]), *[(4, [at(i), at(i, -1)]) for i in n], (1, [laplacian, laplacian]),
+            *[(2 if i == j else 4, [h(i, j), h(i, j)]) for i, j in self.pairs],
+            *[(4 if i == j else 8, [at(i), at(j), h(i, j)]) for i, j in self.pairs],
+            *[(2, [at(i), at(i), laplacian]) for i in n],
+            *[(1 if i == j else 2, [at(i), at(i), at(j), at(j)]) for i, j in self.pairs],
+        ])
+        jets: list[Jet] = [{} for _ in f.specs]
+        for place, values in results:
+            for jet, value in zip(jets, values, strict=True):
+                if value is not None:
+                    jet[place] = value
+        return jets
+
+
+class _Forms:
+    """The derivatives of one function along directions, each built once, on placeholders, and then used for many.
+
+    Called with k directions, gives for each output the derivative of order k along them; None for zero.
+    """
+
+    def __init__(self, f: Function, live: list[int]) -> None:
+        self._f, self._live = f, live
+        inputs = list(f.inputs)
+        for i in live:
+            inputs[i] = leaf_of(NdArray.of_spec(inputs[i].spec))
+        self._points = [inputs[i] for i in live]
+        single = create(f.op, tuple(inputs), f.arguments)
+        values: list[Variable] = list(single) if f.op.multiple_results else [single]
+        self._given = dict(zip([*self._points, *values], [*[f.inputs[i] for i in live], *f.outputs], strict=True))
+        self._directions: list[list[Variable]] = []
+        self._orders: list[list[Variable]] = [values]
+        self._paths: list[list[Function]] = [[]]
+
+    def __call__(self, *directions: Moved) -> list[Variable | None]:
+        if any([all([t is None for t in each]) for each in directions]):
+            return [None] * len(self._f.specs)
+        while len(self._orders) <= len(directions):
+            self._differentiate([leaf_of(NdArray.of_spec(x.spec)) for x in self._points])
+        given = dict(self._given)
+        for leaves, each in zip(self._directions, directions, strict=False):
+            for leaf, t in zip(leaves, each, strict=True):
+                given[leaf] = zeros_like(leaf) if t is None else t
+        return [None if is_zero(t) else t for t in self._applied(len(directions), given)]
+
+    def slopes(self) -> list[Variable | None]:
+        """Returns the derivatives of orders 1 to 4 of a diagonal function of one input, by that."""
+        (x,) = self._points
+        while len(self._orders) <= _ORDERS:
+            self._differentiate([F.constant(val=1, shape=x.shape, dtype=x.dtype)])
+        found = [self._applied(order, dict(self._given))[0] for order in range(1, _ORDERS + 1)]
+        return [None if is_zero(t) else t for t in found]
+
+    @contained
+    def _differentiate(self, along: list[Variable]) -> None:
+        """Add one order, along these."""
+        with switched(builder=None, precision=None):
+            results = Pushforward()(self._orders[-1], self._points, along)
+        self._directions.append(along)
+        self._orders.append(results)
+        sources = [*self._points, *[t for leaves in self._directions for t in leaves]]
+        self._paths.append(path_between(results, [*sources, *self._orders[0]], stops=False)[0])
+
+    def _applied(self, order: int, given: dict[Variable, Variable]) -> list[Variable]:
+        """Returns the derivatives of an order with Variables put in the place of others."""
+        for f in self._paths[order]:
+            if all([y in given for y in f.outputs]):
+                continue
+            result = apply(f.op, tuple([given.get(x, x) for x in f.inputs]), f.arguments)
+            given.update(zip(f.outputs, result if f.op.multiple_results else (result,), strict=True))
+        return [given.get(y, y) for y in self._orders[order]]
+
+
+_ORDERS = 4
+
+
+def product(*factors: Variable | None) -> Variable | None:
+    """Returns the product; None where a factor is zero."""
+    given = [x for x in factors if x is not None]
+    if len(given) < len(factors):
+        return None
+    y = given[0]
+    for x in given[1:]:
+        y = y * x
+    return y
+
+
+def total(parts: Sequence[tuple[int, Variable | None]]) -> Variable | None:
+    """Returns the sum of multiples; None where there is none but zeros."""
+    given = [x if weight == 1 else weight * x for weight, x in parts if x is not None and not is_zero(x)]
+    if not given:
+        return None
+    y: Variable = given[0] if len(given) == 1 else F.add_n(*given)
+    return y

@@ -1,0 +1,185 @@
+"""Values along many directions that are sums of a few, each of which is diagonal in its own way.
+
+The difference r_i - r_j of two particles moves with particle i and with particle j: what is of the former is diagonal
+along the first axis of the pairs, and what is of the latter along the second one. Added up there would be a direction
+for each particle; as a *sum of terms* each of them has its own diagonals still. Whatever is linear acts on each term by
+itself. In the sum of a product over the directions the product of two terms is diagonal along both axes: it is zero but
+where the two places are one, i = j.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import nngrad.functions as F
+from backward_registry.batching import Operand
+
+from ..graph import Function, Variable
+from .along import Along, Diagonals, is_linear_in, spread_out
+from .batching import is_product, multiplied, powers_of, scaled
+from .sparsity import places_of
+
+Terms = tuple[Along, ...]
+"""What is to be added up; no two of them agree."""
+Group = tuple[list[Along | None], list[Variable]]
+"""For each input of a function its value along the directions, or None; and what it is without directions."""
+
+
+def _agree(a: Diagonals, b: Diagonals) -> bool:
+    """Whether there is no axis of the directions along which they are diagonal in two ways."""
+    return all([p is None or q is None or p == q for p, q in zip(a, b, strict=True)])
+
+
+def _common(a: Diagonals, b: Diagonals) -> Diagonals:
+    return tuple([p if p == q else None for p, q in zip(a, b, strict=True)])
+
+
+def together(terms: Terms, sizes: tuple[int, ...]) -> Along:
+    """The sum of terms as one value."""
+    first, *others = terms
+    for each in others:
+        kept = _common(first.diagonals, each.diagonals)
+        values = [spread_out(term, sizes, kept).value() for term in (first, each)]
+        first = Along(F.add2(*values), first.x, kept)
+    return first
+
+
+def joined(terms: Terms, sizes: tuple[int, ...]) -> Terms:
+    """The same sum, of terms that do not agree; of one, where several have no fewer directions together."""
+    found: list[Along] = []
+    for each in terms:
+        for other in [other for other in found if _agree(other.diagonals, each.diagonals)]:
+            if _agree(other.diagonals, each.diagonals):
+                found.remove(other)
+                each = together((other, each), sizes)
+        found.append(each)
+    common = found[0].diagonals
+    for each in found:
+        common = _common(common, each.diagonals)
+    several = sum([_count(each.diagonals, sizes) for each in found])
+    return tuple(found) if several < _count(common, sizes) else (together(tuple(found), sizes),)
+
+
+def _count(diagonals: Diagonals, sizes: tuple[int, ...]) -> int:
+    return math.prod([n for a, n in zip(diagonals, sizes, strict=True) if a is None])
+
+
+# ---------------------------------------------------------------- what functions make of them
+
+
+def groups_of(
+    f: Function, given: Sequence[Terms | None], plain: Sequence[Variable], sizes: tuple[int, ...]
+) -> list[Group]:
+    """The inputs of `f` as groups, such that the sum of what `f` makes of each is what it makes of all. One group, of
+    sums, where `f` is not linear or nothing is gained.
+
+    Args:
+        f: The function.
+        given: For each input its terms; None for one that is the same in all directions.
+        plain: What the others are.
+        sizes: Those of the axes of the directions.
+    """
+    moved = [i for i, terms in enumerate(given) if terms is not None]
+    if len(moved) == 1 and _is_linear_in_one(f, moved[0]):
+        (terms,) = [terms for terms in given if terms is not None]
+        return [([None if other is None else each for other in given], [*plain]) for each in terms]
+    keys = _carried(f, given)
+    if keys is None or not is_linear_in(f, given, plain):
+        return [([None if terms is None else together(terms, sizes) for terms in given], [*plain])]
+    parts: list[tuple[Diagonals, list[tuple[int, Along]]]] = []
+    for i, each, key in keys:
+        members = [(i, each)]
+        for other in [*parts]:
+            if _agree(other[0], key):
+                parts.remove(other)
+                key, members = _common(other[0], key), other[1] + members
+        parts.append((key, members))
+    return [_group(given, plain, members, sizes) for _, members in parts]
+
+
+def _is_linear_in_one(f: Function, i: int) -> bool:
+    """Whether `f` is linear in input `i`, where no other one has directions."""
+    if f.op.multiple_results:
+        return False
+    return f.op.linear_in(i) or (is_product(f) and powers_of(f)[i] == 1)
+
+
+def _carried(f: Function, given: Sequence[Terms | None]) -> list[tuple[int, Along, Diagonals]] | None:
+    """For each term its input, and the diagonals that `f` carries it to; None where it is not declared of `f`."""
+    if f.op.multiple_results or (f.op.axes is None and not f.op.diagonal):
+        return None
+    places = places_of(f)
+    return [
+        (i, each, tuple([None if a is None else places[i][a] for a in each.diagonals]))
+        for i, terms in enumerate(given) if terms is not None for each in terms
+    ]
+
+
+def _group(
+    given: Sequence[Terms | None], plain: Sequence[Variable], members: list[tuple[int, Along]], sizes: tuple[int, ...]
+) -> Group:
+    """The `members` as inputs of a function, and zeros where an input has no term among them."""
+    alongs: list[Along | None] = [None] * len(given)
+    values = [*plain]
+    for k, terms in enumerate(given):
+        own = tuple([each for i, each in members if i == k])
+        if own:
+            alongs[k] = together(own, sizes)
+        elif terms is not None:
+            x = terms[0].x
+            values[k] = F.constant(val=0, shape=(1,) * x.ndim, dtype=x.dtype)
+    return alongs, values
+
+
+def summed_product(
+    f: Function, given: Sequence[Terms | None], plain: Sequence[Variable], sizes: tuple[int, ...]
+) -> Variable | None:
+    """The sum over all directions of a product of two values along them, be they one and the same, and of others
+    without directions; None where it is no such product, or no term of one disagrees with one of the other.
+
+    Args:
+        f: The function, a product of powers.
+        given: For each input its terms; None for one that is the same in all directions.
+        plain: What the others are.
+        sizes: Those of the axes of the directions.
+    """
+    powers = powers_of(f)
+    moved = [i for i, terms in enumerate(given) if terms is not None for _ in range(max(powers[i], 0))]
+    terms = _carried(f, given)
+    if len(moved) != 2 or min([powers[i] for i, each in enumerate(given) if each is not None]) < 1 or terms is None:
+        return None
+    first, second = [[(each, key) for i, each, key in terms if i == k] for k in moved]
+    if all([_agree(p, q) for _, p in first for _, q in second]):
+        return None
+    ndim, square = f.specs[0].ndim, moved[0] == moved[1]
+    # Where the places are one, terms may cancel, as in r_i - r_i: what has the same scale is added up before.
+    by_scale: dict[tuple[Operand, ...], list[Variable]] = {}
+    for k, (a, p) in enumerate(first):
+        for m, (b, q) in enumerate(second):
+            if square and m < k:
+                continue
+            scales = tuple([Operand(each.scale, each.x, 0) for each in (a, b) if each.scale is not None])
+            y = _product_of(a, b, p, q, sizes, ndim)
+            by_scale.setdefault(scales, []).append(F.mul_scalar(y, val=2) if square and m > k else y)
+    parts = [
+        scaled(F.add_n(*values) if len(values) > 1 else values[0], [(each, 1) for each in scales], ndim)
+        for scales, values in by_scale.items()
+    ]
+    others = [(Operand(x, f.inputs[i], 0), powers[i]) for i, x in enumerate(plain) if given[i] is None]
+    return scaled(F.add_n(*parts) if len(parts) > 1 else parts[0], others, ndim)
+
+
+def _product_of(a: Along, b: Along, p: Diagonals, q: Diagonals, sizes: tuple[int, ...], ndim: int) -> Variable:
+    """The sum over the directions of the product of two bases that are diagonal along the axes `p` and `q` of it."""
+    kept = [m is not None and n is not None for m, n in zip(p, q, strict=True)]
+    bases = [
+        spread_out(each, sizes, tuple([d if k else None for d, k in zip(each.diagonals, kept, strict=True)])).operand()
+        for each in (a, b)
+    ]
+    y: Variable = F.sum(multiplied([(bases[0], 2)] if a is b else [(each, 1) for each in bases], ndim), axis=0)
+    for m, n, size in zip(p, q, sizes, strict=True):
+        if m is not None and n is not None and m != n:
+            same = F.matrix_diag(F.constant(val=1, shape=(size,), dtype=y.dtype))
+            y = F.mul2(y, F.reshape(same, shape=tuple([size if axis in (m, n) else 1 for axis in range(ndim)])))
+    return y

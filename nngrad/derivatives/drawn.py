@@ -1,0 +1,143 @@
+"""Directions that are drawn at random, and sums over them.
+
+A random vector v with E[v v'] = I turns a quadratic form into its trace: E[v' H v] = tr H. Three distributions are had:
+
+- *sparse*: unit vectors e_i, along `count` different coordinates drawn without replacement, times D / count. With
+  count = D the result is exact; a product of such a vector with a matrix takes one of its rows.
+- *rademacher*: each element 1 or -1. Of the trace only elements of H off the diagonal contribute to the variance.
+- *gaussian*: each element standard normal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from operator import index
+from typing import Any, NamedTuple
+
+import nngrad.functions as F
+
+from ..autodiff.vectorize import vectorize
+from ..functions.stochastic import key_leaf
+from ..graph import NdArray, Variable
+from ..graph.spec import Spec
+from ..graph.variable import leaf_of
+from .parts import positive_int
+
+KINDS = ("sparse", "rademacher", "gaussian")
+"""How directions may be distributed."""
+
+Vectors = Callable[[int, int], Variable]
+"""`count` of the values of a placeholder along a first axis, from the one with number `first` on."""
+
+
+class Draw(NamedTuple):
+    """How directions are drawn."""
+
+    directions: int
+    kind: str
+    key: Variable
+    """uint32[2], of which all follows."""
+
+    def vectors(self, number: int, x: Spec, lead: int) -> Vectors:
+        """Directions of `x`: `(n, *(1,) * lead, *x.shape[lead:])`, the same for all along its leading axes.
+
+        Args:
+            number: Which of the independent draws that the key gives.
+            x: Shape and dtype of what moves.
+            lead: Number of leading axes that have no directions of their own.
+        """
+        own, ones = x.shape[lead:], (1,) * lead
+        key = F.subkey(self.key, index=number)
+        if self.kind == "sparse":
+            chosen = self.coordinates(number, math.prod(own))
+            return lambda first, count: unit_vectors_along(part(chosen, first, count), x, lead)
+        if self.kind == "gaussian":
+            values = F.normal(key, shape=(self.directions, *ones, *own))
+            values = values if values.dtype == x.dtype else F.cast(values, dtype=x.dtype)
+        else:
+            values = 2 * F.bernoulli(key, shape=(self.directions, *ones, *own), dtype=x.dtype) - 1
+        return lambda first, count: part(values, first, count)
+
+    def coordinates(self, number: int, size: int) -> Variable:
+        """Different numbers below `size`, int32 `(directions,)`; see `vectors`."""
+        drawn: Variable = F.distinct_integers(F.subkey(self.key, index=number), count=self.directions, high=size)
+        return drawn
+
+
+def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any, of: str = "x") -> Draw | None:
+    """How to draw, once all is found to be in order; None where `directions` is None.
+
+    Args:
+        operator: The operator's name, for messages.
+        size: How many coordinates there are.
+        directions: The number of directions.
+        kind: One of `KINDS`.
+        seed: A seed as random functions take it, or a Variable that holds a key.
+        of: What has so many coordinates, for messages.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"{operator}: kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+    if directions is None:
+        return None
+    count = positive_int(directions, f"{operator}: directions", " or None")
+    if kind == "sparse" and count > size:
+        raise ValueError(
+            f"{operator}: directions must not be more than the {size} coordinates of {of}, each drawn once, "
+            f"got {count}; directions=None takes all, and is exact"
+        )
+    return Draw(count, kind, checked_key(operator, seed))
+
+
+def checked_key(operator: str, seed: Any) -> Variable:
+    """The key: the Variable given, or a leaf that draws one at each forward."""
+    if isinstance(seed, Variable):
+        if seed.shape != (2,) or seed.dtype.name != "uint32":
+            raise TypeError(f"{operator}: seed, where it is a Variable, must be a key, uint32[2]; got {seed.spec}")
+        return seed
+    try:
+        number = None if isinstance(seed, bool) else index(seed)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{operator}: seed must be an int, or a Variable that holds a key, got {seed!r}")
+    return key_leaf(number, operator)
+
+
+def placeholder(spec: Spec) -> Variable:
+    """A leaf that stands for one direction."""
+    return leaf_of(NdArray.of_spec(spec))
+
+
+def part(values: Variable, first: int, count: int) -> Variable:
+    """Those of `values`, along the first axis, from number `first` on."""
+    if first == 0 and count == values.shape[0]:
+        return values
+    key = ((first, count, 1), *[(0, n, 1) for n in values.shape[1:]])
+    chosen: Variable = F.take_slices(values, key=key)
+    return chosen
+
+
+def unit_vectors_along(chosen: Variable, x: Spec, lead: int) -> Variable:
+    """The unit vectors along the coordinates `chosen` of `x`: `(n, *(1,) * lead, *x.shape[lead:])`."""
+    own, ones = x.shape[lead:], (1,) * lead
+    size, count = math.prod(own), chosen.shape[0]
+    vectors: Variable = F.one_hot(F.reshape(chosen, shape=(count, *ones, 1)), shape=(size,), dtype=x.dtype)
+    return vectors if own == (size,) else F.reshape(vectors, shape=(count, *ones, *own))
+
+
+def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int, chunk: int | None) -> Variable:
+    """The sum of `y` over `count` values of some placeholders, `chunk` of them at once.
+
+    Args:
+        y: What is summed.
+        values: The placeholders, and the values of each.
+        count: How many values each has.
+        chunk: How many are computed at once; None for all.
+    """
+    step = count if chunk is None else int(chunk)
+    parts = []
+    for first in range(0, count, step):
+        n = min(step, count - first)
+        parts += vectorize([y], {t: vectors(first, n) for t, vectors in values}, True)
+    return parts[0] if len(parts) == 1 else F.add_n(*parts)

@@ -1,0 +1,207 @@
+"""General linear differential operators: of second order with a matrix, and sums of mixed partial derivatives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+import nngrad.functions as F
+
+from ..autodiff.vectorize import vectorize
+from ..graph import Variable
+from ..graph.conversion import array_of
+from ..graph.spec import spec_of
+from .drawn import Vectors, checked_draw, part, placeholder, sum_over, unit_vectors_along
+from .parts import built, checked, positive_int, pushed
+from .stochastic import twice
+
+Factor = Variable | np.ndarray[Any, Any] | Callable[[Variable], Variable]
+
+
+def diffusion(
+    y: Variable, x: Variable, factor: Factor, batched: bool = True, chunk: int | None = None,
+    directions: int | None = None, kind: str = "sparse", seed: int | Variable = -1,
+) -> Variable:  # fmt: skip
+    """The trace of a matrix times the Hessian, for a matrix given by a factor of it: the term of second order in the
+    equations of Fokker and Planck, Kolmogorov, and Black and Scholes.
+
+        result[b, k] = sum_ij A[b, i, j] d^2 y[b, k] / (dx[b, i] dx[b, j]),   A = factor factor'
+
+    It is the sum of the second derivatives of y along the columns of the factor. `directions` random vectors v in place
+    of the columns estimate it without a bias, by the second derivatives along factor v.
+
+    Args:
+        y: `(B,)`, `(B, 1)` or `(B, *m)`; of any shape with `batched=False`.
+        x: `(B, d)`; `(d,)` with `batched=False`.
+        factor: A matrix `(d, r)`, or one for each row `(B, d, r)`, in the dtype of `x`; it may depend on `x`, and is
+            not differentiated by it. Or a function that multiplies the matrix, d by d, by vectors shaped as `x`.
+        batched: Whether rows are independent; see `nngrad.derivatives`.
+        chunk: How many directions are propagated at once, to bound the memory; None for all.
+        directions: How many random directions to estimate it from; None for the exact result.
+        kind: "sparse" (different columns of the factor), "rademacher" (signs) or "gaussian".
+        seed: As for `laplacian`.
+
+    Returns:
+        In the shape of `y`.
+
+    Raises:
+        TypeError, ValueError, MissingRule: As for `laplacian`; ValueError also where the factor's shape does not fit.
+    """
+    lead = checked("diffusion", y, x, batched, chunk)
+    _check_vectors("diffusion", x, lead)
+    times, rank = _multiplication(factor, x, lead)
+    v = placeholder(spec_of((*x.shape[:lead], rank), x.dtype))
+    draw = checked_draw("diffusion", rank, directions, kind, seed, "the factor")
+
+    def build() -> Variable:
+        along = times(v)
+        if not isinstance(along, Variable) or along.spec is not x.spec:
+            shown = along.spec if isinstance(along, Variable) else repr(along)
+            raise ValueError(f"diffusion: factor must make vectors of {x.spec} of vectors, not {shown}")
+        t = placeholder(x.spec)
+        if draw is None:
+            count, drawn = rank, _every(v, lead)
+        else:
+            count, drawn = draw.directions, draw.vectors(0, v.spec, lead)
+        values: Vectors = lambda first, n: vectorize([along], {v: drawn(first, n)})[0]  # noqa: E731
+        total = sum_over(twice(y, x, t, lead), [(t, values)], count, chunk)
+        scale = 1 if draw is None else (rank if draw.kind == "sparse" else 1) / draw.directions
+        return F.mul_scalar(total, val=scale)
+
+    return built([y, x], lambda: [build()])[0]
+
+
+def differential_operator(
+    y: Variable, x: Variable, indices: Sequence[Sequence[int]] | np.ndarray[Any, Any], coefficients: Any = 1.0,
+    batched: bool = True, chunk: int | None = None, directions: int | None = None, seed: int | Variable = -1,
+) -> Variable:  # fmt: skip
+    """A sum of partial derivatives of one order, each with a coefficient.
+
+        result[b, k] = sum_t coefficients[t] d^n y[b, k] / (dx[b, i_t1] ... dx[b, i_tn])
+
+    With `directions` that many of the terms are drawn without replacement, and their sum is multiplied by the number of
+    terms over that of `directions`: an estimate without a bias, at a cost that does not grow with the number of terms.
+
+    Args:
+        y: `(B,)`, `(B, 1)` or `(B, *m)`; of any shape with `batched=False`.
+        x: `(B, d)`; `(d,)` with `batched=False`.
+        indices: The terms `(T, n)`: of each the n elements of x to differentiate by, in any order. Operators with terms
+            of several orders are sums of such.
+        coefficients: A number, or one for each term `(T,)`, or for each row and term `(B, T)`; a Variable or an array.
+            They are not differentiated by x.
+        batched: Whether rows are independent; see `nngrad.derivatives`.
+        chunk: How many terms are propagated at once, to bound the memory; None for all.
+        directions: How many terms to draw; None for all, which is exact.
+        seed: As for `laplacian`.
+
+    Returns:
+        In the shape of `y`.
+
+    Raises:
+        TypeError, ValueError: As for `laplacian`; ValueError also where `indices` or `coefficients` have another shape,
+            an index is out of range, or `directions` is more than there are terms.
+        MissingRule, NoForwardMode: An op on the way has no backward rule, or one that is of no use forward.
+    """
+    name = "differential_operator"
+    lead = checked(name, y, x, batched, chunk)
+    _check_vectors(name, x, lead)
+    terms = _terms(indices, x.shape[-1])
+    count, order = terms.shape
+    factors = _coefficients(coefficients, y, count, lead)
+    if directions is not None and positive_int(directions, f"{name}: directions", " or None") > count:
+        raise ValueError(f"{name}: directions must not be more than the {count} terms, got {directions}")
+    draw = checked_draw(name, count, directions, "sparse", seed, "the sum")
+
+    def build() -> Variable:
+        c = placeholder(spec_of((*factors.shape[1:], *(1,) * (y.ndim - lead)), y.dtype))
+        ts = [placeholder(x.spec) for _ in range(order)]
+        along = y
+        for t in ts:
+            (along,) = pushed([along], [x], [t])
+        chosen = None if draw is None else draw.coordinates(0, count)
+        values = [(t, _columns(terms[:, i], chosen, x, lead)) for i, t in enumerate(ts)]
+        of_terms = factors if chosen is None else F.embed(chosen, factors)
+        of_terms = F.reshape(of_terms, shape=(of_terms.shape[0], *c.shape))
+        values.append((c, lambda first, n: part(of_terms, first, n)))
+        drawn = count if draw is None else draw.directions
+        return F.mul_scalar(sum_over(along * c, values, drawn, chunk), val=count / drawn)
+
+    return built([y, x], lambda: [build()])[0]
+
+
+def _check_vectors(operator: str, x: Variable, lead: int) -> None:
+    if x.ndim != lead + 1:
+        raise ValueError(f"{operator}: x of shape {x.shape} must be {'(B, d)' if lead else '(d,)'}")
+
+
+def _multiplication(factor: Factor, x: Variable, lead: int) -> tuple[Callable[[Variable], Variable], int]:
+    """What multiplies vectors `(*batch, r)` by the factor, and r."""
+    if callable(factor) and not isinstance(factor, Variable):
+        return factor, x.shape[-1]
+    matrix = _as_variable(factor, x, "diffusion: factor")
+    fits = matrix.ndim > 1 and matrix.shape[:-1] in ((x.shape[-1],), x.shape) and matrix.shape[-1]
+    if not fits or matrix.dtype != x.dtype:
+        own = "(d, r) or (B, d, r)" if lead else "(d, r)"
+        raise ValueError(f"diffusion: factor must be {own} of {x.dtype.name} for x {x.shape}, got {matrix.spec}")
+    if matrix.ndim == 2:
+        wide = (lambda v: v) if lead else (lambda v: F.reshape(v, shape=(1, *v.shape)))
+        return lambda v: F.reshape(F.batch_matmul(wide(v), matrix, transpose_b=True), shape=x.shape), matrix.shape[-1]
+
+    def by_rows(v: Variable) -> Variable:
+        return F.reshape(F.batch_matmul(matrix, F.reshape(v, shape=(*v.shape, 1))), shape=x.shape)
+
+    return by_rows, matrix.shape[-1]
+
+
+def _every(v: Variable, lead: int) -> Vectors:
+    """All unit vectors."""
+    numbers = Variable.from_numpy_array(np.arange(v.shape[-1], dtype=np.int32))
+    return lambda first, n: unit_vectors_along(part(numbers, first, n), v.spec, lead)
+
+
+def _columns(indices: np.ndarray[Any, Any], chosen: Variable | None, x: Variable, lead: int) -> Vectors:
+    """Unit vectors of `x` along `indices`, or those of them that are `chosen`."""
+    numbers = Variable.from_numpy_array(indices)
+    if chosen is not None:
+        numbers = F.embed(chosen, numbers)
+    return lambda first, n: unit_vectors_along(part(numbers, first, n), x.spec, lead)
+
+
+def _terms(indices: Any, size: int) -> np.ndarray[Any, Any]:
+    name = "differential_operator: indices"
+    try:
+        terms = np.asarray(indices)
+    except ValueError:
+        raise ValueError(f"{name}: all terms must be of one order; add operators of several orders up") from None
+    if terms.ndim != 2 or not terms.size or terms.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be whole numbers (T, n), for each term the elements of x to differentiate by")
+    if terms.min() < 0 or terms.max() >= size:
+        raise ValueError(f"{name} must be from 0 to {size - 1}, got {terms.min()} to {terms.max()}")
+    return terms.astype(np.int32)
+
+
+def _as_variable(given: Any, like: Variable, name: str) -> Variable:
+    """A Variable, or an array in the dtype of `like`."""
+    if isinstance(given, Variable):
+        return given
+    array = array_of(given, name)
+    return Variable.from_numpy_array(array if array.dtype == like.dtype else array.astype(like.dtype))
+
+
+def _coefficients(given: Any, y: Variable, count: int, lead: int) -> Variable:
+    """The coefficients `(T,)` or `(T, B)`, in the dtype of `y`."""
+    c = _as_variable(given, y, "differential_operator: coefficients")
+    if c.dtype != y.dtype:
+        c = F.cast(c, dtype=y.dtype)
+    if c.shape == ():
+        return F.broadcast(F.reshape(c, shape=(1,)), shape=(count,))
+    if c.shape == (count,):
+        return c
+    if lead and c.shape == (y.shape[0], count):
+        return F.transpose(c)
+    rows = f", or for each row and term {(y.shape[0], count)}" if lead else ""
+    raise ValueError(
+        f"differential_operator: coefficients must be a number, or one for each term ({count},){rows}; got {c.shape}"
+    )

@@ -1,0 +1,88 @@
+"""Estimates of operators from a few random directions, without a bias and at a cost that does not grow with the
+dimension (Shi, Hu, Lin and Kawaguchi, 2024, "Stochastic Taylor Derivative Estimator").
+
+With D the size of x, k directions, and d_i the derivative by element i:
+
+    laplacian    sparse:                D / k sum_i d_i d_i y                     over k coordinates i
+                 rademacher, gaussian:  1 / k sum_v (v . d)^2 y                   since E[v_i v_j] = delta_ij
+    bilaplacian  sparse:                D^2 / k sum_(i, j) d_i^2 d_j^2 y          over k pairs (i, j), i as well as j
+                                                                                  drawn without replacement
+                 rademacher:            1 / k sum_(v, w) (v . d)^2 (w . d)^2 y    v and w independent
+                 gaussian:              1 / (3 k) sum_v (v . d)^4 y
+    divergence   sparse:                D / k sum_i d_i y_i
+                 rademacher, gaussian:  1 / k sum_v v . (v . d) y
+
+Of order four, E[v_i v_j v_k v_l] = a (delta_ij delta_kl + delta_ik delta_jl + delta_il delta_jk) + b delta_ijkl with
+a = E[v_i^2]^2 and b = E[v_i^4] - 3 a. For Gaussians b = 0, so E[(v . d)^4 y] is 3 times the bilaplacian. For signs
+b = -2: E[(v . d)^4 y] = 3 bilaplacian - 2 sum_i d_i^4 y, which no factor corrects, so they take two vectors each.
+"""
+
+from __future__ import annotations
+
+import math
+
+import nngrad.functions as F
+
+from ..autodiff.directions import over_directions
+from ..graph import Variable
+from .drawn import Draw, placeholder, sum_over
+from .parts import after_batch, forward_or_reverse, gradients_of, pushed, second
+
+
+def laplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
+    """An estimate of the Laplacian."""
+    t = placeholder(x.spec)
+    total = sum_over(twice(y, x, t, lead), [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
+    return _times(total, _scale(x, lead, draw))
+
+
+def bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
+    """An estimate of the bilaplacian."""
+    t = placeholder(x.spec)
+    inner = twice(y, x, t, lead)
+    vectors = [(t, draw.vectors(0, x.spec, lead))]
+    if draw.kind == "gaussian":
+        return _times(sum_over(twice(inner, x, t, lead), vectors, draw.directions, chunk), 1 / (3 * draw.directions))
+    other = placeholder(x.spec)
+    vectors.append((other, draw.vectors(1, x.spec, lead)))
+    total = sum_over(twice(inner, x, other, lead), vectors, draw.directions, chunk)
+    size = math.prod(x.shape[lead:]) if draw.kind == "sparse" else 1
+    return _times(total, size * size / draw.directions)
+
+
+def divergence(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
+    """An estimate of the divergence."""
+    t = placeholder(x.spec)
+    as_y = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
+    axes = tuple(range(lead, x.ndim))
+
+    def in_reverse() -> Variable:
+        total = F.sum(gradients_of([y], [x], [as_y])[0] * t, axis=axes)
+        return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
+
+    along = forward_or_reverse(lambda: F.sum(pushed([y], [x], [t])[0] * as_y, axis=axes), in_reverse)
+    total = sum_over(along, [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
+    return _times(total, _scale(x, lead, draw))
+
+
+def twice(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
+    """The second derivative of `y` along `t`, forward, or in reverse where there is no forward mode."""
+
+    def along(u: Variable) -> Variable:
+        (gx,) = gradients_of([F.sum(gradients_of([y], [x], [u])[0] * t)], [x], [None])
+        total = F.sum(gx * t, axis=tuple(range(lead, x.ndim)))
+        return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
+
+    return forward_or_reverse(
+        lambda: second(y, x, t),
+        lambda: F.reshape(after_batch(over_directions(along, y, lead), lead), shape=y.shape),
+    )
+
+
+def _scale(x: Variable, lead: int, draw: Draw) -> float:
+    return (math.prod(x.shape[lead:]) if draw.kind == "sparse" else 1) / draw.directions
+
+
+def _times(y: Variable, number: float) -> Variable:
+    scaled: Variable = F.mul_scalar(y, val=number)
+    return scaled

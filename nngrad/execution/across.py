@@ -1,0 +1,180 @@
+"""What runs across processes: one function on the arrays of each, with JAX's collectives between them.
+
+Each process hands in arrays of its own. They are put side by side, along an axis of processes, as one array of JAX's
+with one part on a device of each; the function runs under `shard_map`, so that each device runs it on its own part, and
+each process gets back the part that is its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from ..graph import processes
+from ..graph.exchange import AXIS, Processes
+from ..graph.process import check_process
+from ..graph.processes import together
+
+_ALONG = PartitionSpec(AXIS)
+
+
+class Across:
+    """A function of arrays that all processes of a group call together, each with arrays of its own.
+
+    The first call compares what the processes are about to run: where one would run another program, all of them raise,
+    and none waits for what never comes. Where some have compared theirs before, and others not, they do wait for each
+    other, until somebody watches that (`nngrad.hosts`): to compare at each call takes as long as a small exchange. On
+    CPUs results are waited for: JAX's queue of what runs there does not keep several exchanges apart.
+
+    Args:
+        function: The function, which may call collectives along `AXIS`. It takes arrays, and returns one or a tuple.
+        group: The numbers of the processes, in their order along the axis.
+        device: A device of the kind that it is to run on; None leaves that to JAX.
+
+    Raises:
+        ValueError: This process is not in `group`, or there are none of these numbers. So does a call in which
+            the processes run different programs.
+    """
+
+    __slots__ = (
+        "__weakref__", "_checked", "_device", "_function", "_is_of_all", "_jitted", "_lock", "_mesh", "_processes",
+        "_waits",
+    )  # fmt: skip
+
+    def __init__(self, function: Callable[..., Any], group: Processes, device: jax.Device | None = None) -> None:
+        self._mesh = mesh_of(group, None if device is None else device.platform)
+        self._device = _own_device(self._mesh)
+        self._processes = group
+        self._function = function
+        self._jitted = jax.jit(self._on_parts)
+        self._checked = False
+        self._is_of_all = len(group) == jax.process_count()
+        self._lock = threading.RLock()  # a signal's handler may come back to it
+        self._waits = self._device.platform == "cpu"
+
+    def __call__(self, *arrays: Any) -> Any:
+        """This process's results for its own arrays."""
+        check_process()
+        given = tuple([self._joined(array) for array in arrays])
+        # What all processes take part in is counted, to find out who is missing; what some do alone is not.
+        with together() if self._is_of_all else nullcontext():
+            if not self._checked:
+                self._check(given)
+            results = self._jitted(given)
+            own = tuple(map(_own, results)) if isinstance(results, tuple) else _own(results)
+            if self._waits:
+                jax.block_until_ready(own)
+            elif self._is_of_all and processes.watch is not None:
+                processes.watch.running(own)
+        return own
+
+    def lowered(self, *arrays: Any) -> Any:
+        """What JAX hands to the compiler for arrays like these, as a `jax.stages.Lowered`."""
+        return self._jitted.lower(tuple([self._joined(array) for array in arrays]))
+
+    def _on_parts(self, given: tuple[Any, ...]) -> Any:
+        """The function on the parts that lie side by side."""
+
+        def run(parts: tuple[Any, ...]) -> Any:
+            results = self._function(*[_without_axis(part) for part in parts])
+            return tuple(map(_with_axis, results)) if isinstance(results, tuple) else _with_axis(results)
+
+        # What the processes compute from parts that differ is theirs: there is nothing for JAX to check.
+        over = jax.shard_map(run, mesh=self._mesh, in_specs=(_ALONG,), out_specs=_ALONG, check_vma=False)
+        return over(given)
+
+    def _joined(self, array: Any) -> Any:
+        """One array of all processes' arrays, side by side along the first axis, of which this is one. A number gets
+        such an axis, and is in a list to be told apart."""
+        if array.ndim == 0:
+            return [self._joined(array.reshape(1))]
+        if not isinstance(array, jax.Array) or array.sharding.device_set != {self._device}:
+            array = jax.device_put(array, self._device)
+        shape = (len(self._processes) * array.shape[0], *array.shape[1:])
+        return jax.make_array_from_single_device_arrays(shape, NamedSharding(self._mesh, _ALONG), [array])
+
+    def _check(self, given: tuple[Any, ...]) -> None:
+        """Raise, in all processes, where one of them is about to run another program."""
+        with self._lock:
+            if self._checked:
+                return
+            digest = hashlib.sha256(self._jitted.lower(given).as_text().encode()).digest()
+            found = _gathering(self._processes, self._device.platform)(np.frombuffer(digest, np.uint8))
+            others = [p for p, each in zip(self._processes, np.asarray(found), strict=True) if bytes(each) != digest]
+            if others:
+                raise ValueError(
+                    f"the processes {others} run another program here than process {jax.process_index()}, of those "
+                    f"among which arrays are exchanged, {list(self._processes)}: let each of them call the same, with "
+                    "arrays of the same shapes and dtypes, and build the same graph, with the same numbers in it"
+                )
+            self._checked = True
+
+
+class _Gathering(Across):
+    """What the first call of all others asks, and so asks nothing itself: the arrays of all processes, stacked."""
+
+    __slots__ = ()
+
+    def _check(self, given: tuple[Any, ...]) -> None:
+        """Nothing: it is the same in every process."""
+
+
+@functools.lru_cache(maxsize=64)
+def _gathering(group: Processes, platform: str) -> _Gathering:
+    return _Gathering(lambda x: lax.all_gather(x, AXIS), group, jax.local_devices(backend=platform)[0])
+
+
+def gathered(array: Any, group: Processes) -> np.ndarray[Any, Any]:
+    """The arrays of one shape and dtype that the processes of a group have, stacked in their order."""
+    return np.asarray(_gathering(group, jax.local_devices()[0].platform)(array))
+
+
+@functools.lru_cache(maxsize=64)
+def mesh_of(group: Processes, platform: str | None = None) -> Mesh:
+    """The mesh with the first device of each of the processes, along one axis.
+
+    Args:
+        group: Their numbers.
+        platform: Of which kind the devices are; None for what JAX takes by itself.
+
+    Raises:
+        ValueError: There is no such process, or this one is not among them.
+    """
+    first: dict[int, jax.Device] = {}
+    for device in jax.devices(platform):
+        first.setdefault(device.process_index, device)
+    missing = [p for p in group if p not in first]
+    if missing:
+        raise ValueError(f"processes: there are no processes {missing}; this run has {len(first)}, from 0 on")
+    if jax.process_index() not in group:
+        raise ValueError(
+            f"process {jax.process_index()} is not one of the processes {list(group)}, among which arrays are "
+            "exchanged; let only these call this"
+        )
+    return Mesh(np.array([first[p] for p in group]), (AXIS,))
+
+
+def _own_device(mesh: Mesh) -> jax.Device:
+    return next(device for device in mesh.devices.flat if device.process_index == jax.process_index())
+
+
+def _own(result: Any) -> Any:
+    """This process's part of a result."""
+    return result[0].addressable_data(0).reshape(()) if isinstance(result, list) else result.addressable_data(0)
+
+
+def _with_axis(result: Any) -> Any:
+    return [result.reshape(1)] if result.ndim == 0 else result
+
+
+def _without_axis(part: Any) -> Any:
+    return part[0].reshape(()) if isinstance(part, list) else part

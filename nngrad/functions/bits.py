@@ -1,0 +1,85 @@
+"""Whole numbers: division, and their bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, op
+from .arithmetic import broadcast_pair
+
+_OF_TWO: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    "and": lax.bitwise_and, "or": lax.bitwise_or, "xor": lax.bitwise_xor, "left": lax.shift_left,
+    "right": lax.shift_right_logical, "right with sign": lax.shift_right_arithmetic,
+}  # fmt: skip
+_OF_ONE: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "not": lax.bitwise_not,
+    "count": lax.population_count,
+    "leading zeros": lax.clz,
+}
+
+
+@op(diagonal=True, broadcasts=True)
+def integer_quotient(x0: Array, x1: Array, /) -> jax.Array:
+    """`x0 / x1` of whole numbers, rounded to 0; broadcast together.
+
+    Args:
+        x0: The dividend, of any shape and an integer dtype.
+        x1: The divisor, of the same dtype and any shape that broadcasts. What is divided by 0 has no meaning.
+
+    Raises:
+        TypeError: The dtypes are others, or differ.
+        ValueError: The shapes do not broadcast.
+    """
+    _check_integers(x0, x1)
+    return lax.div(*broadcast_pair(x0, x1))
+
+
+@op(diagonal=True, broadcasts=True)
+def bitwise(x0: Array, x1: Array, /, operation: str) -> jax.Array:
+    """An operation on the bits of two whole numbers; broadcast together.
+
+    Args:
+        x0: Any shape and integer dtype, or truth values.
+        x1: The same dtype, and any shape that broadcasts.
+        operation: "and", "or", "xor"; or one that moves the bits of `x0` by `x1` places: "left", "right", or
+            "right with sign", which fills up with the highest bit.
+
+    Raises:
+        TypeError: The dtypes are others, or differ.
+        ValueError: The shapes do not broadcast, or `operation` is another one.
+    """
+    if operation not in _OF_TWO:
+        raise ValueError(f"operation: expected one of {', '.join(map(repr, _OF_TWO))}, got {operation!r}")
+    _check_integers(x0, x1)
+    return _OF_TWO[operation](*broadcast_pair(x0, x1))
+
+
+@op(diagonal=True)
+def bits_of(x: Array, /, operation: str) -> jax.Array:
+    """An operation on the bits of a whole number.
+
+    Args:
+        x: Any shape and integer dtype, which the result has too.
+        operation: "not" turns each bit, "count" gives the number of those that are set, "leading zeros" of those before
+            the first that is.
+
+    Raises:
+        TypeError: The dtype is another.
+        ValueError: `operation` is another one.
+    """
+    if operation not in _OF_ONE:
+        raise ValueError(f"operation: expected one of {', '.join(map(repr, _OF_ONE))}, got {operation!r}")
+    _check_integers(x, x)
+    return _OF_ONE[operation](x)
+
+
+def _check_integers(x0: jax.Array, x1: jax.Array) -> None:
+    if x0.dtype != x1.dtype or not (jnp.issubdtype(x0.dtype, jnp.integer) or x0.dtype == bool):
+        raise TypeError(
+            f"expected whole numbers of one dtype, got {x0.dtype.name} and {x1.dtype.name}; F.cast makes one "
+            "of the other"
+        )

@@ -1,0 +1,148 @@
+"""Exchange between processes, as functions of the graph: each process has its own graph, with arrays of its own.
+
+Process r has its own x_r, and gets y_r. What it differentiates is one term of a sum over all processes, and gradients
+are those of the sum. So the gradient of each function here is its transpose, as a matrix on the arrays of all
+processes: what was summed for all comes back summed for all, what was copied is summed, and what was gathered is summed
+and scattered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, op
+from ..graph.arguments import Ints, as_ints
+from ..graph.exchange import AXIS, Processes
+
+
+def _several(arguments: tuple[Any, ...]) -> Processes | None:
+    """The processes, which come first among the static arguments; None for a single one."""
+    processes: Processes = arguments[0]
+    return processes if len(processes) > 1 else None
+
+
+def _among(
+    name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Callable[[], jax.Array]
+) -> jax.Array:
+    """What `exchange` gives within an axis of the given processes, or `alone` where there is but one."""
+    processes = as_ints(given)
+    if not processes or len(set(processes)) < len(processes) or min(processes) < 0:
+        raise ValueError(f"processes: give the numbers of different processes, at least one, got {processes}")
+    if len(processes) == 1:
+        return alone()
+    try:
+        size = lax.axis_size(AXIS)
+    except NameError:
+        size = 1
+    if size != len(processes):
+        raise ValueError(
+            f"{name} exchanges arrays with the processes {processes}, and is run by forward(), backward() and "
+            "nn.compile in a run of several processes (nngrad launch); here it was to run in one of "
+            f"{size}. nn.to_jax and nn.train_step take no such graph: under them nn.mesh does this"
+        )
+    return exchange()
+
+
+def _rooted(given: Ints, root: int, argument: str) -> int:
+    """`root`, which is the place of one of the processes."""
+    count = len(as_ints(given))
+    if not 0 <= root < count:
+        raise ValueError(f"{argument}: expected a place among the {count} processes, from 0 on, got {root}")
+    return root
+
+
+@op(linear=True, exchanges=_several)
+def all_reduce(x: Array, /, processes: Ints) -> jax.Array:
+    """The sum over processes, y_r = sum_s x_s, which each of them gets.
+
+    Args:
+        x: Of one shape and dtype in all of them.
+        processes: The numbers of the processes, as `comm.find_group("world")` gives them.
+
+    Raises:
+        ValueError: A process is there twice or negative, or there is none.
+    """
+    return _among("all_reduce", processes, lambda: lax.psum(x, AXIS).astype(x.dtype), lambda: x)
+
+
+@op(linear=True, exchanges=_several)
+def all_gather(x: Array, /, processes: Ints) -> jax.Array:
+    """The arrays of all processes, y_r[s] = x_s, which each of them gets, stacked along a new first axis.
+
+    Args:
+        x: As for `all_reduce`.
+        processes: As for `all_reduce`; in their order the arrays are stacked.
+
+    Raises:
+        ValueError: As for `all_reduce`.
+    """
+    return _among("all_gather", processes, lambda: lax.all_gather(x, AXIS), lambda: x[None])
+
+
+@op(linear=True, exchanges=_several)
+def reduce_scatter(x: Array, /, processes: Ints) -> jax.Array:
+    """Sums over processes, y_r = sum_s x_s[r], of which each gets its own.
+
+    Args:
+        x: As for `all_reduce`; its first axis is as long as there are processes.
+        processes: As for `all_reduce`; the first gets the sum of x[0].
+
+    Raises:
+        ValueError: As for `all_reduce`, or the first axis has another size.
+    """
+    count = len(as_ints(processes))
+    if x.ndim < 1 or x.shape[0] != count:
+        raise ValueError(f"x: expected a first axis of size {count}, one for each process, got {x.shape}")
+    scattered = lambda: lax.psum_scatter(x, AXIS).astype(x.dtype)  # noqa: E731
+    return _among("reduce_scatter", processes, scattered, lambda: x[0])
+
+
+@op(linear=True, exchanges=_several)
+def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
+    """The array of one process, y_r = x_src, which all of them get.
+
+    Args:
+        x: As for `all_reduce`.
+        processes: As for `all_reduce`.
+        src: The place among `processes` of the one that gives it.
+
+    Raises:
+        ValueError: As for `all_reduce`, or `src` is out of range.
+    """
+    root = _rooted(processes, src, "src")
+    return _among("bcast", processes, lambda: from_process(x, root), lambda: x)
+
+
+@op(linear=True, exchanges=_several)
+def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
+    """The sum over processes, y_dst = sum_s x_s, which one of them gets; the others get zeros.
+
+    Args:
+        x: As for `all_reduce`.
+        processes: As for `all_reduce`.
+        dst: The place among `processes` of the one that gets it.
+
+    Raises:
+        ValueError: As for `all_reduce`, or `dst` is out of range.
+    """
+    root = _rooted(processes, dst, "dst")
+
+    def summed() -> jax.Array:
+        total = lax.psum(x, AXIS).astype(x.dtype)
+        return jnp.where(lax.axis_index(AXIS) == root, total, jnp.zeros_like(total))
+
+    return _among("reduce_to_process", processes, summed, lambda: x)
+
+
+def from_process(x: jax.Array, root: int) -> jax.Array:
+    """The array of the process at place `root` along the axis, bit by bit: also zeros with a sign, and NaN."""
+    if x.dtype == bool:
+        return from_process(x.astype(jnp.uint8), root).astype(bool)
+    bits = lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))
+    given = jnp.where(lax.axis_index(AXIS) == root, bits, jnp.zeros_like(bits))
+    return lax.bitcast_convert_type(lax.psum(given, AXIS), x.dtype)

@@ -1,0 +1,46 @@
+"""Steps whose derivative is 0, as in mathematics; `sign`, `floor`, `ceil` and `round` let gradients pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..graph import Array, op
+from .arithmetic import is_floating
+
+_ROUNDINGS: dict[str, Callable[[jax.Array], jax.Array]] = {
+    "down": lax.floor,
+    "up": lax.ceil,
+    "to zero": jnp.trunc,
+    "nearest": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
+    "nearest even": lambda x: lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN),
+}
+
+
+@op(diagonal=True)
+def rounded(x: Array, /, to: str = "nearest even") -> jax.Array:
+    """A whole number beside `x`. The derivative is 0, as almost everywhere.
+
+    Args:
+        x: Any shape and dtype, which the result has too.
+        to: Which one: "down", "up", "to zero", "nearest", of which halves go away from zero, or "nearest even".
+
+    Raises:
+        ValueError: `to` is another one.
+    """
+    if to not in _ROUNDINGS:
+        raise ValueError(f"to: expected one of {', '.join(map(repr, _ROUNDINGS))}, got {to!r}")
+    return _ROUNDINGS[to](x) if is_floating(x) else x
+
+
+@op(elementwise=True, diagonal=True)
+def signum(x: Array, /) -> jax.Array:
+    """1 where `x` is positive, -1 where it is negative, and 0 where it is 0. The derivative is 0.
+
+    Args:
+        x: Any shape and dtype, which the result has too.
+    """
+    return x if x.dtype == bool else lax.sign(x)

@@ -1,0 +1,82 @@
+"""Exchange between processes: the axis that it goes along, and which processes a function needs.
+
+Each process has a graph and arrays of its own. A function that exchanges has a collective of JAX's as its forward,
+along an axis of processes; what runs it puts the arrays of the processes side by side along that axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+if TYPE_CHECKING:
+    from .op import Op
+
+Processes = tuple[int, ...]
+"""Processes of a run, by their numbers, in the order in which they stand along the axis."""
+
+AXIS = "processes"
+"""The name of the axis."""
+
+
+def several_processes() -> bool:
+    """Whether this process has joined others; JAX is not started to find out."""
+    return bool(jax.distributed.is_initialized())
+
+
+def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
+    """The groups of processes that a function exchanges among, by itself or in its bodies.
+
+    Raises:
+        ValueError: It has bodies that do, and each process decides for itself how often it runs them.
+    """
+    found = within(arguments)
+    if found and op.expands is None and not op.lockstep:
+        raise ValueError(
+            f"{op.name}: what it runs exchanges arrays with other processes, but how often it does so may differ from "
+            "process to process, and one would wait for another for ever; exchange before or after it"
+        )
+    own = None if op.exchanges is None else op.exchanges(arguments)
+    return found if own is None else found | {own}
+
+
+def within(arguments: tuple[Any, ...]) -> frozenset[Processes]:
+    """The groups that bodies among static arguments, and in tuples among them, exchange among."""
+    found: frozenset[Processes] = frozenset()
+    for each in arguments:
+        groups = within(each) if isinstance(each, tuple) else getattr(each, "groups", None)
+        if isinstance(groups, frozenset) and groups:
+            found |= groups
+    return found
+
+
+def group_of(groups: Iterable[Processes]) -> Processes | None:
+    """The one group among `groups`, which a program exchanges among; None where it exchanges nothing.
+
+    Raises:
+        ValueError: There are several.
+    """
+    listed = sorted(groups)
+    if len(listed) > 1:
+        raise ValueError(
+            f"the graph exchanges among the processes {listed[0]} and among {listed[1]}; one graph can do so among one "
+            "group only: compute it in parts, and hand over values from one to the next"
+        )
+    return listed[0] if listed else None
+
+
+def as_one_of(function: Callable[..., Any], groups: Iterable[Processes]) -> Callable[..., Any]:
+    """`function` for tracing: as one of the processes of a group runs it, if there is a group."""
+    group = group_of(groups)
+    if group is None:
+        return function
+
+    def one(*arrays: Any) -> Any:
+        run: Callable[[int], Any] = jax.vmap(
+            lambda _: function(*arrays), axis_name=AXIS, axis_size=len(group), in_axes=None, out_axes=0
+        )
+        return jax.tree.map(lambda y: y[0], run(0))
+
+    return one

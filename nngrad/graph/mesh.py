@@ -1,0 +1,277 @@
+"""Meshes: devices in a grid with named axes, and where the arrays of a graph's leaves lie on them.
+
+A graph is one program over global arrays, whatever devices it runs on: JAX divides the work from where its arguments
+lie. So to place them is all there is to do, and where they lie changes no result but for the order of sums.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+
+from . import processes
+from .spec import Shape, x64_if
+
+if TYPE_CHECKING:
+    from .variable import Variable
+
+DATA = "data"
+"""The axis that batches go over."""
+
+Axes: TypeAlias = "tuple[str | tuple[str, ...] | None, ...]"
+"""For each axis of an array the axis of the mesh that it is divided over, or several, or None; what is left out is
+None."""
+
+
+class Mesh:
+    """Devices in a grid with named axes. Equal for the same devices in the same grid.
+
+    Args:
+        grid: The same as JAX has it.
+    """
+
+    __slots__ = ("_keys_agree", "_shardings", "_waits", "device_set", "grid", "platform", "sizes", "spans_processes")
+
+    grid: jax.sharding.Mesh
+    sizes: Mapping[str, int]
+    """How many devices there are along each axis, by its name."""
+    platform: str
+    spans_processes: bool
+    """Whether devices of other processes are among them."""
+
+    def __init__(self, grid: jax.sharding.Mesh) -> None:
+        devices = list(grid.devices.flat)
+        self.grid = grid
+        self.sizes = dict(grid.shape)
+        self.device_set = frozenset(devices)
+        self.platform = devices[0].platform
+        self.spans_processes = len({device.process_index for device in devices}) > 1
+        self._keys_agree = False
+        self._waits = self.platform == "cpu"
+        self._shardings: dict[Axes, NamedSharding] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mesh) and self.grid == other.grid
+
+    def __hash__(self) -> int:
+        return hash(self.grid)
+
+    def __repr__(self) -> str:
+        return f"mesh({', '.join([f'{name}={size}' for name, size in self.sizes.items()])})"
+
+    # ---------------------------------------------------------------- where arrays lie
+
+    def sharding(self, axes: Axes = ()) -> NamedSharding:
+        """What JAX calls an array's place that is divided over `axes`; without them it is whole on each device."""
+        found = self._shardings.get(axes)
+        if found is None:
+            found = self._shardings[axes] = NamedSharding(self.grid, PartitionSpec(*axes))
+        return found
+
+    def of_batch(self, shape: Shape) -> NamedSharding:
+        """The place of a batch: divided along its first axis, whole where that is not divisible."""
+        return self.sharding((DATA,) if self._divides(shape) else ())
+
+    def axes_of(self, x: Variable, number: int = 0) -> Axes:
+        """The axes that a Variable's array is divided over: as `nn.shard` has it for a leaf, else those of a batch, if
+        it is divisible. Keys of random functions are whole. `number` is for messages."""
+        if x._source is not None:
+            return ()
+        axes = None if x._data is None else x._data.axes
+        if axes is None:
+            return (DATA,) if self._divides(x.shape) else ()
+        return self.resolved(axes, x.shape, name_of(x, number))
+
+    def resolved(self, axes: Axes | str, shape: Shape, name: str) -> Axes:
+        """`axes` for an array of `shape`, checked. A single name stands for the largest axis that is divisible.
+
+        Raises:
+            ValueError: The mesh has no such axis, or the shape cannot be divided so. The message begins with `name`.
+        """
+        given = (axes,) if isinstance(axes, str) else axes
+        for each in given:
+            for axis in (each,) if isinstance(each, str) else each or ():
+                if axis not in self.sizes:
+                    raise ValueError(f"{name}: is to be divided over {axis!r}, which {self!r} has not; give the mesh "
+                                     f"such an axis, if of size 1: nn.mesh(..., {axis}=1)")
+        if isinstance(axes, str):
+            count = self.sizes[axes]
+            fitting = [i for i, size in enumerate(shape) if size and size % count == 0]
+            if not fitting:
+                return ()
+            chosen = max(fitting, key=lambda i: (shape[i], -i))
+            return (*[None] * chosen, axes)
+        if len(axes) > len(shape):
+            raise ValueError(f"{name}: has {len(shape)} axes, of shape {shape}, but {len(axes)} are to be divided: "
+                             f"{axes}")
+        for i, each in enumerate(axes):
+            names = (each,) if isinstance(each, str) else each or ()
+            count = math.prod([self.sizes[axis] for axis in names])
+            if shape[i] % count:
+                raise ValueError(f"{name}: axis {i} of shape {shape} is of size {shape[i]}, which cannot be divided "
+                                 f"over the {count} devices of {each!r}")
+        return axes
+
+    def is_uneven(self, x: Variable) -> bool:
+        """Whether a leaf is a batch that cannot be divided evenly: it comes whole, and is divided in the program, where
+        XLA pads and masks what is missing."""
+        if x._source is not None or (x._data is not None and x._data.axes is not None):
+            return False
+        count = self.sizes.get(DATA, 1)
+        return count > 1 and x.ndim > 0 and x.shape[0] >= count and x.shape[0] % count != 0
+
+    def _divides(self, shape: Shape) -> bool:
+        count = self.sizes.get(DATA, 1)
+        return count > 1 and len(shape) > 0 and shape[0] > 0 and shape[0] % count == 0
+
+    # ---------------------------------------------------------------- moving arrays there
+
+    def put(self, array: Any, sharding: NamedSharding, name: str) -> Any:
+        """An array, the same in all processes, as one that lies at `sharding`. Messages begin with `name`."""
+        if isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding, array.ndim):
+            return array
+        with x64_if(array.dtype.itemsize == 8):
+            if not self.spans_processes:
+                return jax.device_put(array, sharding, may_alias=False)  # it may be taken over by an update
+            if isinstance(array, jax.Array) and not array.is_fully_addressable:
+                return jax.device_put(array, sharding)
+            return processes.shared(np.asarray(array), sharding, name)
+
+    def placed(self, leaves: Sequence[Variable], arrays: list[Any]) -> list[Any]:
+        """The arrays of leaves where they belong. The leaves' cells hold them from now on. Keys of random functions
+        stay where they are: JAX copies them to all devices."""
+        if self.spans_processes and not self._keys_agree and (keys := [arrays[i] for i, x in enumerate(leaves)
+                                                                       if x._source is not None]):
+            processes.check_equal(np.stack(keys), "random numbers: the keys")
+            self._keys_agree = True  # from now on, as long as all processes run the same program
+        for i, x in enumerate(leaves):
+            if x._source is None:
+                array = arrays[i]
+                moved = arrays[i] = self.put(array, self.sharding(self.axes_of(x, i)), name_of(x, i))
+                # A batch stays readable: no process would have all of it.
+                if moved is not array and not (self.spans_processes and x.cell.axes is None):
+                    x.cell._value.keep_moved(array, moved)
+        return arrays
+
+    def argument(self, array: Any, name: str, x: Variable | None = None, shape: Shape | None = None) -> Any:
+        """What a step is given, as a global array: with several processes it is this one's part.
+
+        Args:
+            array: An array.
+            name: What messages begin with.
+            x: The Variable that it is given for; None where its shape follows from the array.
+            shape: Of the global array, where that is another one than the Variable's.
+
+        Raises:
+            ValueError: It lies on other devices, or parts cannot be put together.
+        """
+        if isinstance(array, jax.core.Tracer):
+            return array
+        if isinstance(array, jax.Array) and len(array.sharding.device_set) > 1:
+            if array.sharding.device_set != self.device_set:
+                raise ValueError(f"{name}: lies on {len(array.sharding.device_set)} devices that are not those of "
+                                 f"{self!r}; give NumPy arrays, or an array on that mesh")
+            return array
+        if array.dtype.itemsize == 8 and x is not None and not x.spec.needs_x64:
+            array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))
+        if x is not None and x._data is not None and x._data.axes is not None:
+            return self.put(array, self.sharding(self.axes_of(x)), name)
+        if self.spans_processes:
+            whole = x.shape if shape is None and x is not None else shape
+            return processes.joined(np.asarray(array), self, name, whole)
+        return self.put(array, self.of_batch(array.shape), name)
+
+    # ---------------------------------------------------------------- within programs
+
+    def divided(self, arrays: Sequence[Any], which: Sequence[int]) -> list[Any]:
+        """Arrays, of which those numbered in `which` are divided as batches although not evenly. Under JAX's tracing
+        alone: only programs can hold such."""
+        made = list(arrays)
+        for i in which:
+            if isinstance(made[i], jax.core.Tracer):
+                made[i] = self.constrained_batch(made[i])
+        return made
+
+    def constrained_batch(self, array: Any) -> Any:
+        """An array that JAX traces, divided as a batch, be it evenly or not."""
+        count = self.sizes.get(DATA, 1)
+        if count == 1 or array.ndim == 0 or array.shape[0] < count:
+            return array
+        return jax.lax.with_sharding_constraint(array, self.sharding((DATA,)))
+
+    # ---------------------------------------------------------------- running
+
+    def turn(self) -> AbstractContextManager[Any]:
+        """Held while something runs on the mesh: on CPUs one program at a time."""
+        if self.spans_processes:
+            return self._turn_of_all()
+        return _turns if self._waits else _AT_ONCE
+
+    @contextlib.contextmanager
+    def _turn_of_all(self) -> Iterator[None]:
+        with _turns if self._waits else _AT_ONCE, processes.together():
+            yield
+
+    def finished(self, results: Any) -> Any:
+        """`results`, which are waited for on CPUs.
+
+        There each device is a thread of this process, and two programs in which devices wait for each other may each
+        hold threads that the other one needs.
+        """
+        if self._waits and not any([isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(results)]):
+            jax.block_until_ready(results)
+        elif self.spans_processes and processes.watch is not None:
+            processes.watch.running(results)
+        return results
+
+
+_running: ContextVar[Mesh | None] = ContextVar("mesh_of_program", default=None)
+"""The mesh of the program that JAX traces."""
+
+
+@contextmanager
+def running_on(mesh: Mesh | None) -> Iterator[None]:
+    """Let programs know within this context which mesh they are traced for."""
+    token = _running.set(mesh)
+    try:
+        yield
+    finally:
+        _running.reset(token)
+
+
+def constrained(x: jax.Array, axes: Axes | str) -> jax.Array:
+    """`x` divided over `axes` of the mesh that it is traced for; just `x` without one."""
+    mesh = _running.get()
+    if mesh is None:
+        return x
+    place = mesh.sharding(mesh.resolved(axes, x.shape, "shard: a value"))
+    divided: jax.Array = jax.lax.with_sharding_constraint(x, place)
+    return divided
+
+
+_turns = threading.RLock()  # a signal's handler may come back to it
+_AT_ONCE = nullcontext()
+
+
+def mesh_of(arrays: Sequence[Any]) -> Mesh | None:
+    """The mesh that arrays lie on; None where each lies on one device."""
+    for array in arrays:
+        sharding = array.sharding if isinstance(array, jax.Array) else None
+        grid = sharding.mesh if isinstance(sharding, NamedSharding) else None
+        if isinstance(grid, jax.sharding.Mesh) and grid.size > 1:
+            return Mesh(grid)
+    return None
+
+
+def name_of(x: Variable, number: int) -> str:
+    """What a leaf is called in messages."""
+    return f"parameter {x.name!r}" if x.name else f"leaf {number}, of shape {x.shape},"

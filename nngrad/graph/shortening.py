@@ -1,0 +1,71 @@
+"""Names and arguments as text that is printable and short, whatever they hold."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .spec import Spec
+
+if TYPE_CHECKING:
+    from .op import Op
+
+LONGEST_NAME = 60
+LONGEST_ARGUMENT = 48
+"""Characters of the value of one argument."""
+
+
+def printable(text: str, most: int = LONGEST_NAME) -> str:
+    """`text` in at most `most` characters, in one line: what is not printable is written as Python escapes it."""
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    if not text.isprintable():
+        text = "".join([c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text])
+        text = text if len(text) <= most else text[: most - 1] + "…"
+    return text
+
+
+def quoted(text: str, most: int = LONGEST_NAME) -> str:
+    """`text` in quotes, as Python writes it, in at most `most` characters between them."""
+    kept = text[:most]
+    while len(repr(kept)) > most + 2:
+        kept = kept[:-1]
+    return repr(kept if kept == text else kept[:-1] + "…")
+
+
+class _Short(reprlib.Repr):
+    """Values of arguments: of long ones the beginning and the end, and of deep ones what is near the top."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxtuple = self.maxlist = self.maxdict = self.maxset = self.maxfrozenset = 6
+        self.maxstring = self.maxother = self.maxlong = LONGEST_ARGUMENT
+        self.fillvalue = "…"
+
+
+_short = _Short()
+
+
+def value_text(value: Any, most: int = LONGEST_ARGUMENT) -> str:
+    """The `repr` of a value, shortened; a value whose own fails is told by its type."""
+    if isinstance(value, np.dtype):
+        text = value.name
+    elif value.__class__ in (int, float, bool, type(None), Spec):
+        text = repr(value)
+    else:
+        text = _short.repr(value)
+    return printable(text, most)
+
+
+def argument_text(op: Op, arguments: tuple[Any, ...]) -> str:
+    """The static arguments of a function by name. What is None or False is left out, and of an op with bodies all that
+    is not switched on: its bodies say that."""
+    if not arguments:
+        return ""
+    return ", ".join([
+        f"{name}={value_text(value)}" for name, value in op.named(arguments).items()
+        if value is True or not (op.in_steps is not None or value is None or value is False)
+    ])  # fmt: skip

@@ -1,0 +1,122 @@
+"""How Variables and Functions show themselves: in a line, and as a table in notebooks. Nothing is computed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from .html import table, titled
+from .place import Place
+from .shortening import printable, quoted, value_text
+
+if TYPE_CHECKING:
+    from .function import Function
+    from .variable import Variable
+
+LONGEST = 160
+"""Characters of a line."""
+_LONGEST_VALUE = 72
+_MOST_SHOWN = 8
+"""How many inputs, or results, are listed of one function."""
+_MOST_ELEMENTS = 200
+"""Up to so many elements of an array are shown in a table."""
+
+
+def array_text(array: np.ndarray[Any, Any], most: int = _LONGEST_VALUE) -> str:
+    """An array in one line of at most `most` characters: the numbers at its ends, where it has many."""
+    edge = 3
+    while True:
+        text = " ".join(np.array2string(array, threshold=20, edgeitems=edge, max_line_width=10**6).split())
+        text = text.replace("[ ", "[")
+        if len(text) <= most or edge == 1:
+            return printable(text, most)
+        edge -= 1
+
+
+class ShownVariable:
+    """A Variable as text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        x = cast("Variable", self)
+        name = f" {quoted(x.name)}" if x.name else ""
+        value = _value_of(x)
+        head = f"<Variable{name} {x.spec} ({_kind_of(x)})"
+        return f"{head}>" if value is None else f"{head} = {array_text(value)}>"
+
+    def _repr_html_(self) -> str:
+        x = cast("Variable", self)
+        rows = [("shape", str(list(x.shape))), ("dtype", x.dtype.name)]
+        if x.parent is None:
+            rows.append(("leaf", "gradients are asked for" if x._need_grad else "no gradient is asked for"))
+        else:
+            rows += [("computed by", printable(repr(x.parent), LONGEST)), *_where_from(x.parent)]
+        value = _value_of(x)
+        if value is not None:
+            rows.append(("value", np.array2string(value, threshold=_MOST_ELEMENTS, max_line_width=100)))
+        elif x.parent is not None:
+            rows.append(("value", "not computed yet"))
+        name = f" {quoted(x.name)}" if x.name else ""
+        return titled(f"Variable{name}", table(rows))
+
+
+def _kind_of(x: Variable) -> str:
+    if x.parent is None:
+        return "leaf, need_grad" if x._need_grad else "leaf"
+    return f"{x.parent.op.type_name}, rank {x.rank}"
+
+
+def _value_of(x: Variable) -> np.ndarray[Any, Any] | None:
+    """The value of a Variable, where it is there."""
+    cell = x._data
+    return None if cell is None or cell.is_deferred or cell.is_zero else cell.view
+
+
+class ShownFunction:
+    """A Function as text."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        f = cast("Function", self)
+        given = _first([repr(x.spec) for x in f.inputs])
+        arguments = [f"{name}={value_text(value)}" for name, value in f.args.items()]
+        # A loop has a stack of each value in its body.
+        return f"<{f.op.type_name}({', '.join([*given, *arguments])}) -> {', '.join(_first(list(map(repr, f.specs))))}>"
+
+    def _repr_html_(self) -> str:
+        f = cast("Function", self)
+        named = list(zip(f.op.names_of(len(f.inputs)), f.inputs, strict=True))
+        rows = [(name, _input_text(x)) for name, x in named[:_MOST_SHOWN]]
+        if len(named) > _MOST_SHOWN:
+            rows.append(("", f"and {len(named) - _MOST_SHOWN} more"))
+        rows += [(name, value_text(value)) for name, value in f.args.items()]
+        rows += [("gives", ", ".join(_first(list(map(repr, f.specs))))), *_where_from(f)]
+        return titled(f.op.name, table(rows))
+
+
+def _input_text(x: Variable) -> str:
+    name = f"{quoted(x.name)}, " if x.name else ""
+    return f"{name}{x.spec} " + ("(leaf)" if x.parent is None else f"from {x.parent.op.name}")
+
+
+def _where_from(f: Function) -> list[tuple[str, str]]:
+    """Rows of a table: the order of differentiation, and where the function was written."""
+    rows = []
+    origin = f.origin
+    if f.order:
+        of = "" if origin is None else f", part of the gradient of {origin.op.name}"
+        rows.append(("order", f"{f.order}{of}"))
+    place: Place | None = getattr(f, "place", None)
+    if place is not None:
+        rows.append(("asked for at" if f.order else "written at", str(place)))
+    return rows
+
+
+def _first(texts: Sequence[str]) -> list[str]:
+    """The first of some texts, and how many more there are."""
+    more = len(texts) - _MOST_SHOWN
+    return [*texts[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
