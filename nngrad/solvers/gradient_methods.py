@@ -24,27 +24,25 @@ class GradientMethods:
     _needs_x64: bool
     updating: threading.RLock
     loss_scale: Any
+    unused_change: str
 
     def weight_decay(self, decay_rate: float) -> None:
         """Add `decay_rate` times the parameter to each gradient.
 
         It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
-        `nn.train_step`, which keeps its gradients to itself: chain `optax.add_decayed_weights` in front of the
-        transformation for it, as in `Solver.from_optax(optax.chain(optax.add_decayed_weights(1e-4),
-        optax.sgd(0.1)))`.
+        `nn.train_step`, which keeps its gradients to itself and is given `weight_decay=` instead.
 
         Raises:
             ValueError: `decay_rate` is negative or not finite.
         """
-        self._change_gradients(decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
+        self._change_gradients("weight_decay", decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
 
     def clip_grad_by_norm(self, norm: float) -> None:
         """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself.
 
         It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
-        `nn.train_step`, which keeps its gradients to itself: chain a clipping of optax in front of the
-        transformation for it, as in `Solver.from_optax(optax.chain(optax.clip_by_global_norm(1.0),
-        optax.sgd(0.1)))`, whose norm is that of all gradients together.
+        `nn.train_step`, which keeps its gradients to itself and is given `clip_grad_by_norm=` instead; or
+        `clip_grad_by_global_norm=`, for the norm of all gradients together.
 
         Raises:
             ValueError: `norm` is negative or not a number. Infinity clips nothing.
@@ -52,7 +50,7 @@ class GradientMethods:
         limit = as_number(norm, "clip_grad_by_norm: norm")
         if not limit >= 0:
             raise ValueError(f"clip_grad_by_norm: norm must not be negative, got {norm!r}")
-        self._change_gradients(clipped, limit)
+        self._change_gradients("clip_grad_by_norm", clipped, limit)
 
     def scale_grad(self, scale: float) -> None:
         """Multiply all gradients by `scale`: those that `backward()` has left (`p.g`), as in `weight_decay`.
@@ -63,12 +61,13 @@ class GradientMethods:
         factor = as_number(scale, "scale_grad: scale")
         if not math.isfinite(factor):
             raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
-        self._change_gradients(multiplied, factor)
+        self._change_gradients("scale_grad", multiplied, factor)
 
-    def _change_gradients(self, function: Callable[..., Arrays], value: float) -> None:
+    def _change_gradients(self, name: str, function: Callable[..., Arrays], value: float) -> None:
         check_process()
         call_before()
         with self.updating:
+            self.unused_change = name
             cells = [p.grad for p in self._variables]
             params, grads = arrays_in([p.cell for p in self._variables]), arrays_in(cells)
             with x64_if(self._needs_x64):

@@ -1,10 +1,11 @@
-"""Changes and checks of the gradients that `backward()` has left, as functions of arrays.
+"""Changes and checks of gradients, as functions of arrays.
 
 `scale` is what the loss was multiplied by: the gradients are that many times as large as they would be.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -16,24 +17,13 @@ Arrays = tuple[Any, ...]
 @jax.jit
 def decayed(params: Arrays, grads: Arrays, rate: Any, scale: Any) -> Arrays:
     """Each gradient plus `rate` times its parameter."""
-
-    def decay(p: Any, g: Any) -> Any:
-        wide = widened(g)
-        return (wide + rate * scale.astype(wide.dtype) * p.astype(wide.dtype)).astype(g.dtype)
-
-    return tuple([decay(p, g) for p, g in zip(params, grads, strict=True)])
+    return tuple([with_decay(p, g, rate, scale) for p, g in zip(params, grads, strict=True)])
 
 
 @jax.jit
 def clipped(params: Arrays, grads: Arrays, norm: Any, scale: Any) -> Arrays:
     """Each gradient scaled to an L2 norm of `norm` at most."""
-
-    def clip(g: Any) -> Any:
-        length = jnp.sqrt(jnp.sum(jnp.square(widened(g))))
-        limit = norm * scale.astype(length.dtype)
-        return jnp.where(length > limit, (g * (limit / length)).astype(g.dtype), g)
-
-    return tuple([clip(g) for g in grads])
+    return tuple([within_norm(g, norm_of([g]), norm, scale) for g in grads])
 
 
 @jax.jit
@@ -47,6 +37,28 @@ def not_finite(grads: Arrays) -> tuple[Any, Any]:
     """Whether some gradient is infinite, and whether some gradient is not a number."""
     none = jnp.zeros((), bool)
     return sum([jnp.isinf(g).any() for g in grads], none), sum([jnp.isnan(g).any() for g in grads], none)
+
+
+def with_decay(p: Any, g: Any, rate: Any, scale: Any = 1.0) -> Any:
+    """`g` plus `rate` times `p`."""
+    wide = widened(g)
+    return (wide + rate * jnp.asarray(scale, wide.dtype) * p.astype(wide.dtype)).astype(g.dtype)
+
+
+def within_norm(g: Any, length: Any, norm: Any, scale: Any = 1.0) -> Any:
+    """`g`, multiplied by `norm / length` where that is below 1."""
+    limit = norm * jnp.asarray(scale, length.dtype)
+    return jnp.where(length > limit, (g * (limit / length)).astype(g.dtype), g)
+
+
+def within_bounds(g: Any, value: Any) -> Any:
+    """`g` with each element brought to between `-value` and `value`; NaN stays NaN."""
+    return jnp.clip(widened(g), -value, value).astype(g.dtype)
+
+
+def norm_of(arrays: Sequence[Any]) -> Any:
+    """The L2 norm of all elements of several arrays together, in float32 at least."""
+    return jnp.sqrt(sum([jnp.sum(jnp.square(widened(a))) for a in arrays], jnp.float32(0)))
 
 
 def widened(array: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,9 +14,11 @@ from ..execution.on_disk import on_disk_of_trees
 from ..execution.tiers import Tiers, tiered
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
-from ..graph.process import check_process
+from ..graph.mesh import Mesh, mesh_of
+from ..graph.process import check_not_traced, check_process
 from ..graph.spec import x64_if
 from ..graph.value import Value, exchange, replace, values_of
+from .placement import Placements, placed_on
 
 if TYPE_CHECKING:
     from .solver import Solver
@@ -27,6 +30,10 @@ _LEAVES, _PARAMETERS, _STATE = 1, 2, 3
 _COLD = 2
 """So many calls with arguments of one kind return through Python, where an interrupt may come before what they
 return is held. They are given copies to take over."""
+
+
+STEP_TO_TRACE = "the to_jax() of a training step"
+"""What JAX may trace instead of an update."""
 
 
 class InPlaceUpdate:
@@ -47,6 +54,8 @@ class InPlaceUpdate:
         is_large: Whether an executable that is compiled cheaply may run first. It takes nothing over.
         compiled: Called with the seconds that a compilation took, if that is wanted.
         structure: Gives a digest of what `function` computes, the same in every process; None where that is not known.
+        mesh: The devices that it runs on, if there are several. Without it parameters may lie on a mesh all the same,
+            and stay there.
     """
 
     __slots__ = (
@@ -56,9 +65,11 @@ class InPlaceUpdate:
         "_executable",
         "_function",
         "_is_large",
+        "_mesh",
         "_needs_x64",
         "_opaque",
         "_owner",
+        "_placements",
         "_solver",
         "_state",
         "_structure",
@@ -80,7 +91,10 @@ class InPlaceUpdate:
         is_large: bool = False,
         compiled: Callable[[float], None] | None = None,
         structure: Callable[[], bytes | None] = lambda: None,
+        mesh: Mesh | None = None,
     ) -> None:
+        self._mesh = mesh
+        self._placements: Placements | None = None
         self._structure = structure
         self._taken = () if opaque else taken
         self._function = function
@@ -98,12 +112,24 @@ class InPlaceUpdate:
 
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
-        jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
-        on_disk = None if self._opaque else on_disk_of_trees(jitted, self._structure)
-        best = finished(jitted, self._opaque) if on_disk is None else on_disk.call
+        placements = self._placements
+        if placements is None:
+            jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
+            on_disk = None if self._opaque else on_disk_of_trees(jitted, self._structure)
+            best = finished(jitted, self._opaque) if on_disk is None else on_disk.call
+        else:  # the disk has executables for one device
+            jitted = jax.jit(
+                functools.partial(self._function), donate_argnums=self._taken, out_shardings=placements.of_results
+            )
+            on_disk, best = None, finished(jitted, self._opaque, placements.mesh)
         self._tiers = Tiers(jitted, best, self._is_large, self._device, self._compiled, on_disk)
         self._executable = tiered(self._tiers)
         self._calls: dict[Any, int] = {}
+
+    @property
+    def updated(self) -> list[Variable]:
+        """The leaves that it updates besides the parameters."""
+        return self._updated
 
     def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
         """Update, and return the result of the function's own. Hold the solver's lock.
@@ -111,8 +137,12 @@ class InPlaceUpdate:
         Args:
             kind: Equal for arguments of one kind: of the same classes and dtypes.
             arguments: Arrays, in pytrees.
+
+        Raises:
+            TypeError: JAX is tracing a function.
         """
         check_process()
+        check_not_traced("an update of parameters", STEP_TO_TRACE)
         if self._device is None and not self._needs_x64 and not self._solver._needs_x64:
             return self._run(kind, arguments)
         with x64_if(self._needs_x64 or self._solver._needs_x64):
@@ -146,7 +176,8 @@ class InPlaceUpdate:
             return self._run_apart(cells, arguments)
         if owner is None or owner.left or solver._state is not self._state or values_of(cells) != self._values:
             owner = self._gathered(cells)
-        with owner.lock:
+        mesh = None if self._placements is None else self._placements.mesh
+        with owner.lock, nullcontext() if mesh is None else mesh.turn():
             held = owner.held
             _, _, params, state = held[-1]
             calls = self._calls.get(kind, 0)
@@ -166,6 +197,8 @@ class InPlaceUpdate:
                 executable: Any = self._tiers.best  # a function of C
                 held.extend(map(executable, (params,), (state,), (arguments,)))
             del held[:-1]
+            if mesh is not None:
+                mesh.finished(held[-1])
             if owner.left:
                 self._take_back(cells)
             return held[-1][0]
@@ -174,10 +207,30 @@ class InPlaceUpdate:
         """The update where nothing is taken over."""
         solver = self._solver
         before = values_of(cells)
-        params = tuple(raw_together(before[: len(solver._variables)]))
-        own, leaves, params, state = self._executable(params, solver._flat_state(), arguments)
+        given = raw_together(before)
+        mesh = self._mesh_for(given)
+        if mesh is None:
+            placements, arrays, state = None, tuple(given), solver._flat_state()
+        else:
+            placements, arrays, state = placed_on(mesh, solver, self._updated, given)
+        self._become(placements)
+        params = arrays[: len(solver._variables)]
+        with nullcontext() if mesh is None else mesh.turn():
+            own, leaves, params, state = results = self._executable(params, state, arguments)
+            if mesh is not None:
+                mesh.finished(results)
         replace(cells, before, [*params, *leaves], solver, Value(state))
         return own
+
+    def _mesh_for(self, arrays: Sequence[Any]) -> Mesh | None:
+        """The mesh that it runs on: its own, or else that on which parameters lie."""
+        return mesh_of(arrays) if self._mesh is None and self._device is None else self._mesh
+
+    def _become(self, placements: Placements | None) -> None:
+        """Be compiled for other places, where they differ."""
+        if placements != self._placements:
+            self._placements = placements
+            self._compile()
 
     def _take_back(self, cells: list[Any]) -> None:
         """Read from the results again what a signal's handler was lent, with the value of before, while it ran."""
@@ -193,9 +246,16 @@ class InPlaceUpdate:
             before = values_of(cells)
             if any([isinstance(v.array, jax.Array) for v in before]):
                 self._calls.clear()  # it may be of another kind, by where it is
-            arrays = tuple([a if isinstance(a, jax.Array) else from_host(a) for a in raw_together(before)])
-            arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
-            state = solver._flat_state()
+            given = raw_together(before)
+            mesh = self._mesh_for(given)
+            if mesh is None:
+                arrays = tuple([a if isinstance(a, jax.Array) else from_host(a) for a in given])
+                arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
+                state = solver._flat_state()
+                placements = None
+            else:
+                placements, arrays, state = placed_on(mesh, solver, self._updated, given)
+            self._become(placements)
             owner = InPlace((None, arrays[count:], arrays[:count], state))
             values = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
             values += [InPlaceValue(owner, _LEAVES, i) for i in range(len(arrays) - count)]

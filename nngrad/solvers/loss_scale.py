@@ -131,7 +131,12 @@ def scaled_init(init: Callable[[Any], Any], scale: LossScale) -> Callable[[Any],
 
 
 def scaled_update(
-    move: Callable[[Any, Any, Any], tuple[Any, Any]], scale: LossScale, params: Any, grads: Any, state: ScaledState
+    move: Callable[[Any, Any, Any], tuple[Any, Any]],
+    scale: LossScale,
+    params: Any,
+    grads: Any,
+    state: ScaledState,
+    finite: Any = None,
 ) -> tuple[Any, ScaledState]:
     """A solver's step with the gradients of a loss that was multiplied by `scale`: new parameters and new state.
 
@@ -143,8 +148,10 @@ def scaled_update(
         params: Arrays of the parameters.
         grads: Their gradients, as they are scaled.
         state: The state before.
+        finite: Whether it is to be done, as a traced bool; by default a dynamic scale asks the gradients, and a static
+            one nobody.
     """
-    divisor = state.loss_scale.scale if isinstance(scale, DynamicLossScale) else scale
+    divisor = divisor_of(scale, state)
 
     def moved() -> tuple[Any, Any]:
         true = jax.tree.map(lambda g: divided(widened(g), divisor), grads)
@@ -152,11 +159,16 @@ def scaled_update(
         return jax.tree.map(like, new, params), inner
 
     if not isinstance(scale, DynamicLossScale):
-        new, inner = moved()
+        new, inner = moved() if finite is None else done_if(finite, moved, (params, state.inner))
         return new, ScaledState((), inner)
-    finite = all_finite(grads)
+    finite = all_finite(grads) if finite is None else finite
     new, inner = done_if(finite, moved, (params, state.inner))
     return new, ScaledState(scale.adjusted(state.loss_scale, finite), inner)
+
+
+def divisor_of(scale: LossScale, state: ScaledState) -> Any:
+    """What gradients of the loss that was multiplied by `scale` have to be divided by."""
+    return state.loss_scale.scale if isinstance(scale, DynamicLossScale) else scale
 
 
 def done_if(condition: Any, step: Callable[[], Any], before: Any) -> Any:

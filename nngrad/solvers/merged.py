@@ -146,6 +146,8 @@ class MergedUpdates:
         places, program = pending.places_of(gradients), pending.program
         if places is None or build_options().deterministic or self._solver.opaque or program.device is not None:
             return False
+        if program.mesh is not None:  # it would be compiled before it is known where parameters are to lie
+            return False
         if len(program.steps) > MOST_FUNCTIONS or pending.settings != settings_of_now():
             return False
         merged: Merged = self._by_structure.get(

@@ -22,10 +22,12 @@ from ..graph.value import Value, Zeros, hold_together, values_of
 from .gradient_methods import GradientMethods
 from .gradients import Arrays
 from .in_place import InPlaceUpdate, Results
-from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale, like, scaled_init, scaled_update
+from .learning_rate import LearningRate
+from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
+from .loss_scale_methods import LossScaleMethods
 from .merged import MergedUpdates
 from .rates import as_rate
-from .state import NAMES_OF_LOSS_SCALE, first_state
+from .state import first_state
 from .state_methods import StateMethods
 from .update_hooks import call_after, call_before
 
@@ -36,7 +38,7 @@ MANY = 8
 less so."""
 
 
-class Solver(GradientMethods, StateMethods):
+class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     """Moves parameters along their gradients.
 
     A subclass says how in `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())`
@@ -70,6 +72,7 @@ class Solver(GradientMethods, StateMethods):
         self._set_rate(self._initial_lr)
         self.updating = threading.RLock()  # held while parameters and state move, or what they are is changed
         self.holder: InPlaceUpdate | None = None  # that parameters and state are read from
+        self.unused_change = ""  # the method that has changed gradients since the last update, if one has
         self._compile()
 
     def _compile(self) -> None:
@@ -101,7 +104,7 @@ class Solver(GradientMethods, StateMethods):
 
         return FromOptax(tx, lr)
 
-    def _settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, Any]:
         """What it was made with, and what was set since, but for the parameters and the learning rate of now."""
         made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_scaling"}
         return {name: value for name, value in vars(self).items() if name not in made_anew}
@@ -109,13 +112,13 @@ class Solver(GradientMethods, StateMethods):
     def structure(self, part: str) -> bytes | None:
         """A digest of a part of what it does, the same in every process; None for a solver that is not nngrad's own, or
         has settings that it was not made with."""
-        settings = self._settings()
+        settings = self.settings()
         if isinstance(self._scaling, DynamicLossScale):
             settings["_scaling"] = tuple([getattr(self._scaling, name) for name in DynamicLossScale.__slots__])
         return structure_of_settings(type(self), {**settings, "part": part, "optax": optax.__version__})
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = {**self._settings(), "_lr": self._lr, "_params": self._params}
+        kept = {**self.settings(), "_lr": self._lr, "_params": self._params}
         return kept if self._state is None else {**kept, "states": self.get_states()}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
@@ -183,6 +186,9 @@ class Solver(GradientMethods, StateMethods):
         def become(solver: Solver) -> None:
             old = solver.get_states() if solver._state is not None and kept else {}
             solver._params = params
+            for p in params.values():
+                if p.cell.axes is None:  # what is trained is no batch
+                    p.cell.axes = ()
             solver._variables = tuple(params.values())
             solver._needs_x64 = any(p.spec.needs_x64 for p in solver._variables)
             solver._set_rate(solver._lr)  # its dtype follows the parameters'
@@ -236,6 +242,7 @@ class Solver(GradientMethods, StateMethods):
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         call_before(update_pre_hook)
+        self.unused_change = ""
         with self.updating:
             if not self._merged.run(gradients := values_of([p.grad for p in self._variables])):
                 self._update(None, (self._rate, raw_together(gradients)))
@@ -247,7 +254,15 @@ class Solver(GradientMethods, StateMethods):
         new, tree = self.pure_update(tuple(params), tuple(grads), tree, lr)
         return None, (), tuple(new), tuple(jax.tree.leaves(tree))
 
-    def pure_update(self, params: Arrays, grads: Arrays, state: Any, lr: Any) -> tuple[Arrays, Any]:
+    def pure_update(
+        self,
+        params: Arrays,
+        grads: Arrays,
+        state: Any,
+        lr: Any,
+        change: Callable[[Arrays, Arrays], Arrays] | None = None,
+        finite: Any = None,
+    ) -> tuple[Arrays, Any]:
         """One step as a pure function of arrays: the new parameters and the new state.
 
         Args:
@@ -255,15 +270,22 @@ class Solver(GradientMethods, StateMethods):
             grads: Their gradients.
             state: The state, as `state` gives it.
             lr: The learning rate, a number or a traced scalar.
+            change: What is done before with parameters and gradients, which are no longer scaled then; gives the
+                gradients to move along.
+            finite: A traced bool: where it does not hold, all stays as it is, but a dynamic loss scale shrinks.
         """
 
         def move(params: Arrays, grads: Arrays, state: Any) -> tuple[Arrays, Any]:
+            grads = grads if change is None else change(params, grads)
             updates, new = self.transformation(lr).update(grads, state, params)
             return optax.apply_updates(params, updates), jax.tree.map(like, new, state)
 
-        if self._scaling is None:
+        if self._scaling is not None:
+            return scaled_update(move, self._scaling, params, grads, state, finite)
+        if finite is None:
             return move(params, grads, state)
-        return scaled_update(move, self._scaling, params, grads, state)
+        moved: tuple[Arrays, Any] = done_if(finite, lambda: move(params, grads, state), (params, state))
+        return moved
 
     def _init(self) -> Callable[[Arrays], Any]:
         """Returns what makes the state for arrays of parameters."""
@@ -290,84 +312,3 @@ class Solver(GradientMethods, StateMethods):
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
-    def set_learning_rate(self, learning_rate: float) -> None:
-        """Set the learning rate.
-
-        Raises:
-            ValueError: It is negative or not finite.
-        """
-        lr = as_rate(learning_rate, "learning_rate")
-        if lr != self._lr:
-            self._set_rate(lr)
-
-    def _set_rate(self, lr: float) -> None:
-        # As an array of JAX it is neither compiled in nor converted at each step.
-        self._lr = lr
-        with x64_if(self._needs_x64):
-            self._rate = jax.device_put(np.array(lr, np.float64 if self._needs_x64 else np.float32))
-
-    def learning_rate(self) -> float:
-        """The learning rate."""
-        return self._lr
-
-    # ---------------------------------------------------------------- loss scaling
-
-    def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
-        """Divide the gradients by the number that the loss is multiplied by, at each update from now on.
-
-        Training in float16 needs it, since gradients below 6e-8 are zero there, and above 65504 infinite. The loop
-        multiplies the loss, `nn.train_step` does so by itself:
-
-            solver.loss_scaling(nn.DynamicLossScale())
-            ...
-            loss.forward()
-            solver.zero_grad()
-            loss.backward(loss_scale=solver.loss_scale)
-            solver.update()
-
-        In between `weight_decay` and `clip_grad_by_norm` take the scale into account: their arguments are meant for
-        the gradients of the loss itself. With a scale the solver computes, and keeps its state, in float32 at
-        least. The state that it has is kept; a training step made before must be made anew.
-
-        Args:
-            scale: A power of two, which stays as it is and with which nothing is skipped; a DynamicLossScale, whose
-                scale is part of the solver's state; or None for no scaling.
-
-        Raises:
-            TypeError: `scale` is something else.
-            ValueError: It is no power of two, or not within the range of float32.
-        """
-        scaling = as_loss_scale(scale, "loss_scaling: scale")
-
-        def become(solver: Solver) -> None:
-            old = {} if solver._state is None else solver.get_states()
-            solver._scaling = scaling
-            solver._variables = tuple(solver._params.values())  # another object: a training step sees the change
-            solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))
-
-        with self.updating:
-            self._compile()  # harmless by itself
-            self._change(become)
-
-    @property
-    def loss_scale(self) -> float | jax.Array:
-        """What the loss has to be multiplied by: a number, or float32[] where it is dynamic, without waiting for it."""
-        scaling = self._scaling
-        if isinstance(scaling, DynamicLossScale):
-            scale: jax.Array = self.state.loss_scale.scale
-            return scale
-        return 1.0 if scaling is None else scaling
-
-    @property
-    def skipped_updates(self) -> int:
-        """How many updates a dynamic loss scale has skipped, because a gradient was infinite or not a number."""
-        dynamic = self._dynamic_state()
-        return 0 if dynamic is None else int(dynamic.skipped)
-
-    @property
-    def scaling(self) -> float | DynamicLossScale | None:
-        """What `loss_scaling` was given."""
-        return self._scaling
-
-    def _dynamic_state(self) -> DynamicState | None:
-        return self.state.loss_scale if isinstance(self._scaling, DynamicLossScale) else None

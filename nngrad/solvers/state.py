@@ -46,7 +46,7 @@ def _name(path: tuple[Any, ...], owner: str | None) -> str:
     return f"{jax.tree_util.keystr(path[:-1], simple=True, separator='.')}:{owner}"
 
 
-def fitting_states(states: Any, own: Mapping[str, Any], scaling: LossScale | None) -> dict[str, np.ndarray[Any, Any]]:
+def fitting_states(states: Any, own: Mapping[str, Any], scaling: LossScale | None) -> dict[str, Any]:
     """`states` as arrays by name, which can take the place of a solver's `own` state with this loss scaling.
 
     Raises:
@@ -55,7 +55,7 @@ def fitting_states(states: Any, own: Mapping[str, Any], scaling: LossScale | Non
     """
     if not isinstance(states, Mapping):
         raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
-    given = {name: np.asarray(array) for name, array in states.items()}
+    given = {name: array if isinstance(array, jax.Array) else np.asarray(array) for name, array in states.items()}
     if set(given) != set(own):
         missing, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own), key=str)
         raise ValueError(f"set_states: missing {missing}, unknown {unknown}")

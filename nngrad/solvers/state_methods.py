@@ -34,8 +34,7 @@ class StateMethods:
 
     def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
         """A copy of the state: arrays by name, as 'mu:conv/W' for a parameter's own and 'count' for what is shared."""
-        names, leaves = self._named_state()
-        return OrderedDict((name, np.array(leaf)) for name, leaf in zip(names, leaves, strict=True))
+        return OrderedDict((name, np.array(leaf)) for name, leaf in self.named_state().items())
 
     def set_states(self, states: Mapping[str, Any]) -> None:
         """Take over a state that `get_states` of a solver of this kind with these parameters gave: all or nothing.
@@ -44,10 +43,10 @@ class StateMethods:
             TypeError: `states` is no mapping of names to arrays.
             ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
         """
-        names, leaves = self._named_state()
-        given = fitting_states(states, dict(zip(names, leaves, strict=True)), self._scaling)
+        own = self.named_state()
+        given = fitting_states(states, own, self._scaling)
         with self.updating, x64_if(self._needs_x64):
-            self._state = Value(tuple([jnp.array(given[name]) for name in names]))
+            self._state = Value(tuple([jnp.array(given[name]) for name in own]))
 
     def save_states(self, path: str | Path) -> None:
         """Write the state to a safetensors file, which is replaced as a whole or not at all."""
@@ -66,6 +65,7 @@ class StateMethods:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from None
 
-    def _named_state(self) -> tuple[list[str], list[Any]]:
+    def named_state(self) -> dict[str, jax.Array]:
+        """The arrays of the state by name, as they are held."""
         state = self.state
-        return names_of(self._init(), state, tuple(self._params)), jax.tree.leaves(state)
+        return dict(zip(names_of(self._init(), state, tuple(self._params)), jax.tree.leaves(state), strict=True))

@@ -1,0 +1,50 @@
+"""Files that are zip archives of a few members, each stored as it is, so that a file takes no more memory than its
+size."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from collections.abc import Mapping, Set
+
+_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+"""When members were made, so that equal contents are equal files."""
+_UNREADABLE = (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError, struct.error)
+"""What zipfile raises where an archive is damaged."""
+
+
+def archive_of(members: Mapping[str, bytes]) -> bytes:
+    """The content of an archive with these members, by their names."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
+        for name, member in members.items():
+            archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), member)
+    return content.getvalue()
+
+
+def members_of(content: bytes, required: Set[str], known: Set[str], what: str) -> dict[str, bytes]:
+    """The members of an archive, by their names.
+
+    Args:
+        content: The content of the archive.
+        required: The names that have to be there.
+        known: The names that may be there.
+        what: What the file should be, and its name, for messages.
+
+    Raises:
+        ValueError: It is no such archive, or damaged.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            entries = archive.infolist()
+            names = [entry.filename for entry in entries]
+            if not required <= set(names) <= known or len(set(names)) != len(names):
+                raise ValueError(f"it holds {', '.join(names)[:200]}")
+            if any([entry.compress_type != zipfile.ZIP_STORED for entry in entries]):
+                raise ValueError("its members are compressed")
+            if any([entry.file_size > len(content) for entry in entries]):
+                raise ValueError("a member is larger than the file")
+            return {entry.filename: archive.read(entry) for entry in entries}  # zipfile checks their checksums
+    except _UNREADABLE as error:
+        raise ValueError(f"{what}, or a damaged one ({error})") from error

@@ -1,0 +1,11 @@
+"""nnabla's communicators: arrays and gradients that the processes of a run exchange, each with a graph of its own."""
+
+from .callbacks import AllReduceCallback as AllReduceCallback
+from .communicator import Communicator as Communicator
+from .names import Comm as Comm
+from .names import DataParalellCommunicator as DataParalellCommunicator
+from .names import DataParallelCommunicator as DataParallelCommunicator
+from .names import Dist as Dist
+from .names import MultiProcessCommunicator as MultiProcessCommunicator
+from .names import MultiProcessDataParalellCommunicator as MultiProcessDataParalellCommunicator
+from .names import MultiProcessDataParallelCommunicator as MultiProcessDataParallelCommunicator

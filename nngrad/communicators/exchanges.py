@@ -1,0 +1,113 @@
+"""Exchanges of lists of arrays between processes: one executable for each kind of list, which is kept.
+
+Arrays that go together are laid one after another into one, which takes one collective in place of one for each.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ..execution.across import Across
+from ..execution.compiled import BoundedCache, bytes_of, executables
+from ..functions.collectives import from_process
+from ..graph import Spec
+from ..graph.exchange import AXIS, Processes, as_one_of
+from ..graph.spec import x64_if
+
+Kind = Literal["sum", "from one", "gather", "sum and scatter"]
+Packs = tuple[tuple[int, ...], ...]
+"""Which arrays of a list go together, by their places in it."""
+
+_exchanges = executables.learned(BoundedCache(512))
+"""Executables by what they exchange."""
+
+
+class Exchange(NamedTuple):
+    """What processes exchange: all that decides which executable does it."""
+
+    kind: Kind
+    processes: Processes
+    specs: tuple[Spec, ...]
+    """Shape and dtype of each array that a process hands in."""
+    packs: Packs = ()
+    """For sums, and for what comes from one process."""
+    terms: int = 1
+    """For sums: so many arrays of this process, one after another, make each of its summands."""
+    divisor: int = 1
+    """What a sum is divided by."""
+    scale: float = 1.0
+    """What each summand is multiplied by."""
+    root: int = 0
+    """The place of the process that arrays come from."""
+
+    def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """What this process gets for its arrays. All processes call this together."""
+        with x64_if(any([spec.needs_x64 for spec in self.specs])):
+            executable: Callable[..., tuple[Any, ...]] = _exchanges.get(self, self._executable, bytes_of(1))
+            return executable(*arrays)
+
+    def _executable(self) -> Callable[..., tuple[Any, ...]]:
+        if len(self.processes) == 1:
+            return jax.jit(as_one_of(self.run, [self.processes]))
+        return Across(self.run, self.processes)
+
+    def run(self, *arrays: Any) -> tuple[Any, ...]:
+        """The exchange, along an axis of processes."""
+        if self.kind == "gather":
+            return tuple(lax.all_gather(arrays[0], AXIS))
+        if self.kind == "sum and scatter":
+            return (self._divided(lax.psum_scatter(jnp.stack(arrays), AXIS)),)
+        if self.kind == "from one":
+            return self._in_packs(arrays, lambda packed: from_process(packed, self.root))
+        summands = [sum(arrays[i + 1 : i + self.terms], arrays[i]) for i in range(0, len(arrays), self.terms)]
+        return self._in_packs(summands, lambda packed: self._divided(lax.psum(self._scaled(packed), AXIS)))
+
+    def _scaled(self, x: Any) -> Any:
+        return x if self.scale == 1.0 else x * jnp.asarray(self.scale, x.dtype)
+
+    def _divided(self, x: Any) -> Any:
+        return x if self.divisor == 1 else x / jnp.asarray(self.divisor, x.dtype)
+
+    def _in_packs(self, arrays: Sequence[Any], exchange: Callable[[Any], Any]) -> tuple[Any, ...]:
+        results: dict[int, Any] = {}
+        for pack in self.packs:
+            each = [arrays[i] for i in pack]
+            packed = each[0] if len(each) == 1 else jnp.concatenate([x.reshape(-1) for x in each])
+            got = exchange(packed).astype(packed.dtype)
+            if len(each) == 1:
+                results[pack[0]] = got
+                continue
+            ends = list(itertools.accumulate([x.size for x in each]))
+            parts = [got[end - x.size : end] for end, x in zip(ends, each, strict=True)]
+            results |= {i: part.reshape(x.shape) for i, part, x in zip(pack, parts, each, strict=True)}
+        return tuple([results[i] for i in range(len(arrays))])
+
+
+def packs_of(specs: Sequence[Spec], most: int | None = None) -> Packs:
+    """Arrays of one dtype together, in their order.
+
+    Args:
+        specs: Shape and dtype of each.
+        most: How many elements go together at most, but for an array that has more by itself; None for all there are.
+    """
+    packs: list[list[int]] = []
+    open_packs: dict[Any, tuple[list[int], int]] = {}
+    for i, spec in enumerate(specs):
+        pack, count = open_packs.get(spec.dtype, (None, 0))
+        if pack is None or (most is not None and count + spec.size > most):
+            pack, count = [], 0
+            packs.append(pack)
+        pack.append(i)
+        open_packs[spec.dtype] = pack, count + spec.size
+    return tuple(map(tuple, packs))
+
+
+def one_by_one(specs: Sequence[Spec]) -> Packs:
+    """Each array by itself."""
+    return tuple([(i,) for i in range(len(specs))])

@@ -1,0 +1,142 @@
+"""Where batches come from, and what their position is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, Protocol
+
+Position = dict[str, Any]
+"""A position in the input, fit for JSON."""
+
+
+class Source(Protocol):
+    """Batches, and the position after each of them."""
+
+    is_once: bool
+    """Whether it is an iterator, which cannot be gone through again."""
+
+    def batches(self) -> Generator[tuple[Any, Position], None, None]:
+        """The batches from where the source stands, each with the position after it."""
+
+    def position(self) -> Position:
+        """Where it stands before the first batch."""
+
+    def check(self, position: Position) -> None:
+        """Raise a ValueError unless it can go to a position."""
+
+    def go_to(self, position: Position) -> None:
+        """Let `batches` go on from a position."""
+
+
+class Counted:
+    """Batches of iterables that give the same ones each time: the position is how many were taken.
+
+    Args:
+        epoch: Gives the iterable of an epoch, by its number from 0 on.
+        epochs: How many epochs there are; None for no end.
+        is_once: Whether it is an iterator, which cannot be gone through again.
+    """
+
+    def __init__(self, epoch: Callable[[int], Iterable[Any]], epochs: int | None, is_once: bool) -> None:
+        self._epoch = epoch
+        self._epochs = epochs
+        self._start = (0, 0)
+        self.is_once = is_once
+
+    def position(self) -> Position:
+        return {"epoch": self._start[0], "batches": self._start[1]}
+
+    def check(self, position: Position) -> None:
+        if position.keys() != {"epoch", "batches"}:
+            raise ValueError(f"state: it is not of batches that are counted, but has {sorted(position)}")
+
+    def go_to(self, position: Position) -> None:
+        self._start = position["epoch"], position["batches"]
+
+    def batches(self) -> Generator[tuple[Any, Position], None, None]:
+        epoch, taken = self._start
+        while self._epochs is None or epoch < self._epochs:
+            iterator: Any = iter(self._epoch(epoch))
+            try:
+                for number in range(taken):
+                    try:
+                        next(iterator)
+                    except StopIteration:
+                        raise ValueError(f"the input has only {number} batches in epoch {epoch}, of which {taken} were "
+                                         "taken before; it must be the same again") from None
+                number = taken
+                for batch in iterator:
+                    number += 1
+                    yield batch, {"epoch": epoch, "batches": number}
+            finally:
+                if not self.is_once and hasattr(iterator, "close"):  # a generator: what it holds is let go of
+                    iterator.close()
+            if number == 0 and self._epochs is None:
+                raise ValueError(f"the input has no batches in epoch {epoch}, and no end of epochs")
+            epoch, taken = epoch + 1, 0
+
+
+class Positioned:
+    """Batches of grain's loaders and data sets, which know their position themselves.
+
+    Args:
+        iterable: What has an iterator with `get_state` and `set_state`.
+    """
+
+    is_once = False
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        self._iterable = iterable
+        self._state: Any = None
+
+    def position(self) -> Position:
+        return {"grain": None if self._state is None else _as_text(self._state)}
+
+    def check(self, position: Position) -> None:
+        if position.keys() != {"grain"}:
+            raise ValueError(f"state: it is not of grain, but has {sorted(position)}")
+
+    def go_to(self, position: Position) -> None:
+        state = position["grain"]
+        self._state = state["bytes"].encode() if isinstance(state, dict) and state.keys() == {"bytes"} else state
+
+    def batches(self) -> Generator[tuple[Any, Position], None, None]:
+        iterator: Any = iter(self._iterable)
+        try:
+            if self._state is not None:
+                iterator.set_state(self._state)
+            for batch in iterator:
+                yield batch, {"grain": _as_text(iterator.get_state())}
+        finally:
+            if hasattr(iterator, "close"):
+                iterator.close()
+
+
+def _as_text(state: Any) -> Any:
+    """A state of grain's as JSON can hold it: that of a loader is text in bytes."""
+    return {"bytes": state.decode()} if isinstance(state, bytes) else state
+
+
+def source_of(given: Any, epochs: int | None) -> Source:
+    """What `nn.feed` is given, as a Source.
+
+    Raises:
+        TypeError: It is nothing of that kind.
+        ValueError: `epochs` does not go with it.
+    """
+    if callable(given) and not hasattr(given, "__iter__"):
+        return Counted(given, epochs, is_once=False)
+    if not hasattr(given, "__iter__"):
+        raise TypeError(f"source: expected an iterable, a function of the epoch, or a loader or data set of grain, "
+                        f"got {type(given).__name__}")
+    if type(given).__module__.partition(".")[0] == "grain":
+        if epochs != 1:
+            raise ValueError(f"epochs: grain's own num_epochs or repeat() say it, got {epochs}")
+        if hasattr(given, "to_iter_dataset"):
+            given = given.to_iter_dataset()
+        return Positioned(given)
+    is_once = hasattr(given, "__next__")
+    if is_once and epochs != 1:
+        raise ValueError(f"epochs: an iterator can be gone through once, got {epochs}; give an iterable, or a function "
+                         "of the epoch that returns one")
+    return Counted(lambda _: given, epochs, is_once)

@@ -1,0 +1,58 @@
+"""How a process ends that cannot wait for the others."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import nngrad_command
+
+
+class LastWords:
+    """A small process that speaks for this one when it is killed, or aborted by JAX."""
+
+    def __init__(self, who: str, first: str, address: str) -> None:
+        script = Path(nngrad_command.__file__).with_name("last_words.py")
+        self._process = subprocess.Popen([sys.executable, "-I", "-S", str(script)], stdin=subprocess.PIPE)
+        self._write(json.dumps({"who": who, "first": first, "address": address}))
+
+    def are_said(self) -> None:
+        """Nothing is left for it to say."""
+        self._write("said")
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait(1.0)
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            assert self._process.stdin is not None
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
+
+
+def say(line: str) -> None:
+    """Write a line to the standard error, if anybody can read it."""
+    with contextlib.suppress(Exception):
+        print(line, file=sys.stderr, flush=True)
+
+
+def show_where_it_is(index: int) -> None:
+    """Write what each thread is doing, which tells where a program hangs."""
+    say(f"nngrad: this is where process {index} is:")
+    with contextlib.suppress(Exception):  # a standard error that is no file
+        faulthandler.dump_traceback(sys.stderr, all_threads=True)
+
+
+def leave(code: int) -> NoReturn:
+    """End the process, without what JAX does at an exit: it would wait for processes that do not come."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,71 @@
+"""What is read of JSON, checked one by one: numbers in their range, texts, lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+class Unknown(Exception):
+    """A file is as it should be, but needs something that is not there; the message says what."""
+
+
+def integer(value: Any, least: int, most: int) -> int:
+    """A whole number within these bounds.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if value.__class__ is not int or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} is no whole number from {least} to {most}")
+    return value
+
+
+def integers(value: Any, least: int, most: int) -> tuple[int, ...]:
+    """Whole numbers within these bounds.
+
+    Raises:
+        ValueError: They are not.
+    """
+    if value.__class__ is not list or not _INT.issuperset(map(type, value)):
+        raise ValueError(f"{value!r:.40} is no list of whole numbers")
+    if value and not (least <= min(value) and max(value) <= most):
+        raise ValueError(f"{value!r:.40} has numbers that are not from {least} to {most}")
+    return tuple(value)
+
+
+_INT = frozenset({int})
+
+
+def boolean(value: Any) -> bool:
+    """A truth value.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if value.__class__ is not bool:
+        raise ValueError(f"{value!r:.40} is neither true nor false")
+    return value
+
+
+def text(value: Any) -> str:
+    """A text.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if value.__class__ is not str:
+        raise ValueError(f"{value!r:.40} is no text")
+    return value
+
+
+def listed(table: Mapping[str, Any], name: str) -> list[Any]:
+    """The list of this name in a table.
+
+    Raises:
+        ValueError: There is none.
+    """
+    value = table.get(name)
+    if value.__class__ is not list:
+        raise ValueError(f"{name!r} is no list")
+    return value

@@ -1,0 +1,8 @@
+"""What `nngrad train` trains. Each recipe is the file of its name, and may be copied from."""
+
+NAMES = {
+    "gan": "digits are drawn by a generator, whose critic is held by a gradient penalty",
+    "pinn": "two solitons: an equation with a third derivative is solved by a network",
+    "forces": "a force field of small clusters is learned from forces and energies",
+}
+"""The recipes that are there, and what they do."""

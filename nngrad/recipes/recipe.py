@@ -1,0 +1,176 @@
+"""What a recipe is: networks with their training steps, what is measured of them, and a picture."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+
+import nngrad as nn
+import nngrad.solvers as S
+from nngrad import hosts
+
+from .configuration import ConfigurationError
+from .settings import Settings
+
+Array = np.ndarray[Any, Any]
+
+
+class Recipe(ABC):
+    """A training that `nngrad train` runs.
+
+    All that is random in a step follows from the seed and the number of the step (`draws`), so that a run which is
+    resumed goes on as if it had never been interrupted. What is measured and drawn is computed with copies of the
+    parameters, by the first process alone, in float32.
+
+    Args:
+        settings: The configuration.
+
+    Raises:
+        ConfigurationError: What it says does not go together.
+    """
+
+    title: ClassVar[str]
+    """What is trained, in a line."""
+    defaults: ClassVar[Settings]
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.batch % settings.accumulate:
+            raise ConfigurationError(
+                f"accumulate: a batch of {settings.batch} does not have {settings.accumulate} equal parts"
+            )
+        share = jax.process_count() * settings.accumulate
+        if settings.batch % share:
+            raise ConfigurationError(
+                f"batch: {settings.batch} cannot be divided among {jax.process_count()} processes with "
+                f"{settings.accumulate} parts each; a multiple of {share} can"
+            )
+        nn.seed(settings.seed)
+        self.part = settings.batch // settings.accumulate
+        """How many examples the graph of a loss is built for."""
+        self.solvers: dict[str, S.Solver] = {}
+        """That of each training step, by name."""
+        self.averages: dict[str, nn.MovingAverage] = {}
+        """Those of the parameters of each training step, by name, where the configuration has a decay for them."""
+        self.losses: dict[str, jax.Array] = {}
+        """The losses of the last step, each of shape (), by name."""
+        self.gradient_norms: dict[str, jax.Array] = {}
+        """Those of all gradients of the last step together, before they are clipped, each of shape (), by name."""
+        self._finite: list[tuple[str, jax.Array]] = []
+        self._settings = settings
+        self._trained: OrderedDict[str, Any] = OrderedDict()
+        self._copies: OrderedDict[str, Any] = OrderedDict()
+
+    @abstractmethod
+    def step(self, number: int) -> None:
+        """Take a step of training; `number` counts from 0."""
+
+    @abstractmethod
+    def measured(self) -> dict[str, float]:
+        """What tells how good the copies of the parameters are, by name."""
+
+    @abstractmethod
+    def drawn(self) -> Any:
+        """A figure of matplotlib's that shows what the copies of the parameters give."""
+
+    def draws(self, *place: int) -> np.random.Generator:
+        """A source of random numbers that is the same in each run with one seed.
+
+        Args:
+            place: What they are for: the number of a step, and numbers that tell several sources of a step apart.
+        """
+        return np.random.default_rng((self._settings.seed, *place))
+
+    def train_step(self, name: str, loss: nn.Variable, inputs: Sequence[nn.Variable]) -> Callable[..., None]:
+        """What takes a step of training with the arrays of a whole batch, and keeps the loss under `name`.
+
+        Args:
+            name: Of the step and its solver. Where trained parameters have a scope of that name, those in it are
+                trained; else all.
+            loss: Of shape ().
+            inputs: Variables for `part` examples, whose places the arrays take.
+        """
+        settings = self._settings
+        solver = S.Adam(alpha=settings.solver.rate, beta1=settings.solver.beta1, beta2=settings.solver.beta2)
+        everything = self.parameters()
+        parameters = {n: p for n, p in everything.items() if n.startswith(f"{name}/")} or everything
+        if settings.average:
+            self.averages[name] = nn.MovingAverage(parameters, settings.average)
+        with self.trained(), self._mesh():
+            step = nn.train_step(
+                loss, parameters, solver, inputs=inputs, aux=("finite", "gradient_norm"),
+                accumulate=settings.accumulate,
+                clip_grad_by_global_norm=settings.clip or None,
+                averages=list(self.averages.values())[-1:] if settings.average else (),
+                wait_for_best=True,  # always the same executable, so that a resumed run computes the same numbers
+            )
+        self.solvers[name] = solver
+
+        def on_a_batch(*arrays: Array) -> None:
+            self.losses[name], (finite, norm) = step(*[hosts.part_of(array) for array in arrays])
+            self.gradient_norms[name] = norm
+            self._finite.append((name, finite))
+
+        return on_a_batch
+
+    @contextmanager
+    def trained(self) -> Iterator[None]:
+        """Parameters that are trained are made within it, and their graphs are built."""
+        with nn.parameter_scope("", scope=self._trained), nn.precision(self._settings.precision):
+            yield
+
+    @contextmanager
+    def copies(self) -> Iterator[None]:
+        """Copies of them, by the same names, are made within it, for what is measured and drawn."""
+        with nn.parameter_scope("", scope=self._copies):
+            yield
+
+    def parameters(self) -> dict[str, nn.Variable]:
+        """Those that are trained, by name."""
+        with self.trained():
+            return dict(nn.get_parameters(grad_only=False))
+
+    def kept(self) -> dict[str, nn.Variable]:
+        """What a checkpoint holds besides the solvers: the parameters and their averages, by name."""
+        averages = {
+            f"average/{name}/{i}": leaf
+            for name, average in self.averages.items() for i, leaf in enumerate(average.leaves)
+        }  # fmt: skip
+        return self.parameters() | averages
+
+    def copy_parameters(self) -> dict[str, nn.Variable]:
+        """Bring the copies up to date, with the moving averages where there are any.
+
+        Returns:
+            Those, or else the parameters themselves, by name.
+        """
+        values = self.parameters()
+        for average in self.averages.values():
+            values |= average.get_parameters()
+        with self.copies():
+            copies = nn.get_parameters(grad_only=False)
+        for name, copy in copies.items():
+            # Not `d`, which may be written to: in several processes all would have to look whether it was.
+            copy.d = np.array(values[name].data.raw())
+        return values
+
+    def set_rates(self, step: int) -> float:
+        """Set the learning rate of a step; returns it."""
+        rate = self._settings.solver.rate_at(step, self._settings.steps)
+        for solver in self.solvers.values():
+            solver.set_learning_rate(rate)
+        return rate
+
+    def not_finite(self) -> list[str]:
+        """Which losses, or gradients of theirs, have been infinite or not a number since this was asked before."""
+        asked, self._finite = self._finite, []
+        return sorted({name for name, finite in asked if not finite})
+
+    def _mesh(self) -> AbstractContextManager[Any]:
+        count = self._settings.devices or jax.device_count()
+        return nullcontext() if count == 1 else nn.mesh(jax.devices()[:count], data=count)

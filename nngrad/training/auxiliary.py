@@ -1,0 +1,82 @@
+"""Results of a training step besides its loss: Variables of the graph, and what the step itself can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..graph import Variable
+from ..graph.spelling import did_you_mean
+from ..solvers.gradients import Arrays, norm_of
+
+MEASURES = ("gradient_norm", "gradient_norms", "parameter_norm", "finite")
+"""What a step can be asked for by name."""
+
+
+class Auxiliary:
+    """Auxiliary results in the structure that the user has given.
+
+    Args:
+        aux: Variables and names of `MEASURES`, in lists, tuples and dicts.
+
+    Raises:
+        TypeError: Something else is among them.
+        ValueError: A name is unknown.
+    """
+
+    def __init__(self, aux: Any) -> None:
+        paths, self._structure = jax.tree_util.tree_flatten_with_path(aux)
+        self._given = [leaf for _, leaf in paths]
+        for path, leaf in paths:
+            name = f"aux{jax.tree_util.keystr(path)}"
+            if isinstance(leaf, str):
+                if leaf not in MEASURES:
+                    known = ", ".join(map(repr, MEASURES))
+                    raise ValueError(f"{name}: no result {leaf!r}{did_you_mean(leaf, MEASURES)}; a name is one of "
+                                     f"{known}")
+            elif not isinstance(leaf, Variable):
+                raise TypeError(f"{name}: expected a Variable or the name of a result, got {type(leaf).__name__}")
+        self.variables = [leaf for leaf in self._given if isinstance(leaf, Variable)]
+        """Those that the graph computes."""
+        self.is_averaged = [x.shape == () and x.spec.differentiable for x in self.variables]
+        """Which of them are averaged over the parts of a batch; the others are stacked."""
+        self.measures = frozenset([leaf for leaf in self._given if isinstance(leaf, str)])
+        """What is asked of the step itself."""
+        self.described = f"{self._structure}{[x if isinstance(x, str) else '' for x in self._given]}"
+        """The structure and the names in it, in text."""
+        self._given = [x if isinstance(x, str) else None for x in self._given]  # the graph is not kept
+
+    def arranged(self, values: Sequence[Any], measured: dict[str, Any]) -> Any:
+        """The results in their structure.
+
+        Args:
+            values: Those of the graph.
+            measured: Those of the step, by name.
+        """
+        left = iter(values)
+        return jax.tree.unflatten(self._structure, [next(left) if m is None else measured[m] for m in self._given])
+
+
+def measures(wanted: frozenset[str], names: tuple[str, ...], params: Arrays, grads: Sequence[Any], finite: Any) -> Any:
+    """What is wanted of the step itself, by name.
+
+    Args:
+        wanted: Of `MEASURES`.
+        names: The names of the parameters.
+        params: The parameters before the step.
+        grads: Their gradients, as the loss has them.
+        finite: Whether loss and gradients are finite; None where nobody asks.
+    """
+    found: dict[str, Any] = {}
+    if "gradient_norm" in wanted:
+        found["gradient_norm"] = norm_of(grads)
+    if "gradient_norms" in wanted:
+        found["gradient_norms"] = {name: norm_of([g]) for name, g in zip(names, grads, strict=True)}
+    if "parameter_norm" in wanted:
+        found["parameter_norm"] = norm_of(params)
+    if "finite" in wanted:
+        found["finite"] = jnp.asarray(finite)
+    return found

@@ -1,0 +1,190 @@
+"""What a training step computes, as a function of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..execution.lower import lower
+from ..graph import Spec
+from ..solvers.gradients import Arrays, widened
+from ..solvers.in_place import Results
+from ..solvers.loss_scale import DynamicLossScale, divided, divisor_of, like
+from ..solvers.solver import Solver
+from .auxiliary import Auxiliary, measures
+from .inputs import fitting
+from .moving_average import MovingAverage
+from .options import GradientChange, StepOptions
+from .parts import over_parts, spec_of_whole
+from .step_graph import Place, Source, StepGraph
+
+
+class Computation:
+    """What a training step computes, as a function of arrays.
+
+    Args:
+        graph: Loss, auxiliary results and gradients, of one part of a batch.
+        loss: Shape and dtype of the loss.
+        auxiliary: What is wanted besides it.
+        solver: What moves the parameters.
+        inputs: Shapes and dtypes of the inputs of the graph.
+        names: What they are called in messages.
+        options: What else is asked for.
+    """
+
+    def __init__(
+        self,
+        graph: StepGraph,
+        loss: Spec,
+        auxiliary: Auxiliary | None,
+        solver: Solver,
+        inputs: Sequence[Spec],
+        names: list[str],
+        options: StepOptions,
+    ) -> None:
+        self._program = lower(graph.program)
+        self._mesh = graph.program.mesh
+        self._loss = loss
+        self._auxiliary = auxiliary
+        self._solver = solver
+        self._names = tuple(solver.get_parameters())
+        self._input_names = names
+        self._count = options.accumulate
+        self._on_nan = options.on_nan
+        self._change = GradientChange(options, self._names)
+        self._wanted = frozenset() if auxiliary is None else auxiliary.measures
+        self.input_specs = [spec_of_whole(spec, self._count) for spec in inputs]
+        """Shapes and dtypes of what is given for the inputs."""
+        self._results = [loss, *[x.spec for x in auxiliary.variables]] if auxiliary is not None else [loss]
+        self._gradients = graph.gradients
+        self._updates_from = graph.updates_from
+        self._places = graph.places
+        self._keys = graph.keys
+        self._places_of_updated = list(graph.places_of_updated)
+        if self._count > 1:
+            for source, i in self._places_of_updated:
+                if source is Source.INPUTS:
+                    raise ValueError(f"inputs[{i}]: is written by the graph, so it cannot be given in parts "
+                                     f"(accumulate={self._count})")
+        self._averages = [(average, _followed(average, graph)) for average in options.averages]
+
+    @property
+    def described(self) -> str:
+        """All that it does besides running the program and moving the parameters, in text."""
+        inputs = [(spec.shape, spec.dtype.name) for spec in self.input_specs]
+        scaled = isinstance(self._solver.scaling, DynamicLossScale)
+        auxiliary = None if self._auxiliary is None else self._auxiliary.described
+        averages = [(average.described, places) for average, places in self._averages]
+        return str((
+            self._places, self._places_of_updated, self._gradients, inputs, self._loss.dtype.name, scaled, self._names,
+            self._count, self._on_nan, self._change.described, auxiliary, averages,
+        ))  # fmt: skip
+
+    def __call__(self, params: Arrays, state: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
+        """The loss with what is returned beside it, the new values of leaves, the new parameters and the new state."""
+        lr, arrays, live = arguments
+        solver = self._solver
+        scaling = solver.scaling
+        tree = jax.tree.unflatten(solver._structure, state)
+        scale = [tree.loss_scale.scale.astype(self._loss.dtype)] if isinstance(scaling, DynamicLossScale) else []
+        sources = [params, fitting(arrays, self.input_specs, self._input_names), live, scale]
+        results = self._run(sources)
+        loss, *values = [like(r, spec) for r, spec in zip(results, self._results, strict=False)]
+        grads = [
+            sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
+            for numbers, p in zip(self._gradients, params, strict=True)
+        ]
+        if scaling is None:  # else they are used in float32 as they are
+            grads = [like(g, p) for g, p in zip(grads, params, strict=True)]
+        flags = self._flags(loss, grads)
+        allowed = self._allowed(flags)
+        change = None if self._change.is_none else self._change
+        new, after = solver.pure_update(tuple(params), tuple(grads), tree, lr, change, allowed)
+
+        updates = list(results[self._updates_from :])
+        if self._on_nan is not None:
+            before = [sources[k][i] for k, i in self._places_of_updated]
+            updates = [jnp.where(allowed, u, b) for u, b in zip(updates, before, strict=True)]
+        moved = self._moved_averages(sources, new, updates, allowed)
+        own: Any = loss
+        if self._auxiliary is not None:
+            true = grads if scaling is None else [divided(widened(g), divisor_of(scaling, tree)) for g in grads]
+            finite = None if flags is None else flags.all()
+            own = loss, self._auxiliary.arranged(values, measures(self._wanted, self._names, params, true, finite))
+        if self._on_nan == "raise":
+            if isinstance(scaling, DynamicLossScale):  # which shrinks, as long as it can
+                flags = flags.at[1:].set(flags[1:] | (tree.loss_scale.scale > scaling.minimum))
+            if self._mesh is not None:  # each process looks at it
+                flags = jax.lax.with_sharding_constraint(flags, self._mesh.sharding())
+            own = own, flags
+        return own, (*updates, *moved), tuple(new), tuple(jax.tree.leaves(after))
+
+    def _run(self, sources: list[Any]) -> Sequence[Any]:
+        """The results of the program, of the whole batch."""
+        if self._count == 1:
+            return self._program(*[sources[k][i] for k, i in self._places])
+        _, arrays, live, _ = sources
+        carried = [i for _, i in self._places_of_updated]
+
+        def run(slices: Arrays, keys: Sequence[Any], leaves: Sequence[Any]) -> Sequence[Any]:
+            now = list(live)
+            for i, value in [*zip(self._keys, keys, strict=True), *zip(carried, leaves, strict=True)]:
+                now[i] = value
+            given = [*sources]
+            given[Source.INPUTS], given[Source.LEAVES] = slices, now
+            return self._program(*[given[k][i] for k, i in self._places])
+
+        averaged = [] if self._auxiliary is None else self._auxiliary.is_averaged
+        return over_parts(
+            run, self._count, arrays, [live[i] for i in self._keys], [jnp.asarray(live[i]) for i in carried],
+            stacked=[1 + i for i, is_averaged in enumerate(averaged) if not is_averaged],
+        )
+
+    def _flags(self, loss: Any, grads: Sequence[Any]) -> Any:
+        """For the loss and for each gradient whether it is finite; None where nobody asks."""
+        scales = isinstance(self._solver.scaling, DynamicLossScale)
+        if self._on_nan is None and "finite" not in self._wanted and not (scales and self._averages):
+            return None
+        return jnp.stack([jnp.isfinite(loss), *[jnp.isfinite(g).all() for g in grads]])
+
+    def _allowed(self, flags: Any) -> Any:
+        """Whether the step is taken, as a traced bool; None where that is the solver's to say."""
+        if self._on_nan is not None:
+            return flags.all()
+        scales = isinstance(self._solver.scaling, DynamicLossScale)
+        return flags[1:].all() if scales and self._averages else None
+
+    def _moved_averages(self, sources: list[Any], new: Arrays, updates: Sequence[Any], allowed: Any) -> list[Any]:
+        moved: list[Any] = []
+        for average, (before, followed) in self._averages:
+            old = tuple([sources[k][i] for k, i in before])
+            after = average.moved(old, tuple([new[i] if k is Source.PARAMETERS else updates[i] for k, i in followed]))
+            moved += after if allowed is None else [jnp.where(allowed, a, b) for a, b in zip(after, old, strict=True)]
+        return moved
+
+
+def _followed(average: MovingAverage, graph: StepGraph) -> tuple[list[Place], list[Place]]:
+    """Where the values of an average are read, and where what they follow is to be found after a step: among the
+    parameters, or among the new values of other leaves.
+
+    Its leaves are among those that the step writes from now on.
+
+    Raises:
+        ValueError: The step moves something of it in neither way, or something else writes the averages.
+    """
+    updated = {id(x.cell): i for i, x in enumerate(graph.updated[: len(graph.places_of_updated)])}
+    followed: list[Place] = []
+    for name, p in average.named.items():
+        place = graph.place_of_parameter(p)
+        if place is None and id(p.cell) not in updated:
+            raise ValueError(f"averages: {name!r} is neither trained nor updated by this step, so its average would "
+                             "stand still; leave it out")
+        followed.append((Source.LEAVES, updated[id(p.cell)]) if place is None else place)
+    for x, p in zip(average.get_parameters().values(), average.named.values(), strict=True):
+        x.cell.axes = p.cell.axes or ()  # on a mesh they lie side by side
+    before = [graph.place_of(x) for x in average.leaves]
+    graph.updated += average.leaves
+    return before, followed

@@ -1,0 +1,226 @@
+"""Exponential moving averages of parameters."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph import NdArray, Variable
+from ..graph.leaf import arrays_in
+from ..graph.process import check_process
+from ..graph.spec import spec_of, x64_if
+from ..graph.spelling import spelling_checked
+from ..graph.value import Value, hold_together, put_together, values_of
+from ..graph.variable import leaf_of
+from ..solvers.gradients import Arrays
+from ..solvers.loss_scale import like
+from ..solvers.rates import as_decay
+from ..storage import read_arrays, write_arrays
+from .parameters import named_parameters
+
+_COUNT = "count"
+
+
+class MovingAverage:
+    """The exponential moving average of parameters: `average <- decay * average + (1 - decay) * parameter` at a step.
+
+    A training step that is given it in `averages=` moves it within its own executable; in a loop with `solver.update()`
+    call `average.update()` after it. Averages are kept in float32 at least.
+
+        average = nn.MovingAverage(nn.get_parameters(), decay=0.999)
+        step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t], averages=average)
+        ...
+        with average.applied():
+            loss.forward()          # with the averages in place of the parameters
+
+    Running statistics of the graph may be among the parameters, so that they are averaged too.
+
+    Args:
+        parameters: Variables by name, or in a list: leaves of floating dtypes.
+        decay: The share of the average that is kept at each step, at least 0 and below 1.
+        bias_correction: Whether the average is that of the steps so far alone, so that its first value is that of the
+            parameters after the first step: `decay` is (decay - decay^t) / (1 - decay^t) at step t then. Else it starts
+            with the parameters of now, which have a share of decay^t in it.
+
+    Raises:
+        TypeError: A parameter is no Variable, or not of a floating dtype.
+        ValueError: A parameter is no leaf, or there is none; `decay` is out of its range.
+    """
+
+    @spelling_checked
+    def __init__(
+        self,
+        parameters: Mapping[str, Variable] | Iterable[Variable],
+        decay: float = 0.999,
+        bias_correction: bool = True,
+    ) -> None:
+        named = named_parameters(parameters)
+        for name, p in named.items():
+            if not p.spec.differentiable:
+                raise TypeError(f"parameters: {name!r} is {p.dtype.name}; only floating dtypes can be averaged")
+        self.decay = as_decay(decay, "decay")
+        self.bias_correction = bool(bias_correction)
+        self._params = OrderedDict(named)
+        self._needs_x64 = any([p.spec.needs_x64 for p in named.values()])
+        self._count = leaf_of(NdArray.of_spec(spec_of((), np.dtype(np.int32))), "count")
+        self._averages = OrderedDict((name, _average_of(name, p)) for name, p in named.items())
+
+    @property
+    def leaves(self) -> list[Variable]:
+        """What a step writes: the count of steps, and the averages."""
+        return [self._count, *self._averages.values()]
+
+    @property
+    def named(self) -> OrderedDict[str, Variable]:
+        """What it is the average of."""
+        return self._params.copy()
+
+    @property
+    def count(self) -> int:
+        """How many steps are in it."""
+        return int(self._count.data.raw())
+
+    def get_parameters(self) -> OrderedDict[str, Variable]:
+        """The averages by the names of the parameters: leaves, of float32 at least, to which no gradient goes."""
+        return self._averages.copy()
+
+    def moved(self, before: Arrays, params: Arrays) -> Arrays:
+        """The count and the averages after one step more, as a pure function of arrays.
+
+        Args:
+            before: The count and the averages.
+            params: What the averaged parameters are after the step.
+        """
+        return _moved(before, params, *self.described)
+
+    def update(self) -> None:
+        """Take the parameters of now as those after one step more."""
+        check_process()
+        cells = [x.cell for x in self.leaves]
+        with x64_if(self._needs_x64):
+            arrays = arrays_in([*cells, *[p.cell for p in self._params.values()]])
+            split = len(cells)
+            put_together(cells, _jitted(tuple(arrays[:split]), tuple(arrays[split:]), *self.described))
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Within the block the parameters have the values of their averages; afterwards those of before again, also
+        after an error.
+
+        What is written to parameters within is lost, so train outside. All threads see the averages.
+
+        Raises:
+            RuntimeError: Parameters were replaced within, by a training step or by loading. They have the values of
+                before the block again.
+        """
+        cells = [p.cell for p in self._params.values()]
+        with x64_if(self._needs_x64):
+            averages = arrays_in([x.cell for x in self._averages.values()])
+            values = [Value(_cast(a, cell.spec.dtype)) for a, cell in zip(averages, cells, strict=True)]
+        before = values_of(cells)
+        try:
+            hold_together(cells, values)
+            yield
+            found = values_of(cells)
+        finally:
+            hold_together(cells, before)
+        written = [name for name, value, own in zip(self._params, found, values, strict=True) if value is not own]
+        if written:
+            raise RuntimeError(f"applied: {', '.join(map(repr, written))} was replaced within the block, in which "
+                               "the averages stand in its place, and has its value of before the block again; train, "
+                               "and load parameters, outside")
+
+    def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
+        """A copy of the count of steps and of the averages: 'count', 'average:conv/W'."""
+        return OrderedDict(
+            (name, np.array(array)) for name, array in zip(self._names(), self._arrays(), strict=True)
+        )
+
+    def set_states(self, states: Mapping[str, Any]) -> None:
+        """Take over what `get_states` of an average of these parameters gave: all or nothing.
+
+        Raises:
+            TypeError: `states` is no mapping of names to arrays.
+            ValueError: Names, shapes or dtypes are others, or the count is negative.
+        """
+        if not isinstance(states, Mapping):
+            raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
+        names, leaves = self._names(), self.leaves
+        if set(states) != set(names):
+            missing, unknown = sorted(set(names) - set(states)), sorted(set(states) - set(names), key=str)
+            raise ValueError(f"set_states: missing {missing}, unknown {unknown}")
+        arrays = [np.array(states[name]) for name in names]
+        for name, array, x in zip(names, arrays, leaves, strict=True):
+            if array.shape != x.shape or array.dtype != x.dtype:
+                raise ValueError(f"set_states: {name!r} must be {x.spec}, got {array.dtype.name}{list(array.shape)}")
+        if arrays[0] < 0:
+            raise ValueError(f"set_states: {_COUNT!r} counts, so it must not be negative, got {arrays[0]}")
+        put_together([x.cell for x in leaves], arrays)
+
+    def save_states(self, path: str | Path) -> None:
+        """Write the count and the averages to a safetensors file, which is replaced as a whole or not at all."""
+        write_arrays(path, self.get_states(), {"average": type(self).__name__})
+
+    def load_states(self, path: str | Path) -> None:
+        """Read the count and the averages from a file of `save_states`.
+
+        Raises:
+            ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
+            OSError: It cannot be read.
+        """
+        arrays, _ = read_arrays(path)
+        try:
+            self.set_states(arrays)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+
+    def _names(self) -> list[str]:
+        return [_COUNT, *[f"average:{name}" for name in self._averages]]
+
+    def _arrays(self) -> list[Any]:
+        return arrays_in([x.cell for x in self.leaves])
+
+    @property
+    def described(self) -> tuple[float, bool]:
+        """What it does, in numbers."""
+        return self.decay, self.bias_correction
+
+    def __repr__(self) -> str:
+        return f"<moving average of {len(self._params)} parameters, decay {self.decay:g}, {self.count} steps>"
+
+
+def _average_of(name: str, p: Variable) -> Variable:
+    """A leaf for the average of a parameter, which has its value."""
+    with x64_if(p.spec.needs_x64):
+        dtype = np.dtype(jnp.promote_types(p.dtype, jnp.float32))
+        cell = NdArray.of_host_array(np.array(p.data.raw()).astype(dtype))
+    return leaf_of(cell, f"average/{name}")
+
+
+def _cast(array: Any, dtype: Any) -> Any:
+    return array if array.dtype == dtype else array.astype(dtype)
+
+
+def _moved(before: Arrays, params: Arrays, decay: float, bias_correction: bool) -> Arrays:
+    """The count and the averages after one step more."""
+    count = before[0] + 1
+
+    def move(average: Any, p: Any) -> Any:
+        share: Any = 1 - decay
+        if bias_correction and decay:
+            # (1 - decay) / (1 - decay^t), to all digits also where decay is close to 1.
+            share = share / -jnp.expm1(count.astype(average.dtype) * math.log(decay))
+        return like(average + share * (p.astype(average.dtype) - average), average)
+
+    return count, *[move(average, p) for average, p in zip(before[1:], params, strict=True)]
+
+
+_jitted = jax.jit(_moved, static_argnums=(2, 3))

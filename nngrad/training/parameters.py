@@ -1,0 +1,28 @@
+"""Parameters as they are given, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..graph import Variable
+
+
+def named_parameters(parameters: Any) -> dict[str, Variable]:
+    """Parameters by name; those in a list by their numbers.
+
+    Raises:
+        TypeError: One is no Variable.
+        ValueError: One is no leaf, or there are none.
+    """
+    if isinstance(parameters, Variable):
+        parameters = [parameters]
+    named = dict(parameters) if isinstance(parameters, Mapping) else {str(i): p for i, p in enumerate(parameters)}
+    if not named:
+        raise ValueError("parameters: there are none")
+    for name, p in named.items():
+        if not isinstance(p, Variable):
+            raise TypeError(f"parameters: {name!r} must be a Variable, got {type(p).__name__}")
+        if p.parent is not None:
+            raise ValueError(f"parameters: {name!r} is an output of {p.parent.op.name}; only leaves can be trained")
+    return named

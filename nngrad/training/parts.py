@@ -1,0 +1,93 @@
+"""A batch in parts: what a step computes of each part in turn, and what it makes of that for the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..graph import Spec
+from ..graph.spec import spec_of
+from ..solvers.gradients import Arrays, widened
+from ..solvers.loss_scale import like
+
+
+def spec_of_part(spec: Spec, count: int, name: str) -> Spec:
+    """What an input is in each of `count` parts of a batch: a share of the rows along the first axis; what has no axes
+    is the same in all.
+
+    Raises:
+        ValueError: `count` does not divide the first axis.
+    """
+    if count == 1 or not spec.shape:
+        return spec
+    rows, *rest = spec.shape
+    if rows % count:
+        raise ValueError(f"{name}: has {rows} rows, which accumulate={count} parts do not divide; give "
+                         f"{rows - rows % count} or {rows - rows % count + count}, or leave rows out")
+    return spec_of((rows // count, *rest), spec.dtype)
+
+
+def spec_of_whole(spec: Spec, count: int) -> Spec:
+    """What is given for an input that is `spec` in each of `count` parts."""
+    return spec if count == 1 or not spec.shape else spec_of((count * spec.shape[0], *spec.shape[1:]), spec.dtype)
+
+
+def over_parts(
+    run: Callable[[Arrays, Sequence[Any], Sequence[Any]], Sequence[Any]],
+    count: int,
+    arrays: Sequence[Any],
+    keys: Sequence[Any],
+    carried: Sequence[Any],
+    stacked: Sequence[int],
+) -> list[Any]:
+    """The results for a batch that is computed in parts, one after another, in the memory of one.
+
+    Means over the parts are returned, which are added up in float32 at least; `stacked` results have a first axis of
+    the parts instead; of the last ones, which are new values of leaves, each part finds those of the part before.
+
+    Args:
+        run: `run(arrays, keys, leaves)` gives the results of a part.
+        count: How many parts there are.
+        arrays: What is given for the batch.
+        keys: The keys of random functions, of which each part gets others.
+        carried: The leaves that are updated, before the first part; the last results are their new values.
+        stacked: The places of the results that are stacked.
+    """
+
+    def part(number: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+        given = tuple([_rows_of_part(a, number, count) if a.ndim else a for a in arrays])
+        results = list(run(given, [_key_of_part(key, number) for key in keys], leaves))
+        after = len(results) - len(leaves)
+        summed = [r for i, r in enumerate(results[:after]) if i not in stacked]
+        return summed, [results[i] for i in stacked], [like(r, x) for r, x in zip(results[after:], leaves, strict=True)]
+
+    summed, _, _ = jax.eval_shape(part, jnp.uint32(0), list(carried))
+
+    def step(carry: tuple[list[Any], list[Any]], number: Any) -> Any:
+        sums, leaves = carry
+        results, kept, leaves = part(number, leaves)
+        return ([s + widened(r) for s, r in zip(sums, results, strict=True)], leaves), kept
+
+    sums = [jnp.zeros(r.shape, jnp.promote_types(r.dtype, jnp.float32)) for r in summed]
+    numbers = jnp.arange(count, dtype=jnp.uint32)
+    (sums, leaves), kept = jax.lax.scan(step, (sums, list(carried)), numbers)
+    means = iter([s / count for s in sums])
+    stacks = dict(zip(stacked, kept, strict=True))
+    return [stacks[i] if i in stacks else next(means) for i in range(len(sums) + len(kept))] + leaves
+
+
+def _rows_of_part(array: Any, number: Any, count: int) -> Any:
+    """The rows of a part: `number`, `number + count`, `number + 2 count`, ... Where devices hold a stretch of the rows
+    each, every part has an equal share of those of each device, and none have to be moved.
+    """
+    rows = array.reshape(array.shape[0] // count, count, *array.shape[1:])
+    return jax.lax.dynamic_index_in_dim(rows, number, axis=1, keepdims=False)
+
+
+def _key_of_part(key: Any, number: Any) -> Any:
+    """The key of a random function, in the part of this number."""
+    folded = jax.random.fold_in(jax.random.wrap_key_data(key, impl="threefry2x32"), number)
+    return jax.random.key_data(folded)

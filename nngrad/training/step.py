@@ -1,0 +1,181 @@
+"""The training step of a fixed graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..execution.compiled import has_tiers
+from ..execution.fingerprint import digest_of, structure_of
+from ..execution.recompilations import watched
+from ..graph import Variable
+from ..graph.leaf import arrays_of
+from ..graph.mesh import Mesh
+from ..graph.place import warn_user
+from ..graph.process import check_not_traced
+from ..solvers.gradients import Arrays
+from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
+from ..solvers.solver import Solver
+from .auxiliary import Auxiliary
+from .computation import Computation
+from .inputs import check_count, plain
+from .options import StepOptions
+from .pure_step import Carried, PureStep, pure_step
+from .step_graph import StepGraph
+
+
+class TrainStep:
+    """A training step of a fixed graph. Made by `train_step`.
+
+    Calling it with the inputs' values (arrays, or else Variables, NdArrays, numbers or lists) moves the
+    parameters by one step and returns the loss before it, as a `jax.Array`; with auxiliary results it returns a pair of
+    loss and these.
+
+    Parameters, the solver's state, averages and what the graph updates change at one moment, when all of them have been
+    handed out: an error or an interrupt finds them as they were before the step or as they are after it, and so do
+    signal handlers and other threads that read them. Threads that call steps of one solver take turns.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_computation",
+        "_input_names",
+        "_input_specs",
+        "_inputs",
+        "_kinds",
+        "_live",
+        "_mesh",
+        "_raises",
+        "_solver",
+        "_update",
+        "_variables",
+    )
+
+    def __init__(
+        self,
+        loss: Variable,
+        auxiliary: Auxiliary | None,
+        parameters: dict[str, Variable],
+        solver: Solver,
+        inputs: list[Variable],
+        options: StepOptions,
+    ) -> None:
+        if [(n, id(p)) for n, p in solver.get_parameters().items()] != [(n, id(p)) for n, p in parameters.items()]:
+            solver.set_parameters(parameters, retain_state=True)
+        self._solver = solver
+        self._variables = solver._variables
+        names = [f"input {i} ({x.name!r})" if x.name else f"input {i}" for i, x in enumerate(inputs)]
+        variables = [] if auxiliary is None else auxiliary.variables
+        graph = StepGraph(loss, variables, parameters, solver, inputs, options.recompute)
+        self._computation = Computation(graph, loss.spec, auxiliary, solver, [x.spec for x in inputs], names, options)
+        self._inputs = inputs
+        self._mesh = graph.program.mesh
+        self._input_specs = self._computation.input_specs
+        self._input_names = names
+        self._live = graph.live
+        self._raises = options.on_nan == "raise"
+        self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
+        program = graph.program
+        self._mesh = program.mesh
+        self._update = InPlaceUpdate(
+            self._computation, solver, graph.updated, program.needs_x64, graph.device, program.opaque or solver.opaque,
+            is_large=has_tiers(program) and not options.wait_for_best, compiled=watched(program),
+            structure=self._structure_of(graph), mesh=self._mesh,
+        )
+
+    def _structure_of(self, graph: StepGraph) -> Callable[[], bytes | None]:
+        """What gives a digest of the step, the same in every process; None where there is none."""
+
+        def structure() -> bytes | None:
+            computed, moved = structure_of(graph.program), self._solver.structure("update")
+            if computed is None or moved is None:
+                return None
+            return digest_of(b"training step", computed, moved, self._computation.described.encode())
+
+        return structure
+
+    def __call__(self, *arrays: Any) -> Any:
+        check_not_traced("a training step", STEP_TO_TRACE)
+        try:
+            kind = (*map(type, arrays), *map(_dtype_of, arrays))
+        except AttributeError:  # a list or a number
+            kind = ()
+        if kind not in self._kinds:
+            arrays = self._converted(arrays)
+            kind = (*map(type, arrays), *map(_dtype_of, arrays))
+            self._kinds.add(kind)
+        solver, mesh = self._solver, self._mesh
+        if mesh is not None:
+            arrays = self._placed(arrays, mesh)
+            kind += tuple([array.sharding for array in arrays])
+        if solver.unused_change:
+            self._tell_of_unused_change()
+        with solver.updating:
+            if solver._variables is not self._variables:
+                raise RuntimeError("the solver was given other parameters, or another loss scaling, after this "
+                                   "training step was made")
+            live = self._live and arrays_of(self._live, mesh=mesh)
+            if live:
+                kind += (*map(type, live), *map(_dtype_of, live))
+            results = self._update(kind, (solver._rate, arrays, live))
+        return self._checked(*results) if self._raises else results
+
+    def to_jax(self) -> tuple[PureStep, Carried]:
+        """The step as a plain JAX function, to be traced, exported or lowered for another platform.
+
+            function, carried = step.to_jax()
+            program = jax.export.export(jax.jit(function), platforms=["cuda"])(carried, x, t)
+
+        `loss, carried = function(carried, *inputs)` changes nothing: parameters, the solver's state and what else a
+        step writes go in and come out as `carried`, a pytree that begins with the values of now. Leaves that no step
+        writes are frozen at theirs. Where random functions are involved the function takes a JAX random key as
+        `key=`. With `on_nan="raise"` it skips a step instead. JAX's setting of x64 holds.
+
+        Raises:
+            ValueError: The step writes to one of its inputs.
+        """
+        return pure_step(self._computation, self._solver, self._live, self._update.updated, self._raises)
+
+    def _converted(self, values: Arrays) -> Arrays:
+        """The values of the inputs as arrays."""
+        check_count(values, self._input_specs)
+        return tuple([
+            value if isinstance(value, np.ndarray | jax.Array) else plain(value, spec, name)
+            for value, spec, name in zip(values, self._input_specs, self._input_names, strict=True)
+        ])
+
+    def _placed(self, arrays: Arrays, mesh: Mesh) -> Arrays:
+        """The values of the inputs on the mesh."""
+        given = zip(arrays, self._input_names, self._inputs, self._input_specs, strict=True)
+        return tuple([mesh.argument(array, name, x, spec.shape) for array, name, x, spec in given])
+
+    def _checked(self, results: Any, flags: Any) -> Any:
+        """The results of a step that was taken; else a FloatingPointError, which says what was not finite."""
+        finite = np.asarray(flags)
+        if finite.all():
+            return results
+        loss = results if isinstance(results, jax.Array) else results[0]
+        names = [repr(name) for name, is_finite in zip(self._solver._params, finite[1:], strict=True) if not is_finite]
+        gradients = f"the gradients of {', '.join(names)} are not finite" if names else "all gradients are finite"
+        raise FloatingPointError(f"train_step: the loss is {float(loss):g}, and {gradients}; parameters and state are "
+                                 "as they were before the step. nn.find_nan(loss) shows where NaN begin")
+
+    def _tell_of_unused_change(self) -> None:
+        name, self._solver.unused_change = self._solver.unused_change, ""
+        warn_user(f"train_step: {name} of the solver was called, which changes the gradients that backward() has left, "
+                  "and no update() came after it. A training step has gradients of its own: give it weight_decay=, "
+                  "clip_grad_by_norm= or clip_grad_by_global_norm=")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("a training step cannot be pickled or copied: it is an executable of this process. Pickle the "
+                        "solver, which holds parameters and state, and call nn.train_step in the process where it runs")
+
+    def __repr__(self) -> str:
+        return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"
+
+
+_dtype_of = attrgetter("dtype")

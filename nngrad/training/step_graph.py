@@ -1,0 +1,177 @@
+"""The graph of a training step as a program, and where the values of its leaves come from."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import numpy as np
+
+from ..autodiff.grad import emitted
+from ..autodiff.request import Request
+from ..execution.convert import check_read
+from ..execution.forward import device_of
+from ..execution.lower import Linearized, linearize
+from ..execution.program import Program
+from ..graph import NdArray, Variable, leaves_of, switched
+from ..graph.place import warn_user
+from ..graph.variable import leaf_of
+from ..solvers.loss_scale import DynamicLossScale
+from ..solvers.solver import Solver
+
+
+class Source(enum.IntEnum):
+    """Where the value of a leaf comes from."""
+
+    PARAMETERS = 0
+    INPUTS = 1
+    LEAVES = 2
+    """All that is read from cells when the step is called."""
+    LOSS_SCALE = 3
+
+
+Place = tuple[Source, int]
+"""A source, and the number in it."""
+
+
+class StepGraph:
+    """Loss, auxiliary results and gradients of a graph.
+
+    The program's results are the loss, the auxiliary ones, the gradients, and the new values of leaves.
+
+    Args:
+        loss: The loss.
+        auxiliary: Other Variables that are wanted.
+        parameters: What is trained.
+        solver: What has these parameters.
+        inputs: What is given at each call.
+        recompute: Which values are computed again.
+    """
+
+    def __init__(
+        self,
+        loss: Variable,
+        auxiliary: list[Variable],
+        parameters: dict[str, Variable],
+        solver: Solver,
+        inputs: list[Variable],
+        recompute: Any,
+    ) -> None:
+        self._owners = {id(p.cell): i for i, p in enumerate(solver._variables)}
+        targets = self._targets(loss, solver)
+        reached = {i for _, i in targets}
+        idle = [repr(name) for i, name in enumerate(parameters) if i not in reached]
+        if idle:
+            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out what is not trained, "
+                      "or check that the graph was built from these Variables")
+        seed = seed_for(loss, solver)
+        self.device = device_of([loss])
+        leaves = [*[x for x, _ in targets], *inputs]
+
+        def linearized(gradients: list[Variable]) -> Linearized:
+            return linearize([loss, *auxiliary, *gradients], first=leaves, device=self.device)
+
+        with switched(auto_forward=False, no_grad=False):
+            request = Request(
+                [loss], [x for x, _ in targets], [seed], recompute=recompute, final=True,
+                program_of=lambda found: linearized(found).program, runs=False,
+            )
+            gradients = emitted(request).gradients
+        linear = linearized(gradients)
+        self.program = linear.program
+        if seed is None and _narrows(self.program):
+            warn_user("train_step: the graph computes in float16, in which small gradients are zero; give the solver a "
+                      "loss scale, solver.loss_scaling(nn.DynamicLossScale()), or compute in bfloat16")
+        if self.program.group is not None:
+            raise ValueError(
+                "loss: its graph exchanges arrays with other processes, and a training step would move the parameters "
+                "of each by gradients that are not summed over them; give nn.train_step the whole batch under nn.mesh, "
+                "or call forward, backward with a communicator's all_reduce_callback, and update"
+            )
+        check_read(self.program, inputs, len(targets))
+        first = 1 + len(auxiliary)
+        self.gradients = [[first + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]
+        """For each parameter the places of the results that add up to its gradient."""
+        self.updates_from = first + len(targets)
+        """The place of the first result that is a new value of a leaf."""
+        self.updated = list(linear.updated)
+        """The leaves that have new values."""
+        for x in self.updated:
+            if id(x.cell) in self._owners:
+                name = list(parameters)[self._owners[id(x.cell)]]
+                raise ValueError(f"parameters: {name!r} is written by the graph itself (a running statistic, say), "
+                                 "so it cannot be trained")
+        self._numbers = {id(x): j for j, x in enumerate(inputs)}
+        self._numbers_of_live: dict[int, int] = {}
+        self.live: list[Variable] = []
+        """The leaves that are read from their cells, keys of random functions among them."""
+        self._is_scaled = isinstance(solver.scaling, DynamicLossScale)
+        self.places = [
+            (Source.LOSS_SCALE, 0) if x is seed and self._is_scaled else self.place_of(x) for x in linear.leaves
+        ]
+        """Where the values of the program's leaves come from."""
+        self.places_of_updated = [self.place_of(x) for x in self.updated]
+        """Where the values come from that the updated leaves have before."""
+
+    @property
+    def keys(self) -> list[int]:
+        """Which of the live leaves are keys of random functions."""
+        return [i for i, x in enumerate(self.live) if x._source is not None]
+
+    def place_of_parameter(self, x: Variable) -> Place | None:
+        """Where a parameter is among those that are trained; None for what is not."""
+        number = self._owners.get(id(x.cell))
+        return None if number is None else (Source.PARAMETERS, number)
+
+    def place_of(self, x: Variable) -> Place:
+        """Where the value of a leaf comes from, which is read from its cell if it comes from nowhere else."""
+        if id(x) in self._numbers:
+            return Source.INPUTS, self._numbers[id(x)]
+        if id(x.cell) in self._owners:
+            return Source.PARAMETERS, self._owners[id(x.cell)]
+        number = self._numbers_of_live.setdefault(id(x.cell), len(self.live))
+        if number == len(self.live):
+            self.live.append(x)
+        return Source.LEAVES, number
+
+    def _targets(self, loss: Variable, solver: Solver) -> list[tuple[Variable, int]]:
+        """The leaves through which the loss depends on parameters, each with the number of its parameter.
+
+        A parameter may be there as Variables that share its data (`fix_parameters`); those without
+        `need_grad` stand for constants.
+        """
+        own = {id(p) for p in solver._variables}
+        return [
+            (x, self._owners[id(x.cell)])
+            for x in leaves_of([loss])
+            if id(x) in own or (id(x.cell) in self._owners and x._need_grad)
+        ]
+
+
+def _narrows(program: Program) -> bool:
+    """Whether something wider is taken in float16 in it."""
+    casts = any([any([isinstance(a, np.dtype) and a == np.float16 for a in given]) for _, given, _ in program.steps])
+    return casts and any([spec.dtype == np.float32 for spec in program.leaves])
+
+
+def seed_for(loss: Variable, solver: Solver) -> Variable | None:
+    """The gradient at the loss, which is what the solver's loss scaling multiplies it by; None for 1.
+
+    It is a leaf: a number in the graph would be moved to where it does the gradients no good.
+
+    Raises:
+        ValueError: The dtype of the loss does not hold the scale.
+    """
+    scaling = solver.scaling
+    if scaling is None:
+        return None
+    # A dynamic one that is too large is found out.
+    lowest = scaling.minimum if isinstance(scaling, DynamicLossScale) else scaling
+    with np.errstate(over="ignore"):
+        held = float(np.asarray(lowest).astype(loss.dtype))
+    if held != lowest:
+        raise ValueError(f"loss: {loss.dtype.name} does not hold the loss scale {lowest:g}; "
+                         "take the loss in float32, or another scale")
+    if isinstance(scaling, DynamicLossScale):
+        return leaf_of(NdArray.of_spec(loss.spec))
+    return Variable.from_numpy_array(scaling, dtype=loss.dtype)

@@ -1,0 +1,156 @@
+"""Training steps: forward, gradient and update of a graph as one executable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, overload
+
+import optax
+
+from ..graph import Variable, contained
+from ..solvers.solver import Solver
+from .by_shape import TrainStepByShape
+from .checking import checked_step, solver_of
+from .moving_average import MovingAverage
+from .options import Decay, OnNan, checked_options
+from .step import TrainStep
+
+Parameters = Mapping[str, Variable] | Iterable[Variable]
+
+
+@overload
+def train_step(
+    loss: Variable,
+    parameters: Parameters,
+    optimizer: Solver | optax.GradientTransformation,
+    inputs: Variable | Iterable[Variable] = (),
+    recompute: Any = None,
+    wait_for_best: bool = False,
+    *,
+    aux: Any = None,
+    accumulate: int = 1,
+    clip_grad_by_value: float | None = None,
+    clip_grad_by_norm: float | None = None,
+    clip_grad_by_global_norm: float | None = None,
+    weight_decay: Decay | None = None,
+    on_nan: OnNan = None,
+    averages: MovingAverage | Iterable[MovingAverage] = (),
+) -> TrainStep: ...
+
+
+@overload
+def train_step(
+    loss: Callable[..., Variable | tuple[Variable, Any]],
+    parameters: Parameters | Callable[[], Parameters],
+    optimizer: Solver | optax.GradientTransformation,
+    *,
+    recompute: Any = None,
+    wait_for_best: bool = False,
+    aux: Any = None,
+    accumulate: int = 1,
+    clip_grad_by_value: float | None = None,
+    clip_grad_by_norm: float | None = None,
+    clip_grad_by_global_norm: float | None = None,
+    weight_decay: Decay | None = None,
+    on_nan: OnNan = None,
+    averages: MovingAverage | Iterable[MovingAverage] = (),
+) -> TrainStepByShape: ...
+
+
+@contained
+def train_step(
+    loss: Variable | Callable[..., Variable | tuple[Variable, Any]],
+    parameters: Parameters | Callable[[], Parameters],
+    optimizer: Solver | optax.GradientTransformation,
+    inputs: Variable | Iterable[Variable] = (),
+    recompute: Any = None,
+    wait_for_best: bool = False,
+    *,
+    aux: Any = None,
+    accumulate: int = 1,
+    clip_grad_by_value: float | None = None,
+    clip_grad_by_norm: float | None = None,
+    clip_grad_by_global_norm: float | None = None,
+    weight_decay: Decay | None = None,
+    on_nan: OnNan = None,
+    averages: MovingAverage | Iterable[MovingAverage] = (),
+) -> TrainStep | TrainStepByShape:
+    """Forward, gradient and update of the graph of `loss` as one executable, for a training loop.
+
+    The graph is differentiated once, here. At each call of the result parameters and all other leaves are
+    read from their cells, so values that were set in between count; random functions draw anew, and
+    running statistics are updated. Parameters and state are updated in place, in memory that the step before
+    used; an array that something else still refers to is copied first.
+
+        step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t])
+        for images, labels in batches:
+            value = step(images, labels)
+
+    The shapes of a graph are fixed. Where they differ, as those of a last, shorter batch do, `loss` is a function that
+    builds the graph. It is called with Variables of the shapes and dtypes that the arrays of a call have, once for each
+    combination of them, in the scopes in which `train_step` was called; parameters and state are the same for all:
+
+        step = nn.train_step(lambda x, t: F.mean(F.squared_error(network(x), t)), nn.get_parameters, S.Adam())
+
+    What a step does with gradients, in this order: it divides them by the loss scale, brings their elements within
+    `clip_grad_by_value`, each gradient within `clip_grad_by_norm`, all of them within `clip_grad_by_global_norm`, adds
+    `weight_decay`, and moves the parameters.
+
+    Args:
+        loss: A floating Variable of shape (), or a function of Variables that returns one, or one and `aux`.
+        parameters: Variables to train, by name or in a list: leaves of floating dtypes. Beside a function that builds
+            it may be a function too, which is called once the first graph has made them: `nn.get_parameters`.
+        optimizer: A solver, which gets these parameters and may have a state for them already; or an
+            optax transformation. A solver with loss scaling scales the gradients of this step too; the loss that is
+            returned is not scaled. Of a solver the step uses the update alone: its methods `weight_decay`,
+            `clip_grad_by_norm` and `scale_grad` change gradients that `backward()` has left, and there are
+            none here; the arguments below do so.
+        inputs: Variables whose values are given at each call, of their shapes. A function that builds has none.
+        recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
+        wait_for_best: Whether the first call waits for the best executable. Else a large step starts with one that is
+            compiled cheaply, and updates copies of parameters and state until the best one is ready.
+        aux: Variables of any shape and dtype that are returned beside the loss, in lists, tuples and dicts: the step
+            returns `(loss, aux)` then, in the same structure. Among them may be names: 'gradient_norm' is the
+            L2 norm of all gradients together, before they are clipped and without a loss scale; 'gradient_norms' is a
+            dict of that of each by itself; 'parameter_norm' is that of the parameters before the step; 'finite' tells
+            whether loss and gradients are finite.
+        accumulate: In how many parts a batch is computed, one after another and in the memory of one. The graph is that
+            of one part; the arrays of a call have that many times the rows along their first axis, of which part i has
+            rows i, i + accumulate, ...; those without axes are the same for all parts. Gradients and loss are means
+            over the parts, as those of a loss that is a mean over a batch are. Random functions draw anew for each
+            part, and running statistics are updated part after part. Floating results of `aux` without axes are means
+            too; all others have a new first axis of parts.
+        clip_grad_by_value: Elements of gradients are brought to between minus this and this.
+        clip_grad_by_norm: A gradient of a larger L2 norm is scaled to this norm, each parameter's by itself.
+        clip_grad_by_global_norm: If all gradients together have a larger L2 norm they are scaled to this norm.
+        weight_decay: What is added to each gradient, times the parameter; a function gets a parameter's name and
+            returns the number for it.
+        on_nan: What happens where the loss or a gradient is infinite or not a number. 'skip': the step leaves
+            parameters, state and what the graph updates as they are. 'raise': so too, and a FloatingPointError tells
+            what it was; each call waits for its results. None: nobody looks. A dynamic loss scale skips such steps by
+            itself; with it 'raise' raises where the loss is concerned, or the scale cannot become smaller.
+        averages: Moving averages of parameters, or of what the graph updates, that move along.
+
+    Raises:
+        TypeError: Something is of the wrong kind.
+        ValueError: The loss is not a scalar; a parameter is not a leaf, occurs twice, is an input, or is
+            updated by the graph itself; the loss does not depend on an input; its dtype does not hold the solver's
+            loss scale; a function builds graphs with different parameters; `accumulate` does not divide the rows of a
+            batch; an average is of what this step does not move; or a number is out of its range.
+
+    Warns:
+        UserWarning: The loss does not depend on some of the parameters; the graph computes in float16, and the solver
+            has no loss scale; or, at a call, methods of the solver have changed gradients that the step does not use.
+    """
+    listed = [inputs] if isinstance(inputs, Variable) else list(inputs)
+    options = checked_options({
+        "recompute": recompute, "wait_for_best": wait_for_best, "accumulate": accumulate,
+        "clip_grad_by_value": clip_grad_by_value, "clip_grad_by_norm": clip_grad_by_norm,
+        "clip_grad_by_global_norm": clip_grad_by_global_norm, "weight_decay": weight_decay, "on_nan": on_nan,
+        "averages": averages,
+    })  # fmt: skip
+    if not isinstance(loss, Variable) and callable(loss):
+        if listed:
+            raise TypeError("inputs: a function that builds the graph is given them at each call; leave them out")
+        return TrainStepByShape(loss, aux, parameters, solver_of(optimizer), options)
+    return checked_step(loss, aux, parameters, optimizer, listed, options)
