@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import nngrad
 
-from .. import sequences
+from .. import communicators, sequences
 
 PEERS = ("nnabla", "chainer", "pytorch", "jax")
 """The libraries, as the columns of `derivatives.csv` are called."""
@@ -29,6 +29,8 @@ _ROOTS: dict[str, Any] = {
     "PF": nngrad.parametric_functions,
     "S": nngrad.solvers,
     "I": nngrad.initializer,
+    "C": communicators,
+    "nngrad.communicators": communicators,
     "nngrad.sequences": sequences,
 }
 """What the expressions begin with."""
@@ -40,6 +42,7 @@ _ROOMS = {
     "nnabla.solvers": "S",
     "nnabla.solvers.Solver": "S.Solver",
     "nnabla.initializer": "I",
+    "nnabla.communicators": "C",
     "nnabla.function.Function": "nn.Function",
 }
 """Where '=' leads to, by modules of nnabla; `nnabla.X` leads to `nn.X`."""

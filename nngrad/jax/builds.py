@@ -1,0 +1,277 @@
+"""What the drop-in transformations compute, on Variables.
+
+Each takes the function on Variables, its arguments, and which of these have rows: then the function is of all points,
+and derivatives are those of each. What cannot be had so raises `NotByRows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..autodiff.grad import grad as grad_of
+from ..derivatives.matrices import hessian as hessian_of
+from ..derivatives.matrices import jacobian as jacobian_of
+from ..derivatives.partials import derivatives as derivatives_of
+from ..derivatives.partials import nth_derivative as nth_derivative_of
+from ..derivatives.products import hvp as hvp_of
+from ..derivatives.products import jvp as jvp_of
+from ..derivatives.products import vjp as vjp_of
+from ..functions.checkpoints import checkpoint as checkpoint_of
+from ..functions.jax_functions import KeyData
+from ..graph import Variable
+from .rows import NotByRows, Rows
+
+Argnums = int | tuple[int, ...]
+
+
+def grad(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool, allow_int: bool
+) -> Any:
+    """The gradient, and what `fun` returns beside."""
+    _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
+    return (gradients, auxiliary) if has_aux else gradients
+
+
+def value_and_grad(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool, allow_int: bool
+) -> Any:
+    """The value and the gradient."""
+    y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
+    return ((y, auxiliary) if has_aux else y), gradients
+
+
+def _differentiated(
+    name: str, fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool,
+    allow_int: bool,
+) -> tuple[Variable, Any, Any]:  # fmt: skip
+    leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
+    moving = [x for x in leaves if not (allow_int and is_whole(x))]
+    _check_floating(name, moving)
+    y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
+    _check_number(name, y, rows)
+    rows.check(moving)
+    found = iter(grad_of(y, moving) if moving else [])
+    gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
+    return y, jax.tree.unflatten(tree, gradients), auxiliary
+
+
+def is_whole(x: Any) -> bool:
+    """Whether it is a Variable of whole numbers or truths."""
+    return isinstance(x, Variable) and not x.spec.differentiable
+
+
+@jax.tree_util.register_pytree_node_class
+class WithoutTangent:
+    """The gradient by whole numbers, which have none: a pytree without leaves, in whose place there is JAX's array of
+    float0 where results become arrays.
+
+    Args:
+        shape: That of the numbers.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def tree_flatten(self) -> tuple[tuple[()], tuple[int, ...]]:
+        """Nothing, and the shape."""
+        return (), self.shape
+
+    @classmethod
+    def tree_unflatten(cls, shape: tuple[int, ...], leaves: Any) -> Any:
+        """The array."""
+        del leaves
+        return np.zeros(shape, jax.dtypes.float0)
+
+
+def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool) -> Any:
+    """The Jacobian, block by block."""
+    leaves, tree = _floating("jacobian", args, argnums)
+    y, auxiliary = _with_auxiliary("jacobian", fun(*args, **kwargs), has_aux)
+    results, tree_of_results = jax.tree.flatten(y)
+    rows.check_meant("jacobian", results, leaves)
+    rows.check_independent(results, leaves)
+    blocks = jacobian_of(results, leaves, batched=rows.size is not None)
+    whole = jax.tree.unflatten(tree_of_results, [jax.tree.unflatten(tree, list(row)) for row in blocks])
+    return (whole, auxiliary) if has_aux else whole
+
+
+def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool) -> Any:
+    """The Hessian, block by block."""
+    leaves, tree = _floating("hessian", args, argnums)
+    y, auxiliary = _with_auxiliary("hessian", fun(*args, **kwargs), has_aux)
+    _check_number("hessian", y, rows)
+    rows.check_independent([y], leaves)
+    blocks = hessian_of(y, leaves, batched=rows.size is not None)
+    whole = jax.tree.unflatten(tree, [jax.tree.unflatten(tree, list(row)) for row in blocks])
+    return (whole, auxiliary) if has_aux else whole
+
+
+def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, has_aux: bool) -> Any:
+    """The value, and the derivative along tangents."""
+    given, along = args
+    y, auxiliary = _with_auxiliary("jvp", fun(*given), has_aux)
+    results, tree = jax.tree.flatten(y)
+    pairs = [(x, rows.along(x, t)) for x, t in zip(jax.tree.leaves(given), jax.tree.leaves(along), strict=True)
+             if x.spec.differentiable]  # fmt: skip
+    floating = [r for r in results if r.spec.differentiable]
+    moved = iter(jvp_of(floating, [x for x, _ in pairs], [t for _, t in pairs]) if pairs and floating else floating)
+    tangents = jax.tree.unflatten(tree, [next(moved) if r.spec.differentiable else r for r in results])
+    return (y, tangents, auxiliary) if has_aux else (y, tangents)
+
+
+def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows) -> Any:
+    """The Hessian times vectors."""
+    given, along = args
+    y = fun(*given)
+    _check_number("hvp", y, rows)
+    leaves, tree = jax.tree.flatten(given)
+    _check_floating("hvp", leaves)
+    rows.check(leaves)
+    vectors = [rows.along(x, t) for x, t in zip(leaves, jax.tree.leaves(along), strict=True)]
+    return jax.tree.unflatten(tree, hvp_of(y, leaves, vectors))
+
+
+def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows) -> Any:
+    """What `fun` gives."""
+    return fun(*args, **kwargs)
+
+
+def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, has_aux: bool) -> Any:
+    """Vectors times the Jacobian."""
+    given, cotangents = args
+    y, _ = _with_auxiliary("vjp", fun(*given), has_aux)
+    results = jax.tree.leaves(y)
+    check_alike("vjp", "cotangents", y, cotangents)
+    leaves, tree = jax.tree.flatten(given)
+    _check_floating("vjp", leaves)
+    rows.check(leaves)
+    at_results = [rows.along(leaves[0], t) for t in jax.tree.leaves(cotangents)]
+    return jax.tree.unflatten(tree, vjp_of(results, leaves, at_results))
+
+
+def of_rows(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, name: str, operator: Callable[..., Variable],
+    argnums: int, batched: bool,
+) -> Variable:  # fmt: skip
+    """An operator of one array, which knows itself what rows are."""
+    y = _array_of(name, "what fun returns", fun(*args, **kwargs))
+    x = _array_of(name, f"argument {argnums}", _chosen(name, args, argnums))
+    if batched and rows.size is not None:
+        raise NotByRows
+    rows.check_meant(name, [y], [x])
+    rows.check_independent([y], [x])
+    return operator(y, x, batched=batched or rows.size is not None)
+
+
+def of_drawn_directions(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, name: str, operator: Callable[..., Variable],
+    argnums: int, batched: bool, directions: int, kind: str,
+) -> Variable:  # fmt: skip
+    """An operator of one array, estimated from directions that follow from a key: the first argument."""
+    if not args or not isinstance(args[0], KeyData | Variable):
+        given = repr(args[0]) if args else "none"
+        raise TypeError(f"{name}: with directions the first argument is a key, as jax.random.key makes; got {given}")
+    key = args[0].data if isinstance(args[0], KeyData) else args[0]
+    if rows.size is not None and rows.has(key):
+        raise NotByRows  # each point has directions of its own
+    if key.shape != (2,) or key.dtype.name != "uint32":
+        raise TypeError(f"{name}: with directions the first argument is a key, as jax.random.key makes, of "
+                        f"'threefry2x32' (uint32[2]); got {key.spec}")
+
+    def along(y: Variable, x: Variable, batched: bool) -> Variable:
+        return operator(y, x, batched=batched, directions=directions, kind=kind, seed=key)
+
+    return of_rows(fun, args[1:], kwargs, rows, name, along, argnums, batched)
+
+
+def nth_derivative(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, n: int, argnums: int) -> Variable:
+    """The derivative of order `n`."""
+    y = _array_of("nth_derivative", "what fun returns", fun(*args, **kwargs))
+    x = _array_of("nth_derivative", f"argument {argnums}", _chosen("nth_derivative", args, argnums))
+    rows.check([x])
+    return nth_derivative_of(y, x, n)[-1]
+
+
+def derivatives(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, wanted: tuple[tuple[int, ...], ...]
+) -> list[Variable]:
+    """Several partial derivatives."""
+    y = _array_of("derivatives", "the result", fun(*args, **kwargs))
+    by = [tuple([_array_of("derivatives", f"argument {i}", _chosen("derivatives", args, i)) for i in each])
+          for each in wanted]  # fmt: skip
+    rows.check([x for each in by for x in each])
+    return derivatives_of(y, by)
+
+
+def checkpoint(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows) -> Any:
+    """What `fun` gives, with inner values that gradients compute again."""
+    leaves, tree = jax.tree.flatten((args, kwargs))
+
+    def function(*given: Variable) -> Any:
+        for x, leaf in zip(given, leaves, strict=True):
+            rows.stands_for(x, leaf)
+        inner_args, inner_kwargs = jax.tree.unflatten(tree, list(given))
+        return fun(*inner_args, **inner_kwargs)
+
+    return checkpoint_of(function)(*leaves)
+
+
+def _array_of(name: str, what: str, tree: Any) -> Variable:
+    leaves = jax.tree.leaves(tree)
+    if len(leaves) != 1 or not isinstance(leaves[0], Variable) or not leaves[0].spec.differentiable:
+        raise TypeError(f"{name}: {what} must be one floating array, got {tree!r}")
+    return leaves[0]
+
+
+def _with_auxiliary(name: str, results: Any, has_aux: bool) -> tuple[Any, Any]:
+    if not has_aux:
+        return results, None
+    if not isinstance(results, tuple | list) or len(results) != 2:
+        raise TypeError(f"{name}: with has_aux fun must return a pair, got {jax.tree.structure(results)}")
+    return results[0], results[1]
+
+
+def _chosen(name: str, args: Any, argnums: Argnums) -> Any:
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in numbers:
+        if not -len(args) <= n < len(args):
+            raise TypeError(
+                f"{name}: argnums {argnums} must be positions of the {len(args)} positional arguments; what is given "
+                "by keyword is not differentiated by"
+            )
+    chosen = tuple([args[n] for n in numbers])
+    return chosen[0] if isinstance(argnums, int) else chosen
+
+
+def _check_number(name: str, y: Any, rows: Rows) -> None:
+    if not isinstance(y, Variable) or y.shape != rows.shape or not y.spec.differentiable:
+        shown = y.spec if isinstance(y, Variable) else jax.tree.structure(y)
+        several = "; for arrays there are nj.jacobian and nj.vjp" if getattr(y, "shape", ()) != rows.shape else ""
+        raise TypeError(f"{name}: fun must return one floating number, an array of shape (), got {shown}{several}")
+
+
+def _floating(name: str, args: Any, argnums: Argnums) -> tuple[list[Variable], Any]:
+    leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
+    _check_floating(name, leaves)
+    return leaves, tree
+
+
+def _check_floating(name: str, leaves: Sequence[Any]) -> None:
+    for leaf in leaves:
+        if not isinstance(leaf, Variable) or not leaf.spec.differentiable:
+            shown = leaf.spec if isinstance(leaf, Variable) else repr(leaf)
+            raise TypeError(
+                f"{name}: only floating arrays can be differentiated by, got {shown}; choose others by argnums"
+            )
+
+
+def check_alike(name: str, what: str, tree: Any, other: Any) -> None:
+    """Raise a TypeError unless two pytrees have one structure."""
+    wanted: Any = jax.tree.structure(tree)
+    given: Any = jax.tree.structure(other)
+    if given != wanted:
+        raise TypeError(f"{name}: {what} must have the structure {wanted}, got {given}")

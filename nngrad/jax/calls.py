@@ -1,0 +1,183 @@
+"""Calls of graphs as a primitive of JAX's: what its transformations do with what `nngrad.jax` returns."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
+from jax.interpreters import ad, batching, mlir
+
+from ..graph import Spec, Variable
+from ..graph.jaxpr import equations_in
+
+
+class Graph(Protocol):
+    """What is called. It holds nothing of the user's functions; what they are needed for takes their `owner`."""
+
+    inputs: Sequence[Spec]
+    outputs: Sequence[Spec]
+
+    run: Callable[..., Any]
+    """The arrays of the results from those of the inputs."""
+
+    @property
+    def axes(self) -> Axes:
+        """Those that it has collectives over."""
+
+    def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
+        """The function of all inputs, and of the tangents of those that move, to the results, and the tangents of those
+        of them that are floating."""
+
+    def applied(self, owner: Any, inputs: Sequence[Variable]) -> list[Variable]:
+        """The results for Variables of the inputs."""
+
+    def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
+        """The graph for as many points at once as there are rows along the first axis of some of the inputs.
+
+        Args:
+            owner: What the graph is made anew from.
+            having_rows: Which of the inputs have that axis.
+            size: How long it is.
+            name: By which the graph has collectives over it; None if it has none.
+        """
+
+
+class Call(NamedTuple):
+    """What an equation calls."""
+
+    graph: Graph
+    owner: Any
+    """What the graph is made anew from where that is needed."""
+
+
+_called = Primitive("nngrad_call")
+_called.multiple_results = True
+
+
+@functools.cache
+def _empty() -> Jaxpr:
+    (constant,) = jax.make_jaxpr(lambda x: ())(0.0).jaxpr.invars
+    empty: Jaxpr = jax.make_jaxpr(lambda: ())().jaxpr.replace(constvars=[constant])
+    return empty
+
+
+def called(graph: Graph, owner: Any, arrays: Sequence[Any]) -> list[Any]:
+    """The results of a graph for arrays, which JAX may trace.
+
+    What JAX knows of an equation it keeps by its parameters, in tables that hold jaxprs weakly and all else for long.
+    So that functions and their arrays are released, the parameter is an empty jaxpr that holds the call as a constant.
+    """
+    return list(_called.bind(*arrays, held=ClosedJaxpr(_empty(), [Call(graph, owner)])))
+
+
+def _call_in(held: ClosedJaxpr) -> Call:
+    (call,) = held.consts
+    found: Call = call
+    return found
+
+
+def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]] | None:
+    """What applies the graph that an equation calls to Variables; None if it calls something else."""
+    if equation.primitive is not _called:
+        return None
+    graph, owner = _call_in(equation.params["held"])
+    return lambda inputs: graph.applied(owner, inputs)
+
+
+Axes = dict[Any, frozenset[Any]]
+"""Names of axes of `jax.vmap` and `jax.shard_map`, each with the effects that say to JAX that there are collectives
+over it."""
+
+
+def axes_in(jaxpr: Jaxpr) -> Axes:
+    """The axes that its equations have collectives over, beside those that are mapped within."""
+    found: Axes = {}
+    for equation in equations_in(jaxpr):
+        if equation.primitive is _called:
+            for name, effects in _call_in(equation.params["held"]).graph.axes.items():
+                found[name] = found.get(name, frozenset()) | effects
+        if equation.primitive.name == "shard_map":
+            continue
+        for axes in [equation.params.get(key) for key in ("axes", "axis_name")]:
+            for name in axes if isinstance(axes, tuple | list) else (axes,):
+                if name is not None and not isinstance(name, int | np.integer):
+                    own = [effect for effect in equation.effects if getattr(effect, "name", None) == name]
+                    found[name] = found.get(name, frozenset()).union(own)
+    return found
+
+
+def _run(*arrays: Any, held: ClosedJaxpr) -> list[Any]:
+    return list(_call_in(held).graph.run(*arrays))
+
+
+VARIES = (
+    "nngrad.jax knows no types of what varies among the devices of jax.shard_map; give check_vma=False there, where "
+    "functions that are transformed have collectives over its axes (lax.psum)"
+)
+
+
+SEVERAL_AXES = (
+    "collectives over axes of several jax.vmap, in functions that nngrad.jax transforms, need JAX 0.10 or newer: "
+    f"before that, second derivatives under jax.jit come out wrong; this is JAX {jax.__version__}"
+)
+HAS_SEVERAL_AXES = jax.__version_info__ >= (0, 10)
+
+
+def _varies(aval: Any) -> bool:
+    """Whether an array's type says that it varies among devices, as JAX's versions have it."""
+    return bool(getattr(getattr(aval, "mat", aval), "varying", None) or getattr(aval, "vma", None))
+
+
+def _results(*avals: Any, held: ClosedJaxpr) -> tuple[list[Any], set[Any]]:
+    graph = _call_in(held).graph
+    plain = [jax.core.ShapedArray(spec.shape, a.dtype) for spec, a in zip(graph.inputs, avals, strict=True)]
+    if all([a.update(weak_type=False) == b for a, b in zip(avals, plain, strict=True)]):
+        found = [jax.core.ShapedArray(y.shape, jax.dtypes.canonicalize_dtype(y.dtype)) for y in graph.outputs]
+    elif graph.axes and any(map(_varies, avals)):
+        raise ValueError(VARIES)
+    else:  # arrays are divided among devices, and so are the results
+        found = list(jax.make_jaxpr(graph.run)(*avals).out_avals)
+    return found, set().union(*graph.axes.values())
+
+
+def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxpr) -> Any:
+    graph, owner = _call_in(held)
+    moving = tuple(
+        [i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and graph.inputs[i].differentiable]
+    )
+    if not moving:
+        results, moved = called(graph, owner, primals), iter(())
+    else:
+        everything = graph.pushforward(moving)(*primals, *[tangents[i] for i in moving])
+        results, moved = everything[: len(graph.outputs)], iter(everything[len(graph.outputs) :])
+    return results, [
+        next(moved) if moving and y.differentiable else ad.Zero(jax.typeof(r).to_tangent_aval())
+        for r, y in zip(results, graph.outputs, strict=True)
+    ]
+
+
+def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr) -> Any:
+    """Under a map, of which `mapped` has the name and the size."""
+    graph, owner = _call_in(held)
+    if len(graph.axes) > 1 and not HAS_SEVERAL_AXES:
+        raise NotImplementedError(SEVERAL_AXES)
+    having_rows = tuple([axis is not None for axis in axes])
+    name = mapped.name if mapped.name in graph.axes else None
+    if name is None and not any(having_rows):
+        results = called(graph, owner, arrays)
+        return results, [None] * len(results)
+    first = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
+    results = called(graph.over_rows(owner, having_rows, int(mapped.size), name), owner, first)
+    return results, [0] * len(results)
+
+
+_called.def_impl(_run)
+_called.def_effectful_abstract_eval(_results)
+ad.primitive_jvps[_called] = _pushed
+batching.fancy_primitive_batchers[_called] = _over_rows
+mlir.register_lowering(_called, mlir.lower_fun(_run, multiple_results=True))

@@ -1,0 +1,167 @@
+"""from_jax: a JAX function as a function on Variables that is made of nngrad's own functions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr
+
+from ..functions.array import cast
+from ..functions.jax_functions import JaxFunction, Trace, checked_options
+from ..graph import Variable, apply, contained, leaves_of
+from ..graph.body import Body, closed
+from ..graph.capture import placeholder
+from ..graph.named_axes import named_axes
+from ..graph.options import switch_to
+from ..graph.spec import spec_of
+from .calls import axes_in
+from .opening import Opening
+from .report import Opened
+from .surroundings import surroundings_of_now
+from .values import Value
+
+MOST_REPORTS = 64
+"""For how many combinations of shapes a function that takes from JAX's traces around it has a report."""
+
+
+class OpenedFunction(JaxFunction):
+    """A JAX function on Variables, opened; made by `from_jax`."""
+
+    def __init__(
+        self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...]
+    ) -> None:
+        super().__init__(fun, nums, names, rows, kind="from_jax")
+        self._reports: dict[Hashable, Opened] = {}  # of what was traced for one call alone
+
+    def report(self) -> Opened:
+        """What became of the function's equations, in all shapes in which it was called.
+
+        Raises:
+            RuntimeError: It was not called yet, so that nothing is known.
+        """
+        reports = [*[trace.function.report for trace in self._traces.values()], *self._reports.values()]
+        if not reports:
+            raise RuntimeError(f"{self}: call it first; it is traced for the shapes that it is given")
+        total = Opened(Counter(), Counter())
+        for report in reports:
+            total.opened.update(report.opened)
+            total.opaque.update(report.opaque)
+        return total
+
+    def _outputs(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
+        around = surroundings_of_now()
+        if around is not None:
+            around.axes.update(axes_in(trace.function.jaxpr.jaxpr))
+        if trace.function.report.transformed:
+            return opened_with(Opening(), trace.function.jaxpr, inputs)
+        body: Body = trace.function.body
+        constants = trace.constants if around is None else [around.now_held_by(x) for x in trace.constants]
+        given = [*constants, *inputs]
+        values: list[Variable] = []
+        for op, arguments, numbers in body.steps:
+            made = apply(op, tuple([given[i] if i >= 0 else values[~i] for i in numbers]), arguments)
+            values.extend(made if op.multiple_results else (made,))
+        for number in body.stops:
+            values[~number].need_grad = False
+        return [given[i] if i >= 0 else values[~i] for i in body.outputs]
+
+    def _trace(self, tree: Any, described: tuple[Any, ...], needs_x64: bool) -> Trace:
+        around = surroundings_of_now()
+        if around is None:
+            return super()._trace(tree, described, needs_x64)
+        key = tree, described, named_axes()
+        return around.traced(key, lambda: super(OpenedFunction, self)._trace(tree, described, needs_x64))
+
+    def _keep(self, key: Hashable, trace: Trace) -> None:
+        if trace.function.of_its_surroundings:
+            self._reports = {**self._reports, key: trace.function.report} if len(self._reports) < MOST_REPORTS else {}
+        else:
+            super()._keep(key, trace)
+
+    def _trace_of(self, jaxpr: ClosedJaxpr, arrays: list[Any], results: Any) -> Trace:
+        graph = _Graph(jaxpr)
+        return Trace(graph, graph.constants, results)
+
+    def __repr__(self) -> str:
+        return f"from_jax({self.name})"
+
+
+class _Graph:
+    """A jaxpr as a graph.
+
+    Args:
+        jaxpr: What was traced.
+    """
+
+    __slots__ = ("body", "constants", "jaxpr", "of_its_surroundings", "report")
+
+    custom = False
+
+    def __init__(self, jaxpr: ClosedJaxpr) -> None:
+        opening = Opening()
+        self.jaxpr = jaxpr
+        self.of_its_surroundings = any([isinstance(c, jax.core.Tracer) for c in jaxpr.consts])
+        """Whether it takes from a trace of JAX's, and so is of no use when that has ended."""
+        outputs, inputs = _built(opening, jaxpr)
+        own = {id(x) for x in inputs}
+        self.report = opening.report
+        self.constants = tuple([x for x in leaves_of(outputs) if id(x) not in own])
+        """The leaves that it reads: what the function closes over, and what it computes from that alone."""
+        self.body = closed(outputs, [*self.constants, *inputs])
+        """Its inputs are the constants, and then those of the function."""
+
+
+@contained
+def _built(opening: Opening, jaxpr: ClosedJaxpr) -> tuple[list[Variable], list[Variable]]:
+    """The results and the inputs of a jaxpr, as a graph that none of the user's switches has a part in."""
+    switch_to()
+    inputs = [placeholder(spec_of(tuple(v.aval.shape), v.aval.dtype), "from_jax") for v in jaxpr.jaxpr.invars]
+    return opened_with(opening, jaxpr, inputs), inputs
+
+
+def opened_with(opening: Opening, jaxpr: ClosedJaxpr, inputs: Sequence[Value]) -> list[Variable]:
+    """The results of a jaxpr for what stands for its inputs."""
+    outputs = []
+    found = opening.run(jaxpr.jaxpr, [opening.constant(c) for c in jaxpr.consts], list(inputs))
+    for y, v in zip(found, jaxpr.jaxpr.outvars, strict=True):
+        result: Any = y if isinstance(y, Variable) else y.variable()  # type: ignore[union-attr]
+        outputs.append(cast(result, dtype=bool) if v.aval.dtype == bool and result.dtype != bool else result)
+    return outputs
+
+
+def from_jax(
+    fun: Callable[..., Any],
+    static_argnums: int | Iterable[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    rows: int | Iterable[int] = (),
+) -> OpenedFunction:
+    """A JAX function as a function on Variables, made of nngrad's own functions.
+
+        f = nn.from_jax(model.apply)           # a Flax module, say
+        u = f(params, x)
+        (u_x,) = nn.grad(u, x)
+
+    `fun` is traced, and each of its equations becomes a function of F: so its graph is simplified, and its derivatives
+    of high order are those of a graph that was written with F. Calls are inlined, what depends on no argument is
+    computed at once, loops and branches become loops and branches of the graph. Functions whose derivative their author
+    has set, as `jax.custom_jvp` does, are opened where they are JAX's own and known, by what they compute; the others,
+    and equations for which there is no rule, stay opaque, each by itself: these are right, and cost more at each
+    further order. `report()` tells which these are.
+
+    Arguments, tracing and pytrees are those of `F.jax_function`, whose result stays opaque as a whole.
+
+    Args:
+        fun: The function of arrays; whatever `jax.jit` takes.
+        static_argnums: Which positional arguments are handed to `fun` as they are; they must be hashable.
+        static_argnames: Which keyword arguments are. Functions and strings always are.
+        rows: Which positional arguments have independent rows, as for `F.jax_function`; it is seen from the graph
+            where nothing stays opaque.
+
+    Raises:
+        TypeError: `fun` is not callable, a static argument is not hashable, or an output has a dtype that a Variable
+            cannot hold. What `fun` itself raises is passed on, with a note.
+    """
+    return OpenedFunction(fun, *checked_options(fun, static_argnums, static_argnames, rows, "from_jax"))

@@ -1,0 +1,212 @@
+"""The graphs that calls of transformed functions stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import jax
+
+from ..derivatives import jvp
+from ..execution.compiled import BoundedCache
+from ..execution.convert import to_jax
+from ..functions.jax_functions import Fixed, KeyData, Marked
+from ..graph import Spec, Variable, contained, functions_of, path_between
+from ..graph.body import bodies_in
+from ..graph.capture import placeholder
+from ..graph.named_axes import named_axes
+from ..graph.options import switch_to
+from ..graph.spec import dtype_of, spec_of
+from .calls import Axes, Graph
+from .from_jax import from_jax
+from .pushed_by_jax import jax_transposes_loops, pushed_by_jax
+from .rows import NotByRows, Rows
+from .surroundings import Surroundings, within
+from .values import is_key
+
+MOST_NUMBERS_OF_ROWS = 16
+"""For how many combinations of axes and sizes under `jax.vmap` a graph of one point keeps those of many."""
+
+
+class Owner(Protocol):
+    """A transformed function."""
+
+    def on_variables(self, rows: Rows, args: Any, kwargs: Any) -> Any:
+        """What it gives for Variables, in pytrees."""
+
+
+class Arguments(NamedTuple):
+    """How arrays are put into the arguments of a call."""
+
+    tree: Any
+    fixed: tuple[Fixed | None, ...]
+    """For each leaf what is handed on as it is; None for arrays."""
+
+
+class GraphOfCall:
+    """The graph of a transformed function for arguments of certain shapes.
+
+    It holds nothing of the user's function, but for what tracing has given.
+
+    Args:
+        owner: The transformed function.
+        arguments: How arrays are put into its arguments.
+        keys: For each array what draws with it, if it is the data of random keys; else an empty string.
+        inputs: Shape and dtype of each array.
+        surroundings: What the function takes from JAX's traces around it.
+        having_rows: Which of the arrays, and of what it takes from its surroundings, have rows.
+        size: How many rows there are; None for one point.
+        name: By which the function has collectives over the rows; None if it has none.
+    """
+
+    def __init__(
+        self, owner: Owner, arguments: Arguments, keys: Sequence[str], inputs: Sequence[Spec],
+        surroundings: Surroundings, having_rows: tuple[bool, ...] = (), size: int | None = None,
+        name: Any = None,
+    ) -> None:  # fmt: skip
+        self._arguments, self._keys, self._having_rows, self._size = arguments, keys, having_rows, size
+        self._name = name
+        self.surroundings = surroundings
+        variables = [placeholder(spec, repr(owner)) for spec in inputs]
+        self._outputs, self.tree_of_results = self._built(owner, variables)
+        self._inputs = [*variables, *surroundings.variables]
+        self.inputs: Sequence[Spec] = [x.spec for x in self._inputs]
+        self.outputs: Sequence[Spec] = [y.spec for y in self._outputs]
+        self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self._over_rows = BoundedCache(MOST_NUMBERS_OF_ROWS)
+        self.run: Callable[..., Any] = jax.jit(to_jax(self._outputs, self._inputs))
+
+    @classmethod
+    def of_arrays(cls, owner: Owner, arguments: Arguments, arrays: Sequence[Any]) -> GraphOfCall:
+        """The graph for arrays like these."""
+        keys = [str(jax.random.key_impl(a)) if is_key(a) else "" for a in arrays]
+        data = [jax.eval_shape(jax.random.key_data, a) if is_key(a) else a for a in arrays]
+        return cls(owner, arguments, keys, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in data], Surroundings())
+
+    @contained
+    def _built(self, owner: Owner, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:
+        switch_to()
+        return self._results(owner, variables, self.surroundings)
+
+    def _results(
+        self, owner: Owner, variables: Sequence[Variable], surroundings: Surroundings
+    ) -> tuple[list[Variable], Any]:
+        own: Iterator[tuple[Variable, str]] = iter(zip(variables, self._keys, strict=True))
+        leaves: list[Any] = []
+        for kept in self._arguments.fixed:
+            if kept is not None:
+                leaves.append(Marked(kept))
+                continue
+            x, implementation = next(own)
+            leaves.append(KeyData(x, implementation) if implementation else x)
+        args, kwargs = jax.tree.unflatten(self._arguments.tree, leaves)
+        rows = Rows()
+        if self._size is not None:
+            having = zip([*variables, *surroundings.variables], self._having_rows, strict=True)
+            rows = Rows(self._size, having, self._name)
+        with within(surroundings):
+            results, tree = jax.tree.flatten(owner.on_variables(rows, args, kwargs))
+        return results, tree
+
+    def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
+        """The results for Variables of the inputs; what they are derivatives of is remembered."""
+        if entangled(inputs):
+            return list(from_jax(self.run)(*inputs))
+        count = len(self._keys)
+        return self._results(owner, inputs[:count], self.surroundings.held_by(inputs[count:]))[0]
+
+    def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
+        """The function of all inputs, and of the tangents of those that move, to the results and the tangents of those
+        of them that are floating."""
+        if moving not in self._pushed:
+            with_loops = any([bodies_in(f.arguments) for f in functions_of(self._outputs)])
+            by_jax = with_loops and not jax_transposes_loops()
+            self._pushed[moving] = jax.jit(pushed_by_jax(self, moving) if by_jax else self._pushforward(moving))
+        return self._pushed[moving]
+
+    @contained
+    def _pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
+        switch_to()
+        along = [placeholder(self.inputs[i], "jax.jvp") for i in moving]
+        floating = [y for y in self._outputs if y.spec.differentiable]
+        moved = jvp(floating, [self._inputs[i] for i in moving], along) if floating else []
+        return to_jax([*self._outputs, *moved], [*self._inputs, *along])
+
+    @property
+    def axes(self) -> Axes:
+        """See `Graph`."""
+        return self.surroundings.axes
+
+    def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
+        """The graph for many points at once; where it is not to be had, what JAX makes of this one."""
+        key = having_rows, size, name, named_axes()
+        found: Graph | None = self._over_rows.find(key)
+        return found or self._over_rows.keep(key, self._made_over_rows(owner, having_rows, size, name))
+
+    def _made_over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any) -> Graph:
+        if self._size is not None:
+            return OverRowsByJax(self, having_rows, size, name)
+        inputs = [with_rows(x, size) if has_rows else x for x, has_rows in zip(self.inputs, having_rows, strict=True)]
+        count = len(self._keys)
+        surroundings = self.surroundings.held_by([placeholder(x, repr(owner)) for x in inputs[count:]])
+        try:
+            whole = GraphOfCall(
+                owner, self._arguments, self._keys, inputs[:count], surroundings, having_rows, size, name
+            )
+        except NotByRows:
+            return OverRowsByJax(self, having_rows, size, name)
+        expected = [with_rows(y, size) for y in self.outputs]
+        return whole if whole.outputs == expected else OverRowsByJax(self, having_rows, size, name)
+
+
+class OverRowsByJax:
+    """What `jax.vmap` makes of a graph, its derivatives included.
+
+    Args:
+        graph: The graph.
+        having_rows: Which of its inputs have rows.
+        size: How many.
+        name: As for `GraphOfCall`.
+    """
+
+    def __init__(self, graph: Graph, having_rows: tuple[bool, ...], size: int, name: Any = None) -> None:
+        self._graph, self._size, self._name = graph, size, name
+        self.axes: Axes = {other: effects for other, effects in graph.axes.items() if other != name}
+        self._axes = tuple([0 if has_rows else None for has_rows in having_rows])
+        self.inputs: Sequence[Spec] = [
+            with_rows(x, size) if has_rows else x for x, has_rows in zip(graph.inputs, having_rows, strict=True)
+        ]
+        self.outputs: Sequence[Spec] = [with_rows(y, size) for y in graph.outputs]
+        self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
+        self.run: Callable[..., Any] = jax.jit(jax.vmap(graph.run, self._axes, axis_size=size, axis_name=name))
+
+    def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
+        """The results for Variables of the inputs."""
+        return list(from_jax(self.run)(*inputs))
+
+    def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
+        """As that of the graph."""
+        if moving not in self._pushed:
+            axes = (*self._axes, *[self._axes[i] for i in moving])
+            each = self._graph.pushforward(moving)
+            self._pushed[moving] = jax.jit(jax.vmap(each, axes, axis_size=self._size, axis_name=self._name))
+        return self._pushed[moving]
+
+    def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
+        """The same once more."""
+        return OverRowsByJax(self, having_rows, size, name)
+
+
+def entangled(inputs: Sequence[Variable]) -> bool:
+    """Whether one of some Variables depends on another, or is it, so that a derivative by one would move both."""
+    floating = [x for x in inputs if x.spec.differentiable]
+    if len({id(x) for x in floating}) < len(floating):
+        return True
+    path, _, _ = path_between(floating, floating)
+    within_path = set(path)
+    return any([x.parent in within_path for x in floating])
+
+
+def with_rows(spec: Spec, size: int) -> Spec:
+    """A shape with an axis before it."""
+    return spec_of((size, *spec.shape), spec.dtype)

@@ -1,0 +1,237 @@
+"""A traced JAX function as a graph: each equation as functions of nngrad's own, wherever that can be done."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from .. import functions as F
+from ..functions.jaxpr_structure import frozen
+from ..graph import Variable, contained, spec_of
+from ..graph.capture import placeholder
+from ..graph.jaxpr import CUSTOM_RULES
+from ..graph.options import switch_to
+from .calls import graph_called
+from .evaluating import evaluated_now
+from .opaque import closure_of
+from .pointwise import PointwiseFunction, depends_by_places, pointwise
+from .primitives import COMPLEX, CONTROL, POINTWISE, RULES, Beyond, Equation
+from .primitives.registry import variable
+from .recognition import is_pointwise, recognised
+from .report import Opened
+from .surroundings import value_of_constant
+from .values import (
+    ComplexPair,
+    Delayed,
+    Keys,
+    Known,
+    Value,
+    implementation_of,
+    is_complex,
+    is_held,
+    is_key,
+    known,
+    parted,
+)
+
+CALLS = {
+    "jit", "pjit", "closed_call", "core_call", "core_closed_call", "remat", "checkpoint", "remat2",
+    "run_state",
+}  # fmt: skip
+"""Primitives that call a function of equations, which stand for themselves."""
+
+
+class Opening:
+    """Goes through the equations of a jaxpr, and applies functions of nngrad's for them.
+
+    Args:
+        inlined: Whether functions whose derivative their author has set are replaced by what they compute. Then
+            derivatives are wrong; what depends on what is all that may be asked of the result.
+    """
+
+    def __init__(self, inlined: bool = False) -> None:
+        self.report = Opened()
+        self._inlined = inlined
+        self._constants: dict[int, Any] = {}
+        self._found: dict[Any, list[Value]] = {}
+        self._kept: list[Any] = []  # what is found by identity, so that it stays what it is
+
+    def run(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
+        """What a jaxpr gives. Calls are followed; they are nested a few levels deep at most."""
+        values: dict[Any, Value] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+
+        def read(v: Any) -> Value:
+            return known(np.asarray(v.val, getattr(v.aval, "dtype", None))) if isinstance(v, Literal) else values[v]
+
+        for equation in jaxpr.eqns:
+            given = [read(v) for v in equation.invars]
+            values.update(zip(equation.outvars, self._results(equation, given), strict=True))
+        return [read(v) for v in jaxpr.outvars]
+
+    def constant(self, array: Any) -> Value:
+        """An array that the function closes over."""
+        value = value_of_constant(array)
+        if isinstance(value, Variable) and not isinstance(array, Tracer):
+            self._constants[id(value)] = array
+            self._kept.append(value)
+        return value
+
+    def run_closed(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
+        """What a jaxpr with its constants gives."""
+        return self.run(closed.jaxpr, [known(c) for c in closed.consts], args)
+
+    def _results(self, equation: Any, given: list[Value]) -> list[Value]:
+        name = equation.primitive.name
+        if not equation.effects and all([isinstance(v, Known) for v in given]):
+            return list(evaluated_now(equation, given))  # type: ignore[arg-type]
+        if name in CALLS or (self._inlined and name in CUSTOM_RULES):
+            return self._called(equation, given)
+        key = (
+            equation.primitive, frozen(equation.params), tuple([str(v.aval) for v in equation.outvars]),
+            tuple([v.key if isinstance(v, Known) else id(v) for v in given]),
+        )  # fmt: skip
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = self._translated(equation, given)
+            self._kept.append((equation, given))
+        return found
+
+    def _called(self, equation: Any, given: list[Value]) -> list[Value]:
+        whole = None if self._inlined else recognised(equation, given)
+        if whole is not None:
+            self.report.opened[equation.primitive.name] += 1
+            return self._of_the_right_kind(equation, whole)
+        params = equation.params
+        inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
+        if isinstance(inner, ClosedJaxpr):
+            return self.run_closed(inner, given)
+        return self.run(inner, [], given)
+
+    def _translated(self, equation: Any, given: list[Value]) -> list[Value]:
+        name = equation.primitive.name
+        held = all([is_held(v.aval) for v in equation.outvars])
+        plain = held and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given])
+        apply_graph = graph_called(equation)
+        if apply_graph is not None and plain:  # a derivative of nngrad's own: taken of what is here
+            self.report.opened[name] += 1
+            self.report.transformed += 1
+            return self._of_the_right_kind(equation, apply_graph([variable(v) for v in given]))
+        pairs = self._of_pairs(equation, given)
+        if pairs is not None:
+            return pairs
+        if held and name in CUSTOM_RULES:
+            whole = recognised(equation, given) if plain else None
+            if whole is not None:
+                self.report.opened[name] += 1
+                return self._of_the_right_kind(equation, whole)
+        reason = "its derivative is set by its author" if name in CUSTOM_RULES else "there is no rule for it"
+        if plain and name in RULES:
+            try:
+                rule = RULES[name]
+                values = [v.variable() if isinstance(v, Known) and not rule.takes_known else v for v in given]
+                result = rule.function(Equation(equation), *values)
+                self.report.opened[name] += 1
+                return self._of_the_right_kind(equation, result if isinstance(result, list) else [result])
+            except Beyond as beyond:
+                reason = str(beyond)
+        elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
+            try:
+                results = CONTROL[name](self, Equation(equation), given)
+                self.report.opened[name] += 1
+                return self._of_the_right_kind(equation, results)
+            except Beyond as beyond:
+                reason = str(beyond)
+        if not held:
+            return [Delayed(equation, given, i) for i in range(len(equation.outvars))]
+        return self._opaque(equation, given, reason)
+
+    def _of_pairs(self, equation: Any, given: list[Value]) -> list[Value] | None:
+        """What an equation on complex numbers gives, which are pairs of Variables; None if it is none, or has no
+        rule."""
+        rule = COMPLEX.get(equation.primitive.name)
+        numbers = [isinstance(v, ComplexPair) or is_complex(v) for v in given]
+        if rule is None or not (any(numbers) or any([is_complex(v.aval) for v in equation.outvars])):
+            return None
+        if any([isinstance(v, Keys | Delayed) for v in given]):
+            return None
+        try:
+            result = rule(Equation(equation), *[parted(v) if isinstance(v, Known) else v for v in given])
+        except Beyond:
+            return None
+        self.report.opened[equation.primitive.name] += 1
+        results = result if isinstance(result, list) else [result]
+        if any([is_complex(v.aval) for v in equation.outvars]):
+            return results
+        return self._of_the_right_kind(equation, results)
+
+    def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
+        """What an equation gives as a function of nngrad that is not looked into."""
+        if self._inlined and equation.primitive.name in POINTWISE:
+            return [_sum_of(equation, given)]
+        if not self._inlined and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given]):
+            found = self._by_elements(equation, given)
+            if found is not None:
+                self.report.opened[equation.primitive.name] += 1
+                return found
+        function, inputs, names = closure_of(equation, given)
+        results = F.jax_function(function)(*inputs)
+        made = {y.parent: None for y in results if y.parent is not None}
+        self.report.keep(equation, names, reason, list(made))
+        return [
+            Keys(y, implementation_of(v.aval), v.aval.shape) if is_key(v.aval) else y
+            for y, v in zip(results, equation.outvars, strict=True)
+        ]
+
+    def _by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
+        """What an equation gives that goes element by element; None if that is not known. Arrays that are closed over
+        are part of the function."""
+        baked = [v if id(v) not in self._constants else known(self._constants[id(v)]) for v in given]
+        function, inputs, _ = closure_of(equation, baked)
+        found = pointwise(equation, function, inputs, functools.partial(_is_seen, equation), _open_alone)
+        return None if found is None else list(found)
+
+    @staticmethod
+    def _of_the_right_kind(equation: Any, results: Iterable[Any]) -> list[Value]:
+        """Results in the dtypes that the equation says, but for truths, which may be numbers 0 and 1."""
+        found: list[Value] = []
+        for y, v in zip(results, equation.outvars, strict=True):
+            if isinstance(y, Variable) and not is_key(v.aval):
+                if y.shape != tuple(v.aval.shape):
+                    raise AssertionError(f"{equation.primitive.name}: {y.spec} was made where {v.aval} is computed")
+                y = y if v.aval.dtype in (bool, y.dtype) else F.cast(y, dtype=v.aval.dtype)
+            found.append(y)
+        return found
+
+
+def _open_alone(closed: ClosedJaxpr, inputs: Sequence[Variable]) -> Variable:
+    """The result of a jaxpr."""
+    (y,) = Opening().run_closed(closed, inputs)
+    return variable(y)
+
+
+def _is_seen(equation: Any, function: PointwiseFunction) -> bool:
+    """Whether a function goes element by element: it is known of the primitive, or its equations, and those of its
+    derivative, are made of functions that do."""
+    if equation.primitive.name in POINTWISE or is_pointwise(equation):
+        return True
+    return all(map(_by_places, (function.closed, function.along())))
+
+
+@contained
+def _by_places(closed: ClosedJaxpr) -> bool:
+    switch_to()
+    inputs = [placeholder(spec_of(tuple(v.shape), v.dtype), "from_jax") for v in closed.in_avals]
+    (y,) = Opening(inlined=True).run_closed(closed, inputs)
+    return not isinstance(y, Variable) or depends_by_places([y], inputs)
+
+
+def _sum_of(equation: Any, given: list[Value]) -> Variable:
+    """Something that depends on what the one result of an equation depends on."""
+    (y,) = [v.aval for v in equation.outvars]
+    total = F.add_n(*[F.cast(variable(v), dtype=np.float32) for v in given])
+    return F.cast(total if total.shape == y.shape else F.broadcast(total, shape=tuple(y.shape)), dtype=y.dtype)

@@ -1,0 +1,221 @@
+"""Equations that go element by element, and have no rule: they run as JAX's, and their derivatives are opened.
+
+With D_i the derivative of such a function f in its i-th input, which is a function of the same kind,
+
+    d f(x1, x2, ...) / dx_i = gy D_i(x1, x2, ...)
+
+and JAX tells D_i: it is f's derivative along ones in the place of that input. So what f is made of is not looked into,
+but each element depends on those at its place alone, and so rows, forward mode and symmetry go through it.
+
+A derivative that f's author has set need not be the true one. Where one input moves, the sequence f, D, D', ... is
+consistent in itself, and calculus holds of it whatever it is; where several do, mixed derivatives need not commute, and
+the op is one whose rule is not exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+from jax.extend.core import ClosedJaxpr
+
+from backward_registry import Rule, registry
+
+from ..functions.jax_derivatives import TracedFunction
+from ..graph import Array, Function, Op, Spec, Variable, apply, functions_of
+from ..graph.arguments import Static
+from ..graph.jaxpr import CUSTOM_RULES
+from ..graph.spec import x64_if
+
+
+class PointwiseFunction:
+    """A function of arrays of one shape, as it was traced, and the ways to its derivatives.
+
+    Args:
+        name: Its name.
+        closed: What was traced; it has one output.
+        open_jaxpr: Gives the result of a jaxpr for Variables of its inputs.
+    """
+
+    __slots__ = ("_closed", "_open", "_partials", "_traced")
+
+    opaque = True
+
+    def __init__(
+        self, name: str, closed: ClosedJaxpr, open_jaxpr: Callable[[ClosedJaxpr, Sequence[Variable]], Variable]
+    ) -> None:
+        active = tuple([i for i, v in enumerate(closed.in_avals) if jnp.issubdtype(v.dtype, jnp.floating)])
+        self._closed = closed
+        self._traced = TracedFunction(name, closed, (), active)
+        self._open = open_jaxpr
+        moves = jnp.issubdtype(closed.out_avals[0].dtype, jnp.floating)
+        self._partials: dict[int, ClosedJaxpr] = {i: self._partial(i) for i in active} if moves else {}
+
+    def _partial(self, i: int) -> ClosedJaxpr:
+        """The derivative in input `i`, traced; it raises where JAX has none."""
+        specs = self._traced.inputs
+
+        def along(*arrays: Any) -> Any:
+            ones = jnp.ones_like(arrays[i])
+            return jax.jvp(lambda x: self._run(*_with(arrays, (i,), (x,))), (arrays[i],), (ones,))[1]
+
+        return _traced(along, specs)
+
+    @property
+    def closed(self) -> ClosedJaxpr:
+        """What was traced."""
+        return self._closed
+
+    def along(self) -> ClosedJaxpr:
+        """Its derivative along any directions, which come after its inputs, traced."""
+        specs, active = self._traced.inputs, self._traced.active
+
+        def along(*given: Any) -> Any:
+            arrays, directions = given[: len(specs)], given[len(specs) :]
+            start = [arrays[i] for i in active]
+            return jax.jvp(lambda *xs: self._run(*_with(arrays, active, xs)), start, list(directions))[1]
+
+        return _traced(along, [*specs, *[specs[i] for i in active]])
+
+    def partial(self, i: int, inputs: Sequence[Variable]) -> Variable | None:
+        """The derivative in input `i`, as functions of Variables of the inputs; None where it is of no floating dtype.
+
+        In the shape in which it was traced it is opened; in another one, of which batches are, it is a function that
+        goes element by element like this one.
+        """
+        if i not in self._partials:
+            return None
+        if all([x.spec is s for x, s in zip(inputs, self._traced.inputs, strict=True)]):
+            return self._open(self._partials[i], inputs)
+        y: Variable = apply(
+            pointwise_jax_function,
+            tuple(inputs),
+            (PointwiseFunction(self._traced.name, self._partials[i], self._open),),
+        )
+        return y
+
+    def _run(self, *arrays: Any) -> Any:
+        (y,) = self._traced(*arrays)
+        return y
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Its values for arrays that broadcast, of any shape: in parts of the shape in which it was traced."""
+        arrays = tuple(jnp.broadcast_arrays(*arrays))
+        shape, own = arrays[0].shape, self._traced.inputs[0].shape
+        if shape == own:
+            return self._run(*arrays)
+        size, part = math.prod(shape), max(math.prod(own), 1)
+        count = -(-size // part)
+        filled = [jnp.resize(a, (count, *own)) for a in arrays] if size else arrays
+        return jax.vmap(self._run)(*filled).reshape(-1)[:size].reshape(shape) if size else arrays[0]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, PointwiseFunction) and self._traced == other._traced)
+
+    def __hash__(self) -> int:
+        return hash(self._traced)
+
+    def __repr__(self) -> str:
+        return repr(self._traced)
+
+
+def _traced(function: Callable[..., Any], specs: Sequence[Spec]) -> ClosedJaxpr:
+    with x64_if(any([s.needs_x64 for s in specs])):
+        closed: ClosedJaxpr = jax.make_jaxpr(function)(*[s.abstract() for s in specs])
+    return closed
+
+
+def _with(arrays: Sequence[Any], places: Sequence[int], others: Sequence[Any]) -> list[Any]:
+    """The arrays, with others in these places."""
+    found = list(arrays)
+    for i, x in zip(places, others, strict=True):
+        found[i] = x
+    return found
+
+
+def _op(name: str, type_name: str) -> Op:
+    def forward(*x: Array, fun: Static) -> jax.Array:
+        """A JAX function that goes element by element.
+
+        Args:
+            x: Its inputs, all of one shape.
+            fun: The function, a `PointwiseFunction`.
+        """
+        y: jax.Array = fun(*x)
+        return y
+
+    forward.__name__ = name
+    return Op(forward, type_name=type_name, diagonal=True, broadcasts=True, unbounded=True)
+
+
+pointwise_jax_function = _op("pointwise_jax_function", "PointwiseJaxFunction")
+custom_pointwise_jax_function = _op("custom_pointwise_jax_function", "CustomPointwiseJaxFunction")
+
+
+def _rule(f: Function, gy: Variable) -> list[Variable | None]:
+    """gy D_i(x1, x2, ...)"""
+    partials = [f.args["fun"].partial(i, f.inputs) for i in range(len(f.inputs))]
+    return [None if d is None else gy * d for d in partials]
+
+
+registry.add(pointwise_jax_function, Rule(_rule, "user", True, __name__))
+registry.add(custom_pointwise_jax_function, Rule(_rule, "user", False, __name__))
+
+
+def pointwise(
+    equation: Any,
+    function: Callable[..., list[Any]],
+    inputs: list[Variable],
+    is_seen: Callable[[PointwiseFunction], bool],
+    open_jaxpr: Callable[[ClosedJaxpr, Sequence[Variable]], Variable],
+) -> list[Variable] | None:
+    """What an equation gives, if it goes element by element; None if that is not known.
+
+    Args:
+        equation: The equation.
+        function: It as a function of arrays that gives all its results.
+        inputs: Those, as Variables.
+        is_seen: Whether a result, as a function of inputs that are all of one shape, goes element by element.
+        open_jaxpr: Gives the result of a jaxpr for Variables of its inputs.
+    """
+    shapes = {tuple(v.aval.shape) for v in equation.outvars}
+    if len(shapes) != 1 or not inputs:
+        return None
+    (shape,) = shapes
+    if any([x.shape != shape for x in inputs]) or not any([x.spec.differentiable for x in inputs]):
+        return None
+    name = str(equation.primitive.name)
+    try:
+        functions = [
+            PointwiseFunction(name, _traced(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
+            for i in range(len(equation.outvars))
+        ]
+    except (TypeError, ValueError, NotImplementedError):
+        return None  # JAX has no derivative of it in one of its inputs
+    if not all(map(is_seen, functions)):
+        return None
+    several = len([x for x in inputs if x.spec.differentiable]) > 1
+    op = custom_pointwise_jax_function if several and name in CUSTOM_RULES else pointwise_jax_function
+    return [apply(op, tuple(inputs), (fun,)) for fun in functions]
+
+
+def _result(function: Callable[..., list[Any]], i: int) -> Callable[..., Any]:
+    """One result of a function."""
+    return lambda *arrays: function(*arrays)[i]
+
+
+def depends_by_places(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
+    """Whether each element of some Variables depends on the inputs' elements at its own place alone, as far as the
+    functions between them say so."""
+    found = {id(x): x.shape for x in inputs}
+    for f in functions_of(outputs):
+        shapes = [found[id(x)] for x in f.inputs if id(x) in found]
+        if not shapes:
+            continue
+        if not f.op.diagonal or any([y.shape not in shapes for y in f.outputs]):
+            return False
+        found.update([(id(y), y.shape) for y in f.outputs])
+    return True

@@ -1,0 +1,20 @@
+"""What stands for each primitive of JAX; one file per family. A primitive is added by a function under `opens`."""
+
+from . import (  # noqa: F401
+    control,
+    elementwise,
+    matrices,
+    movement,
+    points,
+    products,
+    randomness,
+    reductions,
+    systems,
+    truth,
+)
+from .complex_numbers import COMPLEX as COMPLEX
+from .registry import CONTROL as CONTROL
+from .registry import POINTWISE as POINTWISE
+from .registry import RULES as RULES
+from .registry import Beyond as Beyond
+from .registry import Equation as Equation

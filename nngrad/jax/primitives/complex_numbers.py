@@ -1,0 +1,205 @@
+"""Primitives on complex numbers, which are pairs of Variables: their real and imaginary parts.
+
+A function that is linear and real, as a reshape is, goes over both parts by itself. What is not here waits for what
+makes real numbers of it (`Delayed`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax
+from jax import numpy as jnp
+
+from ... import functions as F
+from ...graph import Variable
+from ..values import ComplexPair, Known
+from .registry import RULES, Equation, require, scalar, variable
+
+COMPLEX: dict[str, Callable[..., Any]] = {}
+"""By the primitive's name: `function(equation, *values)` gives what a rule for real arrays gives, or pairs."""
+
+
+def _on_pairs(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+        COMPLEX.update(dict.fromkeys(names, function))
+        return function
+
+    return enter
+
+
+def _real_rule(equation: Equation, *parts: Any) -> Any:
+    """What the rule for real arrays gives for some parts."""
+    rule = RULES[equation.name]
+    values = [variable(v) if isinstance(v, Known) and not rule.takes_known else v for v in parts]
+    return rule.function(equation.of_parts(), *values)
+
+
+@_on_pairs(
+    "add", "add_any", "broadcast_in_dim", "concatenate", "copy", "copy_p", "cumsum", "dynamic_slice",
+    "dynamic_update_slice", "expand_dims", "gather", "neg", "pad", "reduce_sum", "reshape", "rev", "scatter",
+    "scatter-add", "select_n", "slice", "split", "squeeze", "stack", "stop_gradient", "sub", "transpose", "unstack",
+)  # fmt: skip
+def _by_parts(equation: Equation, *values: Any) -> Any:
+    real = _real_rule(equation, *[v.real if isinstance(v, ComplexPair) else v for v in values])
+    imaginary = _real_rule(equation, *[v.imaginary if isinstance(v, ComplexPair) else v for v in values])
+    if isinstance(real, list):
+        return [ComplexPair(a, b) for a, b in zip(real, imaginary, strict=True)]
+    return ComplexPair(real, imaginary)
+
+
+@_on_pairs("mul", "dot_general")
+def _product(equation: Equation, x: ComplexPair, y: ComplexPair) -> ComplexPair:
+    def times(a: Any, b: Any) -> Any:
+        if scalar(a) == 0 or scalar(b) == 0:
+            return Known(None, 0.0, equation.shape, equation.of_parts().dtype)
+        return _real_rule(equation, a, b)
+
+    return ComplexPair(
+        _sum(times(x.real, y.real), times(x.imaginary, y.imaginary), -1.0),
+        _sum(times(x.real, y.imaginary), times(x.imaginary, y.real), 1.0),
+    )
+
+
+def _sum(a: Any, b: Any, sign: float) -> Any:
+    """`a + sign b`, where what is known to be 0 has no part in it."""
+    if scalar(b) == 0:
+        return a
+    if scalar(a) == 0:
+        return variable(b) if sign == 1 else F.mul_scalar(variable(b), val=-1.0)
+    return F.add2(variable(a), variable(b)) if sign == 1 else F.sub2(variable(a), variable(b))
+
+
+def _times(x: ComplexPair, y: ComplexPair) -> ComplexPair:
+    a, b, c, d = map(variable, (x.real, x.imaginary, y.real, y.imaginary))
+    return ComplexPair(F.sub2(F.mul2(a, c), F.mul2(b, d)), F.add2(F.mul2(a, d), F.mul2(b, c)))
+
+
+def _inverse(x: ComplexPair) -> ComplexPair:
+    """conj(x) / |x|^2"""
+    a, b = variable(x.real), variable(x.imaginary)
+    size = F.add2(F.square(a), F.square(b))
+    return ComplexPair(F.div2(a, size), F.mul_scalar(F.div2(b, size), val=-1.0))
+
+
+@_on_pairs("div")
+def _quotient(equation: Equation, x: ComplexPair, y: ComplexPair) -> ComplexPair:
+    return _times(x, _inverse(y))
+
+
+@_on_pairs("integer_pow", "square")
+def _power(equation: Equation, x: ComplexPair) -> ComplexPair:
+    exponent = int(equation.params.get("y", 2))
+    require(exponent != 0, "to the power of 0")
+    factor = x if exponent > 0 else _inverse(x)
+    result, left = None, abs(exponent)
+    while left:  # by the exponent's bits
+        if left % 2:
+            result = factor if result is None else _times(result, factor)
+        left //= 2
+        factor = _times(factor, factor) if left else factor
+    assert result is not None
+    return result
+
+
+@_on_pairs("exp")
+def _exponential(equation: Equation, x: ComplexPair) -> ComplexPair:
+    angle = variable(x.imaginary)
+    parts = F.cos(angle), F.sin(angle)
+    if scalar(x.real) == 0:
+        return ComplexPair(*parts)
+    size = F.exp(variable(x.real))
+    return ComplexPair(F.mul2(size, parts[0]), F.mul2(size, parts[1]))
+
+
+@_on_pairs("log")
+def _logarithm(equation: Equation, x: ComplexPair) -> ComplexPair:
+    a, b = variable(x.real), variable(x.imaginary)
+    return ComplexPair(F.mul_scalar(F.log(F.add2(F.square(a), F.square(b))), val=0.5), F.atan2(b, a))
+
+
+@_on_pairs("abs")
+def _absolute(equation: Equation, x: ComplexPair) -> Variable:
+    both = F.stack(variable(x.real), variable(x.imaginary), axis=0)
+    return F.norm(both, axis=0)
+
+
+@_on_pairs("real")
+def _real(equation: Equation, x: ComplexPair) -> Any:
+    return x.real
+
+
+@_on_pairs("imag")
+def _imaginary(equation: Equation, x: ComplexPair) -> Any:
+    return x.imaginary
+
+
+@_on_pairs("conj")
+def _conjugate(equation: Equation, x: Any) -> ComplexPair:
+    pair = _pair_of(equation, x)
+    return ComplexPair(pair.real, _sum(_zero(equation), pair.imaginary, -1.0))
+
+
+@_on_pairs("complex")
+def _complex(equation: Equation, x: Any, y: Any) -> ComplexPair:
+    return ComplexPair(x, y)
+
+
+@_on_pairs("convert_element_type")
+def _converted(equation: Equation, x: Any) -> ComplexPair:
+    require(jnp.issubdtype(equation.dtype, jnp.complexfloating), "of complex numbers, to real ones")
+    pair = _pair_of(equation, x)
+    dtype = equation.of_parts().dtype
+    return ComplexPair(*[F.cast(p, dtype=dtype) if isinstance(p, Variable) else p for p in (pair.real, pair.imaginary)])
+
+
+def _zero(equation: Equation) -> Known:
+    return Known(None, 0.0, equation.shape, equation.of_parts().dtype)
+
+
+def _pair_of(equation: Equation, x: Any) -> ComplexPair:
+    """A value as a pair, also if it is real."""
+    return x if isinstance(x, ComplexPair) else ComplexPair(x, _zero(equation))
+
+
+# ---------------------------------------------------------------- transforms
+
+
+@_on_pairs("fft")
+def _fft(equation: Equation, x: Any) -> Any:
+    kind, lengths = lax.FftType(int(equation.params["fft_type"])), tuple(map(int, equation.params["fft_lengths"]))
+    require(all(equation.shape) and all(lengths), "of empty arrays")
+    if kind == lax.FftType.RFFT:
+        value = variable(x)
+        if len(lengths) == 1:
+            return ComplexPair(*F.real_fft(value))
+        whole = _transformed(F.fft, ComplexPair(value, F.zeros_like(value)), len(lengths))
+        return ComplexPair(*[_first(p, equation.shape[-1]) for p in (whole.real, whole.imaginary)])
+    if kind != lax.FftType.IRFFT:
+        return _transformed(F.fft if kind == lax.FftType.FFT else F.ifft, x, len(lengths))
+    pair = x
+    for axis in range(len(equation.shape) - len(lengths), len(equation.shape) - 1):
+        turned = [F.swapaxes(variable(p), axis, -1) for p in (pair.real, pair.imaginary)]
+        pair = _transformed(F.ifft, ComplexPair(*turned), 1)
+        pair = ComplexPair(*[F.swapaxes(p, axis, -1) for p in (pair.real, pair.imaginary)])
+    size = lengths[-1]
+    # Every frequency but 0 and the highest of an even size is there twice, once by its conjugate.
+    twice = np.full(size // 2 + 1, 2.0)
+    twice[0] = 1
+    if size % 2 == 0:
+        twice[-1] = 1
+    weights = Known(np.broadcast_to(twice / size, variable(pair.real).shape).astype(equation.dtype)).variable()
+    real, imaginary = [F.mul2(variable(p), weights) for p in (pair.real, pair.imaginary)]
+    return F.real_fft_transpose(real, imaginary, size=size)
+
+
+def _transformed(function: Callable[..., Variable], x: ComplexPair, axes: int) -> ComplexPair:
+    both = function(F.stack(variable(x.real), variable(x.imaginary), axis=-1), signal_ndim=axes)
+    real, imaginary = F.split(both, axis=-1)
+    return ComplexPair(real, imaginary)
+
+
+def _first(x: Variable, count: int) -> Variable:
+    return F.take_slices(x, key=(*[(0, n, 1) for n in x.shape[:-1]], (0, count, 1)))

@@ -1,0 +1,124 @@
+"""Primitives with functions in them: loops and branches, whose bodies are opened too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import numpy as jnp
+
+from ... import functions as F
+from ...graph import NdArray, Variable
+from ...graph.variable import leaf_of
+from ..values import Keys, Known, Value, implementation_of, is_held, is_key
+from .registry import Equation, controls, require
+
+
+def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Variable]:
+    """Values as Variables of the dtypes that are described; keys as their data."""
+    found = []
+    for value, aval in zip(values, described, strict=True):
+        require(is_held(aval), f"of {aval.dtype}")
+        if isinstance(value, Keys):
+            found.append(value.data)
+            continue
+        if isinstance(value, Known):
+            found.append(_leaf(value))
+            continue
+        x: Any = value
+        found.append(x if x.dtype == aval.dtype else F.cast(x, dtype=aval.dtype))
+    return found
+
+
+def _leaf(value: Known) -> Variable:
+    if not is_key(value):
+        return value.variable()
+    return leaf_of(NdArray.from_numpy_array(np.asarray(jax.random.key_data(value.array))))
+
+
+def _as_values(variables: Sequence[Variable], described: Sequence[Any]) -> list[Value]:
+    """Variables as what they stand for."""
+    return [
+        Keys(x, implementation_of(aval), tuple(aval.shape)) if is_key(aval) else x
+        for x, aval in zip(variables, described, strict=True)
+    ]
+
+
+@controls("scan")
+def _scan(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
+    p = equation.params
+    fixed, carries, body = int(p["num_consts"]), int(p["num_carry"]), p["jaxpr"]
+    described = list(body.in_avals)
+    carried, sliced = described[fixed : fixed + carries], described[fixed + carries :]
+    outside = values[:fixed]
+    init = _as_variables(values[fixed : fixed + carries], carried)
+    stacked = _as_variables(values[fixed + carries :], equation.inputs[fixed + carries :])
+
+    def step(carry: list[Variable], xs: list[Variable]) -> tuple[list[Variable], list[Variable]]:
+        results = opening.run_closed(body, [*outside, *_as_values(carry, carried), *_as_values(xs, sliced)])
+        given = _as_variables(results, body.out_avals)
+        return given[:carries], given[carries:]
+
+    last, ys = F.scan(
+        step, init, stacked, length=int(p["length"]), reverse=bool(p["reverse"]), unroll=max(int(p["unroll"]), 1)
+    )
+    return _as_values([*last, *ys], equation.outputs)
+
+
+@controls("while")
+def _while(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
+    p = equation.params
+    of_condition, of_body = int(p["cond_nconsts"]), int(p["body_nconsts"])
+    goes_on, body = p["cond_jaxpr"], p["body_jaxpr"]
+    seen, read = values[:of_condition], values[of_condition : of_condition + of_body]
+    carried = list(body.out_avals)
+    moving = [isinstance(v, Variable) and v.spec.differentiable for v in values]
+    require(
+        not (any(moving) and any([jnp.issubdtype(aval.dtype, jnp.floating) for aval in carried])),
+        "nobody counts its steps, so reverse mode goes through it forward, an element of its inputs at a time",
+    )
+    init = _as_variables(values[of_condition + of_body :], carried)
+
+    (several,) = goes_on.out_avals  # where loops were mapped: whether each of them goes on
+
+    def goes(carry: list[Variable]) -> Variable:
+        (holds,) = _as_variables(opening.run_closed(goes_on, [*seen, *_as_values(carry, carried)]), goes_on.out_avals)
+        return holds
+
+    def condition(carry: list[Variable]) -> Variable:
+        holds = goes(carry)
+        return F.amax(F.cast(holds, dtype=np.float32)) if several.shape else holds
+
+    def step(carry: list[Variable]) -> list[Variable]:
+        results = _as_variables(opening.run_closed(body, [*read, *_as_values(carry, carried)]), carried)
+        if not several.shape:
+            return results
+        holds = goes(carry)
+        return [_chosen(holds, new, old) for new, old in zip(results, carry, strict=True)]
+
+    last: Any = F.while_loop(condition, step, init)
+    return _as_values(last, equation.outputs)
+
+
+def _chosen(holds: Variable, new: Variable, old: Variable) -> Variable:
+    """What is new where the loop of the leading axes goes on."""
+    condition = F.reshape(holds, shape=(*holds.shape, *[1] * (new.ndim - holds.ndim)))
+    return F.where(F.broadcast(condition, shape=new.shape), new, old)
+
+
+@controls("cond")
+def _cond(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
+    branches = equation.params["branches"]
+    which, operands = values[0], values[1:]
+    if isinstance(which, Known):
+        taken = branches[min(max(int(np.asarray(which.array)), 0), len(branches) - 1)]
+        return list(opening.run_closed(taken, operands))
+    (index,) = _as_variables([which], equation.inputs[:1])
+
+    def branch(closed: Any) -> Any:
+        return lambda: _as_variables(opening.run_closed(closed, operands), closed.out_avals)
+
+    index = F.cast(index, dtype=np.int32) if index.dtype == bool else index
+    return _as_values(F.switch(index, [branch(closed) for closed in branches]), equation.outputs)

@@ -1,0 +1,215 @@
+"""Primitives that go element by element."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from jax import lax
+from jax import numpy as jnp
+
+from ... import functions as F
+from ...graph import Variable
+from .registry import POINTWISE, Beyond, Equation, opens, require, require_floating, scalar, variable
+
+
+def _opens_unary(name: str, function: Callable[[Variable], Variable]) -> None:
+    @opens(name)
+    def rule(equation: Equation, x: Variable) -> Variable:
+        require_floating(equation)
+        return function(x)
+
+
+_UNARY: dict[str, Any] = {
+    "acos": F.acos, "acosh": F.acosh, "asin": F.asin, "asinh": F.asinh, "atan": F.atan, "atanh": F.atanh,
+    "bessel_i0e": F.i0e, "bessel_i1e": F.i1e,
+    "cbrt": F.cbrt, "ceil": functools.partial(F.rounded, to="up"), "floor": functools.partial(F.rounded, to="down"),
+    "cos": F.cos, "cosh": F.cosh, "digamma": F.digamma, "erf": F.erf, "erfc": F.erfc, "erf_inv": F.erfinv, "exp": F.exp,
+    "expm1": F.expm1, "lgamma": F.lgamma, "log": F.log, "log1p": F.log1p, "logistic": F.sigmoid, "rsqrt": F.rsqrt,
+    "sin": F.sin, "sign": F.signum, "sinh": F.sinh, "sqrt": F.sqrt, "tan": F.tan, "tanh": F.tanh,
+    "exp2": functools.partial(F.r_pow_scalar, val=2.0),
+}  # fmt: skip
+for _name, _function in _UNARY.items():
+    _opens_unary(_name, _function)
+
+
+@opens("square")
+def _square(equation: Equation, x: Variable) -> Variable:
+    return F.square(x)
+
+
+@opens("abs")
+def _abs(equation: Equation, x: Variable) -> Variable:
+    return F.abs(x)
+
+
+@opens("igamma", "igammac", takes_known=True)
+def _igamma(equation: Equation, a: Any, x: Any) -> Variable:
+    exponent = scalar(a)
+    if exponent is None or not exponent > 0:
+        raise Beyond("with an exponent that is not known, or not above 0")
+    return (F.gammainc if equation.name == "igamma" else F.gammaincc)(variable(x), a=exponent)
+
+
+@opens("round")
+def _round(equation: Equation, x: Variable) -> Variable:
+    even = int(equation.params["rounding_method"]) == int(lax.RoundingMethod.TO_NEAREST_EVEN)
+    return F.rounded(x, to="nearest even" if even else "nearest")
+
+
+@opens("neg")
+def _neg(equation: Equation, x: Variable) -> Variable:
+    require(x.dtype.kind != "u", "on unsigned integers")
+    return F.mul_scalar(x, val=-1.0)
+
+
+def _with_number(equation: Equation, x: Any, y: Any) -> tuple[Variable | None, float, bool]:
+    """The one of two values that is no number and has the result's shape, the number, and whether that came first."""
+    for value, other, first in ((x, y, False), (y, x, True)):
+        number = scalar(other)
+        if number is not None and tuple(value.shape) == equation.shape:
+            return variable(value), number, first
+    return None, 0.0, False
+
+
+@opens("add", "add_any", takes_known=True)
+def _add(equation: Equation, x: Any, y: Any) -> Variable:
+    value, number, _ = _with_number(equation, x, y)
+    return F.add2(variable(x), variable(y)) if value is None else F.add_scalar(value, val=number)
+
+
+@opens("sub", takes_known=True)
+def _sub(equation: Equation, x: Any, y: Any) -> Variable:
+    value, number, first = _with_number(equation, x, y)
+    if value is None:
+        return F.sub2(variable(x), variable(y))
+    require(first is False or value.dtype.kind != "u", "on unsigned integers")
+    return F.r_sub_scalar(value, val=number) if first else F.add_scalar(value, val=-number)
+
+
+@opens("mul", takes_known=True)
+def _mul(equation: Equation, x: Any, y: Any) -> Variable:
+    value, number, _ = _with_number(equation, x, y)
+    if value is None:
+        return F.square(variable(x)) if x is y else F.mul2(variable(x), variable(y))
+    return value if number == 1 else F.mul_scalar(value, val=number)
+
+
+@opens("div", takes_known=True)
+def _div(equation: Equation, x: Any, y: Any) -> Variable:
+    if not equation.is_floating:
+        return F.integer_quotient(variable(x), variable(y))
+    value, number, first = _with_number(equation, x, y)
+    if value is None:
+        return F.div2(variable(x), variable(y))
+    if first:
+        return F.r_div_scalar(value, val=number)
+    return F.mul_scalar(value, val=1 / number) if number else F.div2(value, variable(y))
+
+
+@opens("rem")
+def _rem(equation: Equation, x: Variable, y: Variable) -> Variable:
+    return F.mod2(x, y, fmod=True)
+
+
+@opens("shift_left", "shift_right_logical", "shift_right_arithmetic")
+def _shift(equation: Equation, x: Variable, y: Variable) -> Variable:
+    names = {"shift_left": "left", "shift_right_logical": "right", "shift_right_arithmetic": "right with sign"}
+    return F.bitwise(x, y, operation=names[equation.name])
+
+
+@opens("population_count", "clz")
+def _bits_of(equation: Equation, x: Variable) -> Variable:
+    return F.bits_of(x, operation="count" if equation.name == "population_count" else "leading zeros")
+
+
+@opens("max", "min", takes_known=True)
+def _extremum(equation: Equation, x: Any, y: Any) -> Variable:
+    largest = equation.name == "max"
+    if equation.dtype == bool:
+        return (F.logical_or if largest else F.logical_and)(variable(x), variable(y))
+    value, number, _ = _with_number(equation, x, y)
+    if value is None:
+        return (F.maximum2 if largest else F.minimum2)(variable(x), variable(y))
+    if number == (-_INFINITE if largest else _INFINITE):
+        return value
+    return (F.maximum_scalar if largest else F.minimum_scalar)(value, val=number)
+
+
+_INFINITE = float("inf")
+
+
+@opens("pow", takes_known=True)
+def _pow(equation: Equation, x: Any, y: Any) -> Variable:
+    require_floating(equation)
+    value, number, first = _with_number(equation, x, y)
+    if value is not None:
+        return F.r_pow_scalar(value, val=number) if first else F.pow_scalar(value, val=number)
+    x, y = variable(x), variable(y)
+    return F.pow2(x, y if y.dtype == x.dtype else F.cast(y, dtype=x.dtype))
+
+
+@opens("integer_pow")
+def _integer_pow(equation: Equation, x: Variable) -> Variable:
+    exponent = int(equation.params["y"])
+    require(exponent >= 0 or equation.is_floating, f"on {equation.dtype}")
+    return F.square(x) if exponent == 2 else F.pow_scalar(x, val=float(exponent))
+
+
+@opens("atan2")
+def _atan2(equation: Equation, x: Variable, y: Variable) -> Variable:
+    return F.atan2(x, y)
+
+
+@opens("zeta", takes_known=True)
+def _zeta(equation: Equation, x: Any, q: Any) -> Variable:
+    exponent = scalar(x)
+    require(exponent is not None and exponent > 1, "of an exponent that is not known, or not above 1")
+    return F.zeta(exponent, variable(q))  # type: ignore[arg-type]
+
+
+@opens("polygamma", takes_known=True)
+def _polygamma(equation: Equation, n: Any, x: Any) -> Variable:
+    order = scalar(n)
+    require(order is not None and order >= 0 and order == int(order), "of an order that is not known")
+    return F.polygamma(int(order or 0), variable(x))
+
+
+@opens("clamp", takes_known=True)
+def _clamp(equation: Equation, low: Any, x: Any, high: Any) -> Variable:
+    y = variable(x)
+    for bound, by_number, by_array in ((low, F.maximum_scalar, F.maximum2), (high, F.minimum_scalar, F.minimum2)):
+        number = scalar(bound)
+        y = by_array(y, variable(bound)) if number is None else by_number(y, val=number)
+    return y
+
+
+@opens("stop_gradient")
+def _stop_gradient(equation: Equation, x: Variable) -> Variable:
+    return F.unlink(x)
+
+
+@opens("convert_element_type")
+def _convert_element_type(equation: Equation, x: Variable) -> Variable:
+    if equation.dtype == bool:
+        return F.not_equal_scalar(x, val=0.0)
+    if x.dtype.kind == "f" and equation.dtype.kind in "iu":
+        return F.cast(F.unlink(x), dtype=equation.dtype)
+    return x if x.dtype == equation.dtype else F.cast(x, dtype=equation.dtype)
+
+
+@opens("reduce_precision")
+def _reduce_precision(equation: Equation, x: Variable) -> Variable:
+    """Itself where the dtype has no more digits. JAX's derivative is rounded alike."""
+    kept = jnp.finfo(equation.dtype)
+    enough = equation.params["exponent_bits"] >= kept.nexp and equation.params["mantissa_bits"] >= kept.nmant
+    require(enough, "to fewer digits than the dtype has")
+    return x
+
+
+POINTWISE |= {
+    "igamma", "igamma_grad_a", "igammac", "nextafter", "random_gamma_grad", "reduce_precision",
+    "regularized_incomplete_beta", "zeta",
+}  # fmt: skip
+"""These have no rule, or none for some of their parameters."""

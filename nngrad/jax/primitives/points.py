@@ -1,0 +1,289 @@
+"""Primitives that take from an array, or put into it, at places that are values: windows at points."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from ... import functions as F
+from ...graph import NdArray, Variable
+from ...graph.variable import leaf_of
+from ..values import Known
+from .movement import reshaped, sliced, transposed
+from .registry import Equation, opens, require, variable
+
+_OUTSIDE = np.iinfo(np.int32).max
+"""An index that is outside of every axis."""
+
+HostArray = np.ndarray[Any, Any]
+
+_CLIP = lax.GatherScatterMode.CLIP
+_FILL = lax.GatherScatterMode.FILL_OR_DROP
+
+
+def places_of(starts: Any, shape: list[int], sizes: list[int], mode: Any) -> Variable:
+    """The points of the windows that begin at `starts`: `(*points, *sizes, k)`, for `k` axes that are indexed.
+
+    Args:
+        starts: Where each window begins, `(*points, k)`.
+        shape: The sizes of the axes.
+        sizes: Those of the windows along them.
+        mode: What becomes of windows that lie, in part or whole, outside: they are moved inside, or left out.
+    """
+    most = np.asarray([n - s for n, s in zip(shape, sizes, strict=True)], np.int64)
+    if isinstance(starts, Known):
+        return _leaf(_places_known(np.asarray(starts.array).astype(np.int64), most, sizes, mode).astype(np.int32))
+    points = _as_int32(starts)
+    limits = _leaf(np.broadcast_to(most.astype(np.int32), points.shape))
+    if mode == _CLIP:
+        points = F.minimum2(F.maximum_scalar(points, val=0.0), limits)
+    lead, windows = points.shape[:-1], [1] * len(sizes)
+    places = reshaped(points, (*lead, *windows, len(sizes)))
+    if any([s != 1 for s in sizes]):
+        places = F.add2(places, _leaf(_offsets(sizes).astype(np.int32)))
+    if mode == _FILL:
+        # By each window as a whole: one that begins outside is lost, also where it reaches inside.
+        outside = F.logical_or(F.less_scalar(points, val=0.0), F.greater(points, limits))
+        lost = reshaped(F.amax(outside, axis=(outside.ndim - 1,)), (*lead, *windows, 1))
+        places = F.where(lost, _leaf(np.full(places.shape, _OUTSIDE, np.int32)), places)
+    return places
+
+
+def _places_known(starts: HostArray, most: HostArray, sizes: list[int], mode: Any) -> HostArray:
+    """`places` of windows whose starts are known."""
+    if mode == _CLIP:
+        starts = np.clip(starts, 0, most)
+    windows = [1] * len(sizes)
+    found: HostArray = starts.reshape(*starts.shape[:-1], *windows, len(sizes)) + _offsets(sizes)
+    outside = ((starts < 0) | (starts > most)).any(-1)
+    if mode != _CLIP and outside.any():
+        found = np.where(outside.reshape(*outside.shape, *windows, 1), _OUTSIDE, found)
+    return found
+
+
+def _offsets(sizes: list[int]) -> HostArray:
+    """The places within a window, `(*sizes, k)`."""
+    return np.stack(np.meshgrid(*[np.arange(s) for s in sizes], indexing="ij"), -1) if sizes else np.zeros((0,), int)
+
+
+def _leaf(array: HostArray) -> Variable:
+    return leaf_of(NdArray.from_numpy_array(np.ascontiguousarray(array)))
+
+
+def _as_int32(x: Variable) -> Variable:
+    return x if x.dtype == np.int32 else F.cast(x, dtype=np.int32)
+
+
+def _with_batch(points: Variable, lead: int, axes: tuple[int, ...]) -> Variable:
+    """Points with their own positions along some of their first `lead` axes put before their indices."""
+    own = [
+        np.broadcast_to(
+            np.arange(points.shape[a]).reshape([-1 if i == a else 1 for i in range(points.ndim - 1)]),
+            points.shape[:-1],
+        )
+        for a in axes
+    ]
+    return F.concatenate(_leaf(np.stack(own, -1).astype(np.int32)), points, axis=-1)
+
+
+@opens("gather", takes_known=True)
+def _gather(equation: Equation, x: Any, indices: Any) -> Variable:
+    x = variable(x)
+    p, numbers = equation.params, equation.params["dimension_numbers"]
+    indexed = tuple(map(int, numbers.start_index_map))
+    batch, their_batch = tuple(numbers.operand_batching_dims), tuple(numbers.start_indices_batching_dims)
+    removed = tuple(numbers.collapsed_slice_dims)
+    sizes = list(map(int, p["slice_sizes"]))
+    x = sliced(x, [
+        (0, sizes[a] if a not in (*indexed, *batch) else n, 1) for a, n in enumerate(x.shape)
+    ])  # fmt: skip
+    outside = _fill_of(p["fill_value"], x) if p["mode"] == _FILL else 0.0
+    windows = [sizes[a] for a in indexed]
+    # What is promised to lie inside XLA moves there, as it does all else.
+    mode = _FILL if p["mode"] == _FILL else _CLIP
+    points = places_of(indices, [x.shape[a] for a in indexed], windows, mode)
+    lead = len(equation.inputs[1].shape) - 1
+    if batch:
+        points = _with_batch(points, lead, their_batch)
+    # Axes of what is taken: the points, the windows along each indexed axis, and the other axes of x in order.
+    rest = [a for a in range(x.ndim) if a not in (*indexed, *batch)]
+    y = F.take_points(x, points, axes=(*batch, *indexed), at=0, outside=outside)
+    along = {a: lead + i for i, a in enumerate(indexed)} | {a: lead + len(indexed) + i for i, a in enumerate(rest)}
+    kept = [along[a] for a in range(x.ndim) if a not in (*removed, *batch)]
+    dropped = [along[a] for a in removed]
+    offset = list(numbers.offset_dims)
+    points_at = [i for i in range(len(equation.shape)) if i not in offset]
+    source = dict(zip(offset, kept, strict=True)) | dict(zip(points_at, range(lead), strict=True))
+    order = [source[i] for i in range(len(equation.shape))]
+    return reshaped(transposed(y, (*order, *dropped)), equation.shape)
+
+
+def _fill_of(fill: Any, x: Variable) -> float:
+    if fill is None:
+        require(
+            x.dtype.kind in "fV" or x.spec.differentiable or x.dtype.kind == "i" or x.dtype == bool,
+            "of unsigned integers, with what lies outside filled",
+        )
+        return 0.0 if x.dtype == bool else math.nan
+    require(fill == 0 or fill != fill, f"with {fill} for what lies outside")
+    return 0.0 if fill == 0 else math.nan
+
+
+def _put(
+    equation: Equation, shape: tuple[int, ...], indices: Any, updates: Variable
+) -> tuple[Variable, Variable, tuple[int, ...]]:
+    """The updates with the axes of points first, the points, and the axes that they index."""
+    p, numbers = equation.params, equation.params["dimension_numbers"]
+    indexed = tuple(map(int, numbers.scatter_dims_to_operand_dims))
+    batch, their_batch = tuple(numbers.operand_batching_dims), tuple(numbers.scatter_indices_batching_dims)
+    inserted = tuple(numbers.inserted_window_dims)
+    window_axes = list(numbers.update_window_dims)
+    in_window = [a for a in range(len(shape)) if a not in (*inserted, *batch)]
+    size = {a: updates.shape[i] for a, i in zip(in_window, window_axes, strict=True)}
+    rest = [a for a in in_window if a not in indexed]
+    require(all([size[a] == shape[a] for a in rest]), "of parts of slices")
+    lead = [i for i in range(updates.ndim) if i not in window_axes]
+    of = dict(zip(in_window, window_axes, strict=True))
+    order = [*lead, *[of[a] for a in indexed if a in of], *[of[a] for a in rest]]
+    windows = [size.get(a, 1) for a in indexed]
+    u = transposed(updates, tuple(order))
+    u = reshaped(u, (*[updates.shape[i] for i in lead], *windows, *[shape[a] for a in rest]))
+    points = places_of(indices, [shape[a] for a in indexed], windows, p["mode"])
+    if batch:
+        points = _with_batch(points, len(lead), their_batch)
+    return u, points, (*batch, *indexed)
+
+
+@opens("scatter-add", "scatter_add", "scatter-sub", takes_known=True)
+def _scatter_add(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
+    x, updates = variable(x), variable(updates)
+    if _is_at_all(x, indices, updates):
+        put = updates
+    else:
+        u, points, axes = _put(equation, x.shape, indices, updates)
+        put = F.put_points(u, points, axes=axes, shape=x.shape, at=0)
+    if equation.name == "scatter-sub":
+        return F.sub2(x, put)
+    return put if _is_zero(x) else F.add2(x, put)
+
+
+def _is_at_all(x: Variable, indices: Any, updates: Variable) -> bool:
+    """Whether there is one index, of no axes, as in `x.at[...]`, so that the updates are for all of the array."""
+    return tuple(indices.shape) == (0,) and updates.shape == x.shape
+
+
+def _is_zero(x: Variable) -> bool:
+    f = x.parent
+    return f is not None and f.op is F.constant and bool(f.args["val"] == 0)
+
+
+@opens("scatter", takes_known=True)
+def _scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
+    # `lax.scatter_apply` is this primitive too, with another function of the update.
+    require(equation.params["update_jaxpr"] is None, "by a function of what is there")
+    x, new = variable(x), variable(updates)
+    if _is_at_all(x, indices, new):
+        return new
+    u, points, axes = _put(equation, x.shape, indices, new)
+    return _written(x, u, points, axes, bool(equation.params["unique_indices"]))
+
+
+@opens("scatter-min", "scatter_min", "scatter-max", "scatter_max", takes_known=True)
+def _scatter_extremum(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
+    """The extremum is found with gradients off; then it is the mean of those that attain it, which share its
+    gradient."""
+    x, updates = variable(x), variable(updates)
+    u, points, axes = _put(equation, x.shape, indices, updates)
+    found = F.extreme_points(x, u, points, axes=axes, largest="max" in equation.name)
+    if not equation.is_floating:
+        return found
+    there = F.take_points(found, points, axes=axes, at=0, outside=math.nan)
+    own, put = F.equal(x, found), F.equal(u, there)
+    count = F.add2(
+        F.cast(own, dtype=x.dtype), F.put_points(F.cast(put, dtype=x.dtype), points, axes=axes, shape=x.shape, at=0)
+    )
+    total = F.add2(
+        F.where(own, x, F.zeros_like(x)),
+        F.put_points(F.where(put, u, F.zeros_like(u)), points, axes=axes, shape=x.shape, at=0),
+    )
+    return F.div2(total, F.unlink(count))
+
+
+@opens("scatter-mul", "scatter_mul", takes_known=True)
+def _scatter_mul(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
+    x, updates = variable(x), variable(updates)
+    u, points, axes = _put(equation, x.shape, indices, updates)
+    require(
+        equation.params["unique_indices"] or _are_distinct(points, indices),
+        "at points that are not known to be distinct",
+    )
+    return F.mul2(x, _written(F.ones_like(x), u, points, axes, True))
+
+
+def _are_distinct(points: Variable, indices: Any) -> bool:
+    """Whether no two points are the same: they are known, or there is just one."""
+    count = math.prod(points.shape[:-1])
+    if count <= 1 or not isinstance(indices, Known):
+        return count <= 1
+    rows = np.asarray(points.d).reshape(count, -1)
+    inside = rows[(rows != _OUTSIDE).all(-1)]
+    return len(np.unique(inside, axis=0)) == len(inside)
+
+
+def _written(x: Variable, u: Variable, points: Variable, axes: tuple[int, ...], unique: bool) -> Variable:
+    """`x` with slices in the place of its own; of several at one point the last one stays."""
+    indexed = tuple([x.shape[a] for a in axes])
+    lead = points.ndim - 1
+    if unique:
+        last = _leaf(np.ones(points.shape[:-1], np.int32))
+    else:
+        last = F.latest_points(points, shape=indexed)
+        u = F.where(reshaped(last, (*points.shape[:-1], *[1] * (u.ndim - lead))), u, F.zeros_like(u))
+        last = F.cast(last, dtype=np.int32)
+    there = F.put_points(last, points, axes=tuple(range(len(axes))), shape=indexed, at=0)
+    order = [*axes, *[a for a in range(x.ndim) if a not in axes]]
+    there = transposed(
+        reshaped(there, (*indexed, *[1] * (x.ndim - len(axes)))), tuple([order.index(a) for a in range(x.ndim)])
+    )
+    return F.where(there, F.put_points(u, points, axes=axes, shape=x.shape, at=0), x)
+
+
+@opens("dynamic_slice", takes_known=True)
+def _dynamic_slice(equation: Equation, operand: Any, *starts: Any) -> Variable:
+    x = variable(operand)
+    sizes = list(map(int, equation.params["slice_sizes"]))
+    for a, (start, n) in enumerate(zip(starts, sizes, strict=True)):
+        if n == x.shape[a]:
+            continue
+        if isinstance(start, Known):
+            at = min(max(int(np.asarray(start.array)), 0), x.shape[a] - n)
+            x = sliced(x, [(at, n, 1) if i == a else (0, m, 1) for i, m in enumerate(x.shape)])
+            continue
+        points = places_of(reshaped(_as_int32(start), (1,)), [x.shape[a]], [n], _CLIP)
+        x = F.take_points(x, points, axes=(a,), at=a)
+    return x
+
+
+@opens("dynamic_update_slice", takes_known=True)
+def _dynamic_update_slice(equation: Equation, operand: Any, added: Any, *starts: Any) -> Variable:
+    x, update = variable(operand), variable(added)
+    if all([isinstance(start, Known) for start in starts]):
+        key = []
+        for start, n, m in zip(starts, update.shape, x.shape, strict=True):
+            key.append((min(max(int(np.asarray(start.array)), 0), m - n), n, 1))
+        if update.shape == x.shape:
+            return update
+        mask = np.zeros(x.shape, bool)
+        mask[tuple([slice(at, at + n) for at, n, _ in key])] = True
+        return F.where(_leaf(mask), F.put_slices(update, key=tuple(key), shape=x.shape), x)
+    moving = [a for a, n in enumerate(update.shape) if n != x.shape[a]]
+    if not moving:
+        return update
+    given = [_as_int32(variable(starts[a])) for a in moving]
+    at = F.stack(*given, axis=0) if len(given) > 1 else reshaped(given[0], (1,))
+    points = places_of(at, [x.shape[a] for a in moving], [update.shape[a] for a in moving], _CLIP)
+    rest = [a for a in range(x.ndim) if a not in moving]
+    return _written(x, transposed(update, (*moving, *rest)), points, tuple(moving), True)

@@ -1,0 +1,165 @@
+"""Primitives that make one element of many, and those that do so along an axis."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ... import functions as F
+from ...graph import Variable
+from ..values import Known, known
+from .movement import sliced
+from .registry import Equation, opens, require, require_floating, variable
+from .truth import as_number
+
+
+def _opens_reduction(name: str, function: Callable[..., Variable]) -> None:
+    @opens(name)
+    def rule(equation: Equation, x: Variable) -> Variable:
+        axes = tuple([int(a) for a in equation.params["axes"]])
+        return function(x, axis=axes) if axes else x
+
+
+for _name, _function in {
+    "reduce_sum": F.sum, "reduce_max": F.amax, "reduce_min": F.amin, "reduce_prod": F.prod,
+}.items():  # fmt: skip
+    _opens_reduction(_name, _function)
+
+
+@opens("psum", "pmax", "pmin")
+def _over_mapped_axes(equation: Equation, *xs: Variable) -> list[Variable]:
+    """Under `jax.vmap` the axis that has a name there is one of each array, and is known by its number."""
+    axes = equation.params["axes"]
+    require(all([isinstance(a, int | np.integer) for a in axes]), "over an axis with a name")
+    require(equation.params["axis_index_groups"] is None, "in groups")
+    function: Callable[..., Variable] = {"psum": F.sum, "pmax": F.amax, "pmin": F.amin}[equation.name]
+    return [function(x, axis=tuple([int(a) for a in axes])) for x in xs]
+
+
+@opens("argmax", "argmin")
+def _argmax(equation: Equation, x: Variable) -> Variable:
+    (axis,) = equation.params["axes"]
+    return (F.argmax if equation.name == "argmax" else F.argmin)(as_number(x), axis=int(axis))
+
+
+@opens("cumsum", "cumprod")
+def _cumulative(equation: Equation, x: Variable) -> Variable:
+    function = F.cumsum if equation.name == "cumsum" else F.cumprod
+    return function(x, axis=int(equation.params["axis"]), reverse=bool(equation.params["reverse"]))
+
+
+@opens("cumlogsumexp", "cummax", "cummin")
+def _cumulative_by_pairs(equation: Equation, x: Variable) -> Variable:
+    require_floating(equation)
+    combine = {"cumlogsumexp": F.logaddexp, "cummax": F.maximum2, "cummin": F.minimum2}[equation.name]
+    return F.associative_scan(combine, x, reverse=bool(equation.params["reverse"]), axis=int(equation.params["axis"]))
+
+
+@opens("sort", takes_known=True)
+def _sort(equation: Equation, *xs: Any) -> list[Variable]:
+    axis, keys = int(equation.params["dimension"]), int(equation.params["num_keys"])
+    x = variable(xs[0])
+    if keys > 1:
+        return _sorted_by_several([variable(x) for x in xs], keys, axis)
+    if len(xs) == 1:
+        return [F.sort_values(x, axis=axis)]
+    order = F.argsort(x, axis=axis)
+    along = F.take_along_axis
+    return [
+        F.sort_values(x, axis=axis),
+        *[order if _counts(y, axis) else along(variable(y), order, axis=axis) for y in xs[1:]],
+    ]
+
+
+def _sorted_by_several(xs: list[Variable], keys: int, axis: int) -> list[Variable]:
+    """By the last key first: equal elements keep their order, so that each key before it has the last word."""
+    order: Variable | None = None
+    for key in reversed(xs[:keys]):
+        moved = as_number(key) if order is None else F.take_along_axis(as_number(key), order, axis=axis)
+        own = F.argsort(F.unlink(moved), axis=axis)
+        order = own if order is None else F.take_along_axis(order, own, axis=axis)
+    return [F.take_along_axis(x, order, axis=axis) for x in xs]
+
+
+def _counts(y: Any, axis: int) -> bool:
+    """Whether it is 0, 1, 2 and so on along an axis: what is sorted for the order."""
+    if not isinstance(y, Known) or not np.issubdtype(y.dtype, np.integer):
+        return False
+    own = np.arange(y.shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(y.shape))])
+    return bool((np.asarray(y.array) == own).all())
+
+
+@opens("top_k")
+def _top_k(equation: Equation, x: Variable) -> list[Variable]:
+    k, axis = int(equation.params["k"]), int(equation.params.get("axis", -1)) % x.ndim
+    order = F.argsort(x, axis=axis, reverse=True)
+    chosen = sliced(order, [(0, k if a == axis else n, 1) for a, n in enumerate(x.shape)])
+    return [F.take_along_axis(x, chosen, axis=axis), chosen]
+
+
+# ---------------------------------------------------------------- windows
+
+
+@opens("reduce_window_max", "reduce_window_min", "reduce_window_sum")
+def _reduce_window(equation: Equation, x: Variable) -> Variable:
+    require_floating(equation)
+    p = equation.params
+    sizes, strides = list(map(int, p["window_dimensions"])), list(map(int, p["window_strides"]))
+    pads = [(int(low), int(high)) for low, high in p["padding"]]
+    if any([d != 1 for d in (*p["base_dilation"], *p["window_dilation"])]):
+        return _dilated_windows(equation, x, sizes, strides, pads)
+    moved = [a for a in range(x.ndim) if (sizes[a], strides[a], pads[a]) != (1, 1, (0, 0))]
+    if not moved:
+        return x
+    require(len(moved) <= 3, "over more than three axes")
+    last = (*[a for a in range(x.ndim) if a not in moved], *moved)
+    y = F.transpose(x, axes=last) if last != tuple(range(x.ndim)) else x
+    negative = equation.name == "reduce_window_min"
+    y = F.mul_scalar(y, val=-1.0) if negative else y
+    fill = 0.0 if equation.name == "reduce_window_sum" else -float("inf")
+    if any([pads[a] != (0, 0) for a in moved]):
+        widths = [0, 0] * (x.ndim - len(moved)) + [w for a in moved for w in pads[a]]
+        y = F.pad(y, pad_width=tuple(widths), constant_value=fill)
+    pooling = F.sum_pooling if equation.name == "reduce_window_sum" else F.max_pooling
+    y = pooling(y, kernel=tuple([sizes[a] for a in moved]), stride=tuple([strides[a] for a in moved]))
+    y = F.mul_scalar(y, val=-1.0) if negative else y
+    back = tuple([last.index(a) for a in range(x.ndim)])
+    return F.transpose(y, axes=back) if back != tuple(range(x.ndim)) else y
+
+
+_MOST_OFFSETS = 64
+"""Up to how many elements in a dilated window."""
+
+
+def _dilated_windows(
+    equation: Equation, x: Variable, sizes: list[int], strides: list[int], pads: list[tuple[int, int]]
+) -> Variable:
+    """Windows over elements that are apart: element by element of the window, which is one slice of all windows."""
+    require(math.prod(sizes) <= _MOST_OFFSETS, f"with dilation, of more than {_MOST_OFFSETS} elements")
+    require(all([low >= 0 and high >= 0 for low, high in pads]), "with dilation, and parts cut off")
+    name = equation.name.removeprefix("reduce_window_")
+    fill = {"sum": 0.0, "max": -_INFINITE, "min": _INFINITE}[name]
+    base, apart = [[int(d) for d in equation.params[k]] for k in ("base_dilation", "window_dilation")]
+    wide = tuple([(n - 1) * d + 1 + low + high for n, d, (low, high) in zip(x.shape, base, pads, strict=True)])
+    key = tuple([(low, n, d) for n, d, (low, _) in zip(x.shape, base, pads, strict=True)])
+    filled = np.full(wide, fill, equation.dtype)
+    filled[tuple([slice(start, start + (n - 1) * d + 1, d) for start, n, d in key])] = 0
+    x = F.put_slices(x, key=key, shape=wide)
+    x = F.where(known(filled == 0).variable(), x, known(filled).variable()) if name != "sum" else x
+    parts = [
+        sliced(x, [
+            (k * d, n, s) for k, d, n, s in zip(offset, apart, equation.shape, strides, strict=True)
+        ])
+        for offset in itertools.product(*map(range, sizes))
+    ]  # fmt: skip
+    if name == "sum":
+        return F.add_n(*parts)
+    return functools.reduce(F.maximum2 if name == "max" else F.minimum2, parts)
+
+
+_INFINITE = float("inf")

@@ -1,0 +1,110 @@
+"""Which functions of nngrad's stand for which primitive of JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from jax import numpy as jnp
+
+from ...graph import Variable
+from ..values import Known
+
+
+class Beyond(Exception):
+    """An equation has parameters that its rule does not take; it stays opaque."""
+
+
+class Equation:
+    """What a rule is told of an equation: the primitive, its parameters, the shapes and dtypes that go in and out."""
+
+    __slots__ = ("dtype", "inputs", "name", "outputs", "params", "shape")
+
+    def __init__(self, equation: Any) -> None:
+        self.name: str = equation.primitive.name
+        self.params: dict[str, Any] = equation.params
+        self.inputs: list[Any] = [v.aval for v in equation.invars]
+        self.outputs: list[Any] = [v.aval for v in equation.outvars]
+        self.shape: tuple[int, ...] = tuple(self.outputs[0].shape) if self.outputs else ()
+        self.dtype: Any = self.outputs[0].dtype if self.outputs else None
+
+    def of_parts(self) -> Equation:
+        """The same for the real parts of complex numbers."""
+        parts = object.__new__(Equation)
+        for name in Equation.__slots__:
+            setattr(parts, name, getattr(self, name))
+        parts.dtype = _REAL.get(np.dtype(self.dtype), self.dtype)
+        return parts
+
+    @property
+    def is_floating(self) -> bool:
+        """Whether what comes out is of a floating dtype."""
+        return bool(jnp.issubdtype(self.dtype, jnp.floating))
+
+
+_REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+
+Rule = Callable[..., Any]
+
+
+class Entry(NamedTuple):
+    """A rule, and whether it takes what is known as `Known`, and not as a Variable."""
+
+    function: Rule
+    takes_known: bool
+
+
+RULES: dict[str, Entry] = {}
+"""By the primitive's name: `function(equation, *values)` gives a Variable, or a list of results."""
+
+CONTROL: dict[str, Callable[[Any, Equation, list[Any]], list[Any]]] = {}
+"""By the primitive's name, for those with functions in them: `control(opening, equation, values)`."""
+
+
+POINTWISE: set[str] = set()
+"""Primitives of which it is known that they go element by element, where no rule takes them."""
+
+
+def opens(*names: str, takes_known: bool = False) -> Callable[[Rule], Rule]:
+    """Let a function stand for primitives of these names."""
+
+    def enter(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = Entry(function, takes_known)
+        return function
+
+    return enter
+
+
+def controls(*names: str) -> Callable[[Rule], Rule]:
+    """Let a function stand for primitives that have functions in them."""
+
+    def enter(function: Rule) -> Rule:
+        for name in names:
+            CONTROL[name] = function
+        return function
+
+    return enter
+
+
+def require(condition: object, what: str) -> None:
+    """Leave the equation opaque unless the condition holds; `what` is said in the report."""
+    if not condition:
+        raise Beyond(what)
+
+
+def require_floating(equation: Equation) -> None:
+    """Leave an equation on whole numbers opaque."""
+    require(equation.is_floating, f"on {equation.dtype}")
+
+
+def variable(value: Any) -> Variable:
+    """A value, known or not, as a Variable."""
+    y: Variable = value.variable() if isinstance(value, Known) else value
+    return y
+
+
+def scalar(value: Any) -> float | None:
+    """The number that fills a value which is known; None for all others."""
+    return value.scalar if isinstance(value, Known) else None

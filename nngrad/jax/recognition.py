@@ -1,0 +1,289 @@
+"""Calls of functions that are known as a whole: by what they compute, and by their derivative, never by their names.
+
+A function whose derivative its author has set is known if both its equations and those of its derivative are those of a
+function of JAX's that stands in the table. A call of `jax.jit` has no derivative of its own, so its equations say all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import jax
+from jax import numpy as jnp
+from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.scipy import special
+
+from .. import functions as F
+from ..functions.jaxpr_structure import frozen, structure_of
+from ..graph import Variable
+from ..graph.jaxpr import CUSTOM_RULES, primitives_in
+from ..graph.spec import x64_if
+from .evaluating import alone
+from .primitives.registry import scalar, variable
+from .values import ComplexPair, Delayed, Keys, needs_x64
+
+
+class Reference(NamedTuple):
+    """A function of JAX's, and what stands for it."""
+
+    function: Callable[..., Any]
+    opened: Callable[..., list[Variable]]
+    """Gives its results, from the values of the inputs."""
+    sign: str
+    """A primitive that is in it, so that others need not be compared."""
+    elementwise: bool = False
+    """Whether each element of the result depends on the elements at its place, and maps change nothing."""
+
+
+def _logaddexp(x: Any, y: Any) -> list[Variable]:
+    if scalar(y) == 0 or scalar(x) == 0:
+        return [F.softplus(variable(x if scalar(y) == 0 else y))]
+    return [F.logaddexp(variable(x), variable(y))]
+
+
+def _sinc(x: Any) -> list[Variable]:
+    """`sin(pi x) / (pi x)`; that of F is without pi."""
+    return [F.sinc(F.mul_scalar(variable(x), val=math.pi))]
+
+
+def _of_variables(function: Callable[..., Any]) -> Callable[..., list[Variable]]:
+    def opened(*values: Any) -> list[Variable]:
+        results = function(*map(variable, values))
+        return list(results) if isinstance(results, tuple | list) else [results]
+
+    return opened
+
+
+def _slogdet(a: Variable) -> list[Variable]:
+    return [F.signum(F.batch_det(a)), F.batch_logdet(a)]
+
+
+REFERENCES = (
+    Reference(jax.nn.relu, _of_variables(F.relu), "max", elementwise=True),
+    Reference(jnp.logaddexp, _logaddexp, "log1p", elementwise=True),
+    Reference(jnp.sinc, _sinc, "sin", elementwise=True),
+    Reference(special.xlogy, _of_variables(F.xlogy), "log", elementwise=True),
+    Reference(special.xlog1py, _of_variables(F.xlog1py), "log1p", elementwise=True),
+    Reference(special.expi, _of_variables(F.expi), "while", elementwise=True),
+    *[Reference(functools.partial(special.expn, n), _of_variables(functools.partial(F.expn, n=n)), "while", True)
+      for n in range(1, 5)],
+    Reference(special.exp1, _of_variables(functools.partial(F.expn, n=1)), "while", elementwise=True),
+    *[Reference(f, _of_variables(F.erfcx), "erfc", True) for f in [getattr(special, "erfcx", None)] if f is not None],
+    Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
+    Reference(jnp.linalg.det, _of_variables(F.batch_det), "lu"),
+    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "lu"),
+    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log"),  # of the smallest, by a formula
+    Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu"),
+    Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
+    Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu"),
+)
+"""What is known. Those of one argument work on all axes before those that they need, so they are known under `jax.vmap`
+too, which writes the equations of some in another way than they are for a batch."""
+
+
+def _axes_of_maps(described: tuple[Any, ...], elementwise: bool) -> list[tuple[int, ...]]:
+    """The axes over which a function may be mapped by `jax.vmap`, at most twice: for each way one axis for each map,
+    the outermost first."""
+    if len(described) != 1 and not elementwise:
+        return [()]
+    axes = range(max([len(shape) for shape, *_ in described]))
+    return [(), *[(a,) for a in axes], *[(a, 0) for a in axes if len(axes) > 1]]
+
+
+def _axes_first(x: Variable, axes: tuple[int, ...]) -> Variable:
+    """`x` with the axes of maps before all others."""
+    order = list(range(x.ndim))
+    front = [order.pop(a) for a in axes]
+    return x if front + order == list(range(x.ndim)) else F.transpose(x, axes=(*front, *order))
+
+
+POINTWISE = (
+    *[(getattr(special, name), sign)
+      for name, sign in {
+          "dawsn": "scan", "fresnel": "scan", "hyp1f1": "while", "hyp2f1": "while", "owens_t": "dot_general",
+          "poch": "argmax", "sici": "scan", "zeta": "zeta",
+      }.items()
+      if hasattr(special, name)],  # by what JAX there is
+    (jnp.frexp, "bitcast_convert_type"), (jnp.ldexp, "bitcast_convert_type"),
+)  # fmt: skip
+"""Functions with derivatives of their own of which it is known that they go element by element, where their equations
+do not show it: there are loops in them that end when all elements have converged, and tables. With each a primitive
+that is in it."""
+
+
+def is_pointwise(equation: Any) -> bool:
+    """Whether a call is one of a function that is known to go element by element."""
+    inner = _called(equation)
+    if equation.primitive.name not in CUSTOM_RULES or inner is None:
+        return False
+    names = primitives_in(inner.jaxpr)
+    functions = [function for function, sign in POINTWISE if sign in names]
+    described = _described(equation)
+    own = _structure(equation) if functions else None
+    return any([
+        own in _structures_of(function, True, described, True, axes)
+        for function in functions for axes in _axes_of_maps(described, True)
+    ])  # fmt: skip
+
+
+def _described(equation: Any) -> tuple[Any, ...]:
+    """The kinds of the inputs, but for what is closed over."""
+    given = equation.invars[int(equation.params.get("num_consts", 0)) :]
+    return tuple([(v.aval.shape, v.aval.dtype, bool(getattr(v.aval, "weak_type", False))) for v in given])
+
+
+def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
+    """What stands for a call of a function that is known as a whole; None if it is not known.
+
+    Args:
+        equation: The call.
+        values: Its inputs.
+    """
+    if any([isinstance(v, Keys | Delayed | ComplexPair) for v in values]):
+        return None
+    inner = _called(equation)
+    if inner is None:
+        return None
+    own = None
+    custom = equation.primitive.name in CUSTOM_RULES
+    values = values[int(equation.params.get("num_consts", 0)) :]
+    names = primitives_in(inner.jaxpr)
+    described = _described(equation)
+    for reference in REFERENCES:
+        if reference.sign not in names:
+            continue
+        own = own or _structure(equation)
+        for axes in _axes_of_maps(described, reference.elementwise):
+            if own in _structures_of(reference.function, reference.elementwise, described, custom, axes):
+                moved = axes and not reference.elementwise
+                return reference.opened(*[_axes_first(variable(v), axes) for v in values] if moved else values)
+    return None
+
+
+def _called(equation: Any) -> ClosedJaxpr | None:
+    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+        found = equation.params.get(name)
+        if isinstance(found, ClosedJaxpr):
+            return found
+    return None
+
+
+Around = tuple[Hashable, ...]
+"""The structures of calls whose derivatives something was met in, one within the other."""
+
+_MOST_DERIVATIVES = 4
+
+
+def _structure(equation: Any) -> Hashable:
+    """What a call computes, and the derivative of that if it has one of its own."""
+    if equation.primitive.name not in CUSTOM_RULES:
+        inner = _called(equation)
+        assert inner is not None
+        return structure_of(_without_rules(inner.jaxpr, ())), frozen(tuple(inner.consts))
+    return structure_of(_jaxpr_of(equation)), _structure_of_derivative(equation, ())
+
+
+def _structure_of_derivative(equation: Any, around: Around) -> Hashable:
+    single = alone(equation)
+    run = jaxpr_as_fun(single)
+    around = (*around, structure_of(_jaxpr_of(equation)))
+    abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
+    with x64_if(any([needs_x64(v) for v in abstract])):
+        tangents = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in abstract]
+        if equation.primitive.name == "custom_jvp_call":
+            derivative = jax.make_jaxpr(lambda *given: jax.jvp(run, given[: len(abstract)], given[len(abstract) :]))
+            return structure_of(_without_rules(derivative(*abstract, *tangents).jaxpr, around))
+        results = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.outvars]
+        derivative = jax.make_jaxpr(
+            lambda *given: jax.vjp(run, *given[: len(abstract)])[1](list(given[len(abstract) :]))
+        )
+        return structure_of(_without_rules(derivative(*abstract, *results).jaxpr, around))
+
+
+def _without_rules(jaxpr: Any, around: Around) -> Any:
+    """The same, in which calls with derivatives of their own stand for what they compute and for those derivatives.
+    Their rules are objects of that one call and cannot be compared. What it is the derivative of is not differentiated
+    again; and each order of some functions has another such call in it, so nothing is below so many."""
+
+    def bare(equation: Any) -> Any:
+        if equation.primitive.name in CUSTOM_RULES:
+            params: dict[str, Any] = {"computes": _called(equation)}
+            if len(around) < _MOST_DERIVATIVES and structure_of(_jaxpr_of(equation)) not in around:
+                params["derivative"] = _structure_of_derivative(equation, around)
+            return equation.replace(params=params)
+        inner = _called(equation)
+        if inner is None:
+            return equation
+        within = inner.replace(jaxpr=without(inner.jaxpr))
+        return equation.replace(params={k: within if v is inner else v for k, v in equation.params.items()})
+
+    def without(jaxpr: Any) -> Any:
+        """The same within calls, which are nested a few levels deep at most."""
+        return jaxpr.replace(eqns=_filled_at_once([bare(equation) for equation in jaxpr.eqns], jaxpr.outvars))
+
+    return without(jaxpr)
+
+
+def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
+    """The same equations, in which an array that is filled with one number is so in one step: `jax.vmap` widens such
+    arrays in a step of its own for each axis."""
+    filled: dict[Any, Literal] = {}
+    found = []
+    for equation in equations:
+        if equation.primitive.name == "broadcast_in_dim" and len(equation.invars) == 1:
+            (x,) = equation.invars
+            number = x if isinstance(x, Literal) else filled.get(x)
+            if number is not None and not getattr(number.aval, "shape", ()):
+                filled[equation.outvars[0]] = number
+                params = {**equation.params, "broadcast_dimensions": ()}
+                equation = equation.replace(invars=[number], params=params)
+        found.append(equation)
+    read = {v for equation in found for v in equation.invars if not isinstance(v, Literal)}.union(
+        [v for v in results if not isinstance(v, Literal)]
+    )
+    return [e for e in found if e.outvars[0] not in filled or e.outvars[0] in read]
+
+
+def _jaxpr_of(call: Any) -> Any:
+    inner = _called(call)
+    assert inner is not None
+    return inner.jaxpr
+
+
+def _tangent_dtype(dtype: Any) -> Any:
+    return dtype if jnp.issubdtype(dtype, jnp.inexact) else jax.dtypes.float0
+
+
+@functools.lru_cache(maxsize=1024)
+def _structures_of(
+    function: Callable[..., Any], elementwise: bool, described: Any, custom: bool, axes: tuple[int, ...]
+) -> tuple[Hashable, ...]:
+    """The structures of the calls in which a function of JAX's is written, for inputs of these kinds, mapped over
+    axes of these."""
+    for a in reversed(axes):
+        moved = tuple([a if shape else None for shape, *_ in described])
+        function = jax.vmap(function, in_axes=moved, out_axes=a if elementwise else 0)
+    abstract = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in described]
+    try:
+        with x64_if(any([needs_x64(v) for v in abstract])):
+            closed = jax.make_jaxpr(function)(*abstract)
+    except (TypeError, ValueError, NotImplementedError):
+        return ()
+    found = []
+    jaxpr = closed.jaxpr
+    while len(jaxpr.eqns) == 1:  # a call that is all that there is
+        (equation,) = jaxpr.eqns
+        inner = _called(equation)
+        if (
+            inner is None
+            or list(equation.invars) != [*jaxpr.constvars, *jaxpr.invars]
+            or list(equation.outvars) != list(jaxpr.outvars)
+        ):
+            break
+        if (equation.primitive.name in CUSTOM_RULES) == custom:
+            found.append(_structure(equation))
+        jaxpr = inner.jaxpr
+    return tuple(found)

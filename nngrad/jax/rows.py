@@ -1,0 +1,144 @@
+"""Functions of one point, applied to many at once: what `jax.vmap` makes of what `nngrad.jax` returns.
+
+The function is opened for all points together, and its derivatives are those of independent rows: products of the
+points with a matrix are one product, where JAX would make as many small ones of the derivatives of one point.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
+from .. import functions as F
+from ..autodiff.directions import independent_rows
+from ..functions.jax_functions import Fixed, Given, KeyData, Trace
+from ..graph import Variable
+from ..graph.spec import DType, spec_of, x64_if
+from .calls import axes_in
+from .from_jax import OpenedFunction, opened_with
+from .opening import Opening
+from .surroundings import surroundings_of_now, value_of_constant
+from .values import Keys, Value, needs_x64
+
+
+class NotByRows(Exception):
+    """What is wanted is not to be had from the graph of all points; JAX does it with that of one."""
+
+
+class Rows:
+    """Which Variables have a first axis of rows, one for each point.
+
+    Args:
+        size: How many rows there are; None for one point, without such an axis.
+        having: Each Variable of the inputs, and whether it has it.
+        name: By which functions have collectives over the rows; None if nothing has.
+    """
+
+    def __init__(
+        self, size: int | None = None, having: Iterable[tuple[Variable, bool]] = (), name: Any = None
+    ) -> None:
+        self.size, self.name = size, name
+        self._having = {id(x): (x, has_rows) for x, has_rows in having}
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The axis, or nothing."""
+        return () if self.size is None else (self.size,)
+
+    def has(self, x: Variable) -> bool:
+        """Whether a Variable has the axis."""
+        if id(x) not in self._having:
+            raise NotByRows
+        return self._having[id(x)][1]
+
+    def may_have(self, value: Value) -> bool:
+        """Whether a value has the axis, where it is an input; what is none has not."""
+        x = value.data if isinstance(value, Keys) else value
+        return isinstance(x, Variable) and id(x) in self._having and self._having[id(x)][1]
+
+    def stands_for(self, x: Variable, given: Variable) -> None:
+        """Let it be known of `x` what is known of `given`."""
+        if self.size is not None:
+            self._having[id(x)] = x, self.has(given)
+
+    def check(self, xs: Sequence[Variable]) -> None:
+        """Raise NotByRows unless all of `xs` have the axis: a derivative by what all points share is not of rows."""
+        if self.size is not None and not all(map(self.has, xs)):
+            raise NotByRows
+
+    def check_independent(self, ys: Sequence[Variable], xs: Sequence[Variable]) -> None:
+        """Raise NotByRows unless all of `xs` have the axis, and rows of `ys` can be shown to be independent."""
+        self.check(xs)
+        if self.size is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
+            raise NotByRows
+
+    def check_meant(self, owner: str, ys: Sequence[Variable], xs: Sequence[Variable]) -> None:
+        """Raise unless it is known what is meant: where rows depend on others by collectives, forward mode gives each
+        result's derivative along all rows, and reverse mode that of all results by each row.
+
+        Raises:
+            TypeError: It is not known.
+        """
+        if self.name is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
+            raise TypeError(
+                f"{owner}: what fun returns at one place depends on others, by collectives over the axis {self.name!r}"
+                f"; there forward and reverse mode differ, and {owner} is neither. Take nj.jvp, nj.vjp, nj.grad or "
+                "nj.hessian, which are what they are in JAX"
+            )
+
+    def along(self, x: Variable, t: Variable) -> Variable:
+        """A vector that belongs to `x` in the shape of `x`."""
+        if self.size is None or self.has(t) == self.has(x):
+            return t
+        if self.has(t):
+            raise NotByRows
+        return F.broadcast(F.reshape(t, shape=(1, *t.shape)), shape=(self.size, *t.shape))
+
+
+class OpenedOverRows(OpenedFunction):
+    """A JAX function of one point, on Variables of many points.
+
+    Args:
+        one: The function of one point.
+        rows: Which Variables are of many points.
+    """
+
+    def __init__(self, one: OpenedFunction, rows: Rows) -> None:
+        super().__init__(one.fun, one._static_argnums, one._static_argnames, ())
+        self._points = rows
+
+    def _described(
+        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None, has_rows: bool
+    ) -> tuple[Fixed | Given, Variable | None]:
+        description, x = super()._described(leaf, i, needs_x64, floating, has_rows)
+        if x is not None and isinstance(leaf, Variable | KeyData) and self._points.has(x):
+            assert isinstance(description, Given)
+            own = description.spec
+            description = description._replace(spec=spec_of(own.shape[1:], own.dtype))
+        return description, x
+
+    def _outputs(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
+        closed: ClosedJaxpr = trace.function.jaxpr
+        constants = [value_of_constant(c) for c in closed.consts]
+        values: list[Value] = [*constants, *inputs]
+        axes = tuple([0 if self._points.may_have(v) else None for v in values])
+        variables = [*closed.jaxpr.constvars, *closed.jaxpr.invars]
+        whole = [
+            jax.ShapeDtypeStruct(v.aval.shape if axis is None else (*self._points.shape, *v.aval.shape), v.aval.dtype)
+            for v, axis in zip(variables, axes, strict=True)
+        ]
+        count = len(constants)
+
+        def run(*arrays: Any) -> Any:
+            return jaxpr_as_fun(ClosedJaxpr(closed.jaxpr, list(arrays[:count])))(*arrays[count:])
+
+        with x64_if(any(map(needs_x64, whole))):
+            mapped = jax.vmap(run, in_axes=axes, axis_size=self._points.size, axis_name=self._points.name)
+            batched = jax.make_jaxpr(mapped)(*whole)
+        around = surroundings_of_now()
+        if around is not None:
+            around.axes.update(axes_in(batched.jaxpr))
+        return opened_with(Opening(), batched, values)

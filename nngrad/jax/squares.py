@@ -1,0 +1,50 @@
+"""Squares of what is known by estimates alone, of JAX functions of a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from operator import index
+from typing import Any
+
+import jax
+
+
+def unbiased_square(estimate: Callable[..., Any], draws: int = 2) -> Callable[..., Any]:
+    """An estimate, without a bias, of the square of what is estimated without one; see `nn.unbiased_square`.
+
+    Args:
+        estimate: A function of a key, and of more, whose mean over keys is what is to be squared:
+            `nj.laplacian(f, directions=4)`, or a residual that calls it. It returns an array, or a pytree of some.
+        draws: From how many independent estimates, at least 2.
+
+    Returns:
+        A function of the same arguments, the key first.
+
+    Raises:
+        TypeError: `estimate` is no function; `draws` is no int.
+        ValueError: `draws` is less than 2.
+    """
+    if not callable(estimate):
+        raise TypeError(f"unbiased_square: estimate: expected a function of a key, got {estimate!r}")
+    try:
+        count = index(draws)
+    except TypeError:
+        raise TypeError(f"unbiased_square: draws: expected an int, got {draws!r}") from None
+    if count < 2:
+        raise ValueError("unbiased_square: draws must be at least 2: of one estimate the square has a bias")
+
+    def square(key: Any, *args: Any, **kwargs: Any) -> Any:
+        found = [estimate(each, *args, **kwargs) for each in jax.random.split(key, count)]
+        return jax.tree.map(_mean_of_products, *found)
+
+    return square
+
+
+def _mean_of_products(*values: jax.Array) -> jax.Array:
+    """The mean of the products of two different ones."""
+    before, total = values[0], values[0] * values[1]
+    for last, each in pairwise(values[1:]):
+        before = before + last
+        total = total + before * each
+    return total * (2 / (len(values) * (len(values) - 1)))

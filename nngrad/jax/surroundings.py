@@ -1,0 +1,101 @@
+"""What a function takes from the traces of JAX that it is called in, other than by its arguments.
+
+In `jax.jit(lambda params, x: nj.grad(lambda x: model(params, x))(x))`, `params` are such values: tracers, which are of
+that one trace, so that no graph can hold them. Each is an input of the graph, beside the arguments.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+
+from ..functions.jax_functions import Trace
+from ..graph import Variable
+from ..graph.capture import placeholder
+from ..graph.spec import dtype_of, spec_of
+from .calls import Axes
+from .values import Keys, Value, constant_of, implementation_of, is_key
+
+
+class Surroundings:
+    """The tracers that a function closes over, what stands for each in a graph, and what tracing the function gave.
+
+    The function is not traced again where its graph is made again for other Variables: its tracers may be of a trace
+    that has ended.
+    """
+
+    def __init__(self) -> None:
+        self.tracers: list[Any] = []
+        self.axes: Axes = {}
+        """The axes that the function has collectives over."""
+        self.variables: list[Variable] = []
+        """What holds each of them; for random keys, their data."""
+        self._values: dict[int, Value] = {}
+        self._instead: dict[int, Variable] = {}
+        self._traces: dict[Hashable, Trace] = {}
+
+    def held_by(self, variables: Sequence[Variable]) -> Surroundings:
+        """The same with other Variables, which may have a first axis more."""
+        other = Surroundings()
+        other._traces = self._traces
+        for tracer, first, x in zip(self.tracers, self.variables, variables, strict=True):
+            other._add(tracer, x)
+            other._instead[id(first)] = x
+        return other
+
+    def now_held_by(self, x: Variable) -> Variable:
+        """What holds now what `x` held where the function was traced."""
+        return self._instead.get(id(x), x)
+
+    def arrays(self) -> list[Any]:
+        """What is to be given for `variables`."""
+        return [jax.random.key_data(t) if is_key(t) else t for t in self.tracers]
+
+    def value_of(self, tracer: Any) -> Value:
+        """What stands for a tracer."""
+        if id(tracer) not in self._values:
+            described = jax.eval_shape(jax.random.key_data, tracer) if is_key(tracer) else tracer
+            self._add(tracer, placeholder(spec_of(tuple(described.shape), dtype_of(described.dtype)), "nngrad.jax"))
+        return self._values[id(tracer)]
+
+    def traced(self, key: Hashable, trace: Callable[[], Trace]) -> Trace:
+        """What tracing gave for arguments of a kind; `trace` is called once for each."""
+        if key not in self._traces:
+            self._traces[key] = trace()
+        return self._traces[key]
+
+    def _add(self, tracer: Any, x: Variable) -> None:
+        self.tracers.append(tracer)
+        self.variables.append(x)
+        own = Keys(x, implementation_of(tracer), tuple(tracer.shape)) if is_key(tracer) else x
+        self._values[id(tracer)] = own
+
+
+_around: ContextVar[Surroundings | None] = ContextVar("surroundings", default=None)
+
+
+@contextlib.contextmanager
+def within(surroundings: Surroundings) -> Iterator[Surroundings]:
+    """Let functions that are opened here take from `surroundings`."""
+    token = _around.set(surroundings)
+    try:
+        yield surroundings
+    finally:
+        _around.reset(token)
+
+
+def surroundings_of_now() -> Surroundings | None:
+    """Those that functions are opened in; None where a function is opened for Variables."""
+    return _around.get()
+
+
+def value_of_constant(constant: Any) -> Value:
+    """What stands for an array that a function closes over."""
+    around = _around.get()
+    if around is None or not isinstance(constant, jax.core.Tracer):
+        return constant_of(constant)
+    return around.value_of(constant)

@@ -1,0 +1,179 @@
+"""Transformed: a JAX function that is computed by a graph, which is built for each combination of shapes."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..execution.compiled import BoundedCache
+from ..functions.jax_functions import Fixed, kept_with
+from ..graph import Variable
+from ..graph.arguments import key_of
+from ..graph.named_axes import named_axes
+from ..graph.spec import complex_hint
+from .calls import called
+from .from_jax import OpenedFunction, from_jax
+from .graph_of_call import Arguments, GraphOfCall, entangled
+from .report import Opened
+from .rows import OpenedOverRows, Rows
+from .values import is_key
+
+MOST_GRAPHS = 64
+"""For how many combinations of shapes a transformed function keeps its graph."""
+
+ONE_POINT = Rows()
+
+
+@dataclass(frozen=True)
+class Build:
+    """What a transformation computes: `function(fun, args, kwargs, rows, *options)`, on Variables."""
+
+    function: Callable[..., Any]
+    """Takes the function on Variables, its arguments, and which of them have rows (`Rows`)."""
+    options: tuple[Any, ...] = ()
+    """By which graphs are told apart, so they must be hashable."""
+
+
+class Computation:
+    """What a transformed function computes, without that function itself: calls that JAX has traced hold it, and JAX
+    keeps these for as long as the function lives.
+
+    Args:
+        inner: What is transformed.
+        build: How.
+        name: What it is called in messages.
+    """
+
+    def __init__(self, inner: Computation | OpenedFunction, build: Build, name: str) -> None:
+        self._inner, self._build, self._name = inner, build, name
+
+    @property
+    def function(self) -> OpenedFunction:
+        """The user's function."""
+        inner = self._inner
+        while isinstance(inner, Computation):
+            inner = inner._inner
+        return inner
+
+    def on_variables(self, rows: Rows, args: Any, kwargs: Any) -> Any:
+        """What is computed, on Variables, in pytrees: functions of the graph that they are in."""
+        inner = self._inner
+        function: Callable[..., Any]
+        if isinstance(inner, Computation):
+            function = functools.partial(_on_variables, inner, rows)
+        else:
+            function = inner if rows.size is None else OpenedOverRows(inner, rows)
+        return self._build.function(function, args, kwargs, rows, *self._build.options)
+
+    def __repr__(self) -> str:
+        return f"{self._name}({self.function.name})"
+
+
+def _on_variables(computation: Computation, rows: Rows, *args: Any, **kwargs: Any) -> Any:
+    return computation.on_variables(rows, args, kwargs)
+
+
+class Transformed:
+    """A function of arrays that is computed by a graph: what the drop-in transformations return.
+
+    It may be called with arrays, and under `jax.jit`, `vmap`, `grad`, `jvp`, `scan`, `shard_map` and `remat`. Its
+    derivatives, also those that JAX asks for, are derivatives of the graph. Where it is transformed again, or opened
+    within another function, what it stands for is done on the graph; under `jax.vmap` on the graph of all points.
+
+    As `jax.jit` does, it traces `fun` once for each combination of shapes and dtypes, and takes then what `fun` reads
+    beside its arguments, but for what JAX is tracing itself. That is known for as long as `fun` lives, so a loop may
+    transform a function anew. It can be pickled if `fun` can.
+
+    Args:
+        fun: The function of arrays, or another Transformed.
+        build: What is computed.
+        name: What it is called in messages.
+    """
+
+    def __init__(self, fun: Callable[..., Any], build: Build, name: str) -> None:
+        if not callable(fun):
+            raise TypeError(f"{name}: fun must be a function of arrays, got {fun!r}")
+        self._fun = fun
+        self._build = build
+        self._name = name
+        inner: Computation | OpenedFunction = fun._computation if isinstance(fun, Transformed) else from_jax(fun)
+        self._computation: Computation = Computation(inner, build, name)
+        self._steps: tuple[Build, ...] = (build,)
+        self._user: Callable[..., Any] = fun
+        if isinstance(fun, Transformed):
+            self._steps, self._user = (build, *fun._steps), fun._user
+        self._building = threading.RLock()
+        kept = kept_with(self._user, self._steps)
+        self._graphs: BoundedCache = kept.setdefault("graphs", BoundedCache(MOST_GRAPHS))
+        functools.update_wrapper(self, fun, updated=())
+
+    def report(self) -> Opened:
+        """What became of the function's equations when it was opened; see `nn.from_jax`.
+
+        Raises:
+            RuntimeError: It was not called yet.
+        """
+        return self._computation.function.report()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        variables = [leaf for leaf in leaves if isinstance(leaf, Variable)]
+        if variables:
+            if entangled(variables):
+                return from_jax(self)(*args, **kwargs)
+            return self._computation.on_variables(ONE_POINT, args, kwargs)
+        fixed = tuple([self._fixed(leaf, i) for i, leaf in enumerate(leaves)])
+        arrays = [_array(leaf) for leaf, kept in zip(leaves, fixed, strict=True) if kept is None]
+        shapes = tuple([(a.shape, str(a.dtype)) for a in arrays])
+        key = tree, fixed, shapes, jnp.result_type(float), named_axes()
+        graph: GraphOfCall | None = self._graphs.find(key)
+        if graph is None:
+            with self._building:
+                graph = self._graphs.find(key)
+                if graph is None:
+                    graph = GraphOfCall.of_arrays(self._computation, Arguments(tree, fixed), arrays)
+                    if not graph.surroundings.tracers:
+                        graph = self._graphs.keep(key, graph)
+        given = [jax.random.key_data(a) if is_key(a) else a for a in arrays]
+        results = called(graph, self._computation, [*given, *graph.surroundings.arrays()])
+        return jax.tree.unflatten(graph.tree_of_results, results)
+
+    def _fixed(self, leaf: Any, i: int) -> Fixed | None:
+        """What is handed on as it is; None for an array or a number."""
+        if isinstance(leaf, np.ndarray | np.generic | jax.Array | bool | int | float):
+            dtype = getattr(leaf, "dtype", None)
+            if complex_hint(dtype):
+                raise TypeError(f"{self._name}: leaf {i} of the arguments is {dtype}{complex_hint(dtype)}")
+            return None
+        try:
+            hash(leaf)
+        except TypeError:
+            raise TypeError(
+                f"{self._name}: leaf {i} of the arguments is {leaf!r}; expected arrays and numbers, in pytrees, and "
+                "beside them what is hashable, such as functions and strings"
+            ) from None
+        return Fixed(key_of(leaf), leaf)
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        module, name = getattr(self, "__module__", ""), getattr(self, "__qualname__", "")
+        found: Any = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is self:  # it decorates the function, so the function's name is its own
+            return str(name)
+        return Transformed, (self._fun, self._build, self._name)
+
+    def __repr__(self) -> str:
+        return f"{self._name}({getattr(self._fun, '__name__', self._fun)})"
+
+
+def _array(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf)

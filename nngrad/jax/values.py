@@ -1,0 +1,188 @@
+"""What the equations of an opened function work on: Variables, arrays that are known, random keys."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..functions.array import constant
+from ..graph import NdArray, Variable
+from ..graph.spec import dtype_of
+from ..graph.variable import leaf_of
+
+
+class Known:
+    """An array that depends on no argument of the function.
+
+    Args:
+        array: A NumPy array, or a `jax.Array` of random keys.
+        number: What fills it, where that is one number; then `array` is made when it is asked for.
+    """
+
+    __slots__ = ("_array", "_variable", "dtype", "number", "shape")
+
+    def __init__(
+        self, array: Any = None, number: Any = None, shape: tuple[int, ...] = (), dtype: np.dtype[Any] | None = None
+    ) -> None:
+        self._array = array
+        self._variable: Variable | None = None
+        self.number = number
+        self.shape: tuple[int, ...] = shape if array is None else tuple(array.shape)
+        self.dtype: Any = dtype if array is None else array.dtype
+
+    @property
+    def array(self) -> Any:
+        """The array itself."""
+        if self._array is None:
+            self._array = np.full(self.shape, self.number, self.dtype)
+        return self._array
+
+    @property
+    def key(self) -> Any:
+        """Equal for equal ones, as far as that is cheap to know."""
+        return id(self) if self.number is None else ("filled", repr(self.number), self.shape, str(self.dtype))
+
+    def variable(self) -> Variable:
+        """It as a Variable: a constant of the graph where one number fills it, which is then open to simplification,
+        and else a leaf."""
+        if self._variable is None:
+            if _fits_constant(self.number, self.dtype):
+                self._variable = constant(val=float(self.number), shape=self.shape, dtype=self.dtype)
+            else:
+                self._variable = leaf_of(NdArray.from_numpy_array(np.asarray(self.array), self.dtype))
+        return self._variable
+
+    @property
+    def scalar(self) -> float | None:
+        """The number that fills it; None where there is none, or a float does not hold it."""
+        n = self.number
+        if n is None or (isinstance(n, int) and not isinstance(n, bool) and abs(n) > _MOST_EXACT):
+            return None
+        return float(n)
+
+
+_MOST_EXACT = 1 << 53
+"""Up to which a float holds every whole number."""
+
+
+def _fits_constant(number: Any, dtype: Any) -> bool:
+    if number is None or isinstance(number, bool):
+        return False
+    if isinstance(number, float) and number == 0 and math.copysign(1, number) < 0:
+        return False  # the sign of a zero is lost where numbers are compared
+    return abs(number) <= _MOST_EXACT or math.isinf(number)
+
+
+class Keys:
+    """An array of random keys: their data as a Variable, and how they are to be read."""
+
+    __slots__ = ("data", "implementation", "shape")
+
+    def __init__(self, data: Variable, implementation: str, shape: tuple[int, ...]) -> None:
+        self.data, self.implementation, self.shape = data, implementation, shape
+
+
+class Delayed:
+    """A result in a dtype that no Variable holds, such as complex numbers: it is computed within what uses it, and so
+    what lies between is one opaque function.
+
+    Args:
+        equation: What computes it.
+        values: The equation's inputs.
+        index: Which of its results it is.
+    """
+
+    __slots__ = ("equation", "index", "values")
+
+    def __init__(self, equation: Any, values: list[Value], index: int) -> None:
+        self.equation, self.values, self.index = equation, values, index
+
+
+class ComplexPair:
+    """An array of complex numbers: its real and its imaginary part, each a Variable or `Known`."""
+
+    __slots__ = ("imaginary", "real")
+
+    def __init__(self, real: Any, imaginary: Any) -> None:
+        self.real, self.imaginary = real, imaginary
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its shape."""
+        return tuple(self.real.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of a complex array with such parts."""
+        return np.dtype(np.complex128 if self.real.dtype == np.float64 else np.complex64)
+
+
+Value = Variable | Known | Keys | Delayed | ComplexPair
+
+
+def known(array: Any) -> Known:
+    """An array as `Known`; one that is filled with one number is recognised."""
+    if is_key(array):
+        return Known(array)
+    host = np.asarray(array)
+    if host.size and host.dtype.kind in "fiub" and _is_filled(host):
+        return Known(None, host.flat[0].item(), host.shape, host.dtype)
+    return Known(host)
+
+
+def constant_of(array: Any) -> Value:
+    """An array that a function closes over. It is a leaf, and not folded into what is computed from it, so that
+    functions which differ in such arrays alone are one structure."""
+    if is_key(array) or array.size <= 1 or not is_held(array):
+        return known(array)
+    return leaf_of(NdArray.from_numpy_array(array, array.dtype))
+
+
+def _is_filled(host: np.ndarray[Any, Any]) -> bool:
+    first = host.flat[0]
+    if host.size > 1 and not bool((host == first).all()):
+        return False
+    return host.dtype.kind != "f" or first != 0 or host.size == 1 or not np.signbit(host).any()
+
+
+def is_key(array: Any) -> bool:
+    """Whether it is an array of random keys, or described as one."""
+    return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
+
+
+def implementation_of(described: Any) -> str:
+    """The name of what draws with these keys."""
+    names: list[str] = []
+    jax.eval_shape(lambda key: names.append(str(jax.random.key_impl(key))), jax.ShapeDtypeStruct((), described.dtype))
+    return names[0]
+
+
+def is_held(described: Any) -> bool:
+    """Whether a Variable, or `Keys`, holds what is so described."""
+    if is_key(described):
+        return True
+    try:
+        dtype_of(described.dtype)
+    except TypeError:
+        return False
+    return True
+
+
+def is_complex(described: Any) -> bool:
+    """Whether it is of a complex dtype, or described so."""
+    return hasattr(described, "dtype") and bool(jax.numpy.issubdtype(described.dtype, jax.numpy.complexfloating))
+
+
+def parted(value: Known) -> Known | ComplexPair:
+    """Complex numbers that are known as their parts; what is real as it is."""
+    if is_key(value) or not is_complex(value):
+        return value
+    return ComplexPair(known(np.real(value.array)), known(np.imag(value.array)))
+
+
+def needs_x64(described: Any) -> bool:
+    """Whether it has 64 bits."""
+    return not is_key(described) and np.dtype(described.dtype).itemsize >= 8
