@@ -9,11 +9,13 @@ from nngrad_command import __version__ as __version__
 from . import checks as checks
 from . import functions as functions
 from . import hooks as hooks
+from . import hosts as hosts
 from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
 from . import timing as timing
 from .autodiff import Grad, backward, grad, vmap
+from .checkpoints import Checkpointer
 from .context import (
     Context,
     auto_forward,
@@ -33,6 +35,8 @@ from .derivatives import (
     bilaplacian,
     curl,
     derivatives,
+    differential_operator,
+    diffusion,
     divergence,
     hessian,
     hessian_diagonal,
@@ -41,9 +45,13 @@ from .derivatives import (
     jvp,
     laplacian,
     nth_derivative,
+    unbiased_square,
     vjp,
 )
+from .devices import mesh, shard
 from .execution import RecompilationWarning, compile, executables, forward_all, to_jax
+from .exporting import export, load_exported
+from .feeding import feed
 from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
 from .graph.spelling import did_you_mean as _did_you_mean
@@ -56,7 +64,10 @@ from .hooks import (
     unset_function_pre_hook,
 )
 from .implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
-from .inspection import count, explain, find_nan, memory_report, show
+from .inspection import count, explain, find_nan, memory_report, remember_places, show
+from .jax.from_jax import from_jax
+from .keeping import load_graph, save_graph
+from .mixed_precision import precision
 from .modules import Module, Sequential
 from .parameter import (
     clear_parameters,
@@ -82,9 +93,12 @@ from .solvers import (
     unset_solver_post_hook,
     unset_solver_pre_hook,
 )
-from .training import train_step
+from .training import MovingAverage, train_step
+from .viewing import draw, view
+from .viewing import plots as plot
 
 __all__ = [
+    "Checkpointer",
     "Context",
     "Convergence",
     "DynamicLossScale",
@@ -97,6 +111,7 @@ __all__ = [
     "MemoryBudget",
     "MissingRule",
     "Module",
+    "MovingAverage",
     "NdArray",
     "PythonFunction",
     "RecompilationWarning",
@@ -117,12 +132,18 @@ __all__ = [
     "debug",
     "derivatives",
     "deterministic",
+    "differential_operator",
+    "diffusion",
     "divergence",
+    "draw",
     "executables",
     "explain",
+    "export",
+    "feed",
     "find_nan",
     "fixed_point",
     "forward_all",
+    "from_jax",
     "functions",
     "get_auto_forward",
     "get_current_context",
@@ -135,26 +156,34 @@ __all__ = [
     "hessian",
     "hessian_diagonal",
     "hooks",
+    "hosts",
     "hvp",
     "initializer",
     "jacobian",
     "jvp",
     "laplacian",
     "linear_solve",
+    "load_exported",
+    "load_graph",
     "load_parameters",
     "logger",
     "memory_report",
+    "mesh",
     "minimize",
     "no_grad",
     "nth_derivative",
     "odeint",
     "parameter_scope",
     "parametric_functions",
+    "plot",
     "pop_parameter",
+    "precision",
     "recompute",
     "register",
     "registry",
+    "remember_places",
     "root",
+    "save_graph",
     "save_parameters",
     "seed",
     "set_auto_forward",
@@ -164,6 +193,7 @@ __all__ = [
     "set_parameter",
     "set_solver_post_hook",
     "set_solver_pre_hook",
+    "shard",
     "show",
     "show_registry",
     "show_rewrites",
@@ -172,11 +202,13 @@ __all__ = [
     "timing",
     "to_jax",
     "train_step",
+    "unbiased_square",
     "unrolled",
     "unset_function_post_hook",
     "unset_function_pre_hook",
     "unset_solver_post_hook",
     "unset_solver_pre_hook",
+    "view",
     "vjp",
     "vmap",
 ]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import os
 from typing import Any
 
 import jax
 import numpy as np
 
 from .graph import build_options, switch
+from .graph.exchange import several_processes
 from .graph.options import Switched, switched
 from .graph.spec import FLOAT32
+from .hosts.launchers import launcher_of
 
 _PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
 
@@ -23,7 +27,8 @@ class Context:
             colon is the type: with 'float', float64 arrays that become Variables while the context is in force become
             float32, unless a dtype is given; with 'double' or without one they stay float64.
         array_class: Accepted for nnabla's sake; arrays are JAX's.
-        device_id: Number of the device among those of its kind.
+        device_id: Number of the device among those of its kind that this process has. In a run of several processes,
+            a process that has one alone takes that, whatever its number on the machine is.
 
     It is pickled by `backend`, `type_config` and `device_id`, and stands for the device of that number where it is
     loaded. Contexts of one device are equal.
@@ -33,27 +38,39 @@ class Context:
             'half'.
     """
 
-    __slots__ = ("_device", "backend", "device_id", "type_config")
+    __slots__ = ("_device", "_device_id", "backend", "type_config")
 
     def __init__(self, backend: str | list[str] = "cpu", array_class: str = "", device_id: str | int = "0") -> None:
         names = [backend] if isinstance(backend, str) else list(backend)
         self.backend, _, self.type_config = names[0].partition(":") if names else ("cpu", "", "")
         if self.type_config not in ("", "float", "double"):
             raise ValueError(
-                f"type_config: {self.type_config!r} is not supported, only 'float' and 'double'; for 16 bits, give "
-                "Variables and parameters dtype='float16' or 'bfloat16'"
+                f"type_config: {self.type_config!r} is not supported, only 'float' and 'double'; for 16 bits, build "
+                "within nn.precision('float16') or nn.precision('bfloat16')"
             )
         self.device_id = str(device_id)
-        self._device = _find_device(self.backend, self.device_id)
+
+    @property
+    def device_id(self) -> str:
+        """Number of the device among those of its kind that this process has. Setting it changes nothing for functions
+        that were made, or in a scope that is entered."""
+        return self._device_id
+
+    @device_id.setter
+    def device_id(self, device_id: str | int) -> None:
+        device = None if _joins_others() else _find_device(self.backend, str(device_id))
+        self._device_id, self._device = str(device_id), device
 
     @property
     def device(self) -> jax.Device | None:
         """The JAX device; None where it is the one that JAX takes by itself, which needs no moving."""
-        return None if self._device == jax.devices()[0] else self._device
+        return None if self.jax_device == jax.local_devices()[0] else self._device
 
     @property
     def jax_device(self) -> jax.Device:
         """The JAX device."""
+        if self._device is None:
+            self._device = _find_device(self.backend, self.device_id)
         return self._device
 
     @property
@@ -62,10 +79,16 @@ class Context:
         return FLOAT32 if self.type_config == "float" else None
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Context) and self._device == other._device
+        return isinstance(other, Context) and self.jax_device == other.jax_device
 
     def __hash__(self) -> int:
-        return hash(self._device)
+        return hash(self.jax_device)
+
+    def __copy__(self) -> Context:
+        made = Context.__new__(Context)
+        made.backend, made.type_config = self.backend, self.type_config
+        made._device_id, made._device = self._device_id, self.jax_device
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Context, (self._name, "", self.device_id)
@@ -83,11 +106,13 @@ def _find_device(backend: str, device_id: str) -> jax.Device:
     if platform is None:
         raise ValueError(f"backend: {backend!r} is not one of {', '.join(map(repr, _PLATFORMS))}")
     try:
-        devices = jax.devices(platform)
+        devices = jax.local_devices(backend=platform)
     except RuntimeError:
         devices = []
     if device_id.isdigit() and int(device_id) < len(devices):
         return devices[int(device_id)]
+    if device_id.isdigit() and len(devices) == 1 and several_processes():
+        return devices[0]
     raise ValueError(
         f"no device {device_id!r} of backend {backend!r}; JAX has {', '.join(_available())}"
         + ("" if devices else f" (install JAX with support for it to use {backend!r})")
@@ -98,7 +123,7 @@ def _available() -> list[str]:
     found = []
     for platform in ("cpu", "gpu", "tpu"):
         try:
-            found += [f"{platform}:{i}" for i, _ in enumerate(jax.devices(platform))]
+            found += [f"{platform}:{i}" for i, _ in enumerate(jax.local_devices(backend=platform))]
         except RuntimeError:
             continue
     return found
@@ -114,20 +139,20 @@ def get_extension_context(ext_name: str, device_id: str | int = "0", type_config
             unless a dtype is given. 'double': they stay float64. Variables are never cast.
 
     Raises:
-        ValueError: There is no such device; or `type_config` is another: 'half' is refused, since here Variables of
-            float16 are what is computed in float16.
+        ValueError: There is no such device; or `type_config` is another: 'half' is refused, since here
+            `nn.precision("float16")` says what is computed in float16.
     """
     return Context(f"{ext_name}:{type_config}", device_id=device_id)
 
 
 def context_scope(context: Context) -> Switched:
     """Functions made within run on the device of `context`."""
-    return switched(context=_checked(context))
+    return switched(context=_in_force(context))
 
 
 def set_default_context(context: Context) -> None:
     """From now on, functions made in this thread or asyncio task run on the device of `context`."""
-    switch(context=_checked(context))
+    switch(context=_in_force(context))
 
 
 def get_current_context() -> Context:
@@ -135,14 +160,15 @@ def get_current_context() -> Context:
     context: Context | None = build_options().context
     if context is not None:
         return context
-    device = jax.devices()[0]
+    device = jax.local_devices()[0]
     return Context(device.platform, device_id=0)
 
 
-def _checked(context: Any) -> Context:
+def _in_force(context: Any) -> Context:
+    """A context like `context`, whose device stays what it is."""
     if not isinstance(context, Context):
         raise TypeError(f"context: expected a Context, got {context!r}")
-    return context
+    return copy.copy(context)
 
 
 def auto_forward(auto: bool = True) -> Switched:
@@ -181,3 +207,14 @@ def deterministic(deterministic_: bool = True) -> Switched:
     ready, whose results differ from those of the first by rounding.
     """
     return switched(deterministic=bool(deterministic_))
+
+
+def _joins_others() -> bool:
+    """Whether this process is to join others and has not yet, so that JAX must not be asked for devices."""
+    if several_processes():
+        return False
+    try:
+        launcher = launcher_of(os.environ)
+    except ValueError:  # which is told where processes are joined
+        return True
+    return launcher is not None and launcher.count != 1

@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
+from .devices.sharding import Spec, shard_parameters
 from .graph import Variable
 from .graph.leaf import as_variable
 from .graph.spelling import no_such_argument
@@ -26,19 +27,28 @@ R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
 
 
+Sharding: TypeAlias = "str | Mapping[str, Spec] | None"
+"""What `sharding` takes: how parameters are divided, by their names, or the axis of the mesh that is for all of them.
+None leaves them as they are."""
+
+
 class Parametric(Protocol[P, Result]):
-    """A function that takes `name` beside its own arguments."""
+    """A function that takes `name` and `sharding` beside its own arguments."""
 
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
     @overload
     def __call__(self, *args: Any, name: str | None, **kwargs: Any) -> Result: ...
+    @overload
+    def __call__(self, *args: Any, sharding: Sharding, **kwargs: Any) -> Result: ...
 
 
 def parametric_function_api(scope_name: str) -> Callable[[Callable[P, R]], Parametric[P, R]]:
     """Make a function's parameters live in the scope `scope_name`, and give it a last argument `name`.
 
-    `name` is a scope around that one; None is none. A first argument that is annotated as a Variable may also be
+    `name` is a scope around that one; None is none. By the keyword `sharding` its parameters are divided over the axes
+    of a mesh: `{"W": (None, "model")}` has for names, or patterns of them, what `nn.shard` takes, and a name of an axis
+    is for all of them. A first argument that is annotated as a Variable may also be
     an array, a list or a number. A call that raises leaves no new parameters behind.
 
     Raises:
@@ -68,10 +78,15 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
     name_of_scope = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
     positions = len(own)
     converted = own[0].name if converts else None
-    known = {*signature.parameters, "name"}
+    known = {*signature.parameters, "name", "sharding"}
+
+    def run(sharding: Sharding, args: Any, kwargs: Any) -> R:
+        result = body(*args, **kwargs)
+        shard_parameters(sharding)
+        return result
 
     @functools.wraps(body)
-    def call(*args: Any, name: str | None = None, **kwargs: Any) -> R:
+    def call(*args: Any, name: str | None = None, sharding: Sharding = None, **kwargs: Any) -> R:
         if kwargs and not kwargs.keys() <= known and (error := no_such_argument(body.__name__, kwargs, known)):
             raise error
         if len(args) == positions + 1 and name is None:
@@ -83,7 +98,10 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
             elif converted in kwargs:
                 kwargs[converted] = as_variable(kwargs[converted], converted, body.__name__)
         names = (scope_name,) if name is None else (name, scope_name)
-        result: R = copy_context().run(in_scopes, names, body, args, kwargs)
+        if sharding is None:
+            result: R = copy_context().run(in_scopes, names, body, args, kwargs)
+        else:
+            result = copy_context().run(in_scopes, names, run, (sharding, args, kwargs), {})
         return result
 
     call.__signature__ = signature.replace(parameters=[*own, name_of_scope])  # type: ignore[attr-defined]

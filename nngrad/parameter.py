@@ -147,6 +147,8 @@ def _put(path: list[str], param: Variable, made: list[tuple[Scope, str, Variable
     name = path[-1]
     if name == RESERVED:
         raise ValueError(f"a parameter cannot have the name {name!r}: files keep something else under it")
+    if param.parent is None and param.cell.axes is None:
+        param.cell.axes = ()  # whole on each device of a mesh: it is no batch
     with _lock:
         scope = _descend(get_current_parameter_scope(), path[:-1])
         if isinstance(scope.get(name), dict):
@@ -200,6 +202,30 @@ def _walk(scope: Scope, path: str) -> Iterator[tuple[str, Variable]]:
             yield name, value
         else:
             yield from _walk(value, name)
+
+
+def every_parameter() -> list[tuple[str, Variable]]:
+    """All parameters that are registered, by their names, whatever scope this thread or task is in."""
+    with _lock:
+        return list(_walk(_root, ""))
+
+
+def path_of_scope(scope: Scope) -> str:
+    """The names that lead to a scope, 'block1/conv': from the root, or else from the outermost of the scopes that this
+    thread or task has entered below which it is; empty where none leads there."""
+    with _lock:
+        for outer in (_root, *[entered for _, entered in _entered.get()]):
+            if outer is scope:
+                return ""
+            stack: list[tuple[str, Scope]] = [("", outer)]
+            while stack:
+                path, present = stack.pop()
+                for name, inner in present.items():
+                    if inner is scope:
+                        return path + name
+                    if isinstance(inner, OrderedDict):
+                        stack.append((f"{path}{name}/", inner))
+    return ""
 
 
 def get_parameter_or_create(
@@ -283,6 +309,7 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
             raise ValueError(f"parameter {name!r} is not there yet: give its shape, or an array as initializer")
         shape = initializer.shape
     param = Variable(shape, False, name, dtype)
+    param.cell.axes = ()
     param.need_grad = need_grad and param.spec.differentiable
     if initializer is None:
         return param

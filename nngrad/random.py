@@ -9,12 +9,16 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 Key = np.ndarray[Any, Any]
+Position = tuple[int, int]
+"""Which sequence of keys it is, and how many were drawn."""
 
 _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
@@ -36,7 +40,7 @@ class KeyStream:
         branch: Which of the sequences that belong to the seed; threads take different ones.
     """
 
-    __slots__ = ("_count", "_start")
+    __slots__ = ("__weakref__", "_count", "_start")
 
     def __init__(self, seed: int, branch: int = 0) -> None:
         self._start = mixed((mixed((checked_seed(seed) + _STEP) & _MASK) + branch * _STEP) & _MASK)
@@ -46,6 +50,16 @@ class KeyStream:
         """The next key."""
         z = mixed((self._start + next(self._count) * _STEP) & _MASK)
         return np.array((z >> 32, z & 0xFFFFFFFF), np.uint32)
+
+    @property
+    def position(self) -> Position:
+        """Which sequence it is, and how many of its keys were drawn."""
+        return self._start, int(repr(self._count)[len("count(") : -1]) - 1  # a counter does not tell in another way
+
+    def go_to(self, position: Position) -> None:
+        """Go on as the stream of this `position` does."""
+        self._start, drawn = position
+        self._count = itertools.count(drawn + 1)
 
 
 def checked_seed(value: Any, name: str = "seed") -> int:
@@ -67,6 +81,62 @@ class _Seeding:
         self.forks = itertools.count(1)
 
 
+class _OwnStreams:
+    """Streams of functions with a `seed` of their own, known by that seed and their order."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._made: dict[int, int] = {}
+        self._alive: weakref.WeakValueDictionary[tuple[int, int], KeyStream] = weakref.WeakValueDictionary()
+        self._to_come: dict[int, list[Position]] = {}  # for streams that are not made yet
+
+    def new(self, seed: int, position: Position | None = None) -> KeyStream:
+        """A new stream, at the position that was restored for it, at this `position`, or at its beginning."""
+        stream = KeyStream(seed)
+        with self._lock:
+            number = self._made[seed] = self._made.get(seed, 0) + 1
+            self._alive[seed, number] = stream
+            if self._to_come.get(seed):
+                stream.go_to(self._to_come[seed].pop(0))
+            elif position is not None:
+                stream.go_to(position)
+        return stream
+
+    def seed_of(self, stream: KeyStream) -> int | None:
+        """The seed that a stream was made with; None if it is not one of these."""
+        with self._lock:
+            return next((seed for (seed, _), each in self._alive.items() if each is stream), None)
+
+    def get(self) -> list[tuple[int, list[Position]]]:
+        """The positions of the streams of each seed, in the order in which they were made.
+
+        Functions that are made anew at each step have new streams each time, which go on from nothing: those at the end
+        that were drawn from once are left out where others have come and gone.
+        """
+        with self._lock:
+            alive = self._by_seed()
+            for seed, streams in alive.items():
+                while len(streams) < self._made[seed] and streams and streams[-1].position[1] < 2:
+                    streams.pop()
+            seeds = {**alive, **self._to_come}
+            return [(seed, [s.position for s in alive.get(seed, [])] + self._to_come.get(seed, [])) for seed in seeds]
+
+    def set(self, positions: Iterable[tuple[int, list[Position]]]) -> None:
+        """Let the streams of each seed, in their order, go on from such positions; others begin anew."""
+        with self._lock:
+            self._to_come = {seed: list(of_seed) for seed, of_seed in positions}
+            for seed, streams in self._by_seed().items():
+                left = self._to_come.get(seed, [])
+                for stream in streams:
+                    stream.go_to(left.pop(0) if left else KeyStream(seed).position)
+
+    def _by_seed(self) -> dict[int, list[KeyStream]]:
+        streams: dict[int, list[KeyStream]] = {}
+        for (seed, _), stream in sorted(self._alive.items(), key=itemgetter(0)):
+            streams.setdefault(seed, []).append(stream)
+        return streams
+
+
 class _PerThread(threading.local):
     stream: KeyStream | None = None
     seed_of_child: int = _DEFAULT_SEED
@@ -74,6 +144,7 @@ class _PerThread(threading.local):
 
 
 _seeding = _Seeding(_DEFAULT_SEED)
+_streams = _OwnStreams()
 _own = _PerThread()
 if threading.current_thread() is threading.main_thread():
     _own.stream = KeyStream(_DEFAULT_SEED)
@@ -108,7 +179,45 @@ def next_key() -> Key:
 
 def key_source(seed: int = -1) -> Callable[[], Key]:
     """Where a random function draws its keys: the thread's stream for -1, else a stream of its own."""
-    return next_key if seed == -1 else KeyStream(seed).next
+    return next_key if seed == -1 else _streams.new(seed).next
+
+
+def place_of_source(source: Callable[[], Key]) -> tuple[int, Position] | tuple[()] | None:
+    """Where keys are drawn by what `key_source` has given: the seed of a stream of its own and the position there, ()
+    for the thread's stream. None for what it has not given."""
+    if source is next_key:
+        return ()
+    stream = getattr(source, "__self__", None)
+    seed = _streams.seed_of(stream) if isinstance(stream, KeyStream) else None
+    return None if seed is None or stream is None else (seed, stream.position)
+
+
+def source_at(seed: int, position: Position) -> Callable[[], Key]:
+    """A stream of its own, which goes on from a position."""
+    return _streams.new(seed, position).next
+
+
+def get_draws() -> dict[str, Any]:
+    """Where random draws stand: those of this thread, and those of functions with a seed of their own; fit for JSON."""
+    stream = _own.stream
+    return {
+        "seed": _seeding.value,
+        "thread": None if stream is None else stream.position,
+        "functions": _streams.get(),
+    }
+
+
+def set_draws(draws: dict[str, Any]) -> None:
+    """Let random draws go on from where they stood when `get_draws` gave `draws`. The streams of functions that are not
+    made yet start there when they are made, in the same order."""
+    seed(draws["seed"])
+    if draws["thread"] is None:
+        _own.stream = None
+    else:
+        next_stream = KeyStream(draws["seed"])
+        next_stream.go_to(tuple(draws["thread"]))
+        _own.stream = next_stream
+    _streams.set([(of, [(start, drawn) for start, drawn in positions]) for of, positions in draws["functions"]])
 
 
 def _before_fork() -> None:

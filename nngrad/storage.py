@@ -45,13 +45,22 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str
         ValueError: An array has a name that the format reserves or cannot hold.
         OSError: It cannot be written; the message names the file.
     """
+    write_whole(path, content_of(arrays, facts, str(path)))
+
+
+def content_of(arrays: Mapping[str, Any], facts: Mapping[str, Any], path: str) -> bytes:
+    """The content of such a file, which is to be called `path` in messages.
+
+    Raises:
+        ValueError: An array has a name that the format reserves or cannot hold.
+    """
     for name in arrays:
         if name == RESERVED:
             raise ValueError(f"{path}: an array cannot have the name {name!r}: files keep something else under it")
         if not name.isascii() and _has_surrogates(name):
             raise ValueError(f"{path}: an array cannot have the name {name!r}, which is no Unicode text")
     held = {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    write_whole(path, save(held, {_FACTS: json.dumps(facts)}))
+    return bytes(save(held, {_FACTS: json.dumps(facts)}))
 
 
 def _has_surrogates(name: str) -> bool:
@@ -65,7 +74,15 @@ def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
         OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
         ValueError: It is no safetensors file, or damaged, or holds what no array can be; the message names the file.
     """
-    content = read_whole(path)
+    return arrays_from(read_whole(path), str(path))
+
+
+def arrays_from(content: bytes, path: str) -> tuple[Arrays, dict[str, Any]]:
+    """The same from the content of a file, which is called `path` in messages.
+
+    Raises:
+        ValueError: It is no safetensors file, or damaged, or holds what no array can be.
+    """
     try:
         entries = deserialize(content)
         facts = _facts_in(content)

@@ -17,11 +17,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from . import __version__
+from .arguments import seconds
 from .installation import Requirement, install_command, needs, release_of, requirements
 
 DESCRIPTION = (
-    "Show versions and devices, try to import what is installed and to compute a small gradient on each device, and "
-    "say what is missing or broken and what to do. The exit code is 1 if something required is broken."
+    "Show versions and devices, try to import what is installed and to take a training step of second order on each "
+    "device, and say what is missing or broken and what to do. The exit code is 1 if something required is broken."
 )
 SECONDS = 120.0
 """Time limit of a trial."""
@@ -42,18 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `nngrad doctor`."""
-    parser.add_argument("--time-limit", type=_seconds, default=SECONDS, metavar="SECONDS",
+    parser.add_argument("--time-limit", type=seconds, default=SECONDS, metavar="SECONDS",
                         help=f"how long imports, and then devices, may take to answer (default: {SECONDS:g})")
-
-
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value <= 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
-    return value
 
 
 def run(given: argparse.Namespace) -> int:
@@ -175,7 +166,7 @@ def _import_troubles(modules: list[str], seconds: float) -> dict[str, str]:
 
 
 def _devices_work(seconds: float) -> bool:
-    """Show the devices, with a gradient tried on each; whether all of it went well."""
+    """Show the devices, with a training step tried on each; whether all of it went well."""
     trial = _tried(DEVICES, [LIBRARY], seconds)
     for name, trouble in trial.troubles.items():
         if trouble or name not in (LIBRARY, DEVICES):

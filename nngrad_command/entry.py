@@ -1,11 +1,12 @@
-"""Where the `nngrad` command enters: `doctor` needs nothing more, the others import nngrad."""
+"""Where the `nngrad` command enters: `doctor`, `follow`, `launch` and `docs` need no more, the others import nngrad."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from . import __version__, doctor
+from . import __version__, doctor, documentation, launch
+from .following import command as following
 from .outcome import cause_of, complain, described, exit_code
 
 
@@ -18,6 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: list[str]) -> int:
     if given[:1] == ["doctor"]:
         return doctor.main(given[1:])
+    if given[:1] == ["launch"]:
+        return launch.main(given[1:])
+    if given[:1] == ["follow"]:
+        return following.main(given[1:])
+    if given[:1] == ["docs"]:
+        return documentation.main(given[1:])
     if given == ["--version"]:
         print(f"nngrad {__version__}")
         return 0

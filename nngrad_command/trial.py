@@ -67,7 +67,7 @@ def _try_devices(report: TextIO) -> None:
     if not _attempt(report, LIBRARY, partial(_try_import, LIBRARY)) or not _attempt(report, DEVICES, find):
         return
     for device in devices:
-        _attempt(report, f"device {device} ({device.device_kind})", partial(_trouble, device))
+        _attempt(report, f"device {device.platform}:{device.id} ({device.device_kind})", partial(_trouble, device))
     if all(device.platform == "cpu" for device in devices):
         _say(report, "note", "JAX sees no GPU; where there is one by NVIDIA: "
              f"{sys.executable} -m pip install 'jax[cuda12]'")
@@ -92,15 +92,30 @@ def _devices() -> list[Any]:
 
 
 def _trouble(device: Any) -> str:
-    """Returns what goes wrong with the second derivative of x^3 on a device; empty if nothing does."""
-    import nngrad as nn
+    """Returns what goes wrong with a training step of second order on a device; empty if nothing does.
 
-    with nn.context_scope(nn.Context(device.platform, device_id=device.id)):
-        x = nn.Variable.from_numpy_array(2.0, need_grad=True)
-        (dx,) = nn.grad([x**3], [x])
-        (ddx,) = nn.grad([dx], [x])
-        value = float(ddx.d)
-    return "" if abs(value - 12.0) < 1e-3 else f"the second derivative of x^3 at 2 came out as {value}, not 12"
+    The loss is ((dy/dx)^2 - 1)^2 for y = tanh(w x), and w moves along its gradient.
+    """
+    import jax
+
+    import nngrad as nn
+    import nngrad.functions as F
+    import nngrad.solvers as S
+
+    with nn.context_scope(nn.Context(device.platform, device_id=jax.devices(device.platform).index(device))):
+        x = nn.Variable.from_numpy_array(0.5, need_grad=True)
+        w = nn.Variable.from_numpy_array(2.0, need_grad=True)
+        (slope,) = nn.grad([F.tanh(w * x)], [x])
+        loss = nn.train_step((slope**2 - 1) ** 2, {"w": w}, S.Sgd(0.25))()
+    found = float(loss), float(w.d)
+    if loss.devices() != {device}:
+        return f"a training step ran on {loss.devices()}"
+    right = all(abs(value - expected) < 1e-3 for value, expected in zip(found, _EXPECTED, strict=True))
+    return "" if right else f"a training step gave {found}, not {_EXPECTED}"
+
+
+_EXPECTED = (0.0867221, 1.9456501)
+"""The loss, and the new w, by hand."""
 
 
 def _disk() -> list[str]:

@@ -89,8 +89,9 @@ def check_nth_backward(
         no_grads: For each argument whether it is left out.
         dtype: What floating arrays are cast to; None leaves them as they are. A check in less than float64 sees less.
         eps: The largest step, along a direction of unit length; by default 1e-3 in float64, 2e-2 in float32.
-        atol, rtol: Allowed is a distance of atol + rtol * (the sum of the absolute values of what makes up the slope);
-            by default 1e-7 and 1e-6 in float64, 1e-3 each in float32.
+        atol: Allowed is a distance of atol + rtol * (the sum of the absolute values of what makes up the slope); by
+            default 1e-7 in float64, 1e-3 in float32.
+        rtol: See `atol`; by default 1e-6 in float64, 1e-3 in float32.
         directions: Along how many directions.
         seed: Seed of directions and weights.
 

@@ -72,7 +72,21 @@ def running_mean(values: Sequence[float]) -> Array:
     return means
 
 
-def _save(figure: Figure, path: Path) -> None:
+def picture_of(generated: Array) -> Figure:
+    """Ten by ten generated digits."""
+    figure = Figure(figsize=(4, 4), layout="constrained", dpi=110)
+    axes = figure.add_subplot()
+    axes.imshow(tiled(generated), cmap="gray_r", vmin=-1, vmax=1, interpolation="nearest")
+    axes.set_axis_off()
+    return figure
+
+
+def as_png(figure: Figure) -> bytes:
+    """The content of a PNG file with a figure."""
     picture = io.BytesIO()
     FigureCanvasAgg(figure).print_png(picture)
-    write_whole(path, picture.getvalue())
+    return picture.getvalue()
+
+
+def _save(figure: Figure, path: Path) -> None:
+    write_whole(path, as_png(figure))

@@ -1,24 +1,35 @@
 """What a graph is made of, what it costs, and where it goes wrong."""
 
 from .count import Count, Tally, count
+from .description import BodyEntry, Description, Kind, describe
+from .difference import Difference
 from .explanation import Explanation, OrderOfGradient, explain
 from .listing import Line, Listing, show
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
+from .recomputation import State
+from .whereabouts import remember_places
 
 __all__ = [
+    "BodyEntry",
     "Count",
+    "Description",
+    "Difference",
     "Explanation",
     "InputState",
+    "Kind",
     "Line",
     "Listing",
     "MemoryReport",
     "NanReport",
     "OrderOfGradient",
+    "State",
     "Tally",
     "count",
+    "describe",
     "explain",
     "find_nan",
     "memory_report",
+    "remember_places",
     "show",
 ]

@@ -50,7 +50,7 @@ def cost_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost
 
 def _traced_cost(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost:
     with x64_if(any(s.needs_x64 for s in given) or arguments_need_x64(arguments)):
-        traced = jax.make_jaxpr(op.bind(arguments))(*[s.abstract() for s in given])
+        traced = jax.make_jaxpr(op.traceable(arguments))(*[s.abstract() for s in given])
     return _cost_of_jaxpr(traced.jaxpr)
 
 

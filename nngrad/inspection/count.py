@@ -7,7 +7,8 @@ from typing import NamedTuple, TypeVar
 
 from ..autodiff.request import variables
 from ..graph import Variable, functions_of
-from .cost import Cost, applications_of
+from ..graph.html import table
+from .cost import Application, Cost, applications_of
 
 Key = TypeVar("Key")
 
@@ -52,17 +53,27 @@ class Count(NamedTuple):
         return Tally(*self[:5])
 
     def __str__(self) -> str:
-        head = ("", "functions", "products", "convolutions", "FLOPs", "bytes")
+        ops, orders, total = self._sections()
+        widths = [max(len(row[i]) for row in (_HEAD, *orders, *ops, total)) for i in range(len(_HEAD))]
+        rule = tuple("-" * width for width in widths)
+        rows = [_HEAD, rule, *ops, rule, *orders, rule, total]
+        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+        return "\n".join([*lines, *self._rest()])
+
+    def _repr_html_(self) -> str:
+        ops, orders, total = self._sections()
+        rest = [f"<div>{line}</div>" for line in self._rest()]
+        return "".join([table([*ops, *orders, total], _HEAD, numbers=True), *rest])
+
+    def _sections(self) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]], tuple[str, ...]]:
+        """Rows by op, rows by order, and that of the total."""
         orders = [(f"order {order}", *_shown(tally)) for order, tally in self.by_order.items()]
         ops = [(name, *_shown(tally)) for name, tally in self.by_op.items()]
-        total = ("total", *_shown(self.total))
-        widths = [max(len(row[i]) for row in (head, *orders, *ops, total)) for i in range(len(head))]
-        rule = tuple("-" * width for width in widths)
-        rows = [head, rule, *ops, rule, *orders, rule, total]
-        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
-        if self.constants:
-            lines.append(f"and {self.constants} constant{'s' * (self.constants > 1)}")
-        return "\n".join(lines)
+        return ops, orders, ("total", *_shown(self.total))
+
+    def _rest(self) -> list[str]:
+        """What is said below the table."""
+        return [f"and {self.constants} constant{'s' * (self.constants > 1)}"] if self.constants else []
 
 
 def count(outputs: Variable | Iterable[Variable], each_step: bool = True) -> Count:
@@ -95,8 +106,13 @@ def count(outputs: Variable | Iterable[Variable], each_step: bool = True) -> Cou
     by_op = _tallies([(each.op.name, each.runs, cost) for each, cost in computing])
     by_order = _tallies([(each.order, each.runs, cost) for each, cost in computing])
     ops = dict(sorted(by_op.items(), key=lambda entry: (-entry[1].flops, -entry[1].functions, entry[0])))
-    total = _tallies([(None, each.runs, cost) for each, cost in computing]).get(None, Tally(0, 0, 0, 0, 0))
-    return Count(*total, len(applied) - len(computing), ops, dict(sorted(by_order.items())))
+    return Count(*tally_of(applied), len(applied) - len(computing), ops, dict(sorted(by_order.items())))
+
+
+def tally_of(applied: Iterable[Application]) -> Tally:
+    """What applications of ops cost together, constants left out."""
+    costs = [(None, each.runs, each.cost) for each in applied if each.cost is not None]
+    return _tallies(costs).get(None, Tally(0, 0, 0, 0, 0))
 
 
 def _tallies(costs: list[tuple[Key, int, Cost]]) -> dict[Key, Tally]:
@@ -108,14 +124,15 @@ def _tallies(costs: list[tuple[Key, int, Cost]]) -> dict[Key, Tally]:
     return {key: Tally(number, *cost) for key, (number, cost) in sums.items()}
 
 
+_HEAD = ("", "functions", "products", "convolutions", "FLOPs", "bytes")
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
 def _shown(tally: Tally) -> tuple[str, ...]:
-    return tuple([_short(number) for number in tally])
+    return tuple([short_number(number) for number in tally])
 
 
-def _short(number: int) -> str:
+def short_number(number: int) -> str:
     """A number in full up to a million, and then in four digits and a unit."""
     for size, unit in _UNITS:
         if number >= size:

@@ -11,6 +11,7 @@ from ..execution.lower import linearize
 from ..execution.passes import loops_found
 from ..execution.rolling import LoopFound
 from ..graph import Variable
+from ..graph.html import table
 from .count import Tally, count
 
 
@@ -45,17 +46,26 @@ class Explanation(NamedTuple):
     has, of how many functions."""
 
     def __str__(self) -> str:
-        head = ("order", "route", "functions", "products", "because")
-        rows = [head, *[(str(o.order), o.route, str(o.functions), str(o.matrix_products), o.reason or "-")
-                        for o in self.orders]]
-        rows.append(("all", "", str(self.functions), str(self.matrix_products), ""))
+        rows = [_HEAD, *self._rows()]
         widths = [max([len(row[i]) for row in rows]) for i in range(4)]
         lines = [
             "  ".join([a.ljust(widths[0]), b.ljust(widths[1]), c.rjust(widths[2]), d.rjust(widths[3]), e]).rstrip()
             for a, b, c, d, e in rows
         ]
-        lines += [f"compiled as a loop: {loop.steps} steps of {loop.functions} functions" for loop in self.loops]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._loops()])
+
+    def _repr_html_(self) -> str:
+        return table(self._rows(), _HEAD) + "".join([f"<div>{line}</div>" for line in self._loops()])
+
+    def _rows(self) -> list[tuple[str, ...]]:
+        rows = [(str(o.order), o.route, str(o.functions), str(o.matrix_products), o.reason or "-") for o in self.orders]
+        return [*rows, ("all", "", str(self.functions), str(self.matrix_products), "")]
+
+    def _loops(self) -> list[str]:
+        return [f"compiled as a loop: {loop.steps} steps of {loop.functions} functions" for loop in self.loops]
+
+
+_HEAD = ("order", "route", "functions", "products", "because")
 
 
 def explain(gradients: Variable | Iterable[Variable]) -> Explanation:

@@ -13,6 +13,7 @@ from ..execution.forward import device_of
 from ..execution.lower import linearize
 from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
+from ..graph.html import table
 from ..graph.spec import Spec
 from ..graph.within import bodies_of
 from ..remat import Timeline, reads, timeline
@@ -66,6 +67,16 @@ class MemoryReport(NamedTuple):
                 lines.append(f"  and {len(rows) - _MOST_ROWS} more")
         return "\n".join([*lines, f"live bytes over the schedule: |{self._bars()}|"])
 
+    def _repr_html_(self) -> str:
+        first, second = str(self).splitlines()[:2]
+        parts = [f"<div>{first}</div><div>{second}</div>"]
+        for title, rows in (("kept", self.kept), ("computed again", self.recomputed)):
+            total = _size(sum([row.nbytes for row in rows])) if rows else "nothing"
+            shown = [(_size(r.nbytes), str(r.number), r.op, repr(r.spec), r.why) for r in rows[:_MOST_ROWS]]
+            more = f"<div>and {len(rows) - _MOST_ROWS} more</div>" if len(rows) > _MOST_ROWS else ""
+            parts.append(f"<div>{title}: {total}</div>{table(shown, _HEAD) if rows else ''}{more}")
+        return "".join([*parts, f"<div>live bytes over the schedule: <code>|{self._bars()}|</code></div>"])
+
     def _bars(self, width: int = 64) -> str:
         live = self.timeline.live
         n = len(live)
@@ -102,6 +113,7 @@ class MemoryReport(NamedTuple):
         return figure
 
 
+_HEAD = ("bytes", "times", "of", "shape", "because")
 _MOST_ROWS = 8
 
 

@@ -46,6 +46,7 @@ def batch_normalization(
     param_init: Mapping[str, Init] | None = None,
     no_scale: bool = False,
     no_bias: bool = False,
+    group: int = 1,
     name: str | None = None,
 ) -> Any:
     """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per index of `axes` (Ioffe and Szegedy, 2015).
@@ -64,6 +65,8 @@ def batch_normalization(
         param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
+        group: Number of equal parts of the batch, one after the other, that are standardised each by statistics of
+            its own; the running ones follow their mean.
         name: Scope around that of the parameters.
 
     Raises:
@@ -73,7 +76,8 @@ def batch_normalization(
         "batch_normalization", inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters
     )
     return F.batch_normalization(
-        inp, *parameters, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat, output_stat=output_stat
+        inp, *parameters, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat, output_stat=output_stat,
+        group=group,
     )
 
 
@@ -91,6 +95,7 @@ def fused_batch_normalization(
     param_init: Mapping[str, Init] | None = None,
     no_scale: bool = False,
     no_bias: bool = False,
+    group: int = 1,
     name: str | None = None,
 ) -> Any:
     """`relu(batch_normalization(inp) + z)`.
@@ -110,6 +115,7 @@ def fused_batch_normalization(
         param_init: As for `batch_normalization`.
         no_scale: As for `batch_normalization`.
         no_bias: As for `batch_normalization`.
+        group: As for `batch_normalization`.
         name: Scope around that of the parameters.
 
     Raises:
@@ -121,7 +127,7 @@ def fused_batch_normalization(
     )
     return F.fused_batch_normalization(
         inp, *parameters, z, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
-        nonlinearity=nonlinearity, output_stat=output_stat,
+        nonlinearity=nonlinearity, output_stat=output_stat, group=group,
     )
 
 
@@ -141,14 +147,14 @@ def sync_batch_normalization(
     no_bias: bool = False,
     name: str | None = None,
 ) -> Any:
-    """`batch_normalization` with the statistics of all processes of a group, of which there can be one as yet.
+    """`batch_normalization` with the statistics of the inputs of all processes of a group.
 
     Parameters: those of `batch_normalization`, in the same scope.
 
     Args:
         inp: The input.
-        comm: A communicator of one process, or None, as for `F.sync_batch_normalization`.
-        group: The group of processes in `comm`.
+        comm: A communicator, or None for one process, as for `F.sync_batch_normalization`.
+        group: The group of processes in `comm`, this one among them.
         axes: As for `batch_normalization`.
         decay_rate: As for `batch_normalization`.
         eps: As for `batch_normalization`.
@@ -162,7 +168,7 @@ def sync_batch_normalization(
 
     Raises:
         TypeError: `comm` is no communicator.
-        ValueError: An argument is out of range, `comm` has several processes, `param_init` names none, or a parameter
+        ValueError: An argument is out of range, `comm` has no such group, `param_init` names none, or a parameter
             has another shape already.
     """
     parameters = _parameters(

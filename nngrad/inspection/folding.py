@@ -1,0 +1,192 @@
+"""Blocks of a graph that repeat: layers of one kind one after another, steps of what was unrolled, their gradients.
+
+A block is some functions in a row, and the next one does the same to values of the same shapes. What each function
+reads is in every block a value of the same place in that block or in the one before, or something from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..execution.periods import Stretch, stretches_of
+from ..graph.body import bodies_in
+from .description import Description, Kind
+
+LEAST = 3
+"""How often a block comes at least."""
+_FEWEST = 6
+"""How many functions are left out at least."""
+_MOST_LEFT_OUT = 3
+"""How many blocks at the beginning are written out, if it takes that to say what the others read."""
+
+
+class Fold(NamedTuple):
+    """A block that comes several times."""
+
+    nodes: tuple[tuple[int, ...], ...]
+    """The functions of each block, those in bodies left out."""
+    carried: tuple[tuple[tuple[int, int], tuple[int, int]], ...]
+    """What the first block reads from outside, where the others read a value of the one before; with that value as the
+    first block makes it."""
+    changing: tuple[tuple[tuple[int, int], ...], ...]
+    """What comes from outside and is another value for each block: the values, in order."""
+
+
+def folds_of(described: Description) -> list[Fold]:
+    """The blocks that repeat, in order; none overlaps another. The work is in proportion to the size of the graph."""
+    top = [i for i, op in enumerate(described.ops) if op is not None and described.body_of[i] < 0]
+    finder = _Finder(described, top)
+    taken = bytearray(len(top))
+    folds = []
+    for stretch in stretches_of(finder.labels, LEAST):
+        for start, end in _free(taken, stretch):
+            for first, count in finder.runs(Stretch(start, end, stretch.period)):
+                fold, left_out = None, 0
+                while fold is None and left_out < _MOST_LEFT_OUT and _pays(count - left_out, stretch.period):
+                    fold = finder.fold(first + left_out * stretch.period, stretch.period, count - left_out)
+                    left_out += fold is None
+                if fold is not None:
+                    begin, last = first + left_out * stretch.period, first + count * stretch.period
+                    folds.append((begin, fold))
+                    taken[begin:last] = b"\1" * (last - begin)
+    return [fold for _, fold in sorted(folds, key=lambda entry: entry[0])]
+
+
+def _pays(count: int, period: int) -> bool:
+    return count >= LEAST and (count - 1) * period >= _FEWEST
+
+
+def _free(taken: bytearray, stretch: Stretch) -> Iterator[tuple[int, int]]:
+    """The parts of a stretch that are not taken."""
+    start = stretch.start
+    while start < stretch.end:
+        end = taken.find(1, start, stretch.end)
+        end = stretch.end if end < 0 else end
+        if end - start >= LEAST * stretch.period:
+            yield start, end
+        start = end
+        while start < stretch.end and taken[start]:
+            start += 1
+
+
+def static_key(arguments: tuple[Any, ...]) -> Any:
+    """What tells static arguments apart also where Python holds them equal, as 0.0 and -0.0, or 1 and True."""
+    return tuple([
+        value if bodies_in((value,)) or value.__class__ in (int, str) else (value.__class__, value, repr(value))
+        if value.__class__ in (float, bool, tuple, complex) else (value.__class__, value)
+        for value in arguments
+    ])  # fmt: skip
+
+
+class _Finder:
+    """Finds out what functions read, by their positions among those that are in no body."""
+
+    def __init__(self, described: Description, top: Sequence[int]) -> None:
+        self._described = described
+        self._top = top
+        self._position = {node: n for n, node in enumerate(top)}
+        known: dict[Any, int] = {}
+        self.labels = [known.setdefault(self._label(node), len(known)) for node in top]
+        """Equal numbers for functions that do the same to arrays of the same shapes."""
+
+    def _label(self, node: int) -> Any:
+        d = self._described
+        read = tuple([bool(name) for name in d.results[node]])
+        constant = node if d.kinds[node] is Kind.CONSTANT else -1  # a constant is shared, so no block has its own
+        return d.ops[node], static_key(d.static[node]), d.given(node), d.orders[node], d.states[node], read, constant
+
+    def _links(self, n: int, start: int) -> tuple[tuple[int, int], ...]:
+        """How far back each operand of the function at position `n` is, and which output; none for those before
+        `start`, and for leaves."""
+        links = []
+        for node, output in self._described.operands[self._top[n]]:
+            at = self._position.get(node, -1)
+            links.append((n - at, output) if at >= start else (0, 0))
+        return tuple(links)
+
+    def runs(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
+        """Where blocks that read alike begin in a stretch, and how many there are."""
+        period = stretch.period
+        start = self._best_start(stretch)
+        count = (stretch.end - start) // period
+        first, begun = start, 0
+        before: list[tuple[tuple[int, int], ...]] | None = None
+        for t in range(count):
+            block = start + t * period
+            links = [self._links(block + j, first) for j in range(period)]
+            if begun == 0 or (before is None and self._begins(first, links)) or links == before:
+                before = links if begun else None
+                begun += 1
+                continue
+            yield first, begun
+            first, begun, before = block, 1, None
+        if begun:
+            yield first, begun
+
+    def _begins(self, first: int, second: list[tuple[tuple[int, int], ...]]) -> bool:
+        """Whether the block at `first` can be the one before a block with these links."""
+        period = len(second)
+        for j, links in enumerate(second):
+            own = self._links(first + j, first)
+            for (back, output), (other, same) in zip(own, links, strict=True):
+                if other > j + period:
+                    return False
+                if (other and other <= j) != bool(back) or (back and (back, output) != (other, same)):
+                    return False
+        return True
+
+    def _best_start(self, stretch: Stretch) -> int:
+        """Where a block begins if few values are to be handed on, and few functions left over."""
+        start, end, period = stretch
+        middle = start + (end - start) // (2 * period) * period
+        reach: dict[tuple[int, int], int] = {}
+        for n in range(middle, min(middle + period, end)):
+            for back, output in self._links(n, start):
+                if back:
+                    key = ((n - back - start) % period, output)
+                    reach[key] = max(reach.get(key, 0), back)
+        changes = [0] * (period + 1)
+        for (residue, _), distance in reach.items():
+            low, high = residue + 1, residue + 1 + min(distance, period)
+            for a, b in ((low, high), (low - period, high - period)):
+                a, b = max(a, 0), min(b, period)
+                if a < b:
+                    changes[a] += 1
+                    changes[b] -= 1
+        best, least, carried = start, None, 0
+        for phase in range(period):
+            carried += changes[phase]
+            scopes = self._scope(start + phase) == self._scope(start + phase - 1)
+            cost = (carried, (end - start - phase) % period, scopes, phase)
+            if least is None or cost < least:
+                best, least = start + phase, cost
+        return best
+
+    def _scope(self, n: int) -> str:
+        return self._described.scopes[self._top[n]] if 0 <= n < len(self._top) else ""
+
+    def fold(self, first: int, period: int, count: int) -> Fold | None:
+        """The fold of `count` blocks from a position on; None where it could not be told what the others read: the
+        first block reads one value in place of two that are different in the next one."""
+        d, top = self._described, self._top
+        nodes = tuple([tuple(top[first + t * period : first + (t + 1) * period]) for t in range(count)])
+        known: dict[tuple[int, int], Any] = {}
+        carried: list[tuple[tuple[int, int], tuple[int, int]]] = []
+        changing: list[tuple[tuple[int, int], ...]] = []
+        for j in range(period):
+            read = [d.operands[block[j]] for block in nodes]
+            for k, (back, output) in enumerate(self._links(first + period + j, first)):
+                if back and back <= j:
+                    continue
+                outer = read[0][k]
+                then = (nodes[0][j - back + period], output) if back else tuple([each[k] for each in read])
+                if outer not in known:
+                    known[outer] = then
+                    if back:
+                        carried.append((outer, then))  # type: ignore[arg-type]  # a value
+                    elif then.count(outer) < count:
+                        changing.append(then)  # type: ignore[arg-type]  # values
+                elif known[outer] != then:
+                    return None
+        return Fold(nodes, tuple(carried), tuple(changing))

@@ -1,0 +1,178 @@
+"""Graphs by name: a Variable of a script of Python, or an output of a file of `nn.save_graph`."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import Any, NamedTuple
+
+from ..graph import Variable
+from ..graph.spelling import did_you_mean
+from ..keeping import load_graph
+from .whereabouts import remember_places
+
+_ZIP = b"PK\x03\x04"
+
+
+class NoGraph(ValueError):
+    """There is no graph of that name; the message says why."""
+
+
+class NamedGraph(NamedTuple):
+    """A graph that was asked for by name."""
+
+    title: str
+    """The file and the name."""
+    outputs: tuple[Variable, ...]
+    parameters: dict[str, Variable]
+    """Parameters by name, but for those that are registered."""
+
+
+def graph_named(target: str) -> NamedGraph:
+    """The graph that `target` names.
+
+    'train.py:loss' is the global `loss` of a script: a Variable, a list, tuple or dict of them, or a function without
+    arguments that returns one of these. The script is run as a module, so what is under `if __name__ == "__main__":`
+    is not; the functions that it applies remember where that is. 'loss.graph' is a file that `nn.save_graph` has
+    written, and 'loss.graph:slope' one of its outputs; no code comes from that.
+
+    Args:
+        target: What is asked for.
+
+    Raises:
+        NoGraph: There is no such name, or it is nothing that gives Variables; or the script raises an error, whose
+            traceback within the script is a part of the message.
+        ValueError: The file of a graph is damaged.
+        OSError: The file cannot be read.
+    """
+    path, name = _parted(target)
+    if not path.name:
+        raise NoGraph(f"{target!r} names no file; give SCRIPT:NAME, or a file of nn.save_graph")
+    with path.open("rb") as file:
+        kept = file.read(len(_ZIP)) == _ZIP
+    if kept:
+        return _of_file(path, name)
+    if not name:
+        raise NoGraph(f"{path}: which Variable? Give the script and a name in it, {path}:NAME")
+    return NamedGraph(f"{path.name}:{name}", _of_script(path, name), {})
+
+
+def _parted(target: str) -> tuple[Path, str]:
+    """The file and the name, which may be missing."""
+    before, colon, name = target.rpartition(":")
+    if colon and name.isidentifier() and not Path(target).exists():
+        return Path(before), name
+    if before and not name and not Path(target).exists():
+        return Path(before), ""
+    if colon and before and Path(before).is_file():
+        return Path(before), name
+    return Path(target), ""
+
+
+# ---------------------------------------------------------------- files of graphs
+
+
+def _of_file(path: Path, name: str) -> NamedGraph:
+    graph = load_graph(path)
+    title = f"{path.name}:{name}" if name else path.name
+    outputs = graph.outputs
+    if name:
+        if not isinstance(outputs, dict) or name not in outputs:
+            known = outputs if isinstance(outputs, dict) else ()
+            raise NoGraph(f"{path}: the graph has no output {name!r}{_known(name, known)}")
+        outputs = outputs[name]
+    return NamedGraph(title, _variables(outputs, title), graph.parameters)
+
+
+# ---------------------------------------------------------------- scripts
+
+
+def _of_script(path: Path, name: str) -> tuple[Variable, ...]:
+    with remember_places():
+        module = _run(path)
+        if not hasattr(module, name):
+            names = [key for key, value in vars(module).items() if _may_give(value, path)]
+            hint = _known(name, names) or "; what is built under `if __name__ == \"__main__\":` is not there"
+            raise NoGraph(f"{path}: there is no {name!r} in it once it has run{hint}")
+        value = getattr(module, name)
+        if callable(value) and not isinstance(value, Variable):
+            try:
+                value = value()
+            except Exception as error:
+                raise NoGraph(_failed(f"{path}: {name}()", error, path)) from error
+    return _variables(value, f"{path}:{name}")
+
+
+def _may_give(value: Any, path: Path) -> bool:
+    """Whether a global of a script is a Variable, or a function of the script without arguments."""
+    code = getattr(value, "__code__", None)
+    return isinstance(value, Variable) or (
+        code is not None and code.co_filename == str(path) and not code.co_argcount
+    )
+
+
+def _run(path: Path) -> ModuleType:
+    """The module that a script is; it finds what lies beside it, as a script does."""
+    name = path.stem
+    if not name.isidentifier() or name in sys.modules:
+        name = f"script_{''.join([c if c.isalnum() else '_' for c in name])}"
+    spec = importlib.util.spec_from_loader(name, loader=None, origin=str(path))
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = str(path)
+    folder = str(path.resolve().parent)
+    before, given = sys.path[:], sys.argv
+    sys.modules[name] = module  # dataclasses and pickle look for it there
+    sys.path.insert(0, folder)
+    sys.argv = [str(path)]
+    try:
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+    except SystemExit as stopped:
+        raise NoGraph(f"{path}: it ends itself with exit code {stopped.code} before its graphs can be looked at; put "
+                      'what it does as a command under `if __name__ == "__main__":`') from None
+    except Exception as error:
+        raise NoGraph(_failed(str(path), error, path)) from error
+    finally:
+        sys.path[:], sys.argv = before, given
+    return module
+
+
+def _failed(what: str, error: BaseException, path: Path) -> str:
+    """The message for an error in a script, with the part of its traceback that begins there."""
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename != str(path):
+        trace = trace.tb_next
+    return f"{what} raised an error\n" + "".join(traceback.format_exception(type(error), error, trace)).rstrip()
+
+
+def _variables(value: Any, where: str) -> tuple[Variable, ...]:
+    if isinstance(value, Variable):
+        return (value,)
+    given: Iterable[Any] = value.values() if isinstance(value, Mapping) else value if isinstance(
+        value, list | tuple) else ()
+    found = tuple(given)
+    if not found or not all([isinstance(each, Variable) for each in found]):
+        raise NoGraph(f"{where} is {_described(value)}, and not a Variable, a list, tuple or dict of them, or a "
+                      "function without arguments that returns one of these")
+    return found
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, list | tuple | Mapping):
+        if not value:
+            return f"an empty {type(value).__name__}"
+        within = value.values() if isinstance(value, Mapping) else value
+        wrong = next((each for each in within if not isinstance(each, Variable)), None)
+        return f"a {type(value).__name__} in which something is of type {type(wrong).__name__}"
+    return f"of type {type(value).__name__}"
+
+
+def _known(name: str, names: Iterable[str]) -> str:
+    listed: Sequence[str] = sorted(names)
+    if not listed:
+        return ""
+    return did_you_mean(name, listed) or f"; it has {', '.join(listed[:8])}" + ", ..." * (len(listed) > 8)

@@ -1,0 +1,148 @@
+"""Which functions of two graphs are the same: they do the same to the same values, whatever these are called."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import nngrad.functions as F
+
+from .description import Description
+from .folding import static_key
+from .recomputation import State
+
+
+class Matching(NamedTuple):
+    """What of one graph corresponds to what of another."""
+
+    there: dict[int, int]
+    """For nodes of the first graph those of the second that are the same, or stand in their place. What is in bodies
+    goes with the function that has them."""
+    same: set[int]
+    """The nodes of the first graph that compute the very same as theirs."""
+
+
+def matching(a: Description, b: Description) -> Matching:
+    """The nodes of two graphs that correspond to each other, each to one at most.
+
+    Leaves are the same where they are one Variable, or else have one name, shape and dtype. Functions are the same that
+    do the same to the same values; `F.recomputed` and barriers only pass values on. Of what is left, functions stand in
+    each other's place that do the same to arrays of the same shapes and are of one order and of the gradient of the
+    same function: something that they are computed from is another. The work is in proportion to the graphs.
+    """
+    known: dict[Any, int] = {}
+    leaves = _leaves(a, b)
+    of_a = _identities(a, known, {})
+    of_b = _identities(b, known, {j: of_a.nodes[i] for i, j in leaves.items()})
+    there = dict(leaves)
+    taken = set(leaves.values())
+    for copies in (False, True):  # what computes something again is new where there is but one of it
+        waiting: dict[int, deque[int]] = {}
+        for j in _functions(b):
+            if j not in taken and (b.states[j] is State.COPY) in (False, copies):
+                waiting.setdefault(of_b.nodes[j], deque()).append(j)
+        for i in _functions(a):
+            if i not in there and (a.states[i] is State.COPY) in (False, copies) and waiting.get(of_a.nodes[i]):
+                there[i] = waiting[of_a.nodes[i]].popleft()
+                taken.add(there[i])
+    same = set(there)
+    places: dict[Any, list[int]] = {}
+    for j in _functions(b):
+        if j not in taken and b.states[j] is not State.COPY:
+            places.setdefault(_place(b, j, of_b), []).append(j)
+    unsure: list[tuple[int, Any]] = []
+    keys = {i: _place(a, i, of_a) for i in _functions(a) if i not in there and a.states[i] is not State.COPY}
+    wanted = Counter(keys.values())
+    for i, key in keys.items():
+        alike = [_alike(a.operands[i], b.operands[j], there) for j in places.get(key, ())[:_MOST_TRIED]]
+        best = max(alike, default=-1)
+        if best == len(a.operands[i]) or (len(alike) == wanted[key] == 1):
+            there[i] = places[key].pop(alike.index(best))
+        elif alike:
+            unsure.append((i, key))
+    for i, key in unsure:
+        alike = [_alike(a.operands[i], b.operands[j], there) for j in places[key][:_MOST_TRIED]]
+        if alike:
+            there[i] = places[key].pop(alike.index(max(alike)))
+    there.update([pair for i, j in list(there.items()) for pair in _within(a, i, b, j)])
+    return Matching(there, same)
+
+
+_MOST_TRIED = 8
+"""Of how many functions that could stand in the place of one the most similar is chosen."""
+
+
+def _alike(
+    ours: Sequence[tuple[int, int]], theirs: Sequence[tuple[int, int]], there: Mapping[int, int]
+) -> int:
+    """How many operands of two functions correspond to each other."""
+    return sum([there.get(a) == b and k == n for (a, k), (b, n) in zip(ours, theirs, strict=True)])
+
+
+def _functions(d: Description) -> Iterator[int]:
+    return (i for i, op in enumerate(d.ops) if op is not None and d.body_of[i] < 0)
+
+
+def _leaves(a: Description, b: Description) -> dict[int, int]:
+    """The leaves of one graph that are leaves of the other."""
+    found: dict[int, int] = {}
+    of_b = {id(x): j for j, ref in b.leaf_refs.items() if (x := ref()) is not None}
+    for i, ref in a.leaf_refs.items():
+        x = ref()
+        if x is not None and id(x) in of_b:
+            found[i] = of_b[id(x)]
+    taken = set(found.values())
+    names = {(b.names[j], b.kinds[j], b.specs[j]): j for j in b.leaf_refs if j not in taken}
+    for i in a.leaf_refs:
+        if i not in found and (key := (a.names[i], a.kinds[i], a.specs[i])) in names:
+            found[i] = names.pop(key)
+    return found
+
+
+class _Identities(NamedTuple):
+    """Numbers, equal for what computes the same."""
+
+    nodes: list[int]
+    values: list[tuple[int, ...]]
+    """Of the outputs of each node."""
+
+
+def _identities(d: Description, known: dict[Any, int], leaves: dict[int, int]) -> _Identities:
+    nodes: list[int] = []
+    values: list[tuple[int, ...]] = []
+    for i, op in enumerate(d.ops):
+        read = tuple([values[node][output] for node, output in d.operands[i]])
+        if op is None:
+            # What is in a body is told by the function that has it.
+            number = leaves.get(i, -1)
+            number = known.setdefault(object(), len(known)) if number < 0 else number
+        else:
+            number = known.setdefault((op, static_key(d.static[i]), read), len(known))
+        nodes.append(number)
+        if op is F.recomputed:
+            values.append(read[1:])
+        elif op is F.optimization_barrier:
+            values.append(read)
+        else:
+            outputs = range(len(d.specs[i]))
+            values.append(tuple([known.setdefault((number, k), len(known)) for k in outputs]))
+    return _Identities(nodes, values)
+
+
+def _place(d: Description, i: int, identities: _Identities) -> Any:
+    """What functions have in common that stand in each other's place."""
+    base, rule = d.bases[i], d.rules[i]
+    gradient_of = None if base == i else identities.nodes[base] if base >= 0 else rule
+    return d.ops[i], static_key(d.static[i]), d.given(i), d.orders[i], gradient_of
+
+
+def _within(a: Description, i: int, b: Description, j: int) -> Iterator[tuple[int, int]]:
+    """What is in the bodies of two functions that correspond to each other."""
+    k = 1
+    while (
+        i + k < len(a) and j + k < len(b) and a.body_of[i + k] >= 0 and b.body_of[j + k] >= 0
+        and a.ops[i + k] is b.ops[j + k]
+    ):  # fmt: skip
+        yield i + k, j + k
+        k += 1

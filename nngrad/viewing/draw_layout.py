@@ -1,0 +1,263 @@
+"""A drawing in coordinates: boxes, which do not overlap, arrows, which pass no box, columns, and frames of scopes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from .draw_contents import Box, Contents
+from .draw_layers import Layers, layers_of
+from .draw_places import Link, Thing, places
+from .draw_routes import Places, Route, routes_of, tracks_of
+from .svg import shortened, text_width
+
+TITLE, NOTE, CAPTION = 12.0, 9.0, 9.5
+"""Sizes of texts."""
+LINE = 12.0
+"""From one note to the next."""
+MARGIN, HEADER = 14.0, 32.0
+_WIDEST = 168.0
+"""Of a label."""
+_SPACE, _TRACK = 18.0, 9.0
+"""Between boxes, and between arrows that run side by side."""
+_GAP, _MOST_GAP = 26.0, 62.0
+"""Between layers."""
+_INNER, _ROOM = 10.0, 6.0
+"""Around a body, and around what is in a frame."""
+_OVERLAP = 16.0
+"""So much of two layers is above each other at least where a frame goes around both."""
+
+
+class Lines(NamedTuple):
+    """What is written in a box, as far as it fits."""
+
+    title: str
+    notes: tuple[str, ...]
+
+
+class Frame(NamedTuple):
+    """What surrounds boxes of a scope in layers that follow each other."""
+
+    spans: tuple[tuple[float, float, float, float], ...]
+    """Left, top, right, bottom: one below the other."""
+    title: str
+    order: int
+
+
+class Layout(NamedTuple):
+    """Where everything is."""
+
+    contents: Contents
+    lines: tuple[Lines, ...]
+    x: tuple[float, ...]
+    """Of the centres of boxes."""
+    y: tuple[float, ...]
+    widths: tuple[float, ...]
+    heights: tuple[float, ...]
+    routes: tuple[Route, ...]
+    """For each arrow."""
+    columns: tuple[tuple[int, float, float], ...]
+    """Order of differentiation, left and right edge."""
+    frames: tuple[Frame, ...]
+    inner: tuple[tuple[Layout, ...], ...]
+    """For each box, the drawings of its bodies, from top to bottom."""
+    width: float
+    height: float
+
+
+def laid_out(contents: Contents, headers: bool) -> Layout:
+    """The layout of a drawing, and of those within it: as deep as there are loops within loops.
+
+    Args:
+        contents: What is drawn.
+        headers: Whether columns have titles.
+    """
+    boxes = contents.boxes
+    layers = layers_of(contents)
+    inner = [tuple([laid_out(body, False) for _, body in box.bodies]) for box in boxes]
+    lines = [_lines(box) for box in boxes]
+    sizes = [_size(box, texts, within) for box, texts, within in zip(boxes, lines, inner, strict=True)]
+    widths, heights = [w for w, _ in sizes], [h for _, h in sizes]
+    x, points, tracks, columns = _across(contents, layers, widths)
+    top, bottom = _down(contents, layers, x, heights, MARGIN + HEADER * headers)
+    y = [(top[n] + bottom[n]) / 2 for n in layers.layer]
+    placed = Places(x, y, widths, heights, layers.layer, layers.column, top, bottom, points, tracks)
+    routes = routes_of(contents.arrows, placed)
+    frames = _frames(boxes, layers, placed)
+    width = max([right for _, _, right in columns], default=0.0) + MARGIN
+    height = (bottom[-1] if bottom else 0.0) + MARGIN + _GAP * any([route.kind == "below" for route in routes]) / 2
+    return Layout(contents, tuple(lines), tuple(x), tuple(y), tuple(widths), tuple(heights), tuple(routes),
+                  tuple(columns), tuple(frames), tuple(inner), width, height)  # fmt: skip
+
+
+def _lines(box: Box) -> Lines:
+    notes = tuple([shortened(note, NOTE, _WIDEST) for note in box.notes])
+    return Lines(shortened(box.title, TITLE, _WIDEST, bold=True), notes)
+
+
+def _size(box: Box, lines: Lines, inner: Sequence[Layout]) -> tuple[float, float]:
+    width = max([text_width(lines.title, TITLE, bold=True), *[text_width(note, NOTE) for note in lines.notes]])
+    if inner:
+        width = max(width, *[each.width for each in inner])
+        return width + 2 * _INNER, body_top(lines) + sum([CAPTION + 6 + each.height + _INNER for each in inner])
+    return max(width + (26 if box.kind != "function" else 18), 42.0), 22.0 + LINE * len(lines.notes)
+
+
+def body_top(lines: Lines) -> float:
+    """How far below the top edge of a box its first body begins."""
+    return 24.0 + LINE * len(lines.notes)
+
+
+# ---------------------------------------------------------------- from left to right
+
+
+def _across(
+    contents: Contents, layers: Layers, widths: Sequence[float]
+) -> tuple[list[float], dict[tuple[int, int], float], dict[tuple[int, int], float], list[tuple[int, float, float]]]:
+    """Centres of boxes; of the points of arrows, by box that they leave and layer; of the tracks of what goes from
+    column to column, by the box that it leaves; and the columns."""
+    boxes, arrows, _ = contents
+    layer, column, orders = layers
+    x = [0.0] * len(boxes)
+    points: dict[tuple[int, int], float] = {}
+    in_tracks: dict[tuple[int, int], float] = {}
+    columns: list[tuple[int, float, float]] = []
+    tracks = tracks_of(arrows, layer, column)
+    left = MARGIN
+    for c in range(len(orders)):
+        members = [i for i in range(len(boxes)) if column[i] == c]
+        number = {i: n for n, i in enumerate(members)}
+        things = [Thing(layer[i], widths[i], _SPACE, False) for i in members]
+        leanings, keys = [0.0] * len(members), [boxes[i].scope for i in members]
+        at: dict[tuple[int, int], int] = {}
+        links: list[Link] = []
+        for source, target in arrows:
+            if column[source] != c or column[target] != c:
+                for one, other in ((source, target), (target, source)):
+                    if column[one] == c:
+                        leanings[number[one]] += 1.0 if column[other] > c else -1.0
+                continue
+            step = 1 if layer[target] > layer[source] else -1
+            before = number[source]
+            for n in range(layer[source] + step, layer[target] + step, step):
+                last = n == layer[target]
+                if not last and (source, n) not in at:
+                    at[source, n] = len(things)
+                    things.append(Thing(n, 2.0, _TRACK, True))
+                    leanings.append(0.0)
+                    keys.append("")
+                here = number[target] if last else at[source, n]
+                weight = 1.0 + 2.0 * things[before].is_point + 2.0 * things[here].is_point
+                links.append(Link(before, here, weight) if step > 0 else Link(here, before, weight))
+                before = here
+        links = list(dict.fromkeys(links))
+        leanings = [max(-1.0, min(1.0, value)) for value in leanings]
+        centres = places(things, links, leanings, keys)
+        begin = left + _INNER
+        for i, n in number.items():
+            x[i] = begin + centres[n]
+        points.update({key: begin + centres[n] for key, n in at.items()})
+        right = begin + max([centre + thing.width / 2 for centre, thing in zip(centres, things, strict=True)]) + _INNER
+        columns.append((orders[c], left, right))
+        here_tracks = tracks.get(c, {})
+        for source, n in here_tracks.items():
+            in_tracks[source, c] = right + _TRACK * (n + 1.5)
+        left = right + _TRACK * (2 + 1 + max(here_tracks.values(), default=0))
+    return x, points, in_tracks, columns
+
+
+# ---------------------------------------------------------------- from top to bottom
+
+
+def _down(
+    contents: Contents, layers: Layers, x: Sequence[float], heights: Sequence[float], begin: float
+) -> tuple[list[float], list[float]]:
+    """The upper and the lower edge of each layer; where arrows go far to the side there is more room between."""
+    layer = layers.layer
+    count = 1 + max(layer, default=-1)
+    tallest = [0.0] * count
+    for n, height in zip(layer, heights, strict=True):
+        tallest[n] = max(tallest[n], height)
+    gaps = [_GAP] * count
+    for source, target in contents.arrows:
+        upper, lower = sorted((layer[source], layer[target]))
+        wide = min(_MOST_GAP, _GAP + 0.09 * max(0.0, abs(x[source] - x[target]) - 60))
+        if upper == lower and abs(layers.column[source] - layers.column[target]) <= 1:
+            continue
+        if upper == lower or layers.column[source] == layers.column[target]:
+            gaps[upper] = max(gaps[upper], wide)
+            gaps[max(lower - 1, 0)] = max(gaps[max(lower - 1, 0)], wide)
+    top, bottom = [], []
+    for height, gap in zip(tallest, gaps, strict=True):
+        top.append(begin)
+        bottom.append(begin + height)
+        begin += height + gap
+    return top, bottom
+
+
+# ---------------------------------------------------------------- frames
+
+
+def _frames(boxes: Sequence[Box], layers: Layers, placed: Places) -> list[Frame]:
+    """Frames of each scope that has parameters, around boxes that are side by side and in layers that follow each
+    other. What all scopes begin with is left out of their titles."""
+    named = {box.scope for box in boxes if box.kind == "leaf" and box.scope}
+    parts = [scope.split("/")[:-1] for scope in named]
+    levels = [len(set(level)) == 1 for level in zip(*parts, strict=False)]
+    common = [*levels, False].index(False)
+    scopes: dict[tuple[str, int], list[int]] = {}
+    in_layer: dict[tuple[int, int], list[int]] = {}
+    for i in sorted(range(len(boxes)), key=lambda i: placed.x[i]):
+        in_layer.setdefault((layers.layer[i], layers.column[i]), []).append(i)
+        if boxes[i].scope in named:
+            scopes.setdefault((boxes[i].scope, layers.column[i]), []).append(i)
+    frames: list[Frame] = []
+    for (scope, column), members in sorted(scopes.items()):
+        title = "/".join(scope.split("/")[common:])
+        for run in _runs(set(members), column, layers, in_layer, placed):
+            if sum(map(len, run)) > 1:
+                frames.append(Frame(_spans(run, placed), title, layers.orders[column]))
+    return frames
+
+
+def _runs(
+    members: set[int], column: int, layers: Layers, in_layer: Mapping[tuple[int, int], Sequence[int]], placed: Places
+) -> list[list[list[int]]]:
+    """Members in layers that follow each other, without others between them, and partly above each other."""
+    runs: list[list[list[int]]] = []
+    before = -2
+    for n in sorted({layers.layer[i] for i in members}):
+        parts: list[list[int]] = [[]]
+        for i in in_layer[n, column]:
+            if i in members:
+                parts[-1].append(i)
+            elif parts[-1]:
+                parts.append([])
+        for part in [part for part in parts if part]:
+            joined = False
+            if n == before + 1 and runs:
+                left, right = _edges(part, placed)
+                above_left, above_right = _edges(runs[-1][-1], placed)
+                above = layers.layer[runs[-1][-1][0]]
+                joined = above == before and min(right, above_right) - max(left, above_left) > _OVERLAP
+            if joined:
+                runs[-1].append(part)
+            else:
+                runs.append([part])
+        before = n
+    return runs
+
+
+def _edges(row: Sequence[int], placed: Places) -> tuple[float, float]:
+    return (min([placed.x[i] - placed.widths[i] / 2 for i in row]),
+            max([placed.x[i] + placed.widths[i] / 2 for i in row]))  # fmt: skip
+
+
+def _spans(run: Sequence[Sequence[int]], placed: Places) -> tuple[tuple[float, float, float, float], ...]:
+    spans = []
+    for row in run:
+        left, right = _edges(row, placed)
+        top = min([placed.y[i] - placed.heights[i] / 2 for i in row])
+        bottom = max([placed.y[i] + placed.heights[i] / 2 for i in row])
+        spans.append((left - _ROOM, top - _ROOM, right + _ROOM, bottom + _ROOM))
+    return tuple(spans)

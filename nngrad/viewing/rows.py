@@ -1,0 +1,189 @@
+"""In which row of a picture each node lies, and beside what: a gradient in the row of the function it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Wiring(NamedTuple):
+    """What nodes read: those of node i are `node[start[i] : start[i + 1]]`."""
+
+    start: Ints
+    node: Ints
+
+    @property
+    def reader(self) -> Ints:
+        """The node that reads, for each of `node`."""
+        return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
+
+
+class Structure(NamedTuple):
+    """What a layout depends on. Nodes are in an order in which they can run, those of bodies right after the owner."""
+
+    order: Ints
+    """Order of differentiation of each node."""
+    base: Ints
+    """The function of order 0 at the end of its chain of origins, itself for order 0; -1 where that is not there."""
+    rank: Ints
+    """The rank of that function, also where it is not among the nodes; -1 where it is not known."""
+    leaf: NDArray[np.bool_]
+    """Whether it has no operands: leaves, parameters, constants. Such nodes go beside their first reader."""
+    body: Ints
+    """The body that it is in; -1 for none."""
+    owners: Sequence[int]
+    """For each body, the node whose body it is; bodies within bodies come after these."""
+    operands: Wiring
+
+    @property
+    def outermost(self) -> Ints:
+        """For each node the one that is in no body and has it in its bodies, or the node itself."""
+        found = np.arange(len(self.order))
+        if self.owners:
+            inside = np.flatnonzero(self.body >= 0)
+            of_body = np.array(self.owners, np.int64)
+            for body, owner in enumerate(self.owners):
+                if self.body[owner] >= 0:
+                    of_body[body] = of_body[self.body[owner]]
+            found[inside] = of_body[self.body[inside]]
+        return found
+
+
+class Rows(NamedTuple):
+    """Where nodes go, before anything is measured."""
+
+    row: Ints
+    """The row of each node; all of them are used."""
+    lane: Ints
+    """The order of differentiation beside whose nodes it lies."""
+    anchor: Ints
+    """The node beside whose place in the forward graph it lies."""
+    before: Ints
+    """A number by which nodes of one row, lane and anchor are sorted: operands first, leaves before their reader."""
+
+
+def rows_of(s: Structure) -> Rows:
+    """The row and the lane of each node."""
+    n = len(s.order)
+    first = np.full(n, -1, np.int64)
+    first[s.operands.node[::-1]] = s.operands.reader[::-1]  # of several the last is kept, which is the first to read
+    outermost = s.outermost
+    lane = s.order[outermost]
+    inside = np.flatnonzero(s.body >= 0)
+    alone = np.flatnonzero(s.leaf & (s.body < 0))
+    line = np.where(s.rank >= 0, s.rank + 1, -1)
+    line[alone] = line[inside] = 0
+    _bring_down(s, line)
+    anchor = np.where(s.base >= 0, s.base, np.arange(n))
+    known = (s.base >= 0) & (line > 0)
+    line[known] = line[s.base[known]]
+    _without_base(s, first, line, anchor)
+    line[inside] = line[outermost[inside]]
+    anchor[inside], anchor[alone] = inside, alone
+    level = _levels(s, line, lane, anchor, outermost)
+    beside = first[alone]
+    read, beside = alone[beside >= 0], beside[beside >= 0]  # what nobody reads stays above all else
+    for values in (line, level, lane, anchor):
+        values[read] = values[beside]
+    before = np.arange(n) * 2
+    before[read] = beside * 2 - 1
+    _, row = np.unique(line * (level.max(initial=0) + 1) + level, return_inverse=True)
+    return Rows(row.reshape(-1), lane, anchor, before)
+
+
+_EARLY = 4
+"""Functions of the forward graph of a lower rank than that are computed of leaves in so few steps."""
+
+
+def _bring_down(s: Structure, line: Ints) -> None:
+    """Let what is computed of leaves in a few steps lie right above what reads it first, as leaves lie beside it."""
+    node, reader = s.operands.node, s.operands.reader
+    forward = (s.order == 0) & (s.body < 0) & (line > 0)
+    among = np.flatnonzero(forward[node] & forward[reader])
+    far = np.iinfo(np.int64).max
+    for early in range(_EARLY, 0, -1):  # readers first
+        edges = among[line[node[among]] == early]
+        latest = np.full(len(line), far)
+        np.minimum.at(latest, node[edges], line[reader[edges]] - 1)
+        moved = latest < far
+        line[moved] = latest[moved]
+
+
+def _without_base(s: Structure, first: Ints, line: Ints, anchor: Ints) -> None:
+    """Find places for gradients of which nobody knows where they come from: in the middle of the rows of what they read
+    and of what reads them, as far as these are known. What adds up gradients is such."""
+    is_lost = line < 0
+    lost = np.flatnonzero(is_lost)
+    node, reader = s.operands.node, s.operands.reader
+    up, down = is_lost[reader] & (line[node] > 0), is_lost[node] & (line[reader] > 0)
+    which = np.concatenate([reader[up], node[down]])
+    neighbour = np.concatenate([node[up], reader[down]])
+    ordered = np.lexsort((line[neighbour], which))
+    starts = np.flatnonzero(np.diff(which[ordered], prepend=-1))
+    middle = neighbour[ordered[starts + (np.diff(starts, append=len(which)) - 1) // 2]]
+    found = which[ordered[starts]]
+    line[found], anchor[found] = line[middle], anchor[middle]
+    start = s.operands.start
+    for i in lost.tolist():  # those among others of their kind: beside one that they read, or else beside a reader
+        if line[i] < 0:
+            read = [j for j in node[start[i] : start[i + 1]].tolist() if line[j] > 0]
+            if read:
+                line[i], anchor[i] = line[read[0]], anchor[read[0]]
+    for i in lost[::-1].tolist():
+        if line[i] < 0:
+            other = first[i]
+            line[i], anchor[i] = (0, i) if other < 0 else (line[other], anchor[other])
+
+
+def _levels(s: Structure, line: Ints, lane: Ints, anchor: Ints, outermost: Ints) -> Ints:
+    """The rows of nodes in bodies, counted from the row of the outermost owner: each below what it reads. Bodies of one
+    owner lie below each other, and in the rows of a body within another is nothing else of that other."""
+    level = np.zeros(len(s.order), np.int64)
+    inside = np.flatnonzero(s.body >= 0)
+    if not len(inside):
+        return level
+    start, node = s.operands.start, s.operands.node
+    first: dict[int, int] = {}
+    """The first row of a body."""
+    lowest: dict[int, int] = {}
+    """The lowest row of a body so far, with those within it."""
+    bottom: dict[int, int] = {}
+    """The lowest row of a node in a body and of its bodies; of another node that of its bodies."""
+    floor: dict[int, int] = {}
+    """The row below which a body goes on, since bodies within it lie above."""
+    for i in inside.tolist():
+        body = int(s.body[i])
+        owner = s.owners[body]
+        outer = int(s.body[owner])
+        if body not in first:
+            first[body] = max(bottom.get(owner, 0), lowest.get(outer, 0)) + 1
+            lowest[body] = first[body]
+        above = [bottom[j] for j in node[start[i] : start[i + 1]].tolist() if s.body[j] == body]
+        level[i] = bottom[i] = at = max([first[body] - 1, floor.get(body, 0), *above]) + 1
+        while body >= 0:
+            owner, outer = s.owners[body], int(s.body[s.owners[body]])
+            lowest[body] = max(lowest[body], at)
+            bottom[owner] = max(bottom.get(owner, 0), at)
+            if outer >= 0:
+                floor[outer] = max(floor.get(outer, 0), at)
+            body = outer
+    # Owners in one row and lane have their bodies below each other, the k-th ones of all lanes side by side.
+    turn: dict[int, int] = {}
+    counts: dict[tuple[int, int], int] = {}
+    heights: dict[int, list[int]] = {}
+    for i in sorted({i for i in s.owners if s.body[i] < 0}, key=lambda i: (anchor[i], i)):
+        at, cell = int(line[i]), (int(line[i]), int(lane[i]))
+        k = turn[i] = counts.get(cell, 0)
+        counts[cell] = k + 1
+        of_line = heights.setdefault(at, [])
+        of_line += [0] * (k + 1 - len(of_line))
+        of_line[k] = max(of_line[k], bottom.get(i, 0))
+    shift = {i: sum(heights[int(line[i])][:k]) for i, k in turn.items()}
+    level[inside] += np.array([shift[i] for i in outermost[inside].tolist()], np.int64)
+    return level

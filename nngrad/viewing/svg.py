@@ -1,0 +1,163 @@
+"""SVG as text: elements whose attributes and texts are escaped, and how wide a text is."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
+"""Helvetica and what has its widths come first."""
+_WIDTHS = (
+    278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556, 556,
+    556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833,
+    722, 778, 667, 778, 722, 667, 611, 722, 667, 944, 667, 667, 611, 278, 278, 278, 469, 556, 333, 556, 556, 500, 556,
+    556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334,
+    260, 334, 584,
+)  # fmt: skip
+"""Helvetica's widths in thousandths of the size, of the printable characters of ASCII: a space to a tilde."""
+_OTHERS, _WIDE = 600, 1000
+"""Of other characters, and of those that East Asian typography calls wide, emoji among them."""
+_BOLD = 1.07
+"""How much wider a bold text is."""
+
+
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """About how wide a text is in a font of a size; SVG is told to keep to it, whatever font there is."""
+    units = 0
+    for character in text:
+        code = ord(character)
+        if 32 <= code < 127:
+            units += _WIDTHS[code - 32]
+        elif unicodedata.category(character) not in ("Mn", "Me", "Cf"):
+            units += _WIDE if unicodedata.east_asian_width(character) in "WF" else _OTHERS
+    return units * size / 1000 * (_BOLD if bold else 1.0)
+
+
+def shortened(text: str, size: float, width: float, bold: bool = False) -> str:
+    """The text, or as much of its beginning as fits with an ellipsis after it."""
+    text = " ".join(text[:1000].split())
+    if text_width(text, size, bold) <= width:
+        return text
+    low, high = 0, len(text)  # so many characters fit, so many do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if text_width(f"{text[:middle]}…", size, bold) <= width else (low, middle)
+    return f"{text[:low].rstrip()}…"
+
+
+def escaped(text: str) -> str:
+    """The text as XML has it, between tags or in an attribute. What XML cannot express becomes U+FFFD."""
+    kept = "".join([c if _is_character(ord(c)) else "\ufffd" for c in text])
+    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
+        kept = kept.replace(character, entity)
+    return kept
+
+
+def _is_character(code: int) -> bool:
+    """Whether XML 1.0 has the character, and it does not change what is around it: controls do, which turn the
+    direction of writing."""
+    if 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069:
+        return False
+    return code in (0x9, 0xA, 0xD) or 0x20 <= code <= 0x7E or 0xA0 <= code <= 0xD7FF or (
+        0xE000 <= code <= 0xFFFD or 0x10000 <= code <= 0x10FFFF
+    )
+
+
+def number(value: float) -> str:
+    """A coordinate in as few characters as do, the same on each machine."""
+    text = f"{round(value, 1):.1f}"
+    text = text.removesuffix(".0")
+    return "0" if text == "-0" else text
+
+
+def element(name: str, *children: str, **attributes: object) -> str:
+    """An element. `None` leaves an attribute out; underscores in names stand for hyphens, one at the end for nothing.
+
+    Args:
+        name: Of the element.
+        children: What is in it, as SVG: a text must be escaped.
+        attributes: Numbers and texts, which are escaped here.
+    """
+    written = []
+    for key, value in attributes.items():
+        if value is not None:
+            shown = number(value) if isinstance(value, int | float) else escaped(str(value))
+            written.append(f' {key.rstrip("_").replace("_", "-")}="{shown}"')
+    start = f"<{name}{''.join(written)}"
+    return f"{start}>{''.join(children)}</{name}>" if children else f"{start}/>"
+
+
+def label(text: str, x: float, y: float, size: float, bold: bool = False, **attributes: object) -> str:
+    """A text; fonts that are wider or narrower than those it was measured by are fitted into its width."""
+    width = text_width(text, size, bold)
+    return element(
+        "text", escaped(text), x=x, y=y, font_size=size, font_weight="600" if bold else None,
+        textLength=width if width else None, lengthAdjust="spacingAndGlyphs" if width else None, **attributes,
+    )  # fmt: skip
+
+
+Point = tuple[float, float]
+
+
+def rounded_path(points: Sequence[Point], radius: float) -> str:
+    """The path along straight lines from point to point, with rounded corners."""
+    written = [f"M{_at(points[0])}"]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        cut = min(radius, math.dist(before, corner) / 2, math.dist(corner, after) / 2)
+        written.append(f"L{_at(_towards(corner, before, cut))}Q{_at(corner)} {_at(_towards(corner, after, cut))}")
+    written.append(f"L{_at(points[-1])}")
+    return "".join(written)
+
+
+def outline(spans: Sequence[tuple[float, float, float, float]], radius: float) -> str:
+    """The closed path around rectangles (left, top, right, bottom), each below the one before, with rounded corners."""
+    right: list[Point] = []
+    left: list[Point] = []
+    for n, (x0, y0, x1, y1) in enumerate(spans):
+        above = (spans[n - 1][3] + y0) / 2 if n else y0
+        below = (y1 + spans[n + 1][1]) / 2 if n + 1 < len(spans) else y1
+        right += [(x1, above), (x1, below)]
+        left += [(x0, above), (x0, below)]
+    corners = _without_bends([*right, *left[::-1]])
+    (x, y), second = corners[0], corners[1]
+    begin = (x + second[0]) / 2, (y + second[1]) / 2
+    return rounded_path([begin, *corners[1:], corners[0], begin], radius) + "Z"
+
+
+def _without_bends(corners: Sequence[Point]) -> list[Point]:
+    """The corners at which a closed path turns."""
+    count = len(corners)
+    return [
+        corner for n, corner in enumerate(corners)
+        if not (corners[n - 1][0] == corner[0] == corners[(n + 1) % count][0])
+    ]  # fmt: skip
+
+
+def curved_path(points: Sequence[Point]) -> str:
+    """The path of a curve that is vertical at each point, and straight where points are above each other."""
+    written = [f"M{_at(points[0])}"]
+    for (x0, y0), (x1, y1) in itertools.pairwise(points):
+        if abs(x0 - x1) < 0.05:
+            written.append(f"L{_at((x1, y1))}")
+        else:
+            middle = (y0 + y1) / 2
+            written.append(f"C{_at((x0, middle))} {_at((x1, middle))} {_at((x1, y1))}")
+    return "".join(written)
+
+
+def polygon(points: Iterable[Point]) -> str:
+    """A closed path."""
+    return "M" + "L".join([_at(point) for point in points]) + "Z"
+
+
+def _at(point: Point) -> str:
+    return f"{number(point[0])} {number(point[1])}"
+
+
+def _towards(start: Point, end: Point, length: float) -> Point:
+    """What is so far from `start` on the way to `end`."""
+    distance = math.dist(start, end)
+    share = length / distance if distance else 0.0
+    return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share

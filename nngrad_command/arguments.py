@@ -1,0 +1,49 @@
+"""What several commands take on the command line."""
+
+import argparse
+
+
+def seconds(text: str) -> float:
+    """A number of seconds, as argparse has it converted.
+
+    Raises:
+        ArgumentTypeError: It is no number, or not above 0.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return value
+
+
+def positive(text: str) -> int:
+    """A whole number above 0, as argparse has it converted.
+
+    Raises:
+        ArgumentTypeError: It is no whole number, or not above 0.
+    """
+    value = _whole(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not positive")
+    return value
+
+
+def natural(text: str) -> int:
+    """A whole number, 0 included, as argparse has it converted.
+
+    Raises:
+        ArgumentTypeError: It is no whole number, or negative.
+    """
+    value = _whole(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return value
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None

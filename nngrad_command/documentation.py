@@ -1,0 +1,130 @@
+"""`nngrad docs`: the documentation as a site, built from the sources and served on loopback.
+
+It imports neither JAX nor nngrad: what builds the site does, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import http.server
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .installation import install_command, missing
+from .outcome import complain
+
+SOURCES = Path(__file__).parents[1]
+PORT = 8000
+LOOPBACK = "127.0.0.1"
+DESCRIPTION = (
+    "Build the documentation as a site and serve it to this machine alone, until Ctrl-C. The Python of all pages is "
+    "run, and so is each example, with few steps; what was run before, and of which nothing has changed, is not run "
+    "again. It needs the sources, as a clone of the repository has them, and the packages of nngrad[docs]."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`nngrad docs` with `arguments`; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="nngrad docs", description=DESCRIPTION)
+    _add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+def add_to(commands: Any) -> None:
+    """Make `nngrad docs` one of several commands."""
+    parser = commands.add_parser("docs", help="build the documentation as a site, and serve it",
+                                 description=DESCRIPTION)
+    _add_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--build-only", type=Path, metavar="DIR",
+                        help="build the site into this folder, and serve nothing")
+    parser.add_argument("--port", type=_port, default=PORT, metavar="N",
+                        help=f"port on {LOOPBACK}; 0 for any that is free (default: {PORT})")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--fast", action="store_const", const="fast", dest="how", default="short",
+                     help="run nothing: pages say what they said, and examples have no graphs")
+    how.add_argument("--full", action="store_const", const="full", dest="how",
+                     help="run the examples with all of their steps, for their pictures; takes some minutes more")
+
+
+def _port(text: str) -> int:
+    with contextlib.suppress(ValueError):
+        if 0 <= int(text) < 1 << 16:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not the number of a port")
+
+
+def run(given: argparse.Namespace) -> int:
+    """`nngrad docs` with arguments that were parsed."""
+    wrong = _hindrance(given.build_only)
+    if wrong:
+        complain(f"nngrad docs: {wrong}")
+        return 1
+    site = (given.build_only or SOURCES / "site").absolute()
+    code = build(site, given.how)
+    if code or given.build_only is not None:
+        return code
+    return serve(site, given.port)
+
+
+def _hindrance(folder: Path | None) -> str:
+    """Why there can be no site; empty where there can."""
+    if not (SOURCES / "mkdocs.yml").is_file() or not (SOURCES / "docs_site").is_dir():
+        return (f"the documentation is built from the sources, which are not in the wheel, nor in {SOURCES}.\n"
+                "Clone the repository, and run there\n\n    python -m pip install -e '.[docs]' && nngrad docs\n")
+    lacking = missing("docs")
+    if lacking:
+        names = ", ".join(r.wanted for r in lacking)
+        return f"it needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n"
+    if folder is not None and folder.exists():
+        if not folder.is_dir():
+            return f"{folder} is no folder"
+        if any(folder.iterdir()) and not (folder / "objects.inv").is_file():
+            return f"{folder} has something else in it, which would be removed: name an empty folder, or that of a site"
+    return ""
+
+
+def build(site: Path, how: str) -> int:
+    """Build the site, and check its links.
+
+    Args:
+        site: The folder that it is written to; what is there is removed.
+        how: What is run: 'fast', 'short' or 'full'.
+
+    Returns:
+        The exit code.
+    """
+    environment = {**os.environ, "NNGRAD_DOCS": how, "NO_MKDOCS_2_WARNING": "1"}  # Material's word on other products
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
+    code = subprocess.run(command, cwd=SOURCES, env=environment).returncode
+    return code or subprocess.run([sys.executable, "-m", "docs_site.links", str(site)], cwd=SOURCES).returncode
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Say nothing of what is asked for."""
+
+
+def serve(site: Path, port: int) -> int:
+    """Serve a folder on loopback until Ctrl-C; returns the exit code."""
+    handler = functools.partial(_Quiet, directory=str(site))
+    try:
+        server = http.server.ThreadingHTTPServer((LOOPBACK, port), handler)
+    except OSError as error:
+        complain(f"nngrad docs: cannot listen on port {port}: {error.strerror or error}. "
+                 "--port 0 takes one that is free.")
+        return 1
+    with server:
+        print(f"http://{LOOPBACK}:{server.server_port}/ (Ctrl-C ends it)", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()
+    return 0

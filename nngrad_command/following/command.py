@@ -1,0 +1,81 @@
+"""`nngrad follow`: the command."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+import threading
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..outcome import complain
+from .run_folder import RunFolder
+from .serving import Server, serve_to_the_end
+
+DESCRIPTION = ("Show a page that follows a run, or shows one that is finished: losses and what else is measured, and "
+               "pictures. It reads what the run writes, metrics.csv and samples/, and changes nothing; the server "
+               "listens on loopback, until Ctrl-C.")
+_LINGER = 5.0
+"""Seconds that pages have for reading the end of a run."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`nngrad follow` with `arguments`; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="nngrad follow", description=DESCRIPTION)
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `nngrad follow`."""
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of the run, as in runs/gan")
+    parser.add_argument("--port", type=_port, default=0, metavar="N",
+                        help="where to listen (default: a port that is free)")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    parser.add_argument("--beside", action="store_true", help=argparse.SUPPRESS)
+
+
+def run(given: argparse.Namespace) -> int:
+    """`nngrad follow`; returns the exit code."""
+    if not given.beside and not given.folder.is_dir():
+        complain(f"nngrad follow: {given.folder}: there is no such folder; give the --out of a run, as in runs/gan")
+        return 1
+    try:
+        server = Server(RunFolder(given.folder), given.port)
+    except OSError as error:
+        complain(f"nngrad follow: port {given.port}: {error.strerror}; leave --port out, and one that is free is taken")
+        return 1
+    with server:
+        if given.beside:
+            _serve_beside(server)
+        else:
+            with contextlib.suppress(KeyboardInterrupt):
+                print(f"{given.folder}: {server.address}  (Ctrl-C ends it)", flush=True)
+                if given.open:
+                    webbrowser.open(server.address)
+                server.serve_forever(poll_interval=0.2)
+    return 0
+
+
+def _serve_beside(server: Server) -> None:
+    """Serve while the standard input is open, which it is as long as the process lives that trains."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # they are meant for the training, whose end is waited for
+    print(server.port, flush=True)
+    serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True)
+    serving.start()
+    with contextlib.suppress(OSError):
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+    serve_to_the_end(server, _LINGER)
+    server.shutdown()
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
+    return int(text)

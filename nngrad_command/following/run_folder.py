@@ -1,0 +1,187 @@
+"""What may be read of a run's folder, while the run writes to it: metrics, pictures, and a few keys."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import stat
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+METRICS, CONFIGURATION, PARAMETERS, SAMPLES = "metrics.csv", "config.toml", "parameters.safetensors", "samples"
+PICTURE = re.compile(r"step-(\d{1,12})\.png")
+"""Names of pictures, which have the number of the step."""
+MOST_BYTES = 1 << 18
+"""Of the metrics that are given at once."""
+MOST_PICTURE = 1 << 25
+"""Bytes of a picture."""
+_MOST_CONFIGURATION = 1 << 20
+_BEFORE = 256
+"""So many bytes before a place tell whether it is still the same place."""
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+"""A named pipe would make who opens it wait."""
+
+
+class Lines(NamedTuple):
+    """Whole lines of the metrics, from a place on."""
+
+    text: str
+    begins: bool
+    """Whether they are the first ones: what was read before counts no more."""
+    place: str
+    """Where to go on: a text to be given back as it is."""
+    is_all: bool
+    """Whether there is no more at the moment."""
+
+
+class RunFolder:
+    """A run's folder. Of what is in it only files of known names are read, and no symbolic link is followed.
+
+    Args:
+        path: Its place; it need not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def lines(self, place: str) -> Lines:
+        """The whole lines of the metrics that come after a place.
+
+        A run that is resumed replaces the file, and leaves out lines; so the place says what was before it, too, and
+        where that is not so any more lines are given from the first one on.
+
+        Args:
+            place: That of what was read before; empty for nothing.
+        """
+        with self._opened(METRICS) as file:
+            if file is None:
+                return Lines("", bool(place), "", True)
+            begin = _place_in(file, place)
+            file.seek(begin)
+            read = file.read(MOST_BYTES)
+            size = os.fstat(file.fileno()).st_size
+            whole = read[: read.rfind(b"\n") + 1]
+            if not whole and len(read) == MOST_BYTES:  # no run writes such a line
+                whole = read
+            end = begin + len(whole)
+            is_first = begin == 0 and (bool(whole) or bool(place))
+            is_all = end >= size or len(read) < MOST_BYTES
+            return Lines(whole.decode(errors="replace"), is_first, f"{end}-{_mark(file, end)}" if end else "", is_all)
+
+    def pictures(self) -> list[int]:
+        """The steps after which there is a picture, in their order."""
+        found = []
+        with contextlib.suppress(OSError), self._listed() as names:
+            for name in names:
+                matched = PICTURE.fullmatch(name)
+                if matched:
+                    found.append(matched[1])
+        return sorted([int(digits) for digits in found if _named(int(digits)) == f"step-{digits}.png"])
+
+    def picture(self, name: str) -> bytes | None:
+        """The content of a picture; None where there is none of that name."""
+        if not PICTURE.fullmatch(name):
+            return None
+        with self._opened(SAMPLES, name) as file:
+            content = None if file is None else file.read(MOST_PICTURE + 1)
+            return content if content is not None and len(content) <= MOST_PICTURE else None
+
+    def settings(self) -> dict[str, Any]:
+        """What the configuration says of the run: `recipe` and `steps`, as far as it does."""
+        with self._opened(CONFIGURATION) as file:
+            if file is None:
+                return {}
+            try:
+                keys = tomllib.loads(file.read(_MOST_CONFIGURATION).decode(errors="replace"))
+            except (tomllib.TOMLDecodeError, RecursionError):
+                return {}
+        kinds = {"recipe": str, "steps": int}
+        return {key: keys[key] for key, kind in kinds.items() if type(keys.get(key)) is kind}
+
+    def is_finished(self) -> bool:
+        """Whether the run has written its parameters, which it does at the end."""
+        with self._opened(PARAMETERS) as file:
+            return file is not None
+
+    def seconds_since_written(self) -> float | None:
+        """How long ago the metrics were written to; None where there are none."""
+        with self._opened(METRICS) as file:
+            return None if file is None else max(0.0, time.time() - os.fstat(file.fileno()).st_mtime)
+
+    # ---------------------------------------------------------------- opening
+
+    @contextlib.contextmanager
+    def _opened(self, *names: str) -> Iterator[BinaryIO | None]:
+        """A plain file of the folder, without links on the way; None if it is not there, or something else."""
+        try:
+            number = self._descriptor(names)
+        except (OSError, ValueError):
+            yield None
+            return
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)
+            yield None
+            return
+        with os.fdopen(number, "rb") as file:
+            yield file
+
+    def _descriptor(self, names: tuple[str, ...]) -> int:
+        *folders, name = names
+        if os.open not in os.supports_dir_fd:  # not a POSIX system
+            path = self.path
+            for part in names:
+                path = path / part
+                if path.is_symlink():
+                    raise OSError(f"{path} is a link")
+            return os.open(path, os.O_RDONLY | _NO_LINK)
+        with self._folder(*folders) as folder:
+            return os.open(name, os.O_RDONLY | _NO_LINK, dir_fd=folder)
+
+    @contextlib.contextmanager
+    def _folder(self, *names: str) -> Iterator[int]:
+        """The descriptor of a folder in the folder. The folder itself may be named by a link."""
+        with contextlib.ExitStack() as opened:
+            number = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, number)
+            for name in names:
+                number = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=number)
+                opened.callback(os.close, number)
+            yield number
+
+    @contextlib.contextmanager
+    def _listed(self) -> Iterator[list[str]]:
+        """The names of what is in the folder of pictures."""
+        if os.listdir not in os.supports_fd:
+            path = self.path / SAMPLES
+            yield [] if path.is_symlink() else os.listdir(path)
+            return
+        with self._folder(SAMPLES) as folder:
+            yield os.listdir(folder)
+
+
+def _named(step: int) -> str:
+    """The name of the picture after a step."""
+    return f"step-{step:08d}.png"
+
+
+def _place_in(file: BinaryIO, place: str) -> int:
+    """The number of bytes before a place, or 0 where what was before it has changed."""
+    digits, _, mark = place.partition("-")
+    if not re.fullmatch(r"[0-9]{1,15}", digits):
+        return 0
+    begin = int(digits)
+    return begin if mark and mark == _mark(file, begin) else 0
+
+
+def _mark(file: BinaryIO, end: int) -> str:
+    """A digest of what is right before a place; empty where the file is shorter."""
+    if end > os.fstat(file.fileno()).st_size:
+        return ""
+    begin = max(0, end - _BEFORE)
+    file.seek(begin)
+    return hashlib.sha256(file.read(end - begin)).hexdigest()[:16]

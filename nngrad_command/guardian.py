@@ -1,0 +1,32 @@
+"""A process that ends process groups when the one that started them is gone: run as a script, told by its input.
+
+Each line names a group: `+123` when it has begun, `-123` when it has ended. At the end of the input, which comes when
+the writer ends in whatever way, those that are left are killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """Read the names of groups to the end, and kill what is left then."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    groups: set[int] = set()
+    for line in sys.stdin:
+        group = int(line[1:])
+        if line[0] == "+":
+            groups.add(group)
+        else:
+            groups.discard(group)
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

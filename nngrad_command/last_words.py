@@ -1,0 +1,47 @@
+"""A process that says what has become of another one which can no longer: run as a script, told by its input.
+
+JAX ends a process at once, with a page of C++, when its coordinator is gone: no Python of that process is run any more.
+
+The first line is JSON: `who` the process is, and, unless it is process 0, the `address` where process 0 listens and the
+name of the `first`. A line
+`said` means that nothing is left to say. The end of the input comes when the process ends in whatever way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import socket
+import sys
+
+SECONDS = 2.0
+"""How long process 0 may take to answer."""
+
+
+def main() -> None:
+    """Wait for the end of the input, and say what there is to say."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    about = json.loads(sys.stdin.readline() or "null")
+    if about is None or sys.stdin.readline():
+        return
+    end = "was killed, or has crashed"
+    if about["address"] and not is_there(about["address"]):
+        end = f"was aborted by JAX: {about['first']}, which runs JAX's coordinator, has died or cannot be reached"
+    with contextlib.suppress(OSError):
+        print(f"nngrad: {about['who']} {end}", file=sys.stderr, flush=True)
+
+
+def is_there(address: str) -> bool:
+    """Whether something listens at an address."""
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    main()
