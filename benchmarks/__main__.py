@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import os
 import platform
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax
@@ -22,23 +23,31 @@ from . import (
     conv_nets,
     critic,
     derivatives,
+    drop_in,
     first_result,
+    forward_laplacian,
     growth,
     loops,
     memory,
     operators,
+    order_four,
     per_sample,
     physics,
     rebuilding,
+    scaling,
     steering,
+    stochastic,
+    viewing,
 )
+from .lowering import PLATFORMS, lower_cases_of_other_processes, lowered_too
+from .scaling import table as scaling_table
 from .timing import Row
 
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
-        building, critic, conv_nets, classifier, rebuilding, derivatives, physics, operators, catalogue, loops,
-        per_sample, steering, memory, first_result,
+        building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators, order_four,
+        catalogue, loops, per_sample, steering, forward_laplacian, stochastic, memory, viewing, first_result, scaling,
     )
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
@@ -49,7 +58,8 @@ def main() -> None:
     """Parse the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (all by default)")
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes, to see that everything runs")
+    parser.add_argument("--smoke", action="store_true",
+                        help="tiny sizes, to see that everything runs, and that it is lowered for other platforms")
     parser.add_argument("--write", action="store_true", help=f"write the table into {RESULTS.name}")
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHMARKS)
@@ -62,8 +72,14 @@ def main() -> None:
     if options.write:
         for name in names:  # before the measuring, which is long
             replaced(RESULTS.read_text(), name, [])
-    tables = {name: BENCHMARKS[name](options.smoke, torch) for name in names}
+    with lowered_too() if options.smoke else nullcontext() as lowered:
+        tables = {name: BENCHMARKS[name](options.smoke, torch) for name in names}
+        if options.smoke and "first_result" in names:
+            lower_cases_of_other_processes()
     show([line for rows in tables.values() for line in rows])
+    if lowered is not None:
+        assert lowered.count or options.names, "nothing was lowered"
+        print(f"{lowered.count} programs were lowered for {', '.join(PLATFORMS)} as well")
     if options.write:
         write(tables)
 
@@ -89,6 +105,10 @@ def write(tables: dict[str, list[Row]]) -> None:
         growth.save(figures)
         growth.draw(figures, growth.PICTURE)
         text = replaced(text, "growth", growth.table(figures))
+    if "scaling" in tables:
+        accounts = scaling_table.load()
+        scaling_table.draw(accounts, scaling_table.PICTURE)
+        text = replaced(text, "accounts", scaling_table.table(accounts))
     RESULTS.write_text(text)
 
 

@@ -31,11 +31,12 @@ class Result(NamedTuple):
 
 
 def main(
-    solve: Callable[[int, Path], Result],
+    solve: Callable[..., Result],
     description: str,
     steps: int,
     bound: float,
     arguments: Sequence[str] | None = None,
+    options: dict[str, tuple[int | str, str]] | None = None,
 ) -> int:
     """Run an example from the command line.
 
@@ -45,6 +46,7 @@ def main(
         steps: Steps of training that it takes by default.
         bound: The largest error with which it has done what it should.
         arguments: Those of the command line; by default those of the process.
+        options: What else `solve` takes: by its name the default and a description.
 
     Returns:
         The exit code: 0, or 1 if the error is above the bound, or if what draws the picture is not installed.
@@ -55,6 +57,8 @@ def main(
     parser.add_argument("--steps", type=int, default=steps, help="steps of training")
     folder = Path("nngrad-examples")
     parser.add_argument("--out", type=Path, default=folder, metavar="DIR", help="folder for the picture")
+    for name, (default, text) in (options or {}).items():
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=text)
     given = parser.parse_args(arguments)
     if given.steps < 1:
         parser.error("--steps must be at least 1")
@@ -64,7 +68,7 @@ def main(
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
-    error = solve(given.steps, given.out).error
+    error = solve(given.steps, given.out, **{name: getattr(given, name) for name in options or {}}).error
     good = error <= bound
     verdict = f"{'within' if good else 'ABOVE'} the bound {bound:.0e}"
     if not good and given.steps < steps:

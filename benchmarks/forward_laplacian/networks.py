@@ -1,0 +1,127 @@
+"""The functions whose Laplacians are taken, in JAX: each of one point, and the same of a batch of points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Function = Callable[[Any], Any]
+Layer = tuple[Any, Any]
+PARTICLES = 8
+
+
+class Case(NamedTuple):
+    """A function of one point, and where."""
+
+    name: str
+    of_point: Function
+    of_batch: Function
+    points: Any
+
+
+def layers(rng: np.random.Generator, *widths: int) -> list[Layer]:
+    """Weights and biases of dense layers."""
+    return [
+        (jnp.asarray(rng.normal(size=(m, n)) / np.sqrt(m), "f"), jnp.asarray(rng.normal(size=n) * 0.1, "f"))
+        for m, n in pairwise(widths)
+    ]
+
+
+def dense(parameters: list[Layer], activation: Function) -> Function:
+    """A network of dense layers; the last has one feature, and no activation."""
+
+    def network(x: Any) -> Any:
+        for w, b in parameters[:-1]:
+            x = activation(x @ w + b)
+        w, b = parameters[-1]
+        return (x @ w + b)[..., 0]
+
+    return network
+
+
+def each_by_itself(parameters: list[Layer]) -> Function:
+    """The sum over particles, the last axis but one, of a network that is applied to each: folx's example."""
+    network = dense(parameters, jax.nn.silu)
+    return lambda x: jnp.sum(network(x), axis=-1)
+
+
+def determinant(rng: np.random.Generator, width: int) -> Function:
+    """The logarithm of a determinant of orbitals, whose features know of all particles by a mean."""
+    (w, b), (inner, offset) = layers(rng, 3, width, width)
+    ((mean, _),) = layers(rng, width, width)
+    ((orbitals, _),) = layers(rng, width, PARTICLES)
+
+    def logarithm(x: Any) -> Any:
+        h = jnp.tanh(jnp.reshape(x, (*x.shape[:-1], PARTICLES, 3)) @ w + b)
+        h = jnp.tanh(h @ inner + offset + jnp.mean(h, axis=-2, keepdims=True) @ mean)
+        return jnp.linalg.slogdet(h @ orbitals + 0.1 * jnp.eye(PARTICLES, dtype=h.dtype))[1]
+
+    return logarithm
+
+
+def attention(rng: np.random.Generator, width: int) -> Function:
+    """The logarithm of a determinant of orbitals behind a layer of attention."""
+    (w, b), (inner, offset) = layers(rng, 3, width, width)
+    queries, keys, values = [w for _ in range(3) for w, _ in layers(rng, width, width)]
+    ((orbitals, _),) = layers(rng, width, PARTICLES)
+
+    def logarithm(x: Any) -> Any:
+        h = jnp.tanh(jnp.reshape(x, (*x.shape[:-1], PARTICLES, 3)) @ w + b)
+        scores = jnp.einsum("...id,...jd->...ij", h @ queries, h @ keys) / np.sqrt(width)
+        h = h + jnp.einsum("...ij,...jd->...id", jax.nn.softmax(scores, axis=-1), h @ values)
+        h = h + jnp.tanh(h @ inner + offset)
+        return jnp.linalg.slogdet(h @ orbitals)[1]
+
+    return logarithm
+
+
+def pairs(rng: np.random.Generator, width: int) -> Function:
+    """A sum over pairs of particles, and over particles that know of their pairs, as in fermionic networks: of
+    differences and distances features are made, by layers of their own."""
+    of_pairs, ((w, b),) = layers(rng, 4, width, width), layers(rng, 3, width)
+    ((last, _),) = layers(rng, width, 1)
+
+    def function(x: Any) -> Any:
+        r = jnp.reshape(x, (*x.shape[:-1], PARTICLES, 3))
+        apart = r[..., :, None, :] - r[..., None, :, :]
+        distance = jnp.sqrt(jnp.sum(apart**2, axis=-1, keepdims=True) + 0.1)
+        h = jnp.concatenate([apart, distance], axis=-1)
+        for inner, offset in of_pairs:
+            h = jnp.tanh(h @ inner + offset)
+        h = jnp.sum(h, axis=-2) / PARTICLES
+        return jnp.sum(jnp.tanh(r @ w + b + h) @ last, axis=(-2, -1))
+
+    return function
+
+
+def cases(smoke: bool) -> list[Case]:
+    """Tiny where `smoke`."""
+    rng = np.random.default_rng(0)
+    width, small, batch = (8, 8, 2) if smoke else (128, 64, 256)
+    particles, depth, of_readme = (3, 1, 8) if smoke else (100, 10, 100)
+
+    def points(*shape: int) -> Any:
+        return jnp.asarray(rng.normal(size=shape), "f")
+
+    tanh = dense(layers(rng, 30, width, width, width, 1), jnp.tanh)
+    silu = dense(layers(rng, 30, width, width, 1), jax.nn.silu)
+    readme = each_by_itself(layers(rng, 4, *[of_readme] * depth, 1))
+    of_pairs = pairs(np.random.default_rng(1), small)
+    of_determinant, of_attention = determinant(rng, width), attention(rng, small)
+    return [
+        Case(f"tanh MLP 30-{width}-{width}-{width}-1", tanh, tanh, points(batch, 30)),
+        Case(f"silu MLP 30-{width}-{width}-1", silu, silu, points(batch, 30)),
+        Case(f"log-determinant of {PARTICLES} electrons, width {width}", of_determinant, of_determinant,
+             points(batch, 3 * PARTICLES)),
+        Case(f"attention and log-determinant, width {small}", of_attention, of_attention,
+             points(batch // 4 or 1, 3 * PARTICLES)),
+        Case(f"features of pairs of {PARTICLES} electrons, width {small}", of_pairs, of_pairs,
+             points(batch // 4 or 1, 3 * PARTICLES)),
+        Case(f"folx's README: silu MLP of {depth} layers, {particles} particles", readme, readme,
+             points(batch if smoke else 20, particles, 4)),
+    ]

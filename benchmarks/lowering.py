@@ -1,0 +1,58 @@
+"""What the benchmarks compile, lowered for platforms that are not at hand too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import nngrad as nn
+from nngrad.execution.tiers import Tiers
+from tests.lowered import PLATFORMS, detours, lowered_for
+
+from .first_result.cases import CASES
+
+
+class Lowered:
+    """What came of it."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many programs there were."""
+        self.detours: set[str] = set()
+        """What they call that none of the platforms has."""
+
+
+@contextmanager
+def lowered_too() -> Iterator[Lowered]:
+    """Within, each program that nngrad traces to compile it is lowered for all of `PLATFORMS` as well.
+
+    Raises:
+        ValueError: At the end: one calls what is for CPUs.
+    """
+    found = Lowered()
+    trace = Tiers._trace
+
+    def and_lower(tiers: Tiers, arrays: tuple[Any, ...]) -> Any:
+        traced = trace(tiers, arrays)
+        found.detours |= detours(lowered_for(traced, *PLATFORMS))
+        found.count += 1
+        return traced
+
+    was_on = nn.executables.disk.is_on
+    nn.executables.disk.switch(False)  # what comes from there is not traced
+    try:
+        with patch.object(Tiers, "_trace", and_lower):
+            yield found
+    finally:
+        nn.executables.disk.switch(was_on)
+    if found.detours:
+        raise ValueError(f"of {found.count} programs lowered for {', '.join(PLATFORMS)} some call "
+                         f"{', '.join(sorted(found.detours))}, which is for CPUs")
+
+
+def lower_cases_of_other_processes() -> None:
+    """Run the cases that are measured in processes of their own, in this one."""
+    for case in CASES.values():
+        case.starts["nngrad"](True)()
