@@ -1,0 +1,9 @@
+"""How the pages of docs/ become a site: pages made of docstrings, examples and tables, links, and what is executed.
+
+`nngrad docs` builds it. None of this is in the wheel: it needs the sources.
+"""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"

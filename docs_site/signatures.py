@@ -1,0 +1,84 @@
+"""An extension of Griffe: functions of F and PF have the signatures that their callers see, and docstrings are text.
+
+Griffe reads sources; what decorators make of a function it cannot know.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import types
+import typing
+from typing import Any
+
+import griffe
+
+from docs_site.dialect import of_docstring
+
+KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: griffe.ParameterKind.positional_or_keyword,  # an op takes its inputs by name too
+    inspect.Parameter.POSITIONAL_OR_KEYWORD: griffe.ParameterKind.positional_or_keyword,
+    inspect.Parameter.VAR_POSITIONAL: griffe.ParameterKind.var_positional,
+    inspect.Parameter.KEYWORD_ONLY: griffe.ParameterKind.keyword_only,
+    inspect.Parameter.VAR_KEYWORD: griffe.ParameterKind.var_keyword,
+}
+DECORATED = "nngrad.functions.", "nngrad.parametric_functions."
+
+
+class Signatures(griffe.Extension):
+    """Puts the signatures of objects in the place of those that were read."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        """Called by Griffe for everything that it has read."""
+        if obj.docstring is not None:
+            obj.docstring.value = of_docstring(obj.docstring.value)
+
+    def on_function(self, *, func: griffe.Function, **_: Any) -> None:
+        """Called by Griffe for each function that it has read."""
+        if not func.path.startswith(DECORATED) or func.name.startswith("_"):
+            return
+        module, _, name = func.path.rpartition(".")
+        try:
+            value = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError):  # a method, or within a function
+            return
+        if not callable(value):
+            return
+        signature = inspect.signature(value)
+        func.parameters = griffe.Parameters(*[_parameter(p) for p in signature.parameters.values()])
+        returned = signature.return_annotation
+        func.returns = None if returned is signature.empty else annotated(returned)
+
+
+def _parameter(parameter: inspect.Parameter) -> griffe.Parameter:
+    empty = parameter.empty
+    return griffe.Parameter(
+        parameter.name,
+        kind=KINDS[parameter.kind],
+        annotation=None if parameter.annotation is empty else annotated(parameter.annotation),
+        default=_VARIADIC.get(parameter.kind) if parameter.default is empty else repr(parameter.default),
+    )
+
+
+_VARIADIC = {inspect.Parameter.VAR_POSITIONAL: "()", inspect.Parameter.VAR_KEYWORD: "{}"}
+"""What Griffe has as the defaults of such parameters."""
+
+
+def annotated(annotation: Any) -> str:
+    """An annotation as one writes it: `int | Sequence[int]`."""
+    if isinstance(annotation, str):
+        return annotation
+    if annotation is None or annotation is type(None):
+        return "None"
+    if annotation is Ellipsis:
+        return "..."
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join([annotated(a) for a in arguments])
+    if origin is typing.Literal:
+        return f"Literal[{', '.join(map(repr, arguments))}]"
+    if isinstance(annotation, list):
+        return f"[{', '.join([annotated(a) for a in annotation])}]"
+    if arguments:
+        return f"{annotated(origin)}[{', '.join([annotated(a) for a in arguments])}]"
+    return getattr(annotation, "__name__", None) or repr(annotation).removeprefix("typing.")
