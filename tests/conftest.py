@@ -1,6 +1,8 @@
 """What holds for all tests: they compile what they run, whatever the disk has, and leave JAX's settings alone.
 
-With `--subset`, every fourth case of tests with many cases is run, but all of what each op computes (`test_rules.py`).
+Programs are optimised as graphs and hardly as machine code: most of the time of a test is compilation, of which that is
+the larger part. With `--optimised` they are compiled as users' programs are. With `--subset`, every sixth case of tests
+with many cases is run, but all of what each op computes (`test_rules.py`).
 """
 
 import os
@@ -11,11 +13,21 @@ os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
 import jax
 import pytest
 
-FEW, EVERY = 8, 4
+FEW, EVERY = 6, 6
+
+QUICKLY_COMPILED = (
+    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=2"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--subset", action="store_true", help=f"every {EVERY}th case of tests with more than {FEW}")
+    parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--optimised"):  # before JAX starts, which reads it then, here and in processes from here
+        os.environ["XLA_FLAGS"] = f"{QUICKLY_COMPILED} {os.environ.get('XLA_FLAGS', '')}".strip()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -43,4 +55,5 @@ def settings_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
     left = jax.config.jax_enable_x64
     if left:
         jax.enable_x64(False).__enter__()  # for those that come after it
-    assert not left or "interrupted" in request.module.__name__, "jax_enable_x64 was left on"
+    interrupts = any([name in request.module.__name__ for name in ("interrupted", "state_machine")])
+    assert not left or interrupts, "jax_enable_x64 was left on"

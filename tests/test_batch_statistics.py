@@ -251,6 +251,34 @@ def test_a_constant_batch_has_finite_derivatives() -> None:
     assert np.isfinite(gx.d).all() and np.isfinite(ggx.d).all()
 
 
+# ---------------------------------------------------------------- groups of the batch
+
+
+def test_each_group_is_a_batch_of_its_own_and_running_statistics_follow_their_mean() -> None:
+    layer = Layer(group=2)
+    halves = [DATA[:2], DATA[2:]]
+    layer.y.forward()
+    alone = np.concatenate([(x - x.mean((0, 2), keepdims=True)) / x.std((0, 2), keepdims=True) for x in halves])
+    np.testing.assert_allclose(layer.y.d, alone * 1.5 + 0.5, rtol=1e-4)
+    for running, start, of in ((layer.mean, 0.0, [x.mean((0, 2)) for x in halves]),
+                               (layer.variance, 1.0, [x.var((0, 2), ddof=1) for x in halves])):
+        np.testing.assert_allclose(running.d.ravel(), 0.9 * start + 0.1 * np.mean(of, 0), rtol=1e-9)
+
+
+def test_examples_of_other_groups_do_not_matter() -> None:
+    layer = Layer(group=2)
+    (g,) = nn.grad(F.sum(layer.y[1] ** 3), layer.x)
+    (gg,) = nn.grad(F.sum(g**2), layer.x)
+    for found in (g.d, gg.d):
+        assert found[:2].all() and not np.any(found[2:])
+
+
+def test_running_statistics_know_no_groups() -> None:
+    layer = Layer(group=3, batch_stat=False)  # which does not divide this batch
+    layer.y.forward()
+    np.testing.assert_allclose(layer.y.d, DATA / np.sqrt(1 + 1e-5) * 1.5 + 0.5)
+
+
 # ---------------------------------------------------------------- errors
 
 
@@ -285,6 +313,9 @@ def test_tensor_normalization_takes_its_axes_first() -> None:
     (lambda x: F.batch_normalization(x, None, None, ones(4, 1, 1)), ValueError, "mean"),
     (lambda x: F.batch_normalization(x, None, None, None, ones(2)), ValueError, "variance"),
     (lambda x: F.batch_normalization(x, None, None, ones(1, 3, 1), batch_stat=False), ValueError, "variance is None"),
+    (lambda x: F.batch_normalization(x, group=3), ValueError, "group 3 does not divide the 4 examples"),
+    (lambda x: F.batch_normalization(x, group=0), ValueError, "group 0"),
+    (lambda x: F.batch_normalization(x, axes=(0, 1), group=2), ValueError, "axis 0, but this is one of axes"),
     (lambda x: F.fused_batch_normalization(x, nonlinearity="tanh"), ValueError, "nonlinearity"),
     (lambda x: F.fused_batch_normalization(x, None, None, None, None, ones(1, 3, 1)), ValueError, "z"),
     (lambda x: F.layer_normalization(x, ones(4, 2)), ValueError, "beta"),

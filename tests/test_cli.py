@@ -29,7 +29,8 @@ def test_help_names_each_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["--help"])
     text = capsys.readouterr().out
-    assert all(f"\n    {command} " in text for command in ("demo", "ops", "time", "cache", "doctor"))
+    commands = "demo", "train", "follow", "ops", "time", "view", "run", "launch", "cache", "docs", "doctor"
+    assert all(f"\n    {command} " in text for command in commands)
 
 
 @pytest.mark.parametrize(

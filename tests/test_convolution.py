@@ -172,3 +172,16 @@ def test_gradients_of_any_order_are_made_of_the_three_sides() -> None:
         outputs = nn.grad(outputs, [x, w])
         kinds |= {f.info.type_name for f in functions_of(outputs)}
     assert {k for k in kinds if "onvolution" in k} == {"Convolution", "Deconvolution", "ConvolutionFilterGrad"}
+
+
+def test_a_step_as_long_as_the_kernel_in_groups() -> None:
+    """Where the kernel has more elements than the result has places, XLA takes such an axis for that of the groups."""
+    rng = np.random.default_rng(5)
+    x, w, gy = rng.normal(size=(1, 2, 4, 3)), rng.normal(size=(4, 1, 2, 2)), rng.normal(size=(1, 4, 3, 1))
+    variables = [nn.Variable.from_numpy_array(array, need_grad=True) for array in (x, w)]
+    y = F.convolution(*variables, pad=(1, 0), stride=2, group=2)
+    (gx,) = nn.grad([y], variables[:1], grad_outputs=[nn.Variable.from_numpy_array(gy)])
+    expected = np.zeros((1, 2, 6, 3))
+    for c, o, i, a, b in itertools.product(range(2), range(2), range(3), range(2), range(2)):
+        expected[0, c, 2 * i + a, b] += gy[0, 2 * c + o, i, 0] * w[2 * c + o, 0, a, b]
+    np.testing.assert_allclose(gx.d, expected[:, :, 1:5], rtol=1e-12)

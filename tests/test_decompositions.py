@@ -115,6 +115,19 @@ def test_squares_of_singular_values_that_are_0() -> None:
     np.testing.assert_allclose(g, 2 * x, atol=1e-12)
 
 
+def test_pseudoinverses_where_the_rank_is_less_than_both_sizes() -> None:
+    rng = np.random.default_rng(11)
+    left, right = rng.standard_normal((4, 2)), rng.standard_normal((2, 3))
+
+    a = nn.Variable.from_numpy_array(left, need_grad=True)
+    ours = nn.grad(F.sum(F.batch_pinv(F.matmul(a, right)) ** 3), a)[0]
+    second = nn.grad(F.sum(ours**2), a)[0]
+    with jax.enable_x64(True):
+        theirs = jax.grad(lambda a: jnp.sum((jnp.linalg.pinv(right) @ jnp.linalg.inv(a.T @ a) @ a.T) ** 3))
+        np.testing.assert_allclose(ours.d, theirs(left), rtol=1e-9)
+        np.testing.assert_allclose(second.d, jax.grad(lambda a: jnp.sum(theirs(a) ** 2))(left), rtol=1e-8)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 def test_narrow_dtypes(dtype: str) -> None:
     x = from_(np.diag([1.0, 2.0]), dtype=dtype)

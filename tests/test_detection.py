@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -49,7 +50,7 @@ def averages(x: Any, boxes: Any, bins: tuple[int, int], scale: tuple[float, floa
     return y
 
 
-@pytest.mark.parametrize("ratio", [-1, 1, 3])
+@pytest.mark.parametrize("ratio", [-1, 1, 3, 17])
 def test_roi_align(ratio: int) -> None:
     x = RNG.standard_normal((2, 3, 7, 9))
     expected = averages(x, BOXES, (2, 3), (0.5, 0.7), ratio)
@@ -58,6 +59,16 @@ def test_roi_align(ratio: int) -> None:
     if ratio == 1:
         last = F.roi_align(from_(np.moveaxis(x, 1, -1)), from_(BOXES), (2, 3), (0.5, 0.7), ratio, True)
         np.testing.assert_allclose(np.moveaxis(last.d, -1, 1), expected, atol=1e-12)
+
+
+def test_many_samples_are_added_in_a_loop() -> None:
+    def program(ratio: int) -> Any:
+        return jax.make_jaxpr(lambda x, boxes: F.roi_align.forward(x, boxes, (2, 2), sampling_ratio=ratio))(
+            np.ones((1, 1, 4, 4)), np.array([[0.0, 0, 0, 4, 4]]))  # fmt: skip
+
+    assert len(program(100).jaxpr.eqns) < len(program(3).jaxpr.eqns)
+    with pytest.raises(ValueError, match="sampling_ratio 50000 is too large"):
+        program(50000)
 
 
 def test_the_gradient_of_roi_align_follows_the_boxes_at_each_forward() -> None:

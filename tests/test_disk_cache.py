@@ -83,7 +83,9 @@ def show(*values):
 
 def lines_of(folder: Path, body: str, **variables: str) -> list[str]:
     """The lines that a process prints which has its executables in `folder`."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NNGRAD_DISK_CACHE": str(folder), **variables}
+    environment = {
+        **os.environ, "PYTHONPATH": str(ROOT), "NNGRAD_DISK_CACHE": str(folder), "XLA_FLAGS": "", **variables
+    }
     done = subprocess.run([sys.executable, "-c", PROGRAM + body], env=environment, timeout=300, capture_output=True,
                           text=True, check=False, cwd=folder.parents[1])
     assert done.returncode == 0, done.stderr

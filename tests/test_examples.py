@@ -94,6 +94,7 @@ FEW_STEPS = {
     "derivatives_of_sin": 100,
     "force_matching": 100,
     "hessian_spectrum": 30,
+    "high_dimensions": 60,
     "hyperparameters": 30,
     "korteweg_de_vries": 100,
     "kuramoto_sivashinsky": 60,
@@ -106,6 +107,9 @@ SMALLER = {
     ("hessian_spectrum", "WIDTH"): 8,
     ("force_matching", "CLUSTERS"): 200,
     ("force_matching", "HELD_OUT"): 20,
+    ("high_dimensions", "DIMENSION"): 10,
+    ("high_dimensions", "DIRECTIONS"): 4,
+    ("high_dimensions", "HELD_OUT"): 50,
     ("recurrent_critic", "BATCH"): 8,
     ("recurrent_critic", "HELD_OUT"): 20,
     ("recurrent_critic", "UNITS"): 8,
@@ -134,7 +138,11 @@ def script(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 def test_every_example_is_tested() -> None:
     of_nnabla, shared = {"gradient_penalty", "nth_derivative_of_sin"}, {"pinn", "script"}
-    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*FEW_STEPS, *of_nnabla, *shared}
+    of_processes = {"data_parallel"}  # in test_communicators.py
+    drawn = {"pictures"}  # in test_draw.py
+    of_jax = {"jax_script", "flax_pinn", "fermions", "equinox_spectrum", "flax_gan"}  # in test_jax_examples.py
+    elsewhere = {*of_nnabla, *shared, *of_processes, *drawn, *of_jax}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} == {*FEW_STEPS, *elsewhere}
 
 
 @pytest.mark.parametrize("name", FEW_STEPS)
@@ -267,3 +275,14 @@ def test_slopes_of_the_recurrent_critic_are_those_of_its_values(script: Any) -> 
     np.testing.assert_allclose(np.sum(gradient.d * v, axis=(0, 2)), (after.d - before.d) / 2e-6, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(slope.d, np.sqrt(np.sum(gradient.d**2, axis=(0, 2))), rtol=1e-9)
     assert at.shape == (2,) and np.linalg.norm(module.WAVE) > 1
+
+
+@pytest.mark.parametrize("interaction", ["pairs", "triples"])
+def test_laplacian_of_the_known_solution_in_high_dimensions(interaction: str, script: Any) -> None:
+    module = script("high_dimensions")
+    x = nn.Variable.from_numpy_array(np.random.default_rng(0).standard_normal((3, 5)))
+    u, laplacian = module.known(x, interaction)
+    np.testing.assert_allclose(laplacian.d, nn.laplacian(u, x).d, rtol=1e-6)
+    on_sphere = module.points(4, 5).d
+    on_sphere = on_sphere / np.linalg.norm(on_sphere, axis=1, keepdims=True)
+    np.testing.assert_allclose(module.known(nn.Variable.from_numpy_array(on_sphere), interaction)[0].d, 0, atol=1e-5)

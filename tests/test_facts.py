@@ -72,6 +72,10 @@ NO_CHECK = {
     "bodies": "about ops with bodies alone: tests/test_segments.py",
     "expands": "about ops with bodies alone: tests/test_checkpoint.py",
     "steps": "about loops alone: tests/test_segments.py",
+    "constant": "about derivatives that are left out on purpose: tests/test_from_jax.py",
+    "exchanges": "about several processes: tests/test_communicators.py",
+    "lockstep": "about several processes: tests/test_communicators.py",
+    "precision": "about casts before and after it: tests/test_precision.py",
 }
 """Facts without a check, each with the reason."""
 
@@ -104,8 +108,12 @@ def test_no_heavy_op_is_without_a_product() -> None:
 
 
 NOT_DECLARED_DIAGONAL: dict[str, str] = {
+    "all_reduce": "depends on arrays of other processes, where there are any",
+    "bcast": "depends on arrays of other processes, where there are any",
     "clip_grad_by_norm": "its rule mixes the places of a gradient",
     "prune": "which elements become 0 depends on all, though no sample moves one across",
+    "reduce_to_process": "depends on arrays of other processes, where there are any",
+    "sharding_constraint": "its axes are those of one array, which broadcasting would shift",
     "top_k_grad": "its rule mixes the places of a gradient",
 }
 """Ops whose samples all have a diagonal Jacobian and that are not declared to have, each with the reason."""
@@ -140,13 +148,25 @@ def test_no_diagonal_op_is_forgotten() -> None:
 
 BY_NATURE: dict[str, str] = {
     "rewrite/linear.py": "algebra: each rule is about a function by name",
+    "rewrite/slices.py": "algebra: each rule is about a function by name",
     "rewrite/products.py": "algebra: what products are emitted as",
     "rewrite/sums.py": "algebra: what sums are emitted as",
     "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
     "remat/plan.py": "sums over fan-out, which it makes and finds again",
     "remat/reuse.py": "the marks that recomputation leaves, which are ops",
+    "autodiff/coordinates.py": "columns of a gradient that are read: slices and parts of it",
     "inspection/memory.py": "the same marks",
+    "inspection/matching.py": "the same marks",
+    "inspection/recomputation.py": "the same marks",
+    "jax/primitives/complex_numbers.py": "a table of the functions that stand for primitives",
+    "jax/primitives/elementwise.py": "a table of the functions that stand for primitives",
+    "jax/primitives/movement.py": "movements that JAX writes one after another, which it makes one",
+    "jax/primitives/points.py": "zeros that JAX adds to, which it leaves out",
+    "jax/primitives/reductions.py": "a table of the functions that stand for primitives",
+    "jax/primitives/truth.py": "a table of the functions that stand for primitives",
+    "jax/recognition.py": "a table of the functions that stand for JAX's",
+    "recipes/pinn.py": "a choice among functions, by a name in a configuration",
 }
 """Files that ask which op something is, each with the reason."""
 

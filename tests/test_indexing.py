@@ -73,7 +73,7 @@ def test_higher_orders(key: Any) -> None:
     check(lambda x: x[key] ** 3, lambda x: x[jax_key] ** 3, inputs, 3)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_random_basic_keys(data: st.DataObject) -> None:
     shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=0, max_size=3)))

@@ -296,7 +296,7 @@ def test_a_carry_that_nobody_reads_is_not_computed() -> None:
     _, (ys, hs) = F.scan(lambda h, x: (F.tanh(h @ w), (F.sin(x), h)), c, x)
     assert counted([ys], "dot", "tanh", "sine") == [0, 0, 1]
     assert counted([hs], "dot", "tanh", "sine") == [1, 1, 0]
-    (gx,) = nn.grad(F.sum(ys), x)
+    (gx,) = nn.grad(F.mean(ys), x)
     assert counted([gx], "while", "dot", "tanh", "cosine") == [1, 0, 0, 1]
     assert [loop.carries for loop in loops_run([gx]) if loop.reverse] == [0]
 

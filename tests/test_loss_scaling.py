@@ -72,6 +72,7 @@ def error_of(params: dict[str, Variable]) -> float:
 # ---------------------------------------------------------------- training in half precision
 
 
+@pytest.mark.filterwarnings("ignore:train_step. the graph computes in float16")
 @pytest.mark.parametrize("fused", [False, True], ids=["loop", "train_step"])
 @pytest.mark.parametrize("kept_as", ["float32", "float16"])
 @pytest.mark.parametrize("scaling", [2.0**15, DynamicLossScale(interval=20)], ids=["static", "dynamic"])

@@ -15,7 +15,6 @@ import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
 from nngrad.remat.cuts import binomial, slots_for
 from tests.rematerialising import (
-    ACTIVATIONS,
     BATCH,
     LAYERS,
     POLICIES,
@@ -90,7 +89,7 @@ def test_no_policy_makes_it_worse(policy: Any) -> None:
         assert allotted([loss, *nn.grad(loss, weights, recompute=policy)]) <= plain
 
 
-@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("activation", ["leaky", "softplus"])
 def test_policies_for_two_gradients_are_no_worse_than_none(activation: str) -> None:
     def outputs(first: Any, second: Any) -> list[Variable]:
         loss, weights = critic(first, 12, activation)

@@ -150,6 +150,7 @@ X = from_(np.ones((1, 2, 3)))
     (lambda: F.interpolate(X), "give scale or output_size"),
     (lambda: F.interpolate(X, scale=(1, 1, 1, 1)), "scale has 4 entries"),
     (lambda: F.interpolate(X, output_size=(2, 2, 2), channel_last=True), "output_size has 3 entries"),
+    (lambda: F.interpolate(X, output_size=(2, 2**24 + 1)), "16777217 elements along an axis are too many"),
     (lambda: F.interpolate(X, scale=0.1), r"sizes \(3,\) cannot become \(0,\)"),
     (lambda: F.interpolate(X, scale=2, mode="cubic"), "mode 'cubic' must be"),
     (lambda: F.interpolate(X, scale=2, align_corners=True, half_pixel=True), "exclude each other"),

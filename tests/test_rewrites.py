@@ -22,7 +22,14 @@ def leaf(*shape: int, need_grad: bool = False) -> Variable:
     return Variable.from_numpy_array(values, need_grad=need_grad)
 
 
-A, B, C, M, W = leaf(3), leaf(3), leaf(3), leaf(4, 3), leaf(4, 2)
+A, A4, B, C, M, W = leaf(3), leaf(4), leaf(3), leaf(3), leaf(4, 3), leaf(4, 2)
+
+ROWS = Variable.from_numpy_array(np.array([[2], [0]], np.int32))
+
+
+def chooser() -> Variable:
+    """The unit vectors that choose two rows of four."""
+    return F.one_hot(ROWS, shape=(4,), dtype=np.float64)
 
 
 def number(value: float) -> Variable:
@@ -72,10 +79,15 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "numbers-out-of-where": lambda: [0.5 * F.where(A, 2 * B, 2 * C)],
     "composed-movements": lambda: [F.reshape(F.reshape(M, shape=(12,)), shape=(3, 4))],
     "transposes-in-products": lambda: [F.batch_matmul(F.transpose(M), W)],
+    "chosen-rows": lambda: [F.batch_matmul(chooser(), M)],
+    "chosen-elements": lambda: [F.sum(chooser() * A4, axis=-1)],
     "sums-of-repeated": lambda: [F.sum(F.broadcast(A, shape=(4, 3)), axis=0)],
     "equal-carries": lambda: [difference_of_carries()],
     "unchanging-carries": lambda: [tangent_of_a_sum()],
     "masks-outermost": lambda: [selected()],
+    "slices-of-joined": lambda: [F.concatenate(A4, C)[4:6]],
+    "slices-of-put": lambda: [F.put_slices(A, key=((1, 3, 1),), shape=(5,))[1:4]],
+    "whole-slices": lambda: [F.concatenate(A, A4)[3:]],
 }
 """For each rule what is smaller with it."""
 

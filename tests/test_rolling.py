@@ -107,7 +107,7 @@ def lstm_in_jax(order: int, x: Any, w: Any) -> Any:
     return score(x) + (jnp.sum(jax.grad(score)(x) ** 2) if order == 2 else 0)
 
 
-@pytest.mark.parametrize(("order", "loops"), [(1, 2), (2, 5)])
+@pytest.mark.parametrize(("order", "loops"), [(1, 2), (2, 4)])
 def test_an_lstm_is_as_many_loops_as_it_has_recurrences(order: int, loops: int) -> None:
     outputs, arrays = lstm(24, order)
     linear = linearize(outputs)

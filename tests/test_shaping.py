@@ -1,9 +1,10 @@
-"""What functions of the family `shaping` refuse."""
+"""What functions of the family `shaping` refuse, and margins of any width."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+import jax
 import numpy as np
 import pytest
 
@@ -36,3 +37,21 @@ def test_bad_arguments(call: Callable[[], object], message: str) -> None:
     with pytest.raises(ValueError) as caught:
         call()
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+@pytest.mark.parametrize("widths", [(0, 90), (90, 0), (37, 61), (8, 9)])
+def test_wide_margins_are_mirrored_again_and_again(size: int, widths: tuple[int, int]) -> None:
+    x = np.random.default_rng(0).normal(size=(2, size, 3))
+    leaf = nn.Variable.from_numpy_array(x, dtype=x.dtype)
+    y = F.pad(leaf, (*widths, 0, 0), mode="reflect")
+    np.testing.assert_array_equal(y.d, np.pad(x, ((0, 0), widths, (0, 0)), "reflect"))
+    weights, expected = np.random.default_rng(1).normal(size=y.shape), np.zeros_like(x)
+    np.add.at(expected, (slice(None), np.pad(np.arange(size), widths, "reflect")), weights)
+    (gx,) = nn.grad([y], [leaf], grad_outputs=[weights])
+    np.testing.assert_allclose(gx.d, expected, atol=1e-12)
+
+
+def test_the_program_of_a_margin_does_not_grow_with_its_width() -> None:
+    program = jax.make_jaxpr(lambda x: F.pad.forward(x, (1000, 1000), "reflect"))(np.ones(3))
+    assert len(program.jaxpr.eqns) < 20

@@ -550,4 +550,4 @@ def test_a_sum_of_many_runs_by_itself_without_being_compiled() -> None:
     xs = [leaf(float(i), 1.0) for i in range(150)]
     with nn.auto_forward():
         np.testing.assert_array_equal(F.add_n(*xs).d, [150 * 149 / 2, 150])
-    assert single_ops.find((F.add_n, (), None, True, False)) is not None
+    assert single_ops.find((F.add_n, (), None, True, False, None)) is not None

@@ -76,6 +76,10 @@ solver.set_parameters(nn.get_parameters())
 step = nn.train_step(loss, nn.get_parameters(), S.Momentum(0.1, momentum=0.9), inputs=[x])
 by_shape = nn.train_step(loss_of, nn.get_parameters, S.Sgd(0.1))
 scores = nn.compile(lambda a: F.tanh(a))(step(x.d, t.d), by_shape(x.d, t.d))
+as_jax = nn.to_jax({"loss": loss}, [{"x": x}, t])({"x": x.d}, t.d)
+nn.export({"loss": loss}, {"x": x, "t": t}, "loss.nnx", platforms=["cpu"])
+nn.export(loss_of, {"x": ("rows", 3), "t": ("rows", 1)}, "loss.nnx", parameters_inside=True)
+exported: nn.exporting.ExportedFunction = nn.load_exported("loss.nnx")
 image = nn.Variable((1, 2, 8, 8))
 h = PF.convolution(image, 4, (3, 3), pad=1, stride=(2, 2), with_bias=False, name="conv")
 h = F.max_pooling(F.convolution(image, h, pad=[1, 1]), kernel=(2, 2))
@@ -131,6 +135,7 @@ WRONG = [
     ("nn.hvp(x, x, vector=x)", "vector"),
     ("nn.train_step(x, [x], S.Sgd(), input=x)", "train_step"),
     ("nn.compile(F.tanh, [x])", "compile"),
+    ("nn.export(x, {'x': 3}, 'a.nnx')", "incompatible|int"),
     ("nn.Variable((2, 3), needs_grad=True)", "needs_grad"),
     ("x.backward(retain=True)", "retain"),
     ("x.forward(function_prehook=print)", "function_prehook"),

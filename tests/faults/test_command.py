@@ -180,6 +180,37 @@ def test_doctor_survives_a_backend_that_fails(code: str, says: str, installation
     assert "JAX_PLATFORMS" in done.stdout
 
 
+def test_doctor_takes_a_step_on_each_device() -> None:
+    done = command(["doctor"], JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    assert done.returncode == 0
+    for number in range(2):
+        assert f"device cpu:{number} (cpu): works" in done.stdout
+
+
+FAILING = """
+class Device:
+    platform, device_kind = "gpu", "model"
+    def __init__(self, number): self.id = number
+    def __str__(self): return f"gpu:{self.id}"
+def devices(platform=None):
+    if platform == "cpu": raise RuntimeError("no CPU")
+    return found
+found = [Device(0), Device(1), Device(2)]
+"""
+
+
+def test_doctor_tells_which_device_fails(installation: Installation) -> None:
+    installation.write("jax", FAILING)
+    refusing = "def Context(platform, device_id): raise RuntimeError(f'number {device_id}')"
+    installation.write("nngrad", f"context_scope = None\n{refusing}")
+    for module in ("functions", "solvers"):
+        (installation.folder / "nngrad" / f"{module}.py").write_text("")
+    done = installation.run("doctor")
+    assert done.returncode == 1
+    for number in range(3):
+        assert f"device gpu:{number} (model): fails: RuntimeError: number {number}\n" in done.stdout, done.stdout
+
+
 def test_doctor_where_jax_is_told_to_use_what_is_not_there() -> None:
     done = command(["doctor"], JAX_PLATFORMS="abacus")
     assert done.returncode == 1

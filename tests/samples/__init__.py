@@ -91,13 +91,15 @@ def matrix(*shape: int) -> Draw:
     return lambda rng: rng.standard_normal(shape) + 3.0 * np.eye(shape[-1])
 
 
-FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "special", "activation", "reduction",
-            "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing", "numbers", "clipping",
-            "sets", "validation", "control", "linear", "solves", "decompositions", "contractions", "weighting",
+FAMILIES = ("arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel",
+            "incomplete", "activation", "reduction",
+            "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing", "numbers", "bits",
+            "clipping", "sets", "validation", "control", "linear", "solves", "decompositions", "contractions",
+            "weighting",
             "units", "convolution", "deformable", "separable", "pooling", "patches", "fourier", "resampling",
             "weighted_points", "warping", "regions", "detection", "batch_statistics", "normalization", "fused",
             "attention", "quantization", "quantized_layers", "recurrent", "packed_sequences", "loss", "distances",
-            "likelihoods", "stochastic", "noise", "distributions", "augmentation", "images")
+            "likelihoods", "stochastic", "noise", "distributions", "augmentation", "images", "collectives")
 
 
 def all_samples(*families: str) -> list[Sample]:

@@ -14,6 +14,7 @@ SAMPLES: list[Sample] = [
         "optimization_barrier", real(3), integers(0, 5, 2), fixed(float("nan")),
         ref=lambda x, *_: x, numeric=False, note="NaN",
     ),
+    sample("sharding_constraint", real(2, 3), ref=lambda x: x, axes=("data", None)),
     sample("recomputed", fixed(0.5, -2.0), fixed(0.5, -2.0), ref=lambda _, original: original, numeric=False),
     sample("value_of", real(2, 3), real(2, 3), ref=lambda _, src: src, surrogate=True),
     sample("assign", real(2, 3), real(2, 3), ref=lambda _, src: src, surrogate=True),

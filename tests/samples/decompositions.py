@@ -6,6 +6,10 @@ import numpy as np
 from . import fixed, matrix, real, sample
 
 
+def swap(x):
+    return jnp.swapaxes(x, -1, -2)
+
+
 def minors(x):
     """Cofactors by their definition."""
     n = x.shape[-1]
@@ -32,4 +36,6 @@ SAMPLES = [
     sample("batch_qr", real(2, 3, 2), ref=lambda x: tuple(jnp.linalg.qr(x))),
     sample("batch_qr", real(2, 3), note="wide",
            ref=lambda x: (jnp.linalg.qr(x[:, :2])[0], jnp.linalg.qr(x[:, :2])[0].T @ x)),
+    sample("batch_pinv", real(2, 3, 2), ref=lambda x: jnp.linalg.inv(swap(x) @ x) @ swap(x)),
+    sample("batch_pinv", real(2, 3), ref=lambda x: swap(x) @ jnp.linalg.inv(x @ swap(x)), note="wide"),
 ]

@@ -35,6 +35,7 @@ SAMPLES = [
     sample("square", real(2, 3), ref=lambda x: x * x),
     sample("reciprocal", real(2, 3), ref=lambda x: 1 / x),
     sample("sqrt", positive(2, 3), ref=jnp.sqrt),
+    sample("cbrt", real(2, 3), ref=jnp.cbrt),
     sample("exp", real(2, 3), ref=jnp.exp),
     sample("log", positive(2, 3), ref=jnp.log),
     sample("erf", real(2, 3), ref=jax.scipy.special.erf),

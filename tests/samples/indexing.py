@@ -28,8 +28,9 @@ SAMPLES: list[Sample] = [
            note="leading"),
     sample("where", whole(1, 0, 1), real(2, 1), real(), ref=lambda c, a, b: jnp.where(c != 0, a, b),
            note="broadcast"),
-    sample("grid_points", whole([5, 6, 7], [8, 9, 4]), orders=0, axes=(0,), ref=lambda i: jnp.stack(
-           [jnp.array([[0, 0, 0], [1, 1, 1]]), i], -1)),
+    sample("extreme_points", fixed([0.5, 2.0], [1.0, -1.0], [3.0, 0.0]), fixed([1.0, 1.0], [2.0, 9.0], [-1.0, 5.0]),
+           whole([0], [3], [-1]), axes=(0,), orders=0,
+           ref=lambda x, y, at: x.at[jnp.array([0, 2])].max(y[jnp.array([0, 2])])),
     sample("latest_points", whole([0], [1], [-3], [3], [1]), orders=0, shape=(3,),
            ref=lambda _: jnp.array([False, False, True, False, True])),
     sample("gather", real(3, 4), whole([0, 2], [-1, 0]), ref=lambda x, i: x[i]),

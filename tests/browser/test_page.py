@@ -1,0 +1,327 @@
+"""The page of a graph in a real browser: what is clicked, typed and drawn."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import struct
+import zlib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install -e '.[browser]'")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+FLAGS = [
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+HOSTILE = '</script><script>window.hurt = 1</script><img src=x onerror="window.hurt = 1">'
+
+
+def write(file: Path) -> None:
+    """A page of a critic with a penalty, whose logarithm makes NaN, and a name that would do harm."""
+    nn.clear_parameters()
+    with nn.remember_places():
+        x = nn.Variable((8, 4), need_grad=True, name="x")
+        x.d = np.random.default_rng(0).normal(size=(8, 4))
+        with nn.parameter_scope("critic"):
+            h = F.tanh(PF.affine(x, 6, name="first"))
+            loss = F.mean(PF.affine(F.log(h), 1, name="second"))
+        (slope,) = nn.grad([loss], [x])
+        total = loss + F.mean(slope**2)
+        total.name = HOSTILE
+        gradients = nn.grad([total], list(nn.get_parameters().values()))
+    parameters = dict(nn.get_parameters())
+    nn.clear_parameters()
+    nn.view([total, *gradients], file, title=HOSTILE, values=True, timed=True, parameters=parameters)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pages") / "critic.html"
+    write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def document(file: Path) -> dict[str, Any]:
+    """What stands in the page."""
+    text = re.search(r'<script type="application/json" id="graph">(.*?)</script>', file.read_text(), re.DOTALL)
+    assert text is not None
+    written = json.loads(text[1])
+    return json.loads(zlib.decompress(base64.b64decode(written["deflated"]))) if "deflated" in written else written
+
+
+@pytest.fixture
+def page(browser: Any, file: Path) -> Iterator[Any]:
+    context = browser.new_context(viewport={"width": 1300, "height": 850}, color_scheme="light")
+    opened = context.new_page()
+    wrong: list[str] = []
+    opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else wrong.append(r.url))
+    opened.goto(file.as_uri())
+    opened.wait_for_function("window.nngradView?.state.firstPaint > 0")
+    yield opened
+    assert wrong == []
+    assert opened.evaluate("window.hurt") is None
+    context.close()
+
+
+def state(page: Any, name: str) -> Any:
+    return page.evaluate(f"nngradView.state.{name}")
+
+
+def pixel(page: Any, at: list[float]) -> list[int]:
+    """The colour that is drawn at a place of the canvas."""
+    page.evaluate("new Promise(requestAnimationFrame)")
+    return page.evaluate(
+        "([x, y]) => [...document.getElementById('graph-canvas').getContext('2d')"
+        ".getImageData(x * devicePixelRatio, y * devicePixelRatio, 1, 1).data].slice(0, 3)", at,
+    )  # fmt: skip
+
+
+def test_hostile_names_are_text(page: Any) -> None:
+    assert page.inner_text("#title") == HOSTILE
+    assert page.title() == HOSTILE
+    assert page.locator("img").count() == 0
+
+
+def test_a_click_selects_what_is_there_and_the_panel_tells_of_it(page: Any) -> None:
+    page.evaluate("nngradView.search('op:tanh')")
+    assert state(page, "hits") == 1
+    page.keyboard.press("n")
+    name = state(page, "selected")
+    page.keyboard.press("Escape")
+    assert state(page, "selected") is None
+    x, y = page.evaluate("nngradView.at", name)
+    box = page.locator("#graph-canvas").bounding_box()
+    page.mouse.click(box["x"] + x, box["y"] + y)
+    assert state(page, "selected") == name
+    panel = page.inner_text("#panel")
+    for text in ("tanh", "dy/dx = 1 - y^2", "h = F.tanh(", "critic", "float32[8, 6]"):
+        assert text in panel
+    operands, users = sides(page)
+    assert operands.count() == 1 and users.count() > 1
+    operands.first.locator(".row").click()
+    assert state(page, "selected") != name
+    sides(page)[1].filter(has_text="tanh").locator(".row").click()
+    assert state(page, "selected") == name
+
+
+def sides(page: Any) -> list[Any]:
+    """The operands and the users of the selection, as items of the tree."""
+    tree = page.get_by_role("tree", name="Operands and users")
+    return [
+        tree.get_by_role("treeitem", name=side, exact=False).first.locator("> ul > li[role=treeitem]")
+        for side in ("Operands (", "Users (")
+    ]
+
+
+def focused(page: Any) -> str:
+    return page.evaluate("document.activeElement.getAttribute('aria-label')")
+
+
+def test_the_tree_of_operands_and_users_is_walked_by_arrows(page: Any) -> None:
+    page.evaluate("nngradView.search('op:tanh')")
+    page.keyboard.press("n")
+    selected = state(page, "selected")
+    page.locator("[role=treeitem][tabindex='0']").focus()
+    assert focused(page) == "Operands (1)"
+    page.keyboard.press("ArrowRight")
+    operand = focused(page)
+    assert operand.startswith("add2 ") and operand.endswith("float32[8, 6]")
+    page.keyboard.press("ArrowRight")  # opens it
+    page.keyboard.press("ArrowRight")
+    assert focused(page).startswith("batch_matmul ")
+    page.keyboard.press("ArrowLeft")
+    assert focused(page) == operand
+    page.keyboard.press("ArrowLeft")  # closes it
+    page.keyboard.press("ArrowDown")
+    assert focused(page).startswith("Users (")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert state(page, "selected") == operand.split()[1].rstrip(",") != selected
+
+
+def test_what_a_node_costs_is_what_a_walk_over_the_written_graph_adds_up(page: Any, document: dict[str, Any]) -> None:
+    nodes, start, read = document["nodes"], document["operands"]["start"], document["operands"]["node"]
+    names = [document["strings"][k] for k in nodes["name"]]
+    given = {node for node, _ in document["outputs"]}
+    operands = [read[a:b] for a, b in pairwise(start)]
+    chosen = document["outputs"][1][0]
+
+    def reached(without: int | None) -> set[int]:
+        """What the outputs, or the chosen node, need, if one node is not there."""
+        found: set[int] = set()
+        work = [chosen] if without is None else [g for g in given if g != without]
+        while work:
+            node = work.pop()
+            if node not in found and node != without:
+                found.add(node)
+                work.extend(operands[node])
+        return found
+
+    behind = reached(None)
+    only = behind - reached(chosen)
+    page.evaluate("nngradView.search", f"behind:{names[chosen]}")
+    assert state(page, "hits") == len(behind)
+    page.evaluate("nngradView.search", f"only:#{chosen}")
+    assert state(page, "hits") == len(only) < len(behind)
+    page.evaluate("nngradView.select", names[chosen])
+    table = page.get_by_role("table", name="Cost")
+    functions = [[i for i in group if nodes["kind"][i] in (0, 4)] for group in ({chosen}, only, behind)]
+    assert table.locator("tr", has_text="functions").locator("td").all_inner_texts() == [str(len(f)) for f in functions]
+    page.get_by_role("button", name="all behind it").click()
+    assert page.input_value("#search") == f"behind:#{chosen}"
+
+
+def test_a_share_of_an_op_finds_that_op_alone(page: Any) -> None:
+    row = page.get_by_role("list", name="Operations by op", exact=True).get_by_role("button").first
+    op, count, *_ = row.inner_text().split()
+    row.click()
+    assert state(page, "hits") == int(count) > 1
+    page.fill("#search", f"op:{op[:-1]}")
+    assert state(page, "hits") >= int(count)
+    page.fill("#search", f"op:={op[:-1]}")
+    assert state(page, "hits") == 0
+
+
+def test_the_rule_that_emitted_a_function_is_told(page: Any, document: dict[str, Any]) -> None:
+    nodes, strings = document["nodes"], document["strings"]
+    node = next(i for i, k in enumerate(nodes["rule"]) if strings[k] == "tanh")
+    page.evaluate("nngradView.select", strings[nodes["name"][node]])
+    panel = page.inner_text("#panel")
+    assert "emitted by the backward rule of tanh" in panel and "dy/dx = 1 - y^2" in panel
+    assert "nn.grad([" in panel  # where it was asked for
+
+
+def test_what_is_around_a_node_is_laid_out_by_itself(page: Any) -> None:
+    page.evaluate("nngradView.select('critic/first/affine/W')")
+    page.keyboard.press("b")
+    assert 10 < state(page, "visibleNodes") <= 40
+    assert page.get_attribute("#near", "aria-pressed") == "true"
+    above = page.evaluate("nngradView.at", "critic/first/affine/W")[1]
+    reader = page.get_by_role("treeitem", name="batch_matmul").first.get_attribute("aria-label").split()[1].rstrip(",")
+    assert page.evaluate("nngradView.at", reader)[1] > above
+    page.keyboard.press("b")
+    assert page.get_attribute("#near", "aria-pressed") == "false"
+
+
+def test_closing_and_opening_all_groups(page: Any) -> None:
+    shown = state(page, "visibleNodes")
+    page.get_by_role("button", name="Close all").click()
+    page.wait_for_function(f"nngradView.state.visibleNodes < {shown}")
+    page.get_by_role("button", name="Open all").click()
+    page.wait_for_function(f"nngradView.state.visibleNodes >= {shown}")
+
+
+def test_search_by_keyboard(page: Any) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type("op:batch_matmul order:0")
+    assert state(page, "hits") == 2
+    assert page.inner_text("#hits") == "2"
+    page.keyboard.press("Enter")
+    first = state(page, "selected")
+    page.keyboard.press("Enter")
+    assert first != state(page, "selected") is not None
+    page.fill("#search", "kind:parameter scope:second")
+    assert state(page, "hits") == 2
+
+
+def test_the_path_from_a_parameter_to_the_loss(page: Any) -> None:
+    page.evaluate("nngradView.select('critic/first/affine/W')")
+    page.keyboard.press("p")
+    path = state(page, "path")
+    assert path["shortest"][0] == "critic/first/affine/W"
+    assert path["count"] >= len(path["shortest"]) > 4
+    page.keyboard.press("Escape")
+    assert state(page, "path") is None
+
+
+def test_the_function_that_makes_the_nan_is_one_click_away(page: Any) -> None:
+    found = page.get_by_role("list", name="First NaN").get_by_role("button")
+    assert found.count() == 1
+    found.click()
+    assert page.inner_text("#panel h2") == "log"
+    assert "the first NaN is made here" in page.inner_text("#panel")
+
+
+def test_what_is_alive_at_the_peak(page: Any) -> None:
+    page.click("#peak")
+    document = page.evaluate("document.getElementById('graph').textContent")
+    assert state(page, "timelineStep") >= 0
+    alive = state(page, "alive")
+    assert alive and page.get_by_role("list", name="Alive").get_by_role("button").count() == len(alive)
+    if "deflated" not in json.loads(document):
+        assert state(page, "timelineStep") == json.loads(document)["memory"]["peak"]
+    page.focus("#timeline")
+    page.keyboard.press("Home")
+    assert state(page, "timelineStep") == 0
+
+
+def test_colours_and_groups_change_what_is_drawn(page: Any) -> None:
+    page.evaluate("nngradView.select('critic/first/affine/b'); nngradView.fit()")
+    page.keyboard.press("Escape")
+    at = page.evaluate("nngradView.at", "x")
+    at = [at[0], at[1] + 2]
+    before = pixel(page, at)
+    page.select_option("#colour-by", "memory")
+    assert state(page, "colourBy") == "memory"
+    assert pixel(page, at) != before
+    open_groups = state(page, "openGroups")
+    page.evaluate("nngradView.closeGroup(1)")
+    assert len(state(page, "openGroups")) == len(open_groups) - 1
+    page.evaluate("nngradView.openGroup(1)")
+    assert state(page, "openGroups") == open_groups
+
+
+def test_exports(page: Any) -> None:
+    explorer = json.loads(page.evaluate("nngradView.exportModelExplorer()"))
+    dot = page.evaluate("nngradView.exportDOT()")
+    nodes = explorer["graphs"][0]["nodes"]
+    edges = sum([len(node["incomingEdges"]) for node in nodes])
+    assert dot.count(" -> ") <= edges and len(nodes) > 30
+    parsed = "new DOMParser().parseFromString(nngradView.exportSVG(), 'image/svg+xml').documentElement.tagName"
+    assert page.evaluate(parsed) == "svg"
+    with page.expect_download() as download:
+        page.click("#export summary")
+        page.get_by_role("button", name="Graphviz DOT").click()
+    assert Path(download.value.path()).read_text() == dot
+    with page.expect_download() as download:
+        page.click("#export summary")
+        page.get_by_role("button", name="PNG").click()
+    picture = Path(download.value.path()).read_bytes()
+    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
+    size = page.evaluate("(({width, height}) => [width, height])(document.getElementById('graph-canvas'))")
+    assert list(struct.unpack(">II", picture[16:24])) == size
+
+
+def test_help_and_theme_by_keyboard(page: Any) -> None:
+    page.keyboard.press("?")
+    assert page.is_visible("#help-dialog") and "dagre" in page.locator("#help-dialog").text_content()
+    page.keyboard.press("Escape")
+    before = pixel(page, [2, 2])
+    page.keyboard.press("d")
+    assert pixel(page, [2, 2]) != before

@@ -1,0 +1,140 @@
+"""Runs that are killed again and again, and what they come to.
+
+    python -m tests.faults.killed_runs --kills 30
+
+Each process is ended by SIGKILL at a random moment of a step, of a save or of a resumption, and started again; the last
+one must come to the same bits as a process that nobody disturbed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+STEPS_PER_KILL = 8
+COUNTS = {"resume": (1, 1), "step": (1, 18), "save": (1, 5)}
+"""In the how manieth phase of a process it is killed."""
+LONGEST = 120.0
+"""Seconds after which a process is ended, which is a failure then."""
+MOST_DELAY = {"resume": 0.1, "step": 0.02, "save": 0.06}
+"""Up to so many seconds after a process said what it does it is killed."""
+
+
+@dataclass
+class Report:
+    """What was seen."""
+
+    whole: str
+    """What the undisturbed process came to."""
+    killed: str = ""
+    kills: dict[str, int] = field(default_factory=dict)
+    """How many processes were killed in each phase."""
+    began: list[int] = field(default_factory=list)
+    """The steps from which processes went on."""
+    unfinished: int = 0
+    """How often a killed process left a checkpoint that was not complete."""
+
+
+def started(folder: Path, steps: int) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu",
+                   "NNGRAD_DISK_CACHE": "off"}
+    command = [sys.executable, "-W", "error", "-m", "tests.faults.resumed_run", str(folder), str(steps)]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                            start_new_session=True, cwd=Path(__file__).parents[2])
+
+
+def watched(folder: Path, steps: int, phase: str | None, count: int, delay: float) -> tuple[list[str], bool]:
+    """What a process says, and whether it was killed: `delay` seconds after it came to `phase` for the `count`th time;
+    None lets it run."""
+    process = started(folder, steps)
+    limit = time.monotonic() + LONGEST
+    said: list[str] = []
+    try:
+        assert process.stdout is not None
+        os.set_blocking(process.stdout.fileno(), True)
+        timer_of_limit = signal.signal(signal.SIGALRM, _too_long)
+        signal.alarm(int(LONGEST))
+        try:
+            for line in process.stdout:
+                said.append(line.strip())
+                if line.strip() == phase:
+                    count -= 1
+                    if count == 0:
+                        time.sleep(delay)
+                        os.killpg(process.pid, signal.SIGKILL)
+                        process.wait(limit - time.monotonic())
+                        return said, True
+            process.wait(limit - time.monotonic())
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, timer_of_limit)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    assert process.returncode == 0 and said[-1].startswith("end "), "\n".join(said)
+    return said, False
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError(f"a process did not end within {LONGEST:g} seconds")
+
+
+def killed(moments: list[tuple[str, int]], steps: int, seed: int = 0) -> Report:
+    """Run without a disturbance, and once more with a kill at each of some moments.
+
+    Args:
+        moments: Phases, and in the how manieth of a process's own it is killed.
+        steps: How many steps there are in all.
+        seed: Of the delays.
+    """
+    rng = random.Random(seed)
+    with tempfile.TemporaryDirectory() as folder:
+        said, _ = watched(Path(folder, "whole"), steps, None, 0, 0.0)
+        report = Report(whole=said[-1])
+        path = Path(folder, "killed")
+        for phase, count in moments:
+            said, was_killed = watched(path, steps, phase, count, rng.uniform(0, MOST_DELAY[phase]))
+            _note(report, said)
+            report.unfinished += phase == "save" and bool(list(path.glob("*.orbax-checkpoint-tmp*")))
+            if not was_killed:
+                report.killed = said[-1]
+                return report
+            report.kills[phase] = report.kills.get(phase, 0) + 1
+        said, _ = watched(path, steps, None, 0, 0.0)
+        _note(report, said)
+        report.killed = said[-1]
+    return report
+
+
+def _note(report: Report, said: list[str]) -> None:
+    report.began += [int(line.removeprefix("from ")) for line in said if line.startswith("from ")]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=30)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    phases = [rng.choice(["resume", "step", "step", "save", "save"]) for _ in range(options.kills)]
+    moments = [(phase, rng.randint(*COUNTS[phase])) for phase in phases]
+    report = killed(moments, STEPS_PER_KILL * options.kills, options.seed)
+    print(report)
+    if report.killed != report.whole:
+        sys.exit("the run that was killed came to something else")
+    print(f"the same bits after {sum(report.kills.values())} kills")
+
+
+if __name__ == "__main__":
+    main()

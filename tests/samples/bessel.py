@@ -1,0 +1,29 @@
+"""Samples of Bessel functions."""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+from . import between, fixed, real, sample
+
+
+def scaled_ratio(n):
+    """exp(-|x|) I_n(x) / x^n by Poisson's integral over a period, where the mean of equal steps is exact."""
+    t = np.pi * (np.arange(400) + 0.5) / 400
+    factor = math.sqrt(math.pi) / (2**n * math.gamma(n + 0.5))
+
+    def function(x):
+        x = x[..., None]
+        return factor * jnp.mean(jnp.exp(x * jnp.cos(t) - jnp.abs(x)) * jnp.sin(t) ** (2 * n), axis=-1)
+
+    return function
+
+
+SAMPLES = [
+    sample("i0e", real(2, 3), ref=scaled_ratio(0)),
+    sample("i0e", between(19.0, 40.0, 3), ref=scaled_ratio(0), note="far"),
+    sample("i1e", real(2, 3), ref=lambda x: x * scaled_ratio(1)(x)),
+    sample("scaled_bessel_ratio", real(2, 3), order=1, ref=scaled_ratio(1)),
+    sample("scaled_bessel_ratio", fixed(-19.0, 25.0, 12.0), order=2, ref=scaled_ratio(2), note="far"),
+]

@@ -1,0 +1,73 @@
+"""Starting several processes from a test: with limits, and with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+LAUNCH = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background without it
+from nngrad_command.entry import main
+sys.exit(main(['launch', *sys.argv[1:]]))
+"""
+LIMIT = 120.0
+"""Seconds, on a busy machine."""
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """That of this process, for one that uses the CPU and compiles what it runs; without what launchers have set."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "OMPI_", "XLA_FLAGS"))}
+    return {**kept, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "NNGRAD_DISK_CACHE": "off", **(extra or {})}
+
+
+@contextmanager
+def started(command: list[str], extra: Mapping[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+    """A process in a session of its own, which is killed with all of its group at the end."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment(extra), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def launch_command(*arguments: object) -> list[str]:
+    """The command that runs `nngrad launch`."""
+    return [sys.executable, "-W", "ignore", "-c", LAUNCH, *map(str, arguments)]
+
+
+def launched(*arguments: object, limit: float = LIMIT) -> subprocess.CompletedProcess[str]:
+    """`nngrad launch` with `arguments`, to its end, which must come within `limit` seconds."""
+    command = launch_command(*arguments)
+    with started(command) as process:
+        out, err = process.communicate(timeout=limit)
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def ended(pids: list[int], seconds: float = 10.0) -> bool:
+    """Whether processes are gone, or go within some seconds."""
+    deadline = time.monotonic() + seconds
+    while any(_is_there(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False

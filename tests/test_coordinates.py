@@ -1,0 +1,288 @@
+"""Nested gradients by several inputs, and by columns of one: what `nn.derivatives` gives, at what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.autodiff import replay
+from nngrad.execution.interpret import interpret
+from nngrad.graph import Variable, functions_of
+from tests.test_properties import SETTINGS
+
+ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "tanh": (F.tanh, jnp.tanh),
+    "sin": (F.sin, jnp.sin),
+    "sigmoid": (F.sigmoid, jax.nn.sigmoid),
+    "softplus": (F.softplus, jax.nn.softplus),
+}
+
+Partial = tuple[int, ...]
+"""The coordinates to differentiate by, in turn."""
+
+
+def weights(d: int, hidden: int, seed: int = 5) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal(shape) * 0.7 for shape in [(d, hidden), (hidden, hidden), (hidden, 1)]]
+
+
+def network(act: Callable[[Any], Any], w: list[Any], x: Any) -> Any:
+    """Two hidden layers, and an output that is not linear."""
+    u = act(act(x @ w[0]) @ w[1]) @ w[2]
+    return u * u + u
+
+
+Form = Callable[[Callable[[Variable], Variable], Variable, list[Partial]], list[Variable]]
+
+
+def nested(
+    values: dict[Partial, Variable], wanted: list[Partial], step: Callable[[Variable], list[Variable]]
+) -> list[Variable]:
+    """Derivatives of those before them; `step` gives those of a Variable by all coordinates."""
+    for partial in wanted:
+        for k in range(len(partial)):
+            if partial[: k + 1] not in values:
+                values |= {(*partial[:k], i): g for i, g in enumerate(step(values[partial[:k]]))}
+    return [values[partial] for partial in wanted]
+
+
+def by_columns(u: Callable[[Variable], Variable], x: Variable, wanted: list[Partial]) -> list[Variable]:
+    """The gradient by a Variable of several columns, of which one is taken."""
+
+    def step(v: Variable) -> list[Variable]:
+        (g,) = nn.grad(v, x)
+        return [g[:, i : i + 1] for i in range(x.shape[1])]
+
+    return nested({(): u(x)}, wanted, step)
+
+
+def by_sums_of_columns(u: Callable[[Variable], Variable], x: Variable, wanted: list[Partial]) -> list[Variable]:
+    """The same as it is written after PyTorch: of sums, and columns without an axis."""
+
+    def step(v: Variable) -> list[Variable]:
+        (g,) = nn.grad(F.sum(v), x)
+        return [g[:, i] for i in range(x.shape[1])]
+
+    return [F.reshape(v, shape=(-1, 1)) for v in nested({(): u(x)}, wanted, step)]
+
+
+def by_several(u: Callable[[Variable], Variable], x: Variable, wanted: list[Partial]) -> list[Variable]:
+    """The gradients by several Variables, all at once."""
+    columns = [x[:, i : i + 1] for i in range(x.shape[1])]
+    return nested({(): u(F.concatenate(*columns, axis=1))}, wanted, lambda v: nn.grad(v, columns))
+
+
+def by_derivatives(u: Callable[[Variable], Variable], x: Variable, wanted: list[Partial]) -> list[Variable]:
+    """`nn.derivatives`."""
+    columns = [x[:, i : i + 1] for i in range(x.shape[1])]
+    y = u(F.concatenate(*columns, axis=1))
+    return nn.derivatives(y, [tuple([columns[i] for i in partial]) for partial in wanted])
+
+
+FORMS: dict[str, Form] = {"several": by_several, "columns": by_columns, "sums of columns": by_sums_of_columns}
+
+
+def of_jax(u: Callable[[Any], Any], partial: Partial) -> Callable[[Any], Any]:
+    """A derivative at each point, by nested `jax.grad`."""
+    f = lambda x: u(x)[0]  # noqa: E731
+
+    def along(f: Callable[[Any], Any], i: int) -> Callable[[Any], Any]:
+        return lambda x: jax.grad(f)(x)[i]
+
+    for i in partial:
+        f = along(f, i)
+    return jax.vmap(f)
+
+
+@settings(SETTINGS, max_examples=5)
+@given(
+    st.sampled_from(sorted(ACTIVATIONS)),
+    st.sampled_from(sorted(FORMS)),
+    st.integers(2, 3).flatmap(
+        lambda d: st.tuples(
+            st.just(d),
+            st.lists(st.lists(st.integers(0, d - 1), min_size=1, max_size=4).map(tuple), min_size=1, max_size=3),
+        )
+    ),
+)
+def test_derivatives_are_those_of_jax(act: str, form: str, wanted: tuple[int, list[Partial]]) -> None:
+    """Any partial derivatives to order four, and the gradient of a loss of them with respect to the weights."""
+    d, partials = wanted
+    ours, theirs = ACTIVATIONS[act]
+    points, arrays = np.random.default_rng(d).uniform(-1, 1, (3, d)), weights(d, 3)
+    x, w = Variable.from_numpy_array(points), [Variable.from_numpy_array(a, need_grad=True) for a in arrays]
+    found = FORMS[form](lambda x: network(ours, w, x), x, partials)
+    loss = F.add_n(*[F.sum(v * v) for v in found])
+    *values, gradient = interpret([*found, nn.grad(loss, w[1])[0]], {})
+
+    def parts(w1: Any) -> list[Any]:
+        w = [arrays[0], w1, arrays[2]]
+        return [of_jax(lambda x: network(theirs, w, x), partial)(points) for partial in partials]
+
+    with jax.enable_x64(True):
+        expected = [np.asarray(v) for v in parts(jnp.asarray(arrays[1]))]
+        slope = np.asarray(jax.grad(lambda w1: sum([jnp.sum(v * v) for v in parts(w1)]))(jnp.asarray(arrays[1])))
+    for got, want in zip([*values, gradient], [*expected, slope], strict=True):
+        size = max(1, np.abs(want).max())
+        np.testing.assert_allclose(np.reshape(got, want.shape), want, rtol=1e-9, atol=1e-9 * size)
+
+
+# ---------------------------------------------------------------- what they cost
+
+MIXED: list[Partial] = [(1,), (0, 0, 1), (0, 1, 1)]
+HESSIAN: list[Partial] = [(0,), (1,), (0, 0), (0, 1), (1, 1)]
+
+
+def flops(results: list[Variable], leaves: list[Variable]) -> float:
+    """Floating-point operations of the compiled program."""
+    arrays = [jnp.zeros(x.shape, x.dtype) for x in leaves]
+    found: float = jax.jit(nn.to_jax(results, leaves)).lower(*arrays).compile().cost_analysis()["flops"]
+    return found
+
+
+def cost(form: Form, wanted: list[Partial], of_gradient: bool) -> float:
+    """That of derivatives of a network of two coordinates, or of the gradient of a loss of them."""
+    x, w = Variable((32, 2)), [Variable(a.shape, need_grad=True) for a in weights(2, 16)]
+    found = form(lambda x: F.tanh(F.tanh(F.tanh(x @ w[0]) @ w[1]) @ w[1]) @ w[2], x, wanted)
+    total = F.add_n(*found) + found[0] * found[-1]  # all of them are read, beside what is built on them
+    return flops(nn.grad(F.mean(total * total), w) if of_gradient else [total], [x, *w])
+
+
+@pytest.mark.parametrize(("wanted", "of_gradient"), [(HESSIAN, False), (MIXED, True)])
+def test_each_form_costs_what_derivatives_cost(wanted: list[Partial], of_gradient: bool) -> None:
+    reference = cost(by_derivatives, wanted, of_gradient)
+    for form in (by_several, by_columns):
+        assert cost(form, wanted, of_gradient) <= 1.03 * reference
+
+
+def test_gradients_of_first_order_are_walks_back() -> None:
+    """Which takes half of what two tangents take. What is differentiated again is built forward."""
+    x, w = Variable((8, 2)), [Variable(a.shape) for a in weights(2, 5)]
+    (g,) = nn.grad(F.sum(F.tanh(F.tanh(x @ w[0]) @ w[1]) @ w[2], axis=1), x)
+    assert nn.explain(g).orders[0].route == "reverse"
+    (again,) = nn.grad(g[:, :1], x)
+    assert [order.route for order in nn.explain([g, again]).orders] == ["forward", "forward"]
+
+
+# ---------------------------------------------------------------- what is in hand
+
+
+def first_gradients(values: Any) -> tuple[list[Variable], list[Variable]]:
+    x, t = [Variable.from_numpy_array(values[:, i : i + 1]) for i in (0, 1)]
+    w = [Variable.from_numpy_array(a) for a in weights(2, 4)]
+    return [x, t], nn.grad(F.tanh(F.tanh(F.concatenate(x, t, axis=1) @ w[0]) @ w[1]) @ w[2], [x, t])
+
+
+def test_what_was_computed_is_left_as_it_is() -> None:
+    """A value in hand stays, and so does the function that it is the value of; derivatives of it are the same."""
+    points = np.random.default_rng(2).uniform(-1, 1, (3, 2))
+    xs, (u_x, _) = first_gradients(points)
+    before, function = u_x.d.copy(), u_x.parent
+    second = nn.grad(u_x, xs)
+    assert u_x.parent is function
+    np.testing.assert_array_equal(u_x.d, before)
+    others, (again, _) = first_gradients(points)
+    for mine, other in zip(second, nn.grad(again, others), strict=True):
+        np.testing.assert_allclose(mine.d, other.d, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(again.d, before, rtol=1e-12)
+
+
+def test_what_is_built_on_a_gradient_stays_built_on_it() -> None:
+    """In whichever order: a residual that was there before the second gradient reads the same Variable."""
+    points = np.random.default_rng(4).uniform(-1, 1, (3, 2))
+    xs, (u_x, u_t) = first_gradients(points)
+    residual, reverse = u_x * u_t, u_x.parent
+    (u_xx,) = nn.grad(u_x, xs[0])
+    (again,) = nn.grad(u_x, xs)[:1]
+    assert u_x.parent is not reverse
+    assert u_x.parent in functions_of([residual])
+    assert reverse not in functions_of([residual])
+    others, (v_x, v_t) = first_gradients(points)
+    np.testing.assert_allclose(residual.d, v_x.d * v_t.d, rtol=1e-12)
+    np.testing.assert_allclose(u_xx.d, again.d, rtol=1e-12)
+    loss = nn.grad(F.sum(residual**2), xs)
+    for mine, other in zip(loss, nn.grad(F.sum((v_x * v_t) ** 2), others), strict=True):
+        np.testing.assert_allclose(mine.d, other.d, rtol=1e-11, atol=1e-13)
+
+
+def test_rows_that_are_mixed_are_differentiated_as_before() -> None:
+    x = Variable.from_numpy_array(np.random.default_rng(6).uniform(-1, 1, (3, 2)))
+    w = Variable.from_numpy_array(weights(2, 4)[0])
+    y = F.sum(F.tanh((x - F.mean(x, axis=0, keepdims=True)) @ w), axis=1, keepdims=True)
+    (g,) = nn.grad(y, x)
+    (again,) = nn.grad(g[:, :1] ** 2, x)
+    assert [order.route for order in nn.explain(again).orders] == ["reverse", "symmetric"]
+
+    def theirs(x: Any) -> Any:
+        f = lambda x: jnp.sum(jnp.tanh((x - x.mean(0, keepdims=True)) @ w.d))  # noqa: E731
+        return jnp.sum(jax.grad(f)(x)[:, 0] ** 2)
+
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(again.d, jax.grad(theirs)(jnp.asarray(x.d)), rtol=1e-10, atol=1e-12)
+
+
+def test_a_loop_that_builds_anew_makes_the_same_graph() -> None:
+    points = np.random.default_rng(8).uniform(-1, 1, (3, 2))
+    counts, values = [], []
+    for _ in range(4):
+        xs, (u_x, u_t) = first_gradients(points)
+        (u_xx, u_xt), (_, u_tt) = nn.grad(u_x, xs), nn.grad(u_t, xs)
+        (g,) = nn.grad(F.sum((u_xx + u_tt * u_xt - u_x * u_t) ** 2), xs[0])
+        counts.append(len(functions_of([g, u_x, u_t])))
+        values.append(g.d)
+    assert len({*counts}) == 1
+    for value in values[1:]:
+        np.testing.assert_allclose(value, values[0], rtol=1e-12)
+    assert counts[0] > replay.FEWEST
+
+
+# ---------------------------------------------------------------- equal functions
+
+
+def test_equal_functions_of_two_gradients_are_one_to_the_next() -> None:
+    """Two calls emit the same functions; a gradient through both has the products of one."""
+    x, w = Variable((8, 1)), [Variable(shape, need_grad=True) for shape in [(1, 6), (6, 6), (6, 1)]]
+    u = F.tanh(F.tanh(x @ w[0]) @ w[1]) @ w[2]
+    (first,), (second,) = nn.grad(u, x), nn.grad(u, x)
+    assert first is not second
+    of_one, of_two = (nn.count(nn.grad(F.sum(first * each), w)).by_order[2] for each in (first, second))
+    assert of_two.matrix_products == of_one.matrix_products
+
+
+@pytest.mark.parametrize(("at", "stops"), list(product(["inner", "outer"], [False, True])))
+def test_what_is_asked_for_stands_for_itself(at: str, stops: bool) -> None:
+    """Of two equal gradients one is an input, or a stop: what arrives at the other is not its own."""
+    x = Variable.from_numpy_array(np.array([0.3, 0.8]))
+    y = F.sin(x) * x
+    (a,), (b,) = nn.grad(y, x), nn.grad(y, x)
+    result = F.sum(a**2 * b)
+    given = a if at == "inner" else b
+    if stops:
+        (g,) = nn.grad(result, x, stop_gradients=[given])
+    else:
+        (g,) = nn.grad(result, given)
+    v = np.cos(x.d) * x.d + np.sin(x.d)
+    slope = 2 * np.cos(x.d) - np.sin(x.d) * x.d
+    by_a, by_b = 2 * v * v, v * v
+    expected = (by_b if at == "inner" else by_a) * slope if stops else (by_a if at == "inner" else by_b)
+    np.testing.assert_allclose(g.d, expected, rtol=1e-12)
+
+
+def test_limits_of_gradients_hold_for_each() -> None:
+    """Functions of two gradients that limit what arrives are not one: half of it would arrive at both."""
+    x = Variable.from_numpy_array(np.array([0.5]))
+    (a,), (b,) = nn.grad(x**3, x), nn.grad(x**3, x)
+    clipped = [F.clip_grad_by_value(each, -1.0 * F.constant(1, (1,), np.float64), F.constant(1, (1,), np.float64))
+               for each in (a, b)]
+    (g,) = nn.grad(F.sum(3 * clipped[0] + 3 * clipped[1]), x)
+    np.testing.assert_allclose(g.d, [2 * 6 * 0.5], rtol=1e-12)

@@ -1,0 +1,375 @@
+"""Graphs in files that run without them: programs, names, any batch size, damage, and the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad import cli
+from nngrad.exporting.symbolic import SIZES, Differs, scaled
+from nngrad.graph import Array, op
+
+pytest.importorskip("flatbuffers")
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((5, 3))
+W, V = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 1))
+
+
+@pytest.fixture(autouse=True)
+def no_parameters() -> None:
+    nn.clear_parameters()
+    nn.seed(0)
+
+
+def leaf(array: np.ndarray, name: str = "") -> nn.Variable:
+    return nn.Variable.from_numpy_array(array, need_grad=True).apply(name=name)
+
+
+def penalty(x: nn.Variable, w: nn.Variable, v: nn.Variable) -> dict[str, nn.Variable]:
+    """Values, slopes and second derivatives: their graphs have the number of rows in shapes and in numbers."""
+    y = F.tanh(x @ w) @ v
+    (slope,) = nn.grad(y, x)
+    loss = F.mean((F.sum(slope**2, axis=1) - 1) ** 2) + F.sum(F.std(y, axis=0)) / x.shape[0]
+    (second,) = nn.grad(loss, w)
+    return {"loss": loss, "slope": slope, "flat": F.reshape(slope, (x.shape[0] * 3,)), "second": second}
+
+
+def penalty_in_jax(x: Any, w: Any, v: Any) -> dict[str, Any]:
+    def loss_of(w: Any) -> Any:
+        y = jnp.tanh(x @ w) @ v
+        slope = jax.grad(lambda x: jnp.sum(jnp.tanh(x @ w) @ v))(x)
+        return jnp.mean((jnp.sum(slope**2, axis=1) - 1) ** 2) + jnp.sum(jnp.std(y, axis=0)) / x.shape[0]
+
+    slope = jax.grad(lambda x: jnp.sum(jnp.tanh(x @ w) @ v))(x)
+    return {"loss": loss_of(w), "slope": slope, "flat": slope.reshape(-1), "second": jax.grad(loss_of)(w)}
+
+
+def compare(found: dict[str, Any], rows: int) -> None:
+    with jax.enable_x64(True):
+        wanted = penalty_in_jax(jnp.asarray(X[:rows]), W, V)
+    assert list(found) == ["loss", "slope", "flat", "second"]
+    for name, array in wanted.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-12, atol=1e-13, err_msg=name)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A graph of fixed shapes, and one of any size, each written once."""
+    folder = tmp_path_factory.mktemp("exported")
+    x, w, v = leaf(X, "x"), leaf(W, "w"), leaf(V, "v")
+    nn.export(penalty(x, w, v), [x], folder / "fixed.nnx")
+    struct = jax.ShapeDtypeStruct(jax.export.symbolic_shape("rows, 3"), np.float64)
+    nn.export(lambda x: penalty(x, w, v), {"x": struct}, folder / "any.nnx", platforms="cpu", parameters_inside=True)
+    return {"fixed": folder / "fixed.nnx", "any": folder / "any.nnx"}
+
+
+def test_gradients_are_outputs_by_name(files: dict[str, Path]) -> None:
+    run = nn.load_exported(files["fixed"])
+    compare(run(X), 5)
+    assert run.platforms == ("cpu", "cuda", "rocm", "tpu")
+    assert list(run.parameters) == ["w", "v"]
+    assert repr(run) == ("<exported function (x: float64[5, 3]) -> (loss: float64[], slope: float64[5, 3], "
+                         "flat: float64[15], second: float64[3, 4])>")
+    with jax.enable_x64(True):
+        traced = jax.jit(lambda x: run(x=x)["loss"])(X)
+        zeros = nn.load_exported(files["fixed"], parameters={"v": np.zeros((4, 1))})
+        assert zeros(X)["loss"] == 1
+        np.testing.assert_allclose(traced, penalty_in_jax(jnp.asarray(X), W, V)["loss"], rtol=1e-12)
+
+
+def test_any_batch_size(files: dict[str, Path]) -> None:
+    run = nn.load_exported(files["any"])
+    assert [str(each) for each in run.outputs][1:3] == ["slope: float64[rows, 3]", "flat: float64[3*rows]"]
+    assert not run.parameters
+    assert run(X[:1])["flat"].shape == (3,)
+    for rows in (2, 5):
+        compare(run(X[:rows]), rows)
+
+
+def test_what_does_not_fit_is_refused(files: dict[str, Path]) -> None:
+    run = nn.load_exported(files["fixed"])
+    for wrong, kind, message in (
+        (lambda: run(X[:4]), ValueError, r"x has shape \(4, 3\); expected x: float64\[5, 3\]"),
+        (lambda: run(), TypeError, r"missing inputs: x: float64\[5, 3\]"),
+        (lambda: run(X, X), TypeError, "2 arrays given for 1 inputs: x"),
+        (lambda: run(X, x=X), TypeError, "'x' is given twice"),
+        (lambda: run(y=X), TypeError, "there is no input 'y'"),
+        (lambda: run(X + 1j), TypeError, "x: dtype complex128 is not supported"),
+        (lambda: run(X, seed=3), TypeError, "nothing is drawn at random"),
+        (lambda: nn.load_exported(files["any"])(np.zeros((0, 3))), ValueError, r"x has shape \(0, 3\)"),
+        (lambda: nn.load_exported(files["fixed"], {"u": X}), ValueError, "no parameter 'u'"),
+        (lambda: nn.load_exported(files["fixed"], {"v": X}), ValueError, r"v has shape \(5, 3\)"),
+        (lambda: nn.load_exported("nowhere.nnx"), FileNotFoundError, "nowhere.nnx"),
+    ):
+        with pytest.raises(kind, match=message):
+            wrong()
+
+def test_one_or_a_list_and_integers(tmp_path: Path) -> None:
+    n = nn.Variable((2,), dtype="int32")
+    nn.export([n * 2, n > 1], n, tmp_path / "a.nnx", platforms=["cpu"])
+    run = nn.load_exported(tmp_path / "a.nnx")
+    doubled, compared = run([1, 2])
+    assert (doubled.tolist(), compared.tolist()) == ([2, 4], [False, True])
+    assert [each.name for each in run.inputs + run.outputs] == ["input0", "output0", "output1"]
+    with pytest.raises(ValueError, match=r"input0: 0\.5 is not a whole number"):
+        run([0.5, 1])
+
+
+def test_names_that_are_others(tmp_path: Path) -> None:
+    """Names that the export gives to parameters, and those of Python's own arguments."""
+    x = nn.Variable((2,), name="self")
+    a, b = (nn.Variable.from_numpy_array(np.full(2, n, np.float32)) for n in (3, 5))
+    nn.export({"file": x * a.apply(name="parameter1") + b}, x, tmp_path / "a.nnx", platforms="cpu")
+    run = nn.load_exported(tmp_path / "a.nnx")
+    assert list(run.parameters) == ["parameter1", "parameter1_"]
+    np.testing.assert_array_equal(run(self=np.ones(2))["file"], [8, 8])
+    np.save(tmp_path / "x.npy", np.ones(2))
+    for name in ("a.npz", "a.npy"):
+        assert cli.main(["run", f"{tmp_path}/a.nnx", "--input", f"{tmp_path}/x.npy", "--output",
+                         f"{tmp_path}/{name}"]) == 0  # fmt: skip
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npz")["file"], [8, 8])
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), [8, 8])
+
+
+def test_random_functions_take_a_seed(tmp_path: Path) -> None:
+    x = nn.Variable((64,))
+    nn.export(F.dropout(x, 0.5) + F.rand(shape=(64,)), {"x": x}, tmp_path / "a.nnx", platforms=["cpu"])
+    run = nn.load_exported(tmp_path / "a.nnx")
+    ones = np.ones(64, np.float32)
+    assert run.draws and "seed" in repr(run)
+    first, again, other = run(ones, seed=1), run(ones, seed=1), run(ones, seed=2)
+    assert np.array_equal(first, again) and not np.array_equal(first, other)
+    assert (np.asarray(first) < 1).any() and (np.asarray(first) > 2).any()
+    with pytest.raises(ValueError, match="seed: the graph has random functions"):
+        run(ones)
+    with pytest.raises(ValueError, match="inputs: a graph that draws at random takes its seed by the name 'seed'"):
+        nn.export(F.dropout(x, 0.5), {"seed": x}, tmp_path / "a.nnx")
+
+
+def test_updates_of_leaves_are_refused_or_left_out(tmp_path: Path) -> None:
+    x = nn.Variable((4, 3))
+    y = PF.batch_normalization(x)
+    with pytest.raises(ValueError, match=r"the graph updates the leaf .*'mean'.*leave_updates_out=True"):
+        nn.export(y, x, tmp_path / "a.nnx")
+    assert not list(tmp_path.iterdir())
+    nn.export(y, {"x": x}, tmp_path / "a.nnx", platforms="cpu", leave_updates_out=True)
+    run = nn.load_exported(tmp_path / "a.nnx")
+    assert "bn/gamma" in run.parameters
+    np.testing.assert_allclose(np.mean(run(X[:4]), axis=0), np.zeros(3), atol=1e-6)
+
+
+def test_bodies_and_branches_of_any_size(tmp_path: Path) -> None:
+    w = leaf(W[:, :3].astype(np.float32))
+
+    def build(x: nn.Variable) -> list[nn.Variable]:
+        y, _ = F.scan(lambda h, _: (F.tanh(h @ w), h), x, None, length=3)
+        z = F.where(F.sum(y, axis=1, keepdims=True) > 0, y, -y)
+        return [z, nn.grad(F.sum(z[1:] * z[:-1]), x)[0], F.concatenate(z, x, axis=0)]
+
+    with pytest.raises(ValueError, match=r"take_slices cannot be exported for any batch size: .*\n.*constraints"):
+        nn.export(build, {"x": ("b", 3)}, tmp_path / "a.nnx", platforms="cpu")
+    shape = jax.export.symbolic_shape("b, 3", constraints=["b >= 2"])
+    nn.export(build, [jax.ShapeDtypeStruct(shape, np.float32)], tmp_path / "a.nnx", platforms="cpu")
+    run, fixed = nn.load_exported(tmp_path / "a.nnx"), nn.to_jax(build)
+    for rows in (2, 5):
+        x = X[:rows].astype(np.float32)
+        for found, wanted in zip(run(x), fixed(x), strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_layers_of_any_size(tmp_path: Path) -> None:
+    """Slices, pads, transposed convolutions and sums over rows, whose forwards compare sizes, at order 1."""
+    index = np.int32([0, 1])
+
+    def build(x: nn.Variable) -> list[nn.Variable]:
+        h = F.average_pooling(PF.convolution(x, 3, (3, 3), pad=(1, 1)), (2, 2))
+        h = F.pad(F.reshape(h[:, 1:, ::-1], (x.shape[0], -1)), (1, 1))
+        variance = F.sum((h - F.mean(h, axis=0)) ** 2) / (x.shape[0] - 1) / x.shape[0]
+        loss = variance + F.sum(F.gather(h, index, axis=1)) / (x.shape[0] + 1)
+        return [loss, *nn.grad(loss, [x, *nn.get_parameters().values()])]
+
+    nn.export(build, {"x": ("b", 2, 4, 4)}, tmp_path / "a.nnx", platforms="cpu")
+    run, fixed = nn.load_exported(tmp_path / "a.nnx"), nn.to_jax(build)
+    x = RNG.standard_normal((3, 2, 4, 4)).astype(np.float32)
+    for found, wanted in zip(run(x), fixed(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_regions_of_any_number_of_images(tmp_path: Path) -> None:
+    boxes = nn.Variable.from_numpy_array(np.array([[0, 0, 0, 4, 4], [2, 1, 0, 3, 5]], np.float32))
+
+    def build(x: nn.Variable) -> list[nn.Variable]:
+        y = F.roi_align(x, boxes, (2, 2), sampling_ratio=2)
+        return [y, nn.grad(F.sum(y**2), x)[0]]
+
+    nn.export(build, {"x": ("b", 1, 6, 6)}, tmp_path / "a.nnx", platforms="cpu")
+    x = np.random.default_rng(0).normal(size=(3, 1, 6, 6)).astype(np.float32)
+    for found, wanted in zip(nn.load_exported(tmp_path / "a.nnx")(x), build(nn.Variable.from_numpy_array(x)),
+                             strict=True):  # fmt: skip
+        np.testing.assert_allclose(found, wanted.d, atol=1e-6)
+
+
+@hypothesis.settings(max_examples=60, deadline=None)
+@hypothesis.given(st.floats(0.01, 100), st.sampled_from([-3, -2, -1, -0.5, 0.5, 1, 2]), st.sampled_from([-2, -1, 0, 1]))
+def test_numbers_are_found_as_functions_of_the_size(factor: float, power: float, less: float) -> None:
+    found = scaled([factor * n**power * (n - 1.0) ** less for n in SIZES])
+    for n in (2, 7, 1000):
+        assert found.at(n) == pytest.approx(factor * n**power * (n - 1.0) ** less, rel=1e-11)
+    for other in ([1.0, 2.0, 3.0], [math.sin(n) for n in SIZES], [n**2 + 1.0 for n in SIZES]):
+        with pytest.raises(Differs):
+            scaled([factor * v for v in other])
+
+
+@op
+def rounded_up(x: Array, /) -> jax.Array:
+    return jnp.tile(x, (int(x.shape[0]), 1))
+
+
+@pytest.mark.parametrize(("build", "message"), [
+    (lambda x: F.sum(x * (x.shape[0] % 7)), "argument .* depends on the batch size|structure"),
+    (lambda x: x[: x.shape[0] // 2], "its argument key depends on the batch size: it is 504 for 1009"),
+    (lambda x: F.sum(x) if x.shape[0] == 1009 else F.sum(x * x), "the structure of the graph depends on the batch"),
+    (lambda x: x * nn.Variable.from_numpy_array(np.arange(x.shape[0], dtype="f")[:, None]), "the array of the leaf"),
+    (rounded_up, "rounded_up cannot be exported for any batch size"),
+    (lambda x: F.jax_function(jnp.sin)(x), "its argument fun depends on the batch size"),
+])
+def test_what_is_not_a_function_of_the_size_is_named(build: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        nn.export(build, {"x": ("b", 3)}, tmp_path / "a.nnx", platforms="cpu")
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_requests_are_named(tmp_path: Path) -> None:
+    x = nn.Variable((2,))
+    y, path = x * 2, tmp_path / "a.nnx"
+    for outputs, inputs, kind, message in (
+        (y, {"x": ("b",)}, TypeError, "inputs: 'x' must be a Variable of the graph"),
+        (y, ("b", 3), TypeError, "inputs: expected Variables in a list"),
+        (y, [x, x], ValueError, "inputs: the same Variable is given twice"),
+        (3, x, TypeError, "outputs: expected a Variable"),
+        ({"y": 3}, x, TypeError, "outputs: expected a Variable.*got 3 as 'y'"),
+        (F.add2, {"x": ("a",), "y": ("b",)}, ValueError, "inputs: one size may have a name, and here a and b have"),
+        (F.tanh, {"x": ("a b",)}, ValueError, "inputs: the shape of 'x'"),
+        (F.tanh, {"x": (None, 3)}, ValueError, "inputs: the shape of 'x' must have sizes, or a name for one"),
+        (F.tanh, {"x": 5}, TypeError, "inputs: the shape of 'x' must be a list or a tuple of sizes, got 5"),
+        ([F.tanh(x).apply(name="x"), F.sin(x).apply(name="x")], x, ValueError, "outputs: two have the name 'x'"),
+    ):
+        with pytest.raises(kind, match=message):
+            nn.export(outputs, inputs, path)
+    with pytest.raises(ValueError, match="platforms: there is no 'gpu'; there are cpu, cuda"):
+        nn.export(y, x, path, platforms="gpu")
+    with pytest.raises(OSError, match="nowhere"):
+        nn.export(y, x, tmp_path / "nowhere" / "a.nnx", platforms="cpu")
+    assert not list(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------- files
+
+
+@hypothesis.settings(max_examples=40, deadline=None)
+@hypothesis.given(st.data())
+def test_a_damaged_file_raises_or_is_the_same(files: dict[str, Path], data: st.DataObject) -> None:
+    content = bytearray(files["any"].read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1))
+    if data.draw(st.booleans()):
+        content[at] ^= data.draw(st.integers(1, 255))
+    else:
+        del content[at:]
+    path = files["any"].with_name("damaged.nnx")
+    path.write_bytes(content)
+    try:
+        run = nn.load_exported(path)
+    except ValueError as error:
+        assert str(path) in str(error)
+    else:
+        assert repr(run) == repr(nn.load_exported(files["any"]))
+
+
+def rewritten(path: Path, changes: dict[str, Any], program: bytes | None = None) -> Path:
+    """The file with other facts, or another program."""
+    other = path.with_name("other.nnx")
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(other, "w") as made:
+        facts = json.loads(archive.read("metadata.json")) | changes
+        made.writestr("metadata.json", json.dumps(facts))
+        made.writestr("program.bin", archive.read("program.bin") if program is None else program)
+    return other
+
+
+def test_newer_and_wrong_files_say_so(files: dict[str, Path]) -> None:
+    for changes, message in (
+        ({"format_version": 2}, "was written in version 2 of the format.*upgrade nngrad"),
+        ({"calling_convention": 99, "jax": "9.9"}, "was made by JAX '9.9', in version 99.*upgrade JAX"),
+        ({"calling_convention": 1}, "in version 1 of its calling convention.*export the graph again"),
+        ({"inputs": []}, "its program takes 1 arrays, and not 0"),
+        ({"inputs": [{"name": "x", "shape": [-1], "dtype": "float32"}]}, "metadata.json is wrong"),
+        ({"outputs": 3}, "metadata.json is wrong"),
+        ({"format": "something"}, "metadata.json is wrong"),
+        ({"parameters": [{"name": "x", "shape": [1], "dtype": "float32"}]}, "has not the arrays"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            nn.load_exported(rewritten(files["any"], changes))
+    with pytest.raises(ValueError, match="cannot read its program"):
+        nn.load_exported(rewritten(files["any"], {}, b"\x00" * 64))
+
+
+def test_without_flatbuffers_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, files: dict[str, Path]) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"nn\.load_exported needs flatbuffers.*pip install 'nngrad\[export\]'"):
+        nn.load_exported(files["any"])
+    with pytest.raises(ImportError, match=r"nn\.export needs flatbuffers"):
+        nn.export(nn.Variable(()), [], "a.nnx")
+
+
+# ---------------------------------------------------------------- nngrad run
+
+
+def test_run(files: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.save(tmp_path / "x.npy", X[:2])
+    given = ["run", str(files["any"]), "--input"]
+    assert cli.main([*given, f"x={tmp_path}/x.npy", "--output", f"{tmp_path}/out"]) == 0
+    text = capsys.readouterr().out
+    assert "slope   float64  (2, 3)" in text and str(tmp_path / "out" / "loss.npy") in text
+    compare({name: np.load(tmp_path / "out" / f"{name}.npy") for name in ("loss", "slope", "flat", "second")}, 2)
+    assert cli.main([*given, f"{tmp_path}/x.npy", "--output", f"{tmp_path}/out.npz"]) == 0
+    compare(dict(np.load(tmp_path / "out.npz")), 2)
+    capsys.readouterr()
+    (tmp_path / "text.npy").write_text("text")
+    for arguments, message in (
+        ([f"y={tmp_path}/x.npy"], "there is no input 'y'"),
+        ([f"{tmp_path}/x.npy", "--input", f"{tmp_path}/x.npy"], "2 arrays given for 1 inputs"),
+        ([f"{tmp_path}/text.npy"], "not a file of one array"),
+        ([f"{tmp_path}/out.npz"], "holds several arrays"),
+        ([f"{tmp_path}/none.npy"], "none.npy: No such file"),
+        ([f"{tmp_path}/x.npy", "--output", f"{tmp_path}/one.npy"], "there are 4 outputs"),
+    ):
+        assert cli.main([*given, *arguments]) == 1
+        assert message in capsys.readouterr().err
+    assert cli.main(["run", f"{tmp_path}/x.npy"]) == 1
+    assert "not a file that nn.export has written" in capsys.readouterr().err
+
+
+def test_another_process_runs_it_without_the_graph(files: dict[str, Path], tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    done = subprocess.run(
+        [sys.executable, "-m", "nngrad_command", "run", files["fixed"], "--input", tmp_path / "x.npy"],
+        capture_output=True, text=True, check=False, env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[:4] == ["output", "dtype", "shape", "values"]

@@ -1,0 +1,256 @@
+"""What a Laplacian costs, where each direction reaches a part alone, and that it is right nevertheless."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad import Variable
+from nngrad.execution.interpret import interpret
+from nngrad.graph import functions_of
+
+RNG = np.random.default_rng(0)
+ROWS, PARTICLES, D, WIDTH = 2, 3, 2, 4
+X = RNG.standard_normal((ROWS, PARTICLES, D))
+Steps = dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]]
+"""For each step the function of Variables, and that of JAX arrays of one row."""
+
+
+def weights(*shape: int) -> np.ndarray:
+    return np.random.default_rng(shape).standard_normal(shape) / np.sqrt(shape[0])
+
+
+def by(w: np.ndarray) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
+    """The product with a matrix."""
+    return lambda h: F.batch_matmul(h, Variable.from_numpy_array(w)), lambda h: h @ w
+
+
+def attended(h: Any) -> Any:
+    scores = F.softmax(F.batch_matmul(h, h, transpose_b=True), axis=-1)
+    return F.batch_matmul(scores, h)
+
+
+def gathered(h: Any) -> Any:
+    return F.concatenate(h[:, :1] * 2, h[:, 1:], axis=1)
+
+
+PAIRS = weights(2 * WIDTH + 1, WIDTH)
+FIRST, SECOND = np.triu_indices(PARTICLES, 1)
+
+
+def features_of_pairs(h: Any) -> Any:
+    """What a network is given of two particles: where they are from each other, how far, and the second one."""
+    lines, columns = F.reshape(h, shape=(ROWS, PARTICLES, 1, WIDTH)), F.reshape(h, shape=(ROWS, 1, PARTICLES, WIDTH))
+    apart = lines - columns
+    distance = F.sqrt(F.sum(apart**2, axis=3, keepdims=True) + 0.5)
+    given = F.concatenate(apart, distance, F.broadcast(columns, shape=apart.shape), axis=3)
+    of_pairs = F.tanh(F.matmul(given, Variable.from_numpy_array(PAIRS)))
+    return F.sum(of_pairs * F.exp(-distance), axis=2)
+
+
+def features_of_pairs_in_jax(h: Any) -> Any:
+    apart = h[:, None] - h[None]
+    distance = jnp.sqrt(jnp.sum(apart**2, -1, keepdims=True) + 0.5)
+    given = jnp.concatenate([apart, distance, jnp.broadcast_to(h[None], apart.shape)], -1)
+    return jnp.sum(jnp.tanh(given @ PAIRS) * jnp.exp(-distance), 1)
+
+
+def chosen_pairs(h: Any) -> Any:
+    """Each pair once, and what they give to one of the two."""
+    first, second = [F.gather(h, Variable.from_numpy_array(i), axis=1) for i in (FIRST, SECOND)]
+    return h + F.sum(F.sin(first - second), axis=1, keepdims=True)
+
+
+STEPS: Steps = {
+    "matrix": by(weights(WIDTH, WIDTH)),
+    "tanh": (F.tanh, jnp.tanh),
+    "silu": (lambda h: h * F.sigmoid(h), jax.nn.silu),
+    "elu": (F.elu, jax.nn.elu),
+    "square plus": (lambda h: h * h + F.sin(h), lambda h: h * h + jnp.sin(h)),
+    "softmax of features": (lambda h: F.softmax(h, axis=2), lambda h: jax.nn.softmax(h, axis=1)),
+    "mean of particles": (lambda h: F.mean(h, axis=1, keepdims=True) + h, lambda h: jnp.mean(h, 0, keepdims=True) + h),
+    "sum of particles": (lambda h: F.tanh(F.sum(h, axis=1, keepdims=True)) * h,
+                         lambda h: jnp.tanh(jnp.sum(h, 0, keepdims=True)) * h),
+    "attention": (attended, lambda h: jax.nn.softmax(h @ h.T, axis=-1) @ h),
+    "pairs": (lambda h: F.sum(F.tanh(F.reshape(h, shape=(ROWS, PARTICLES, 1, WIDTH))
+                                     - F.reshape(h, shape=(ROWS, 1, PARTICLES, WIDTH))), axis=2),
+              lambda h: jnp.sum(jnp.tanh(h[:, None] - h[None]), axis=1)),
+    "features of pairs": (features_of_pairs, features_of_pairs_in_jax),
+    "chosen pairs": (chosen_pairs, lambda h: h + jnp.sum(jnp.sin(h[FIRST] - h[SECOND]), 0, keepdims=True)),
+    "products of pairs": (lambda h: F.mean(F.tanh(F.reshape(h, shape=(ROWS, PARTICLES, 1, WIDTH))
+                                                  * F.reshape(h, shape=(ROWS, 1, PARTICLES, WIDTH))), axis=1),
+                          lambda h: jnp.mean(jnp.tanh(h[:, None] * h[None]), axis=0)),
+    "turned around": (lambda h: F.concatenate(h[:, 1:], h[:, :1], axis=1) - F.flip(h, axes=1) * F.tanh(h),
+                      lambda h: jnp.roll(h, -1, 0) - h[::-1] * jnp.tanh(h)),
+    "turned": (lambda h: F.transpose(F.tanh(F.transpose(h, axes=(0, 2, 1))), axes=(0, 2, 1)), jnp.tanh),
+    "parts": (gathered, lambda h: jnp.concatenate([h[:1] * 2, h[1:]])),
+    "stopped": (lambda h: h * F.unlink(h), lambda h: h * jax.lax.stop_gradient(h)),
+}
+
+ENDS: Steps = {
+    "sum": (lambda h: F.sum(h, axis=(1, 2)), jnp.sum),
+    "product of sums": (lambda h: F.prod(F.sum(h, axis=1), axis=-1), lambda h: jnp.prod(jnp.sum(h, 0))),
+    "determinant": (lambda h: F.batch_logdet(F.batch_matmul(h, h, transpose_b=True) + np.eye(PARTICLES)),
+                    lambda h: jnp.linalg.slogdet(h @ h.T + np.eye(PARTICLES))[1]),
+}
+
+
+def network(steps: list[str], end: str, flat: bool) -> tuple[Variable, Variable, Callable[[Any], Any]]:
+    """A function of particles as a Variable, its input, and the function of one row in JAX.
+
+    Args:
+        steps: Names of what is done one after another.
+        end: How numbers are made of the features.
+        flat: Whether the input has one axis for the coordinates of all particles.
+    """
+    first, first_in_jax = by(weights(D, WIDTH))
+    x = Variable.from_numpy_array(X.reshape(ROWS, -1) if flat else X, need_grad=True)
+    h = first(F.reshape(x, shape=X.shape) if flat else x)
+    for name in steps:
+        h = STEPS[name][0](h)
+
+    def in_jax(row: Any) -> Any:
+        h = first_in_jax(row.reshape(PARTICLES, D))
+        for name in steps:
+            h = STEPS[name][1](h)
+        return ENDS[end][1](h)
+
+    return ENDS[end][0](h), x, in_jax
+
+
+def hessians(in_jax: Callable[[Any], Any], rows: Any) -> np.ndarray:
+    with jax.enable_x64(True):
+        return np.asarray(jax.jit(jax.vmap(jax.hessian(in_jax)))(jnp.asarray(rows.reshape(ROWS, -1))))
+
+
+@settings(max_examples=6, deadline=None)
+@example(["square plus", "attention", "mean of particles"], "determinant", True)
+@example(["silu", "sum of particles", "pairs"], "product of sums", False)
+@example(["features of pairs", "chosen pairs"], "sum", True)
+@example(["products of pairs", "turned around"], "determinant", False)
+@given(st.lists(st.sampled_from(sorted(STEPS)), min_size=1, max_size=3), st.sampled_from(sorted(ENDS)), st.booleans())
+def test_laplacians_of_networks_of_particles(steps: list[str], end: str, flat: bool) -> None:
+    y, x, in_jax = network(steps, end, flat)
+    wanted = hessians(in_jax, X)
+    laplacian, diagonal = map(np.asarray, interpret([nn.laplacian(y, x), nn.hessian_diagonal(y, x)], {}))
+    scale = np.abs(wanted).max() + 1
+    np.testing.assert_allclose(laplacian / scale, np.trace(wanted, axis1=1, axis2=2) / scale, rtol=0, atol=1e-11)
+    expected = np.diagonal(wanted, axis1=1, axis2=2).reshape(diagonal.shape)
+    np.testing.assert_allclose(diagonal / scale, expected / scale, rtol=0, atol=1e-11)
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def flops(y: Variable) -> int:
+    """Additions and multiplications in products of matrices and sums of products."""
+    return sum(f.op.cost(f) for f in functions_of([y]) if f.op.cost is not None)
+
+
+def particles(count: int, end: Callable[[Variable], Variable]) -> int:
+    """What the Laplacian costs of a network that is applied to each particle by itself, for each of these."""
+    x = Variable((2, count, 3), need_grad=True)
+    h: Any = x
+    for shape in ((3, 16), (16, 16), (16, 16)):
+        h = F.tanh(F.batch_matmul(h, Variable(shape)))
+    return flops(nn.laplacian(end(F.sum(h, axis=1)), x)) // count
+
+
+def test_a_particle_costs_the_same_however_many_there_are() -> None:
+    """A direction of one particle reaches that one alone, until something mixes them in another way than by a sum."""
+    few, many = (particles(count, lambda h: F.sum(h, axis=1)) for count in (2, 10))
+    assert few == many
+    forward = 2 * 2 * (3 * 16 + 16 * 16 + 16 * 16)
+    assert many <= 5 * forward  # the values, three directions, and the sum of second derivatives
+    assert particles(10, lambda h: F.sum(F.tanh(h), axis=1)) == many  # sums of particles that go on
+
+
+def test_means_of_particles_make_no_array_of_pairs() -> None:
+    x = Variable((2, 10, 3), need_grad=True)
+    h = F.tanh(F.batch_matmul(x, Variable((3, 16))))
+    mixed = F.tanh(F.mean(h, axis=1)) * F.tanh(F.sum(h, axis=1, keepdims=True))[:, 0]
+    emitted = functions_of([nn.laplacian(F.sum(mixed, axis=1), x)])
+    assert max(spec.size for f in emitted for spec in f.specs) == 30 * 2 * 16
+
+
+def test_what_mixes_particles_makes_a_direction_for_each() -> None:
+    """The test above can fail: softmax over the particles needs all directions in what comes after it."""
+    x = Variable((2, 6, 3), need_grad=True)
+    h = F.softmax(F.batch_matmul(x, Variable((3, 16))), axis=1)
+    behind = F.tanh(F.batch_matmul(h, Variable((16, 16))))
+    products = [f for f in functions_of([nn.laplacian(F.sum(behind, axis=(1, 2)), x)]) if f.name == "batch_matmul"]
+    assert max(f.specs[0].shape[0] for f in products if f.specs[0].ndim == 4) == 18
+
+
+def test_what_depends_on_two_particles_has_directions_of_these_alone() -> None:
+    """Of r_i - r_j the directions of i and those of j are kept apart, until it is summed."""
+    x = Variable((2, 24), need_grad=True)
+    h = F.reshape(x, shape=(2, 8, 3))
+    apart = F.reshape(h, shape=(2, 8, 1, 3)) - F.reshape(h, shape=(2, 1, 8, 3))
+    distance = F.sqrt(F.sum(apart**2, axis=3, keepdims=True) + 1)
+    of_pairs = F.matmul(F.concatenate(apart, distance, axis=3), Variable((4, 16)))
+    of_pairs = F.tanh(F.matmul(F.tanh(of_pairs), Variable((16, 16))))
+    emitted = functions_of([nn.laplacian(F.sum(of_pairs, axis=(1, 2, 3)), x)])
+    assert max(spec.size for f in emitted for spec in f.specs) == 3 * 2 * 8 * 8 * 16
+
+
+def test_what_cancels_where_two_particles_are_one_does_so_exactly() -> None:
+    """r_i - r_i does not move, however steep what is made of it may be."""
+    x = Variable.from_numpy_array(X, need_grad=True)
+    apart = F.reshape(x, shape=(ROWS, PARTICLES, 1, D)) - F.reshape(x, shape=(ROWS, 1, PARTICLES, D))
+    y = F.sum(F.sqrt(F.sum(apart**2, axis=3) + 1e-12), axis=(1, 2))
+
+    def distances(row: Any) -> Any:
+        return 2 * sum([jnp.linalg.norm(row[i] - row[j]) for i, j in zip(FIRST, SECOND, strict=True)])
+
+    with jax.enable_x64(True):
+        hessians = np.asarray(jax.vmap(jax.hessian(distances))(jnp.asarray(X))).reshape(ROWS, X[0].size, X[0].size)
+    exact = np.trace(hessians, axis1=1, axis2=2)
+    np.testing.assert_allclose(nn.laplacian(y, x).d, exact, rtol=1e-9)
+
+
+def test_derivatives_of_activations_are_computed_once_for_all_directions() -> None:
+    x, w = Variable((4, 30), need_grad=True), Variable((30, 8))
+    h = F.batch_matmul(x, w)
+    h = F.batch_matmul(h * F.sigmoid(h), Variable((8, 8)))
+    emitted = functions_of([nn.laplacian(F.sum(h * F.sigmoid(h), axis=1), x)])
+    along = [f for f in emitted if f.specs[0].shape[:2] == (30, 4)]
+    assert [f.name for f in along] == ["mul2", "batch_matmul", "pow_scalar"]
+
+
+def test_a_jacobian_of_particles_is_computed_for_one_of_them() -> None:
+    x = Variable.from_numpy_array(X, need_grad=True)
+    y = F.tanh(F.batch_matmul(x, Variable.from_numpy_array(weights(D, WIDTH))))
+    jacobian = nn.jacobian(y, x)
+    assert sum(f.op.heavy for f in functions_of([jacobian])) <= 2  # that of y, and the places of what is not zero
+    wanted = jax.vmap(jax.jacobian(lambda row: jnp.tanh(row @ weights(D, WIDTH))))
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(jacobian.d, np.asarray(wanted(jnp.asarray(X))), rtol=1e-12, atol=1e-14)
+
+
+def test_axis_of_size_one_is_repeated_by_broadcasting() -> None:
+    others = np.random.default_rng(7).standard_normal((4, 3))
+
+    def of_one(x: Any) -> Any:
+        return jnp.sum(jnp.cumsum(x * others, axis=0) ** 3)
+
+    for shape in ((1, 3), (4, 1), (1, 1)):
+        points = np.random.default_rng(8).standard_normal((ROWS, *shape))
+        x = Variable.from_numpy_array(points, need_grad=True)
+        y = F.sum(F.cumsum(x * Variable.from_numpy_array(others), axis=1) ** 3, axis=(1, 2))
+        laplacian = nn.laplacian(y, x)
+        laplacian.forward()
+        with jax.enable_x64(True):
+            hessians = np.stack([np.asarray(jax.hessian(of_one)(p)).reshape(p.size, p.size) for p in points])
+        np.testing.assert_allclose(laplacian.d, np.trace(hessians, axis1=1, axis2=2), rtol=1e-9)
+        found = nn.hessian(y, x, batched=True)
+        found.forward()
+        np.testing.assert_allclose(found.d.reshape(hessians.shape), hessians, rtol=1e-9, atol=1e-9)

@@ -1,0 +1,432 @@
+"""Several processes: `nngrad launch`, joining, what they compute together, and how they end together."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import nngrad as nn
+from nngrad.execution import compiled
+from nngrad.execution.program import Program
+from nngrad.graph import processes
+from nngrad.graph.mesh import Mesh
+from nngrad.hosts import joining
+from nngrad.hosts.judging import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
+from nngrad.hosts.launchers import launcher_of
+from nngrad.hosts.sharing import part_for
+from nngrad_command import launch as launch_module
+from tests.several_hosts import programs, resuming
+from tests.several_hosts.equality import differences
+from tests.several_hosts.running import LIMIT, ended, launch_command, launched, started
+
+SCRIPT = """
+import os, signal, subprocess, sys, time
+index = int(os.environ["NNGRAD_PROCESS_INDEX"])
+os.write(int(os.environ["NNGRAD_JOINED"]), b"+")
+print("begins", os.getpid(), flush=True)
+def others_wait():
+    if index != 1:
+        child = subprocess.Popen(["sleep", "600"])
+        print("child", child.pid, flush=True)
+        time.sleep(600)
+"""
+SECONDS = 20.0
+"""In which a run must end on a busy machine that ends in a second or two on a quiet one."""
+
+
+@pytest.fixture
+def launch(tmp_path: Path) -> Any:
+    """Runs `nngrad launch` with a script that begins as `SCRIPT`."""
+
+    def run(count: int, body: str, *options: object, arguments: tuple[str, ...] = ()) -> Any:
+        (tmp_path / "script.py").write_text(SCRIPT + body)
+        return launched("-n", count, *options, tmp_path / "script.py", *arguments, limit=LIMIT)
+
+    return run
+
+
+def children_of(text: str) -> list[int]:
+    return [int(pid) for pid in re.findall(r"(?:begins|child) (\d+)", text)]
+
+
+# ---------------------------------------------------------------- nngrad launch, without JAX
+
+
+def test_lines_have_the_number_of_their_process(launch: Any) -> None:
+    done = launch(3, "print(sys.argv[1:], os.environ['JAX_COORDINATOR_ADDRESS'], os.environ['JAX_LOCAL_DEVICE_IDS'], "
+                     "os.environ['XLA_FLAGS'], os.environ['NNGRAD_STEP_TIMEOUT'])\nprint('a fault', file=sys.stderr)",
+                  "--devices-per-process", 2, "--timeout", 50, arguments=("-n", "--x"))
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    ports = set(re.findall(r"127\.0\.0\.1:(\d+)", done.stdout))
+    assert len(ports) == 1
+    for i in range(3):
+        assert f"[{i}] ['-n', '--x'] 127.0.0.1:{min(ports)} {2 * i},{2 * i + 1} " \
+               "--xla_force_host_platform_device_count=2 50.0" in lines
+    assert sorted(done.stderr.splitlines()) == [f"[{i}] a fault" for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "said"),
+    [
+        ("sys.exit(3)", 3, "failed with exit code 3"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137, r"was killed by signal 9 \(SIGKILL\)"),
+        ("os.kill(os.getpid(), signal.SIGSTOP); time.sleep(600)", 137, "was stopped by a signal, and did not go on"),
+    ],
+)
+def test_a_process_that_fails_ends_all(launch: Any, end: str, code: int, said: str) -> None:
+    stops = "STOP" in end
+    waits = "time.sleep(1); sys.exit(75)" if stops else "others_wait()"
+    done = launch(3, f"if index == 1:\n    print('alas'); time.sleep(0.3); {end}\n{waits}", "--grace", "0.5")
+    assert done.returncode == code
+    assert re.search(rf"^nngrad launch: process 1 \(pid \d+\) {said}", done.stderr, re.MULTILINE), done.stderr
+    assert "the last that it wrote:" in done.stderr
+    assert "\n    alas\n" in done.stderr
+    if not stops:
+        assert "not ended after 0.5 s, and killed: 0, 2" in done.stderr
+    assert len(children_of(done.stdout)) == (3 if stops else 5)
+    assert ended(children_of(done.stdout))
+
+
+def test_the_one_that_failed_first_by_itself_is_named(launch: Any) -> None:
+    done = launch(3, "time.sleep(0.5 * (index == 2)); sys.exit([75, 75, 4][index])")
+    assert done.returncode == 4
+    assert "process 2 (pid" in done.stderr
+
+
+def test_a_process_that_ends_early_and_well_leaves_the_others(launch: Any) -> None:
+    done = launch(2, "time.sleep(0.5 * index); print('end of', index)")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "[1] end of 1" in done.stdout
+
+
+def test_who_does_not_join_is_told(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text("print('alone')")
+    done = launched("-n", 2, tmp_path / "script.py")
+    assert done.returncode == 0
+    assert "2 of 2 processes never called nn.hosts.initialize()" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("numbers", "handled", "code"),
+    [
+        ([signal.SIGTERM], "signal.SIG_DFL", 143), ([signal.SIGINT], "signal.default_int_handler", 130),
+        ([signal.SIGTERM], "signal.SIG_IGN", 137), ([signal.SIGTERM], "lambda *_: sys.exit(0)", 0),
+        ([signal.SIGTERM, signal.SIGTERM], "signal.SIG_IGN", 137),
+    ],
+)  # fmt: skip
+def test_signals_are_sent_on_and_enforced(tmp_path: Path, numbers: list[int], handled: str, code: int) -> None:
+    (tmp_path / "script.py").write_text(
+        f"{SCRIPT}\nsignal.signal({int(numbers[0])}, {handled})\nprint('is ready', flush=True)\ntime.sleep(600)")
+    grace = 600 if len(numbers) > 1 else 1
+    with started(launch_command("-n", 2, "--grace", grace, tmp_path / "script.py")) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(4)]
+        assert sum("is ready" in line for line in lines) == 2
+        for number in numbers:
+            process.send_signal(number)
+            time.sleep(0.2)
+        out, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == code, err
+    assert "sent to all processes" in err
+    assert ("and killed: 0, 1" in err) == ("IGN" in handled)
+    assert ended(children_of("".join(lines) + out))
+
+
+def test_processes_end_with_the_launcher(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT + "others_wait()\ntime.sleep(600)")
+    with started(launch_command("-n", 2, tmp_path / "script.py")) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        os.killpg(process.pid, signal.SIGKILL)
+        assert len(children_of("".join(lines))) == 3
+        assert ended(children_of("".join(lines)))
+
+
+def test_an_output_that_nobody_reads_ends_all(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT + "for i in range(10000): print(i, flush=True); time.sleep(0.01)")
+    with started(launch_command("-n", 2, "--grace", 0.5, tmp_path / "script.py")) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(6)]
+        process.stdout.close()
+        assert process.wait(LIMIT) == 1
+        assert ended(children_of("".join(lines)))
+        process.stdout = None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["-n", "0", "x.py"], "'0' is not a whole number from 1"), (["x.py"], "-n/--processes"),
+        (["-n", "2", "not/there.py"], "there is no file 'not/there.py'"),
+        (["-n", "2", "a.module"], "give -m before it"), (["-n", "2", "--timeout", "0", "x.py"], "above 0"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        code = launch_module.main(arguments)
+    except SystemExit as stopped:
+        code = int(str(stopped.code))
+    assert code == 2
+    assert said in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------- joining
+
+
+def test_a_single_process_joins_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joining, "_membership", None)
+    for name in [name for name in os.environ if name.startswith(("SLURM", "OMPI", "PMI", "NNGRAD_PROCESS"))]:
+        monkeypatch.delenv(name)
+    joined = nn.hosts.initialize()
+    assert joined == nn.hosts.initialize()
+    assert (joined.index, joined.count, joined.launcher) == (0, 1, None)
+    assert str(joined) == "a single process: no launcher was found"
+    assert nn.hosts.process_index() == 0
+    assert nn.hosts.process_count() == 1
+    assert nn.hosts.is_first()
+    assert processes.watch is None
+    nn.hosts.barrier()
+    assert nn.hosts.part_of([1, 2, 3]) == [1, 2, 3]
+
+
+def test_joining_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    jax.devices()  # which starts them
+    monkeypatch.setattr(joining, "_membership", None)
+    for name, value in {"JAX_COORDINATOR_ADDRESS": "127.0.0.1:9", "NNGRAD_PROCESS_COUNT": "2",
+                        "NNGRAD_PROCESS_INDEX": "1"}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(RuntimeError, match="comes too late: JAX has started its devices"):
+        nn.hosts.initialize()
+    with pytest.raises(ValueError, match="step_timeout: must be seconds above 0, got 0"):
+        nn.hosts.initialize(step_timeout=0)
+
+
+def test_launchers_are_known_by_their_variables() -> None:
+    ours = {"JAX_COORDINATOR_ADDRESS": "a:1", "NNGRAD_PROCESS_COUNT": "4", "NNGRAD_PROCESS_INDEX": "3"}
+    found = launcher_of(ours)
+    assert found is not None
+    assert (found.name, found.count, found.arguments["process_id"]) == ("environment variables", 4, 3)
+    assert launcher_of({**ours, "NNGRAD_JOINED": "5"}).name == "nngrad launch"  # type: ignore[union-attr]
+    assert launcher_of({}) is None
+    assert launcher_of({"SLURM_JOB_ID": "1"}) is None  # within an allocation, by hand
+    assert launcher_of({"PMI_SIZE": "1"}) is None
+    for wrong, said in (
+        ({"NNGRAD_PROCESS_COUNT": "2"}, "JAX_COORDINATOR_ADDRESS and NNGRAD_PROCESS_INDEX: not set"),
+        ({**ours, "NNGRAD_PROCESS_INDEX": "4"}, "must be from 0 to 3"),
+        ({**ours, "NNGRAD_PROCESS_COUNT": "two"}, "must be a whole number, is 'two'"),
+        ({"PMI_SIZE": "8"}, r"MPI has started 8 processes \(PMI_SIZE\).*install mpi4py"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            launcher_of(wrong)
+
+
+def test_parts_are_equal_and_cover_all() -> None:
+    data = np.arange(12).reshape(6, 2)
+    for blocks in (False, True):
+        parts = [part_for(data, i, 3, blocks=blocks, remainder="refuse") for i in range(3)]
+        assert sorted(np.concatenate(parts).ravel()) == [*range(12)]
+    assert part_for(data, 1, 3, blocks=True, remainder="refuse").tolist() == data[2:4].tolist()
+    assert part_for(data, 1, 3, blocks=False, remainder="refuse").tolist() == data[1::3].tolist()
+    with pytest.raises(ValueError, match=r"data: 7 examples cannot be divided evenly among 3 processes, 1 are left"):
+        part_for(range(7), 0, 3, blocks=False, remainder="refuse")
+    assert [[*part_for(range(7), i, 3, blocks=False, remainder="drop")] for i in range(3)] == [[0, 3], [1, 4], [2, 5]]
+    repeated = [part_for([*range(7)], i, 3, blocks=True, remainder="repeat") for i in range(3)]
+    assert repeated == [[0, 1, 2], [3, 4, 5], [6, 0, 1]]
+    assert part_for(np.arange(2), 2, 4, blocks=False, remainder="repeat").tolist() == [0]
+    with pytest.raises(ValueError, match="2 examples are too few for 3 processes"):
+        part_for([1, 2], 0, 3, blocks=False, remainder="drop")
+    with pytest.raises(TypeError, match="data: must have a length"):
+        part_for(iter([1]), 0, 1, blocks=False, remainder="drop")
+
+
+# ---------------------------------------------------------------- judging
+
+
+def beats(number: int, *told: tuple[int, int, str]) -> dict[int, Beat]:
+    return {i: Beat(number, begun, ended, state) for i, (begun, ended, state) in enumerate(told)}
+
+
+def test_who_is_silent_is_dead() -> None:
+    judge = Judge(3, 10.0, 60.0, 0.0)
+    assert judge.failure(beats(1, (4, 4, RUNNING), (4, 4, RUNNING), (4, 4, RUNNING)), 1.0) is None
+    alive = {0: Beat(2, 5, 4), 1: Beat(1, 4, 4), 2: Beat(2, 5, 4)}
+    assert judge.failure(alive, 8.0) is None
+    failure = judge.failure({**alive, 0: Beat(3, 5, 4), 2: Beat(3, 5, 4)}, 11.5)
+    assert failure is not None
+    assert failure.index == 1
+    assert "no sign of life for 10.5 s, after computation 4" in failure.reason
+    assert judge.failure(alive, 12.0, sudden=3.0) is not None
+    never = Judge(2, 10.0, 60.0, 0.0)
+    assert never.failure({0: Beat(1)}, 9.0) is None
+    assert never.failure({0: Beat(2)}, 11.0).index == 1  # type: ignore[union-attr]
+
+
+def test_who_keeps_the_others_waiting_hangs() -> None:
+    judge = Judge(3, 10.0, 60.0, 0.0)
+    for second in range(0, 300, 5):  # nobody waits
+        assert judge.failure(beats(second, (4, 4, RUNNING), (4, 4, RUNNING), (4, 4, RUNNING)), float(second)) is None
+    stuck = (5, 4, RUNNING), (6, 4, RUNNING), (4, 4, RUNNING)
+    for second in range(300, 355, 5):
+        assert judge.failure(beats(second, *stuck), float(second)) is None
+    failure = judge.failure(beats(400, *stuck), 360.0)
+    assert failure is not None
+    assert failure.index == 2
+    assert "hangs after computation 4 of all processes: others have waited for it in computation 5" in failure.reason
+    together = Judge(2, 1e6, 60.0, 0.0)
+    assert together.failure(beats(1, (5, 4, RUNNING), (5, 4, RUNNING)), 0.0) is None
+    failure = together.failure(beats(2, (5, 4, RUNNING), (5, 4, RUNNING)), 61.0)
+    assert failure is not None
+    assert failure == Failure(-1, "all processes are in computation 5, which has not ended for 61.0 s")
+
+
+def test_who_ends_early_is_named() -> None:
+    judge = Judge(2, 10.0, 60.0, 0.0)
+    assert judge.failure(beats(1, (4, 4, RUNNING), (4, 4, DONE)), 0.0) is None
+    failure = judge.failure(beats(2, (5, 4, RUNNING), (4, 4, DONE)), 0.5)
+    assert failure is not None
+    assert failure.index == 1
+    assert "has ended its script after computation 4" in failure.reason
+    assert not judge.all_done()
+    judge.failure(beats(3, (5, 5, DONE), (5, 5, DONE)), 1.0)
+    assert judge.all_done()
+
+
+def test_process_0_waits_for_those_that_are_there() -> None:
+    judge = Judge(3, 100.0, 60.0, 0.0)
+    judge.failure(beats(1, (1, 1, LEAVING), (1, 1, GONE), (1, 1, LEAVING)), 1.0)
+    assert not judge.all_gone(2.0)
+    assert judge.all_gone(9.0)  # process 2 is silent
+    judge.failure(beats(2, (1, 1, LEAVING), (1, 1, GONE), (1, 1, GONE)), 9.0)
+    assert judge.all_gone(9.1)
+
+
+# ---------------------------------------------------------------- together
+
+
+def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
+    file = tmp_path / "results.npz"
+    done = launched("-n", 2, "-m", "tests.several_hosts.programs", 3, file)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "process 1 of 2, started by nngrad launch" in done.stdout
+    expected = programs.run(3)
+    with np.load(file) as found:
+        largest = differences(dict(found), expected)
+    assert len(largest) == 6
+    assert all(difference < 1e-6 for difference in largest.values()), largest
+
+
+def by_hand(kind: str, which: int, *variables: dict[str, str]) -> list[tuple[int, str, str]]:
+    """Exit codes, output and errors of processes that no launcher of nngrad's looks after."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.several_hosts.trouble", kind, str(which)]
+    with ExitStack() as stack:
+        started_processes = [stack.enter_context(started(command, extra)) for extra in variables]
+        found = []
+        for process in started_processes:
+            try:
+                out, err = process.communicate(timeout=LIMIT)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                out, err = process.communicate()
+                raise AssertionError(f"it did not end: {out}{err}") from None
+            found.append((process.returncode, out, err))
+        return found
+
+
+def seconds_since_it_failed(*outputs: str) -> float:
+    found = re.search(r"(\d+\.\d+) it fails", "".join(outputs))
+    assert found is not None, outputs
+    return time.time() - float(found[1])
+
+
+def test_an_error_under_slurm_is_told_to_all() -> None:
+    of_job = {"SLURM_JOB_ID": str(10_000 + os.getpid()), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2",
+              "SLURM_STEP_NUM_NODES": "1", "JAX_COORDINATOR_PORT": str(free_port())}
+    (code, out, err), (other_code, other_out, other_err) = by_hand(
+        "error", 1, *[{**of_job, "SLURM_PROCID": i, "SLURM_LOCALID": i} for i in "01"])
+    assert seconds_since_it_failed(other_out) < SECONDS
+    assert "process 1 of 2, started by SLURM" in other_out
+    assert (code, other_code) == (75, 1), err + other_err
+    said = r"process 1 \(.*, pid \d+\) has failed: ValueError: a bad batch \(.*trouble\.py, line \d+\)"
+    assert re.search(f"^nngrad: process 0 of 2 ends: {said}$", err, re.MULTILINE), err
+    assert re.search(f"^nngrad: process 1 of 2 ends: {said}$", other_err, re.MULTILINE), other_err
+    assert "Check failure stack trace" not in err + other_err
+    assert "the end" not in out
+
+
+def test_the_death_of_the_coordinator_under_mpi_is_told_to_all() -> None:
+    of_job = {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911", "OMPI_COMM_WORLD_SIZE": "2",
+              "JAX_COORDINATOR_PORT": str(free_port())}
+    (code, out, _), (other_code, other_out, other_err) = by_hand(
+        "kill midway", 0, *[{**of_job, "OMPI_COMM_WORLD_RANK": i, "OMPI_COMM_WORLD_LOCAL_RANK": i} for i in "01"])
+    assert seconds_since_it_failed(out) < SECONDS
+    assert "process 1 of 2, started by Open MPI" in other_out
+    assert code == -signal.SIGKILL
+    assert other_code in (-signal.SIGABRT, 1, 75)  # 1 by JAX 0.8
+    assert re.search(r"process 0 \(.*, pid \d+\).*has died", other_err), other_err
+
+
+def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
+    run = "-n", 2, "-m", "tests.several_hosts.resuming", tmp_path / "checkpoints"
+    done = launched(*run, 100_000, "--kill", 0.5, 1)
+    assert seconds_since_it_failed(done.stdout) < SECONDS
+    assert done.returncode == 137
+    assert re.search(r"nngrad launch: process 1 \(pid \d+\) was killed by signal 9 \(SIGKILL\)", done.stderr)
+    assert re.search(r"nngrad: process 0 of 2 ends: process 1 \(.*, pid \d+\) has died", done.stderr), done.stderr
+    last = max(map(int, re.findall(r"step (\d+)", done.stdout)))
+    again = launched(*run, last + 2, "--compare")
+    assert again.returncode == 0, again.stdout + again.stderr
+    found = re.search(r"goes on after step (\d+)", again.stdout)
+    assert found is not None
+    assert last - 2 * resuming.EVERY <= int(found[1]) <= last + 1
+    for i in range(2):
+        assert f"[{i}] the same bit by bit: 6 of 6 parameters" in again.stdout.splitlines()
+
+
+def test_a_process_that_hangs_ends_all() -> None:
+    done = launched("-n", 2, "--grace", 20, "-m", "tests.several_hosts.trouble", "loop", 0)
+    assert seconds_since_it_failed(done.stdout) < 2 * SECONDS
+    assert done.returncode == 1
+    assert re.search(r"\[1\] nngrad: process 1 of 2 ends: process 0 \(.*, pid \d+\) hangs after computation \d+ of all "
+                     r"processes: others have waited for it in computation \d+ for \d", done.stderr), done.stderr
+    assert re.search(r"\[0\] .*trouble\.py\", line \d+ in get_into_trouble", done.stderr), done.stderr
+    assert "nngrad launch: process 0 (pid" in done.stderr
+
+
+def test_one_that_never_comes_is_missed() -> None:
+    script = "import nngrad as nn; nn.hosts.initialize(initialization_timeout=1)"
+    variables = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "NNGRAD_PROCESS_COUNT": "2"}
+    with started([sys.executable, "-W", "ignore", "-c", script], {**variables, "NNGRAD_PROCESS_INDEX": "1"}) as process:
+        _, err = process.communicate(timeout=LIMIT)
+    assert process.returncode == 1
+    assert re.search(r"HostError: process 1 has waited 1 s for the others to call nn.hosts.initialize\(\); process 0 "
+                     r"does not answer at 127\.0\.0\.1:\d+", err), err
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def test_several_processes_run_the_best_executable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    large = Program((), tuple([None] * compiled.LARGE), (), None)  # type: ignore[arg-type]
+    monkeypatch.setattr(Program, "opaque", False)
+    mesh = Mesh(jax.sharding.Mesh(np.array(jax.devices()[:1]), ["data"]))
+    assert compiled.has_tiers(large)
+    assert compiled.has_tiers(large._replace(mesh=mesh))
+    mesh.spans_processes = True
+    assert not compiled.has_tiers(large._replace(mesh=mesh))

@@ -1,0 +1,143 @@
+"""Collectives within what the drop-in transformations are given, over axes that jax.vmap or jax.shard_map names
+around."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import nngrad.jax as nj
+from tests.oracle import compiled_cheaply
+
+RNG = np.random.default_rng(16)
+POINTS = RNG.standard_normal((3, 2))
+GRID = RNG.standard_normal((2, 3, 2))
+
+
+@pytest.fixture(autouse=True)
+def wide() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def same(ours: Any, theirs: Any) -> None:
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
+
+
+COLLECTIVES: dict[str, Callable[[Any], Any]] = {
+    "psum": lambda x: jnp.sum(jnp.sin(x) * lax.psum(x, "i")),
+    "pmean": lambda x: jnp.sum(jnp.sin(x) * lax.pmean(x**2, "i")),
+    "pmax": lambda x: jnp.sum(jnp.sin(x) * lax.pmax(lax.stop_gradient(x), "i")),
+    "all_gather": lambda x: jnp.sum(jnp.sin(x) * lax.all_gather(x**2, "i")),
+    "ppermute": lambda x: jnp.sum(jnp.sin(x) * lax.ppermute(x**2, "i", [(0, 1), (1, 2), (2, 0)])),
+    "axis_index": lambda x: jnp.sum(jnp.sin(x) * (1 + lax.axis_index("i"))),
+    "axis_size": lambda x: jnp.sum(jnp.sin(x) * lax.psum(1, "i")),
+    "of the result": lambda x: jnp.sum(lax.psum(x**3, "i")),
+}
+WITHIN: dict[str, Callable[[Any, Any], Callable[[Any], Any]]] = {
+    "grad": lambda m, f: m.grad(f),
+    "hessian": lambda m, f: m.hessian(f),
+    "jvp": lambda m, f: lambda x: m.jvp(f, (x,), (jnp.cos(x),)),
+    "vjp": lambda m, f: lambda x: m.vjp(lambda x: x**2 * f(x), x)[1](x),
+    "nested": lambda m, f: m.grad(lambda x: jnp.sum(m.grad(f)(x) ** 2)),
+    "jax around": lambda m, f: jax.grad(lambda x: jnp.sum(m.grad(f)(x) ** 2)),
+}
+
+
+def mapped(module: Any, within: str) -> Callable[[Any], Any]:
+    return lambda xs: [
+        jax.vmap(WITHIN[within](module, f), axis_name="i")(xs) for f in COLLECTIVES.values()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("within", WITHIN)
+def test_over_an_axis_of_vmap(within: str) -> None:
+    same(compiled_cheaply(mapped(nj, within))(POINTS), compiled_cheaply(mapped(jax, within))(POINTS))
+
+
+def over_two(x: Any) -> Any:
+    return jnp.sum(jnp.sin(x) * lax.psum(x**2, "i") * lax.pmean(x, "j")) + jnp.sum(lax.psum(x**2, ("i", "j")))
+
+
+AROUND: dict[str, Callable[[Any], Any]] = {
+    "two axes": lambda m: jax.vmap(jax.vmap(m.grad(over_two), axis_name="i"), axis_name="j")(GRID),
+    "two axes, second order": lambda m: jax.vmap(jax.vmap(m.hessian(over_two), 1, axis_name="j"), 1, axis_name="i")(
+        GRID),
+    "nothing mapped": lambda m: jax.vmap(m.grad(COLLECTIVES["psum"]), None, axis_name="i", axis_size=4)(POINTS[0]),
+    "sizes": lambda m: [jax.vmap(m.grad(COLLECTIVES["axis_size"]), axis_name="i")(xs) for xs in (POINTS, POINTS[:2])],
+    "closed over": lambda m: jax.grad(lambda w: jnp.sum(jax.vmap(
+        lambda x: m.grad(lambda y: COLLECTIVES["psum"](y * w))(x), axis_name="i")(POINTS) ** 2))(2.0),
+    "in a loop": lambda m: jax.vmap(lambda x: lax.scan(
+        lambda c, t: (c + m.grad(COLLECTIVES["psum"])(c * t), None), x, jnp.arange(3.0))[0], axis_name="i")(POINTS),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_as_it_is_called(around: str) -> None:
+    if around.startswith("two axes") and jax.__version_info__ < (0, 10):
+        with pytest.raises(NotImplementedError, match="axes of several"):
+            compiled_cheaply(lambda: AROUND[around](nj))()
+        return
+    same(compiled_cheaply(lambda: AROUND[around](nj))(), compiled_cheaply(lambda: AROUND[around](jax))())
+
+
+def test_derivatives_that_are_not_defined_say_so() -> None:
+    f = COLLECTIVES["psum"]
+    for transformed in (nj.laplacian(f), nj.jacobian(lambda x: x * f(x))):
+        with pytest.raises(TypeError, match="by collectives over the axis 'i'; there forward and reverse mode differ"):
+            jax.vmap(transformed, axis_name="i")(POINTS)
+    same(jax.vmap(nj.laplacian(COLLECTIVES["axis_index"]), axis_name="i")(POINTS),
+         -jnp.sum(jnp.sin(POINTS), 1) * np.arange(1, 4))  # fmt: skip
+    with pytest.raises(NameError, match="unbound axis name: i"):
+        jax.vmap(nj.grad(f))(POINTS)
+
+
+DEVICES = textwrap.dedent("""
+    import os
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.sharding import AxisType, PartitionSpec as P
+    from jax import lax
+    jax.config.update("jax_enable_x64", True)
+    import nngrad.jax as nj
+
+    X = np.random.default_rng(0).normal(size=(4, 3))
+    mesh = jax.make_mesh((2,), ("d",), axis_types=(AxisType.Auto,))
+
+    def f(x):
+        others = lax.psum(x, "d") + lax.all_gather(x**2, "d").sum(0) * lax.ppermute(x, "d", [(0, 1), (1, 0)])
+        return jnp.sum(jnp.sin(x) * others * (1 + lax.axis_index("d")))
+
+    def run(m):
+        def each(x):
+            g = m.grad(f)(x)
+            return g, m.grad(lambda x: jnp.sum(m.grad(f)(x) * jnp.cos(x)))(x), m.value_and_grad(f)(x)[1]
+
+        parts = jax.shard_map(each, mesh=mesh, in_specs=P("d"), out_specs=P("d"), check_vma=False)
+        return jax.jit(parts)(X)
+
+    for a, b in zip(run(nj), run(jax), strict=True):
+        assert len(a.devices()) == 2
+        np.testing.assert_allclose(a, b, rtol=1e-10)
+    try:
+        jax.shard_map(nj.grad(f), mesh=mesh, in_specs=P("d"), out_specs=P("d"))(X)
+    except ValueError as error:
+        assert "check_vma=False" in str([error, *getattr(error, "__notes__", [])])
+    else:
+        raise AssertionError("what varies is not known")
+""")
+
+
+def test_over_an_axis_of_devices() -> None:
+    done = subprocess.run([sys.executable, "-W", "error", "-c", DEVICES], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]

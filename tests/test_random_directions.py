@@ -1,0 +1,405 @@
+"""Operators from random directions: exact on average, drawn anew by each step, the same draw in a gradient."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.jax as nj
+from nngrad.autodiff.vectorize import vectorize
+from nngrad.graph import Variable, functions_of
+
+ROWS, SIZE = 2, 4
+RNG = np.random.default_rng(3)
+POINTS = RNG.standard_normal((ROWS, SIZE))
+WEIGHT = RNG.standard_normal((SIZE, 3))
+ROOT = RNG.standard_normal((SIZE, 3))
+
+
+def leaves() -> tuple[Variable, Variable]:
+    return Variable.from_numpy_array(POINTS), Variable.from_numpy_array(WEIGHT, need_grad=True)
+
+
+def function(x: Variable, w: Variable) -> Variable:
+    """A network with a factor that depends on all of x; `(B,)`."""
+    return F.sum(F.tanh(x @ w), axis=1) * (1 + F.sum(x**2, axis=1))
+
+
+def field(x: Variable, w: Variable) -> Variable:
+    """`(B, D)`."""
+    return F.tanh(x @ w) @ F.transpose(w) * x
+
+
+def in_jax(x: Any) -> Any:
+    """The function at one point."""
+    return jnp.sum(jnp.tanh(x @ WEIGHT)) * (1 + jnp.sum(x**2))
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, np.ndarray]:
+    """Derivatives of order 2, 3 and 4 of the function, and of the field, by nested forward mode."""
+    with jax.enable_x64(True):
+        second = jax.jacfwd(jax.jacfwd(in_jax))
+        third = jax.jacfwd(second)
+        slope = jax.jacfwd(lambda x: jnp.tanh(x @ WEIGHT) @ WEIGHT.T * x)
+        parts = {"second": second, "third": third, "fourth": jax.jacfwd(third), "slope": slope}
+        found = jax.jit(jax.vmap(lambda x: {name: part(x) for name, part in parts.items()}))(POINTS)
+    arrays = {name: np.asarray(value) for name, value in found.items()}
+    return {
+        **arrays,
+        "laplacian": np.einsum("bii->b", arrays["second"]),
+        "bilaplacian": np.einsum("biijj->b", arrays["fourth"]),
+        "divergence": np.einsum("bii->b", arrays["slope"]),
+    }
+
+
+def drawn(y: Variable, op: str) -> list[Variable]:
+    """What the draws of one kind give, in the order in which they are in the graph."""
+    return [f.outputs[0] for f in functions_of([y]) if f.op.name == op]
+
+
+def for_each(y: Variable, draws: dict[Variable, Sequence[Any]]) -> np.ndarray:
+    """The estimate for each of the values that draws may have."""
+    values = {x: Variable.from_numpy_array(np.asarray(v, x.dtype)) for x, v in draws.items()}
+    return np.asarray(vectorize([y], values)[0].d)
+
+
+def estimate(name: str, directions: int, kind: str, **more: Any) -> Variable:
+    x, w = leaves()
+    y = field(x, w) if name == "divergence" else function(x, w)
+    found: Variable = getattr(nn, name)(y, x, directions=directions, kind=kind, **more)
+    return found
+
+
+# ---------------------------------------------------------------- no bias, by enumeration
+
+
+@pytest.mark.parametrize("name", ["laplacian", "divergence"])
+def test_the_mean_over_all_subsets_is_exact(name: str, known: dict[str, np.ndarray]) -> None:
+    y = estimate(name, 2, "sparse")
+    (chosen,) = drawn(y, "distinct_integers")
+    subsets = list(itertools.combinations(range(SIZE), 2))
+    values = for_each(y, {chosen: subsets})
+    np.testing.assert_allclose(values.mean(axis=0), known[name], rtol=1e-12)
+    diagonals = np.einsum("bii->bi", known["second" if name == "laplacian" else "slope"])
+    for value, subset in zip(values, subsets, strict=True):
+        np.testing.assert_allclose(value, SIZE / 2 * diagonals[:, subset].sum(axis=1), rtol=1e-12)
+    assert values.std(axis=0).min() > 0.1
+
+
+@pytest.mark.parametrize("name", ["laplacian", "divergence"])
+def test_the_mean_over_all_signs_is_exact(name: str, known: dict[str, np.ndarray]) -> None:
+    y = estimate(name, 1, "rademacher")
+    (bits,) = drawn(y, "bernoulli")
+    values = for_each(y, {bits: np.reshape(list(itertools.product([0, 1], repeat=SIZE)), (-1, *bits.shape))})
+    np.testing.assert_allclose(values.mean(axis=0), known[name], rtol=1e-12)
+
+
+def test_bilaplacian_is_exact_over_all_pairs(known: dict[str, np.ndarray]) -> None:
+    y = estimate("bilaplacian", 1, "sparse")
+    first, second = drawn(y, "distinct_integers")
+    pairs = np.reshape(list(itertools.product(range(SIZE), repeat=2)), (-1, 2, 1))
+    values = for_each(y, {first: pairs[:, 0], second: pairs[:, 1]})
+    np.testing.assert_allclose(values.mean(axis=0), known["bilaplacian"], rtol=1e-11)
+
+
+def test_bilaplacian_is_exact_over_all_pairs_of_signs(known: dict[str, np.ndarray]) -> None:
+    y = estimate("bilaplacian", 1, "rademacher")
+    first, second = drawn(y, "bernoulli")
+    signs = np.reshape(list(itertools.product([0, 1], repeat=SIZE)), (-1, *first.shape))
+    pairs = np.array(list(itertools.product(signs, repeat=2)))
+    values = for_each(y, {first: pairs[:, 0], second: pairs[:, 1]})
+    np.testing.assert_allclose(values.mean(axis=0), known["bilaplacian"], rtol=1e-11)
+
+
+def test_moments_of_a_gaussian_give_the_bilaplacian(known: dict[str, np.ndarray]) -> None:
+    """By a quadrature of Gauss and Hermite, which is exact for the polynomial of degree four in each element."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(3)
+    y = estimate("bilaplacian", 1, "gaussian")
+    (normal,) = drawn(y, "normal")
+    places = np.reshape(list(itertools.product(nodes, repeat=SIZE)), (-1, *normal.shape))
+    chances = np.prod(list(itertools.product(weights / weights.sum(), repeat=SIZE)), axis=1)
+    values = for_each(y, {normal: places})
+    np.testing.assert_allclose(chances @ values, known["bilaplacian"], rtol=1e-5)  # samples are float32
+
+
+@pytest.mark.parametrize(("draws", "directions"), [(2, 2), (3, 1)])
+def test_squares_have_no_bias(draws: int, directions: int, known: dict[str, np.ndarray]) -> None:
+    """The mean over all that may be drawn, each estimate for itself, is the square of the exact residual."""
+    x, w = leaves()
+    u = function(x, w)
+    residuals: list[Variable] = []
+
+    def residual(key: Variable) -> Variable:
+        residuals.append(nn.laplacian(u, x, directions=directions, seed=key) - 1)
+        return residuals[-1]
+
+    loss = F.mean(nn.unbiased_square(residual, draws))
+    chosen = [drawn(r, "distinct_integers")[0] for r in residuals]
+    assert len({*chosen}) == draws
+    (gradient,) = nn.grad(loss, w)
+    subsets = list(itertools.combinations(range(SIZE), directions))
+    each = np.array(list(itertools.product(subsets, repeat=draws)))
+    places = {one: each[:, i] for i, one in enumerate(chosen)}
+    exact_loss = np.mean((known["laplacian"] - 1) ** 2)
+    np.testing.assert_allclose(for_each(loss, places).mean(), exact_loss, rtol=1e-11)
+    # its gradient has none either
+    (exact,) = nn.grad(F.mean((nn.laplacian(u, x) - 1) ** 2), w)
+    np.testing.assert_allclose(for_each(gradient, places).mean(axis=0), exact.d, rtol=1e-10)
+    # the square of one estimate has one: its variance
+    assert for_each(F.mean(residuals[0] ** 2), {chosen[0]: subsets}).mean() > 1.01 * exact_loss
+
+
+def test_squares_follow_from_their_key() -> None:
+    x, w = leaves()
+    u = function(x, w)
+    key = Variable.from_numpy_array(np.array([3, 4], np.uint32))
+    found = [
+        nn.unbiased_square(lambda k: nn.laplacian(u, x, directions=1, seed=k), seed=seed) for seed in (key, key, 7)
+    ]
+    nn.forward_all(found)
+    np.testing.assert_array_equal(found[0].d, found[1].d)
+    assert np.abs(found[0].d - found[2].d).max() > 1e-3
+
+
+def test_squares_of_jax_functions_are_products_of_what_their_keys_give() -> None:
+    estimate = nj.laplacian(in_jax, directions=1)
+    with jax.enable_x64(True):
+        key = jax.random.key(2)
+        a, b, c = (np.asarray(estimate(k, POINTS[0])) for k in jax.random.split(key, 3))
+        one, two = (np.asarray(estimate(k, POINTS[0])) for k in jax.random.split(key, 2))
+        np.testing.assert_allclose(nj.unbiased_square(estimate)(key, POINTS[0]), one * two, rtol=1e-12)
+        mean = nj.unbiased_square(lambda k, x: {"r": estimate(k, x)}, draws=3)(key, POINTS[0])
+        np.testing.assert_allclose(mean["r"], (a * b + a * c + b * c) / 3, rtol=1e-12)
+
+
+def test_what_squares_refuse() -> None:
+    x, _ = leaves()
+    for square in (nn.unbiased_square, nj.unbiased_square):
+        with pytest.raises(TypeError, match="estimate: expected a function of a key"):
+            square(x)
+        with pytest.raises(ValueError, match="draws must be at least 2"):
+            square(lambda key: x, 1)
+        with pytest.raises(TypeError, match="draws"):
+            square(lambda key: x, 2.5)
+    with pytest.raises(TypeError, match="must return a Variable of a floating dtype, got None"):
+        nn.unbiased_square(lambda key: None)  # type: ignore[arg-type, return-value]
+
+
+@given(count=st.integers(1, SIZE), chunk=st.none() | st.integers(1, SIZE))
+@settings(max_examples=3, deadline=None)
+def test_all_coordinates_are_exact_and_chunks_are_the_same(count: int, chunk: int | None) -> None:
+    whole = estimate("laplacian", count, "sparse", seed=5)
+    parts = estimate("laplacian", count, "sparse", seed=5, chunk=chunk)
+    key = Variable.from_numpy_array(np.array([1, 2], np.uint32))
+    given_key = [estimate("laplacian", count, "sparse", seed=key, chunk=c) for c in (None, chunk)]
+    np.testing.assert_allclose(parts.d, whole.d, rtol=1e-12)
+    np.testing.assert_allclose(given_key[0].d, given_key[1].d, rtol=1e-12)
+    if count == SIZE:
+        np.testing.assert_allclose(whole.d, estimate("laplacian", SIZE, "sparse").d, rtol=1e-12)
+
+
+def test_axes_of_one_point(known: dict[str, np.ndarray]) -> None:
+    """A point of several axes, and the directions of a batch that is none."""
+    x = Variable.from_numpy_array(POINTS)
+    y = F.sum(F.sin(x)) * F.sum(x**2)
+    exact = nn.laplacian(y, x, batched=False)
+    np.testing.assert_allclose(nn.laplacian(y, x, batched=False, directions=ROWS * SIZE).d, exact.d, rtol=1e-12)
+    assert nn.laplacian(y, x, batched=False, directions=3, kind="gaussian").shape == ()
+
+
+# ---------------------------------------------------------------- draws
+
+
+def test_each_forward_draws_anew_and_gradients_share_the_draw(known: dict[str, np.ndarray]) -> None:
+    x, w = leaves()
+    y = nn.laplacian(function(x, w), x, directions=2)
+    (chosen,) = drawn(y, "distinct_integers")
+    (gradient,) = nn.grad(F.sum(y), w)
+    diagonals = np.einsum("bii->bi", known["second"])
+    seen = set()
+    for _ in range(12):
+        nn.forward_all([y, gradient, chosen])
+        now = chosen.d.tolist()
+        seen.add(tuple(sorted(now)))
+        np.testing.assert_allclose(y.d, SIZE / 2 * diagonals[:, now].sum(axis=1), rtol=1e-12)
+        exact = [jax_gradient(i) for i in now]
+        np.testing.assert_allclose(gradient.d, SIZE / 2 * sum(exact), rtol=1e-11)
+    assert len(seen) > 2
+
+
+GRADIENTS: dict[int, np.ndarray] = {}
+
+
+def jax_gradient(i: int) -> np.ndarray:
+    """The gradient by the weight of the second derivatives along a coordinate."""
+    if not GRADIENTS:
+        with jax.enable_x64(True):
+
+            def diagonal(w: Any, x: Any) -> Any:
+                def u(x: Any) -> Any:
+                    return jnp.sum(jnp.tanh(x @ w)) * (1 + jnp.sum(x**2))
+
+                return jnp.diag(jax.hessian(u)(x))
+
+            found = jax.jit(jax.jacrev(lambda w: jnp.sum(jax.vmap(diagonal, (None, 0))(w, POINTS), 0)))(WEIGHT)
+        GRADIENTS.update(enumerate(np.asarray(found)))
+    return GRADIENTS[i]
+
+
+def test_a_step_draws_anew_in_one_executable() -> None:
+    x, w = leaves()
+    w.d = WEIGHT.astype(np.float64)
+    residual = nn.laplacian(function(x, w), x, directions=1)
+    solver = nn.solvers.Sgd(lr=0.0)
+    step = nn.train_step(F.mean(residual), {"w": w}, solver, inputs=(x,))
+    losses = [float(step(POINTS)) for _ in range(12)]
+    assert 2 <= len({round(loss, 6) for loss in losses}) <= SIZE
+
+
+@given(high=st.integers(1, 9), data=st.data())
+@settings(max_examples=3, deadline=None)
+def test_numbers_of_an_urn_are_different(high: int, data: Any) -> None:
+    count = data.draw(st.integers(0, high))
+    key = Variable.from_numpy_array(np.array([high, count], np.uint32))
+    numbers = F.distinct_integers(key, count=count, high=high).d.tolist()
+    assert len(set(numbers)) == count
+    assert set(numbers) <= set(range(high))
+
+
+def test_every_sequence_of_an_urn_is_equally_likely() -> None:
+    keys = jax.random.split(jax.random.key(0), 6000)
+    found = jax.jit(jax.vmap(lambda key: F.distinct_integers.forward(jax.random.key_data(key), count=2, high=4)))(keys)
+    counts = np.unique(np.asarray(found) @ np.array([4, 1]), return_counts=True)[1]
+    assert len(counts) == 12
+    assert np.sum((counts - 500) ** 2 / 500) < 31.3  # of 11 degrees of freedom, once in a thousand
+
+
+# ---------------------------------------------------------------- cost
+
+
+def test_nothing_of_directions_times_size_meets_the_first_layer() -> None:
+    x, w = leaves()
+    y = nn.laplacian(function(x, w), x, directions=2)
+    products = [f for f in functions_of([y]) if f.op.heavy]
+    assert [tuple(i.shape for i in f.inputs) for f in products] == [((ROWS, SIZE), (SIZE, 3))]
+    assert not [f for f in functions_of([y]) if f.specs[0].shape == (2, ROWS, SIZE)]
+
+
+# ---------------------------------------------------------------- general operators
+
+
+def test_diffusion(known: dict[str, np.ndarray]) -> None:
+    x, w = leaves()
+    y = function(x, w)
+    of_rows = RNG.standard_normal((ROWS, SIZE, 2))
+    expected = np.einsum("ik,jk,bij->b", ROOT, ROOT, known["second"])
+    by_rows = np.einsum("bik,bjk,bij->b", of_rows, of_rows, known["second"])
+    by_point = np.einsum("bi,bii->b", POINTS**2, known["second"])
+    exact = [
+        (nn.diffusion(y, x, ROOT), expected),
+        (nn.diffusion(y, x, ROOT, directions=3), expected),
+        (nn.diffusion(y, x, of_rows, chunk=1), by_rows),
+        (nn.diffusion(y, x, lambda v: v * x), by_point),
+        (nn.diffusion(y, x, F.matrix_diag(x)), by_point),  # depends on x, and is not differentiated by it
+    ]
+    for found, wanted in exact:
+        np.testing.assert_allclose(found.d, wanted, rtol=1e-11)
+    estimated = nn.diffusion(y, x, ROOT, directions=1)
+    (chosen,) = drawn(estimated, "distinct_integers")
+    np.testing.assert_allclose(for_each(estimated, {chosen: [[0], [1], [2]]}).mean(axis=0), expected, rtol=1e-12)
+    signs = nn.diffusion(y, x, of_rows, directions=1, kind="rademacher")
+    (bits,) = drawn(signs, "bernoulli")
+    all_signs = np.reshape(list(itertools.product([0, 1], repeat=2)), (-1, *bits.shape))
+    np.testing.assert_allclose(for_each(signs, {bits: all_signs}).mean(axis=0), by_rows, rtol=1e-11)
+
+
+def test_sum_of_mixed_derivatives(known: dict[str, np.ndarray]) -> None:
+    x, w = leaves()
+    y = function(x, w)
+    terms = [(0, 1, 2), (3, 3, 3), (1, 0, 0)]
+    coefficients = RNG.standard_normal((ROWS, 3))
+    parts = np.stack([known["third"][:, i, j, k] for i, j, k in terms], axis=1)
+    expected = np.sum(coefficients * parts, axis=1)
+    np.testing.assert_allclose(nn.differential_operator(y, x, terms, coefficients, chunk=2).d, expected, rtol=1e-11)
+    np.testing.assert_allclose(nn.differential_operator(y, x, terms, directions=3).d, parts.sum(axis=1), rtol=1e-11)
+    estimated = nn.differential_operator(y, x, terms, coefficients, directions=2)
+    (chosen,) = drawn(estimated, "distinct_integers")
+    subsets = list(itertools.combinations(range(3), 2))
+    np.testing.assert_allclose(for_each(estimated, {chosen: subsets}).mean(axis=0), expected, rtol=1e-11)
+
+
+# ---------------------------------------------------------------- JAX functions
+
+
+def test_functions_of_jax_take_a_key(known: dict[str, np.ndarray]) -> None:
+    with jax.enable_x64(True):
+        key = jax.random.key(1)
+        exact = nj.laplacian(in_jax, directions=SIZE)
+        np.testing.assert_allclose(jax.vmap(exact, (None, 0))(key, POINTS), known["laplacian"], rtol=1e-11)
+        estimated = nj.laplacian(in_jax, directions=2)
+        keys = jax.random.split(key, ROWS)
+        each = [float(estimated(k, x)) for k, x in zip(keys, POINTS, strict=True)]
+        np.testing.assert_allclose(jax.jit(jax.vmap(estimated))(keys, POINTS), each, rtol=1e-11)
+        assert len({float(estimated(k, POINTS[0])) for k in jax.random.split(key, 8)}) > 1
+        for wrong in (("key", POINTS[0]), (POINTS[0],), (0, POINTS[0]), (jax.random.key(0, impl="rbg"), POINTS[0])):
+            with pytest.raises(TypeError, match="first argument is a key"):
+                estimated(*wrong)
+
+
+# ---------------------------------------------------------------- errors
+
+
+@pytest.mark.parametrize(
+    "more, error, message",
+    [
+        ({"directions": SIZE + 1}, ValueError, "directions must not be more than the 4 coordinates of x"),
+        ({"directions": 0}, ValueError, "directions: expected a positive int or None"),
+        ({"directions": 2, "kind": "dense"}, ValueError, "kind must be one of 'sparse', 'rademacher', 'gaussian'"),
+        ({"directions": 2**70}, ValueError, "directions: 1180591620717411303424 is more than 64 bits hold"),
+        ({"kind": "dense"}, ValueError, "kind must be one of 'sparse', 'rademacher', 'gaussian'"),
+        ({"directions": 2, "seed": np.array(1.5)}, TypeError, "seed must be an int, or a Variable that holds a key"),
+        ({"directions": 2, "seed": 1.5}, TypeError, "seed must be an int, or a Variable that holds a key"),
+        ({"directions": 2, "seed": -2}, ValueError, "seed must be -1"),
+        ({"directions": 2, "seed": Variable((3,))}, TypeError, r"must be a key, uint32\[2\]"),
+    ],
+)
+def test_arguments_are_checked(more: dict[str, Any], error: type[Exception], message: str) -> None:
+    x, w = leaves()
+    with pytest.raises(error, match=message):
+        nn.laplacian(function(x, w), x, **more)
+
+
+def test_a_seed_of_numpy_is_a_seed() -> None:
+    x, w = leaves()
+    found = [nn.laplacian(function(x, w), x, directions=2, seed=seed).d for seed in (7, np.int64(7))]
+    np.testing.assert_array_equal(*found)
+
+
+def test_arguments_of_general_operators_are_checked() -> None:
+    x, w = leaves()
+    y = function(x, w)
+    for call, message in (
+        (lambda: nn.diffusion(y, x, ROOT[:2]), r"factor must be \(d, r\) or \(B, d, r\)"),
+        (lambda: nn.diffusion(y, x, np.ones((4, 0))), r"factor must be \(d, r\) or \(B, d, r\)"),
+        (lambda: nn.diffusion(y, x, "root"), "diffusion: factor: dtype <U4 is not supported"),
+        (lambda: nn.diffusion(y, x, lambda v: F.sum(v)), "factor must make vectors"),
+        (lambda: nn.diffusion(y, x, ROOT, directions=4), "3 coordinates of the factor"),
+        (lambda: nn.differential_operator(y, x, [(0,), (0, 1)]), "must be|one order"),
+        (lambda: nn.differential_operator(y, x, [(0, 4)]), "indices must be from 0 to 3"),
+        (lambda: nn.differential_operator(y, x, [(0, 1)], [1.0, 2.0]), "coefficients must be"),
+        (lambda: nn.differential_operator(y, x, [(0, 1)], None), "differential_operator: coefficients: dtype object"),
+        (lambda: nn.differential_operator(y, x, [(0, 1)], directions=2), "more than the 1 terms"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            call()

@@ -1,0 +1,560 @@
+"""Graphs as text: widths, colours, columns, blocks that repeat, differences, and the `nngrad show` command."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.console import Console
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad import cli
+from nngrad.graph import functions_of
+from nngrad.inspection import Description, Difference, Line, Listing, State, describe
+from nngrad.inspection.folding import Fold, folds_of
+from tests.work import calls_of
+
+HOSTILE = [
+    "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "\"'&amp;", "a\nb\x1b[31mred\u202e", "🦄",
+    "n" * 10_000,
+]  # fmt: skip
+
+
+def leaf(value: Any, name: str = "") -> nn.Variable:
+    x = nn.Variable.from_numpy_array(np.asarray(value, np.float64), need_grad=True)
+    x.name = name
+    return x
+
+
+def chain(length: int, weights: list[nn.Variable] | None = None) -> tuple[nn.Variable, nn.Variable]:
+    """Layers one after another, each with a weight of its own, and what they are applied to."""
+    weights = [leaf(np.eye(2), f"w{i}") for i in range(length)] if weights is None else weights
+    h = x = leaf(np.ones((16, 2)), "x")
+    for w in weights:
+        h = F.tanh(h @ w)
+    return F.sum(h), x
+
+
+def function_lines(listing: Listing) -> list[str]:
+    """The lines of functions, without shapes."""
+    return [line.text for line in listing.lines if line.node >= 0 and listing.described.ops[line.node] is not None]
+
+
+# ---------------------------------------------------------------- lines
+
+
+def test_the_program_can_be_read() -> None:
+    x = leaf(np.ones(3), "x")
+    (g,) = nn.grad(F.sum(F.tanh(x)), x)
+    assert str(nn.show(g)) == """\
+x = leaf, needs a gradient      float64[3]
+v0 = tanh(x)                    float64[3]
+v1 = pow_scalar(v0, val=2.0)    float64[3]  order 1 of v0
+v2 = r_sub_scalar(v1, val=1.0)  float64[3]  order 1 of v0
+results: v2"""
+
+
+def test_each_function_has_a_line_with_its_operands_by_name() -> None:
+    loss, x = chain(2)
+    (g,) = nn.grad(loss, x)
+    listing = nn.show([loss, g], fold=False)
+    described = listing.described
+    lines = function_lines(listing)
+    assert len(lines) == len(functions_of([loss, g]))
+    named: set[str] = set(described.names[: len(described) - len(lines)])
+    for line in lines:
+        match = re.fullmatch(r"(\w+) = \w+\((.*)\)", line)
+        assert match is not None
+        operands = {each for each in match[2].split(", ") if "=" not in each}
+        assert operands <= named
+        assert match[1] not in named
+        named.add(match[1])
+
+
+def test_columns_are_those_that_are_asked_for() -> None:
+    x = leaf(0.5, "x")
+    with nn.remember_places():
+        y = F.tanh(F.sin(x))
+    (g,) = nn.grad(y, x)
+    plain, everything = str(nn.show(g, ())), str(nn.show(g, "all"))
+    assert " of v" not in plain and __name__.rpartition(".")[2] not in plain
+    assert "dy/dx = 1 - y^2" in everything and "order 1 of v" in everything and "kept" in everything
+    assert re.search(r"v0 = sin\(x\) .*test_show\.py:\d+: y = F\.tanh\(F\.sin\(x\)\)\n", everything)
+    assert re.search(r"v1 = tanh\(v0\) .*test_show\.py:\d+$", everything, re.M)  # the line is not said twice
+    assert "dy/dx" not in str(nn.show(g)) and "test_show.py" in str(nn.show(g))
+    assert nn.show(g, "rule").columns == nn.show(g, ["rule"]).columns == ("rule",)
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), [
+    ({"columns": "plaec"}, ValueError, "columns: there is no column 'plaec'; did you mean 'place'"),
+    ({"columns": ["x"]}, ValueError, "there are origin, state, scope, rule, place"),
+    ({"columns": 3}, TypeError, "columns: expected names of columns, got 3"),
+    ({"outputs": []}, ValueError, "outputs: there are none, and so no graph"),
+    ({"outputs": {"x": 1}}, TypeError, "outputs: expected a Variable or a list of them, got dict; give a list of its"),
+    ({"fold": 1}, TypeError, "fold: expected True or False, got 1"),
+    ({"parameters": 1}, TypeError, "parameters: expected a dict"),
+])
+def test_wrong_arguments_are_named(arguments: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=re.escape(message)):
+        nn.show(**{"outputs": leaf(1.0), **arguments})
+
+
+def test_wrong_widths_and_others_are_named() -> None:
+    listing = nn.show(leaf(1.0))
+    for width, error in ((3, ValueError), ("80", TypeError), (True, TypeError)):
+        with pytest.raises(error, match="width: expected"):
+            listing.text(width)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="other: expected a listing"):
+        listing.diff("x = leaf")  # type: ignore[arg-type]
+    for context, error in ((-1, ValueError), (True, TypeError), ("2", TypeError)):
+        with pytest.raises(error, match="context: expected"):
+            listing.diff(listing, context)  # type: ignore[arg-type]
+
+
+def test_long_lists_and_arguments_are_shortened() -> None:
+    terms = [F.sin(leaf(float(i))) for i in range(50)]
+    line = next(text for text in function_lines(nn.show(F.add_n(*terms))) if "add_n" in text)
+    assert line.count(",") == 12 and "… 38 more" in line
+    pattern = F.constant(0.1234567890123456, tuple([1] * 30), dtype=np.float64)
+    (line,) = function_lines(nn.show(pattern))
+    assert len(line) < 160 and "…" in line
+
+
+# ---------------------------------------------------------------- names of any kind
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=["script", "image", "quotes", "control", "emoji", "long"])
+def test_hostile_names_are_text(name: str) -> None:
+    x = leaf(np.ones(2), name)
+    (g,) = nn.grad(F.sum(F.tanh(x)), x)
+    listing = nn.show(g, "all")
+    for line in str(listing).splitlines():
+        assert line.isprintable() and len(line) < 250
+    assert len(str(listing).splitlines()) == 5
+    for shown in (listing, listing.diff(nn.show(F.exp(x))), x, g, g.parent):
+        page = shown._repr_html_()
+        assert set(re.findall(r"</?\s*(\w+)", page)) <= {"pre", "span", "div", "table", "tr", "td", "th", "code"}
+        assert len(page) < 10_000
+
+
+# ---------------------------------------------------------------- width and colours
+
+
+@settings(max_examples=25, deadline=None)
+@given(width=st.integers(20, 140), depth=st.integers(1, 6))
+def test_no_line_is_wider_than_the_width(width: int, depth: int) -> None:
+    loss, x = chain(depth)
+    (g,) = nn.grad(loss, x)
+    listing = nn.show([loss, g], "all")
+    whole, narrow = listing.text().splitlines(), listing.text(width).splitlines()
+    assert max(map(len, narrow)) <= width
+    for line, cropped in zip(whole, narrow, strict=True):
+        assert line.startswith(re.split(" {2,}(?! )|…", cropped)[0][:14].rstrip())
+    assert max(map(len, listing.diff(nn.show(loss)).text(width).splitlines()[:-1])) <= width  # but for the summary
+
+
+def test_where_there_is_little_room_the_last_columns_are_left_out() -> None:
+    x = leaf(np.ones(3), "x")
+    with nn.remember_places():
+        y = F.tanh(x)
+    listing = nn.show(y, "all")
+    assert "test_show.py" in listing.text(110) and "test_show.py" not in listing.text(60)
+    assert "v0 = tanh(x)  " in listing.text(40) and "float64[3]" in listing.text(40)
+
+
+def test_many_results_leave_room_for_what_is_computed() -> None:
+    c, x = leaf(np.ones((2, 3)), "c"), leaf(np.ones((7, 2, 3)), "x")
+    end, (sums, differences) = F.scan(lambda c, x: (F.tanh(c * x), (c + x, c - x)), c, x)
+    listing = nn.show([end, sums, differences])
+    whole = listing.text()
+    shapes = "float64[2, 3], float64[7, 2, 3], float64[7, 2, 3]"
+    assert shapes in whole
+    narrow = listing.text(70)
+    assert shapes not in narrow
+    assert "v0, v1, v2 = scan_of_body(c, x)  float64[" in narrow and "= mul2(carry0, slice0)" in narrow
+
+
+def test_characters_of_two_columns_are_two_columns_wide() -> None:
+    listing = nn.show(F.exp(F.tanh(leaf(np.ones(2), "誤差"))))
+    whole = listing.text().splitlines()
+    assert len({cell_len(line.partition("float64")[0]) for line in whole[:3]}) == 1
+    for width in range(20, 40):
+        assert max(map(cell_len, nn.show(F.tanh(leaf(np.ones(2), "誤" * 60))).text(width).splitlines())) <= width
+
+
+def test_leaves_alone_have_no_cost_to_compare() -> None:
+    difference = nn.show(leaf(1.0, "a")).diff(nn.show(leaf(np.ones(2), "b")))
+    assert str(difference).splitlines()[-1] == "+results: b"
+    assert "no functions" in repr(difference) and printed(difference).splitlines()[-1] == "+results: b"
+
+
+class Terminal(io.StringIO):
+    """What is written to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_the_text_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, x = chain(2)
+    listing = nn.show(nn.grad(loss, x), "all")
+    assert str(listing) == listing.text()
+    monkeypatch.setenv("COLUMNS", "60")
+    assert str(listing) == listing.text()  # there is no terminal
+    with monkeypatch.context() as patched:
+        patched.setattr("sys.stdout", Terminal())
+        narrow = str(listing)
+    assert narrow == listing.text(60) != listing.text()
+
+
+def printed(what: Any, **options: Any) -> str:
+    out = io.StringIO()
+    Console(file=out, width=100, **options).print(what)
+    return out.getvalue()
+
+
+def test_orders_have_colours_on_terminals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    x = leaf(0.5, "x")
+    (g,) = nn.grad(F.tanh(x), x)
+    (g2,) = nn.grad(g, x)
+    listing = nn.show([g, g2])
+    coloured = printed(listing, force_terminal=True, color_system="256")
+    names = re.findall(r"\x1b\[38;5;(\d+)m(v\d+)\x1b", coloured)
+    colours = {name: colour for colour, name in names}
+    described = listing.described
+    orders = {colours[name]: described.orders[described.names.index(name)] for name in colours}
+    assert sorted(orders.values()) == [1, 2] and len(orders) == 2
+    assert printed(listing).rstrip() == listing.text(100)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b[38" not in printed(listing, force_terminal=True, color_system="256")
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance, as WCAG 2 defines it."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_colours_of_notebooks_can_be_read_on_light_and_dark() -> None:
+    h = x = leaf(0.5, "x")
+    for _ in range(8):
+        (h,) = nn.grad(F.exp(F.sin(h)), x)
+    page = nn.show(h)._repr_html_()
+    colours = set(re.findall(r"color:(#\w{6})", page))
+    assert len(colours) == 8
+    for colour in colours:
+        level = luminance(colour) + 0.05
+        assert 1.05 / level > 3 and level / (luminance("#111111") + 0.05) > 3
+
+
+# ---------------------------------------------------------------- blocks that repeat
+
+
+def test_layers_are_written_once() -> None:
+    loss, x = chain(12)
+    listing = nn.show(loss)
+    text = str(listing)
+    assert "x 12: v0 to v1, v2 to v3, …, v22 to v23" in text
+    assert re.search(r"^w0, …, w11 = leaf  x 12, needs a gradient ", text, re.M)
+    assert "    then x is v1 of the one before\n    then w0 is w1, …, w11\n" in text
+    assert text.count("tanh(") == 1 and len(function_lines(listing)) == 3
+    assert len(function_lines(nn.show(loss, fold=False))) == 25
+    (g,) = nn.grad(loss, x)
+    assert str(nn.show(g)).count("batch_matmul(") == 2 + 1  # once each, and the last one forward
+
+
+def read(fold: Fold, operand: tuple[int, int], t: int) -> tuple[int, int]:
+    """What block `t` of a fold reads where the first one reads `operand`."""
+    first = {node: j for j, node in enumerate(fold.nodes[0])}
+    carried, changing = dict(fold.carried), {values[0]: values for values in fold.changing}
+    assert not carried.keys() & changing.keys()
+    node, output = operand
+    if node in first:
+        return fold.nodes[t][first[node]], output
+    if operand in carried and t:
+        inner, output = carried[operand]
+        return fold.nodes[t - 1][first[inner]], output
+    return changing[operand][t] if operand in changing else operand
+
+
+def unfolded(described: Description) -> Counter[Any]:
+    """The functions that folds stand for, with what they read, by what the listing says of them."""
+    found: Counter[Any] = Counter()
+    folds = folds_of(described)
+    inside = {node for fold in folds for block in fold.nodes for node in block}
+    for i, op in enumerate(described.ops):
+        if op is not None and described.body_of[i] < 0 and i not in inside:
+            found[op, described.operands[i]] += 1
+    for fold in folds:
+        for t in range(len(fold.nodes)):
+            found.update([
+                (described.ops[node], tuple([read(fold, operand, t) for operand in described.operands[node]]))
+                for node in fold.nodes[0]
+            ])  # fmt: skip
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_what_is_folded_can_be_told_from_what_is_written(data: st.DataObject) -> None:
+    """A random block, several times, with functions in between: each function comes back, with its operands."""
+    ops = [F.sin, F.exp, F.tanh, F.mul2, F.add2]
+    x, y = leaf(0.1, "x"), leaf(0.2, "y")
+    step = st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 4))
+    block = data.draw(st.lists(step, min_size=1, max_size=5))
+    values = [x, y]
+    for repeated in data.draw(st.lists(st.integers(1, 7), min_size=1, max_size=3)):
+        for _ in range(repeated):
+            weight = leaf(0.3)
+            for kind, a, b in block:
+                known = [*values, weight]
+                given = [known[-1 - a % len(known)], values[-1 - b % len(values)]]
+                values.append(ops[kind](*given[: 1 if kind < 3 else 2]))
+        values.append(F.sinh(values[-1]))
+    described = describe(values[-3:])
+    expected = Counter([
+        (op, operands) for op, operands in zip(described.ops, described.operands, strict=True) if op is not None
+    ])
+    assert unfolded(described) == expected
+
+
+def test_blocks_with_other_arguments_are_not_folded() -> None:
+    h = leaf(0.1, "x")
+    for value in (0.0, -0.0, 0.0, -0.0, 0.0, -0.0, 0.0, -0.0):
+        h = F.maximum_scalar(F.sin(F.sin(F.sin(F.sin(h)))), val=value)
+    shown = str(nn.show(h))
+    assert "val=0.0" in shown and "val=-0.0" in shown
+
+
+def test_work_is_linear_for_graphs_of_20_000_functions() -> None:
+    few, many = (nn.show(nn.grad(*chain(length)), fold=False) for length in (100, 400))
+    small, large = nn.grad(*chain(1100)), nn.grad(*chain(4400))
+    assert len(functions_of(large)) > 20_000
+    work = [calls_of(lambda ys=ys: nn.show(ys).text(120)) / len(functions_of(ys)) for ys in (small, large)]
+    assert work[1] < 1.1 * work[0]
+    differences = [calls_of(lambda a=a: a.diff(a).marks) / len(a.lines) for a in (few, many)]
+    assert differences[1] < 1.1 * differences[0]
+
+
+# ---------------------------------------------------------------- differences
+
+
+def random_graph(data: st.DataObject, leaves: list[nn.Variable]) -> list[nn.Variable]:
+    values = list(leaves)
+    step = st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(0, 9))
+    for kind, a, b in data.draw(st.lists(step, max_size=12)):
+        p, q = values[a % len(values)], values[b % len(values)]
+        values.append((F.sin(p), F.mul2(p, q), F.add2(p, q), F.pow_scalar(p, val=float(b)))[kind])
+    return values[-3:]
+
+
+def said(marks: Sequence[str], lines: Sequence[Line], *which: str) -> Counter[str]:
+    """The ops on lines with some of the marks; names are others in each graph."""
+    pairs = zip(marks, lines, strict=True)
+    return Counter([re.sub(r".* = (\w+)\(.*", r"\1", line.text) for mark, line in pairs
+                    if mark in which and line.node >= 0])  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_properties_of_differences(data: st.DataObject) -> None:
+    leaves = [leaf(0.1, "x"), leaf(0.2, "y")]
+    one, two = random_graph(data, leaves), random_graph(data, leaves)
+    a, b = nn.show(one, fold=False), nn.show(two, fold=False)
+    assert not a.diff(a) and set(a.diff(a).marks) <= {" "}
+    there, back = a.diff(b, None), b.diff(a, None)
+    for difference, before, after in ((there, a, b), (back, b, a)):
+        for listing, which in ((before, " -"), (after, " +")):
+            plain = [" "] * len(listing.lines)
+            assert said(difference.marks, difference.lines, *which) == said(plain, listing.lines, " ")
+    assert there.before == back.after == nn.count(one).total and there.after == back.before == nn.count(two).total
+    assert bool(there) == bool(back)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_graph_that_is_built_again_under_other_names_is_the_same(data: st.DataObject) -> None:
+    leaves = [leaf(0.1, "x"), leaf(0.2, "y")]
+    steps = data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 9)), max_size=12))
+
+    def built(name: str) -> list[nn.Variable]:
+        values = list(leaves)
+        for kind, a, b in steps:
+            p, q = values[a % len(values)], values[b % len(values)]
+            values.append((F.sin, F.mul2, F.add2)[kind](*(p, q)[: 1 if kind == 0 else 2]))
+            values[-1].name = f"{name}{len(values)}"
+        return values[-2:]
+
+    one, two = built("first"), built("second")
+    assert not nn.show(one).diff(nn.show(two))
+
+
+def test_what_is_changed_in_the_middle_is_shown_alone() -> None:
+    x, w = leaf(np.ones(3), "x"), leaf(np.ones(3), "w")
+
+    def built(middle: Any) -> nn.Variable:
+        return F.exp(F.tanh(middle(F.sin(x * w))))
+
+    difference = nn.show(built(F.cos)).diff(nn.show(built(F.sinh)))
+    changed = [(mark, line.text) for mark, line in zip(difference.marks, difference.lines, strict=True) if mark != " "]
+    assert changed == [("-", "v2 = cos(v1)"), ("+", "v5 = sinh(v1)"), ("-", "v3 = tanh(v2)"), ("+", "v3 = tanh(v5)")]
+    assert "functions 5 as before" in difference.summary
+
+
+def forward(difference: Difference, mark: str) -> list[Line]:
+    """The lines of functions of order 0 with a mark."""
+    pairs = zip(difference.marks, difference.lines, strict=True)
+    return [line for each, line in pairs if each == mark and line.node >= 0 and not line.order]
+
+
+def test_simplification_and_recomputation_as_differences() -> None:
+    weights = [leaf(np.eye(2), f"w{i}") for i in range(9)]
+    loss, _ = chain(9, weights)
+    with nn.simplify(False):
+        plain = nn.show([loss, *nn.grad(loss, weights)])
+    simple = [loss, *nn.grad(loss, weights)]
+    less = plain.diff(nn.show(simple))
+    assert less.after.functions < less.before.functions
+    assert not forward(less, "-") and not forward(less, "+")
+    again = [loss, *nn.grad(loss, weights, recompute="sqrt")]
+    more = nn.show(simple).diff(nn.show(again))
+    copies = sum([state is State.COPY for state in describe(again).states])
+    assert len(forward(more, "+")) == copies > 0
+    assert not forward(more, "-")
+    assert more.before.matrix_products < more.after.matrix_products
+    assert f"products {more.before.matrix_products} → {more.after.matrix_products}" in str(more)
+
+
+def test_context_of_a_difference() -> None:
+    x = leaf(0.1, "x")
+    h = x
+    for _ in range(20):
+        h = F.sin(h)
+    difference = nn.show(h).diff(nn.show(F.cos(h)), context=1)
+    lines = str(difference).splitlines()
+    assert lines[0] == " … 20 lines the same" and lines[2].startswith("+v20 = cos(v19)")
+    assert len(str(nn.show(h).diff(nn.show(F.cos(h)), context=None)).splitlines()) == 25
+    assert "\x1b[1;32m+" in printed(difference, force_terminal=True, color_system="standard")
+
+
+def test_leaves_of_loaded_graphs_are_matched_by_name(tmp_path: Path) -> None:
+    loss, x = chain(3)
+    nn.save_graph(tmp_path / "kept.graph", loss, {"x": x})
+    assert not nn.show(loss).diff(nn.show(nn.load_graph(tmp_path / "kept.graph").outputs))
+
+
+def test_a_listing_does_not_keep_the_graph() -> None:
+    loss, _ = chain(3)
+    listing = nn.show(loss)
+    assert not any(listing.described.functions) and not listing.described.leaves
+
+
+# ---------------------------------------------------------------- the command
+
+SCRIPT = '''
+import sys
+import nngrad as nn
+import nngrad.functions as F
+x = nn.Variable((3,), need_grad=True)
+x.name = "x"
+y = F.sum(F.tanh(x))
+pair = {"y": y}
+def slope():
+    return nn.grad(y, x)
+def plain():
+    with nn.simplify(False):
+        return slope()
+def broken():
+    return F.tanh(x, x)
+number = [1]
+if __name__ == "__main__":
+    raise SystemExit("run as a script")
+'''
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "network_of_a_test.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+@pytest.mark.parametrize(("name", "says"), [
+    ("y", r"v0 = tanh\(x\)  float32\[3\]  network_of_a_test\.py:7: y = F\.sum\(F\.tanh\(x\)\)\n"),
+    ("pair", r"results: v1\n"),
+    ("slope", r"order 1 of v0  network_of_a_test\.py:7"),
+])
+def test_the_command_shows_what_a_script_names(name: str, says: str, script: Path, capsys: Any) -> None:
+    assert cli.main(["show", f"{script}:{name}"]) == 0
+    assert re.search(says, re.sub(" {2,}", "  ", capsys.readouterr().out))
+
+
+def test_the_command_takes_options_and_compares(script: Path, capsys: Any) -> None:
+    assert cli.main(["show", f"{script}:slope", "--columns", "rule", "--width", "70", "--no-fold"]) == 0
+    out = capsys.readouterr().out
+    assert "dy/dx = 1" in out and "network_of_a_test" not in out and max(map(len, out.splitlines())) <= 70
+    assert cli.main(["show", f"{script}:plain", f"{script}:slope"]) == 0
+    assert re.search(r"^-v\d+ = mul2\(v0, v0\)", capsys.readouterr().out, re.M)
+
+
+@pytest.mark.parametrize(("target", "says"), [
+    ("{}", "which Variable? Give the script and a name in it"),
+    ("{}:slop", "there is no 'slop' in it once it has run; did you mean 'slope'"),
+    ("{}:number", "is a list in which something is of type int, and not a Variable"),
+    ("{}:F", "is of type module, and not a Variable"),
+    ("{}:broken", "in broken\n    return F.tanh(x, x)"),
+    ("nothing.py:y", "nothing.py: No such file"),
+    ("", "'' names no file; give SCRIPT:NAME"),
+    (":y", "':y' names no file; give SCRIPT:NAME"),
+    ("{}:", "network_of_a_test.py: which Variable?"),
+])
+def test_what_cannot_be_shown_is_told(target: str, says: str, script: Path, capsys: Any) -> None:
+    assert cli.main(["show", target.format(script)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("nngrad show: ") and says in error
+
+
+@pytest.mark.parametrize("ends", ["raise SystemExit(3)", "1 / 0", "y = ("])
+def test_scripts_that_fail_are_told(ends: str, tmp_path: Path, capsys: Any) -> None:
+    path = tmp_path / "fails.py"
+    path.write_text(f"x = 1\n{ends}\n")
+    assert cli.main(["show", f"{path}:x"]) == 1
+    error = capsys.readouterr().err
+    assert {"r": "exit code 3", "1": "ZeroDivisionError", "y": "SyntaxError"}[ends[0]] in error
+    assert "nngrad/" not in error
+
+
+def test_graphs_in_files_are_shown(tmp_path: Path, capsys: Any) -> None:
+    loss, x = chain(2)
+    path = tmp_path / "kept.graph"
+    nn.save_graph(path, {"loss": loss, "slope": nn.grad(loss, x)[0]}, {"x": x}, parameters={})
+    assert cli.main(["show", str(path)]) == 0
+    both = capsys.readouterr().out
+    assert cli.main(["show", f"{path}:loss"]) == 0
+    one = capsys.readouterr().out
+    assert "order 1" in both and "order 1" not in one and "tanh(" in one
+    assert cli.main(["show", f"{path}:los"]) == 1
+    assert "did you mean 'loss'" in capsys.readouterr().err
+    path.write_bytes(path.read_bytes()[:-20])
+    assert cli.main(["show", str(path)]) == 1
+    assert "kept.graph" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [[], ["a:b", "c:d", "e:f"], ["a:b", "--width", "3"], ["a:b", "--columns", "colour"]])
+def test_wrong_usage_of_the_command(wrong: list[str], capsys: Any) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["show", *wrong])
+    assert stopped.value.code == 2
+    assert "usage: nngrad" in capsys.readouterr().err

@@ -1,0 +1,106 @@
+"""Graphs as JAX functions: arguments and results in pytrees."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+
+RNG = np.random.default_rng(0)
+X, W, B = RNG.standard_normal((5, 3)), RNG.standard_normal((3, 2)), RNG.standard_normal(2)
+
+
+class Layer(NamedTuple):
+    w: Any
+    b: Any
+
+
+def leaf(array: np.ndarray) -> nn.Variable:
+    return nn.Variable.from_numpy_array(array, need_grad=True)
+
+
+def by_hand(layer: Layer, x: Any) -> Any:
+    return jnp.mean(jnp.tanh(x @ layer.w + layer.b) ** 2)
+
+
+def graph() -> tuple[Layer, nn.Variable, nn.Variable]:
+    layer, x = Layer(leaf(W), leaf(B)), leaf(X)
+    return layer, x, F.mean(F.tanh(x @ layer.w + layer.b) ** 2)
+
+
+def test_pytrees_in_and_out_under_jit_grad_and_vmap() -> None:
+    layer, x, loss = graph()
+    gradient = Layer(*nn.grad(loss, list(layer)))
+    f = nn.to_jax({"loss": loss, "gradient": gradient, "none": None}, [layer, x])
+    arrays = Layer(W, B)
+    with jax.enable_x64(True):
+        wanted, slope = jax.value_and_grad(by_hand)(arrays, X)
+        for run in (f, jax.jit(f)):
+            found = run(arrays, X)
+            assert list(found) == ["gradient", "loss", "none"] and found["none"] is None
+            assert isinstance(found["gradient"], Layer)
+            np.testing.assert_allclose(found["loss"], wanted, rtol=1e-14)
+            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-13), found["gradient"], slope)
+        again = jax.grad(lambda each: f(each, X)["loss"])(jax.tree.map(jnp.asarray, arrays))
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-13), again, slope)
+        many = jax.tree.map(lambda a: jnp.stack([a, 2 * a]), arrays)
+        batched = jax.vmap(f, in_axes=(0, None))(many, X)
+        np.testing.assert_allclose(batched["loss"], [by_hand(arrays, X), by_hand(Layer(2 * W, 2 * B), X)], rtol=1e-14)
+
+
+def test_one_pytree_is_one_argument_and_a_list_is_several() -> None:
+    layer, x, loss = graph()
+    one, (again,) = nn.to_jax((loss, [loss]), {"layer": layer, "x": x})({"x": X, "layer": Layer(W, B)})
+    assert float(one) == float(again) == float(loss.d)
+    (alone,) = nn.to_jax([loss], layer)(Layer(W, B))
+    (several,) = nn.to_jax([loss], [*layer, x])(W, B.tolist(), X)
+    assert float(alone) == float(loss.d) == pytest.approx(float(several), rel=1e-6)
+    tree = nn.to_jax(loss, [{"w": layer.w}, x])
+    assert float(tree({"w": W.tolist()}, leaf(X))) == float(loss.d), "lists of numbers are arrays where a Variable was"
+
+
+def test_errors_name_the_argument_and_the_path() -> None:
+    layer, x, loss = graph()
+    f = nn.to_jax(loss, [{"layers": [layer]}, x])
+    with pytest.raises(ValueError, match=r"^array 0\['layers'\]\[0\].b has shape \(3,\); input 0\['layers'\]\[0\].b"):
+        f({"layers": [Layer(W, np.ones(3))]}, X)
+    with pytest.raises(TypeError, match=r"^argument 0: expected arrays arranged as \{'layers': \[.*got \{'layer'"):
+        f({"layer": [Layer(W, B)]}, X)
+    with pytest.raises(TypeError, match=r"^1 arguments given for 2 inputs"):
+        f(X)
+    with pytest.raises(TypeError, match=r"^inputs: expected a Variable, .* got 3\.0 as input 0\['w'\]"):
+        nn.to_jax(loss, [{"w": 3.0}])
+    with pytest.raises(TypeError, match=r"^outputs: expected a Variable .* got 3\.0 at \['loss'\]\[1\]"):
+        nn.to_jax({"loss": [loss, 3.0]}, x)
+    with pytest.raises(ValueError, match="inputs: the same Variable is given twice"):
+        nn.to_jax(loss, [{"x": x}, x])
+    whole = nn.to_jax(F.identity(nn.Variable((2,), dtype="int32")), [])
+    assert whole().shape == (2,)
+
+
+def test_functions_that_build_take_and_return_pytrees() -> None:
+    built = []
+
+    def build(layer: Layer, batch: dict[str, nn.Variable]) -> dict[str, Any]:
+        built.append(batch["x"].shape)
+        loss = F.mean(F.tanh(batch["x"] @ layer.w + layer.b) ** 2)
+        return {"loss": loss, "gradient": Layer(*nn.grad(loss, list(layer)))}
+
+    f = nn.to_jax(build)
+    with jax.enable_x64(True):
+        for rows in (5, 2, 5):
+            found = f(Layer(W, B), {"x": X[:rows]})
+            wanted, slope = jax.value_and_grad(by_hand)(Layer(W, B), X[:rows])
+            np.testing.assert_allclose(found["loss"], wanted, rtol=1e-13)
+            np.testing.assert_allclose(found["gradient"].b, slope.b, rtol=1e-12)
+    assert built == [(5, 3), (2, 3)]
+    with pytest.raises(TypeError, match="array 1\\['x'\\]"):
+        f(Layer(W, B), {"x": "text"})
+    with pytest.raises(TypeError, match="outputs: expected a Variable"):
+        nn.to_jax(lambda x: {"y": 3})(X)

@@ -1,0 +1,63 @@
+"""Training steps with all their options on eight CPU devices; see `training_on_meshes.py`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import nngrad as nn
+
+ROOT = Path(nn.__file__).parents[1]
+LIMIT = 180
+"""Seconds: what waits for ever is ended."""
+
+Found = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def found() -> Found:
+    """What `training_on_meshes.py` has found."""
+    settings = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "NNGRAD_DISK_CACHE": "off",
+                "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-m", "tests.training_on_meshes"], env=os.environ | settings, cwd=ROOT,
+        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    )  # fmt: skip
+    try:
+        out, err = process.communicate(timeout=LIMIT)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            print(*process.communicate(), sep="\n")
+    assert process.returncode == 0, out + err
+    result: Found = json.loads(out.splitlines()[-1])
+    return result
+
+
+@pytest.mark.parametrize(("case", "tolerance"), [("1 float32", 1e-5), ("4 float32", 1e-5), ("4 bfloat16", 0.05)])
+def test_eight_devices_do_what_one_does(found: Found, case: str, tolerance: float) -> None:
+    one, eight = found[case]
+    for name in ("losses", "norms", "outputs", "averages"):
+        for a, b in zip(jax.tree.leaves(one[name]), jax.tree.leaves(eight[name]), strict=True):
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance, err_msg=name)
+
+
+@pytest.mark.parametrize("case", ["1 float32", "4 float32"])
+def test_a_step_that_is_not_finite_changes_nothing(found: Found, case: str) -> None:
+    for each in found[case]:
+        assert each["kept"]
+        assert "the loss is nan, and the gradients of" in each["error"]
+
+
+def test_no_rows_of_parts_are_moved(found: Found) -> None:
+    kinds = {kind for kind, *_ in found["4 float32"][1]["collectives"]}
+    assert kinds == {"all-reduce"}

@@ -1,0 +1,526 @@
+"""view: what is written of a graph, and that no name in it can do anything. The page in a browser is tested in
+tests/browser."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import html.parser
+import json
+import re
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad import cli
+from nngrad.inspection.description import describe
+from nngrad.viewing import html as page
+from nngrad.viewing.document import Measured, document
+from nngrad.viewing.exchange import dot_of, model_explorer_of
+from nngrad.viewing.html import PLACE, embedded
+from nngrad.viewing.lifetimes import lifetimes_of
+from nngrad.viewing.runs import (
+    FINITE,
+    FIRST_NAN,
+    HAS_INFINITY,
+    HAS_NAN,
+    known_values,
+    seconds_of,
+    statistics_of,
+    values_of,
+)
+from tests.work import calls_of
+
+HOSTILE = (
+    "</script><script>alert(1)</script>", '"\'`&<>', "]]>--><!--", "\u2028\u2029\x00\x1b[31m", "🙈 a/b\\n\"",
+    "x" * 10_000, "${alert(1)}", "\ud800 alone",
+)
+TEMPLATE = f"<!doctype html><title>t</title>{PLACE}<p>after</p>"
+
+
+@pytest.fixture(autouse=True)
+def _template(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page without its scripts, so that these tests need no build."""
+    monkeypatch.setattr(page, "_template", lambda: tuple(TEMPLATE.split(PLACE)))
+
+
+def network() -> list[nn.Variable]:
+    """A loss with a gradient penalty, and its gradients."""
+    nn.clear_parameters()
+    x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 12).reshape(4, 3).astype("f"), need_grad=True)
+    x.name = "x"
+    with nn.parameter_scope("critic"):
+        h = F.tanh(PF.affine(x, 5, name="first"))
+        loss = F.mean(PF.affine(h, 1, name="second"))
+    (slope,) = nn.grad([loss], [x])
+    total = loss + F.sum(slope**2)
+    found = [total, *nn.grad([total], list(nn.get_parameters().values()))]
+    nn.clear_parameters()
+    return found
+
+
+def loop() -> nn.Variable:
+    x = nn.Variable((3,), need_grad=True)
+    (y,), _ = F.scan(lambda c, _: ((F.sin(c[0]) * x,), ()), (x,), (), length=4)
+    return F.sum(y)
+
+
+def document_of(outputs: Any, **measured: Any) -> dict[str, Any]:
+    """The document of a graph, as the page reads it."""
+    return json.loads(json.dumps(document(describe(outputs), "t", Measured(**measured)), allow_nan=False))
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    """The document of a page."""
+    (found,) = re.findall(r'<script type="application/json" id="graph">(.*?)</script>', text, re.DOTALL)
+    read = json.loads(found)
+    return json.loads(zlib.decompress(base64.b64decode(read["deflated"]))) if "deflated" in read else read
+
+
+def column(read: dict[str, Any], name: str) -> list[Any]:
+    """A column over all nodes, with the texts of numbers that stand for texts."""
+    count, values = len(read["nodes"]["x"]), read["nodes"][name]
+    listed = values if isinstance(values, list) else [values] * count
+    texts = {"name", "op", "shape", "arguments", "scope", "place", "rule", "asked"}
+    return [read["strings"][i] for i in listed] if name in texts else listed
+
+
+# ---------------------------------------------------------------- the document
+
+
+@pytest.mark.parametrize("outputs", [network, loop, lambda: nn.grad([loop()], [loop().parent.inputs[0]]) and loop(),
+                                     lambda: nn.Variable((2,)), lambda: F.constant(1.0, (2,))])  # fmt: skip
+def test_the_columns_of_a_document_agree(outputs: Callable[[], Any]) -> None:
+    listed = outputs()
+    read = document_of(listed)
+    count = len(describe(listed))
+    nodes, operands = read["nodes"], read["operands"]
+    for name, values in nodes.items():
+        assert values is None or not isinstance(values, list) or len(values) == count, name
+    assert len(operands["start"]) == count + 1
+    assert operands["start"][-1] == len(operands["node"])
+    outputs_read = operands["output"]
+    assert not isinstance(outputs_read, list) or len(outputs_read) == len(operands["node"])
+    for i in range(count):
+        assert all([j < i for j in operands["node"][operands["start"][i] : operands["start"][i + 1]]])
+    assert len(set(column(read, "name"))) == count
+    assert all([0 <= g < len(read["groups"]) for g in column(read, "group")])
+    assert all([-1 <= i < count for name in ("origin", "base") for i in column(read, name)])
+    assert len(set(read["strings"])) == len(read["strings"])
+    for name in column(read, "rule"):
+        assert name == "" or name in read["ops"]
+
+
+def test_a_document_says_what_the_graph_says() -> None:
+    outputs = network()
+    read = document_of(outputs)
+    counted = nn.count(outputs)
+    totals = read["totals"]
+    assert (totals["functions"], totals["flops"], totals["bytes"]) == counted.total[0:1] + counted.total[3:]
+    ops, orders = column(read, "op"), column(read, "order")
+    assert {order: sum([o == order and op not in ("", "constant") for o, op in zip(orders, ops, strict=True)])
+            for order in counted.by_order} == {order: t.functions for order, t in counted.by_order.items()}  # fmt: skip
+    names, kinds = column(read, "name"), column(read, "kind")
+    assert {n for n, k in zip(names, kinds, strict=True) if k == 1} >= {"x"}
+    tanh = ops.index("tanh")
+    assert column(read, "shape")[tanh] == "float32[4, 5]"
+    origins = [i for i, origin in enumerate(column(read, "origin")) if origin == tanh]
+    assert origins and all([column(read, "rule")[i] == "tanh" for i in origins])
+    assert "1 - y^2" in read["ops"]["tanh"]["formula"]
+    assert [c["label"] for c in read["columns"]] == ["forward", "gradient", "order 2"]
+
+
+def test_a_gradient_lies_beside_its_function() -> None:
+    read = document_of(network())
+    orders, bases, y, x = (column(read, name) for name in ("order", "base", "y", "x"))
+    start = read["operands"]["start"]
+    pairs = [(i, b) for i, b in enumerate(bases) if orders[i] and b >= 0 and start[i] < start[i + 1]]
+    assert pairs
+    assert all([y[i] == y[b] and x[i] > x[b] for i, b in pairs])
+
+
+def test_functions_in_bodies_are_nodes_in_a_group_below_their_loop() -> None:
+    read = document_of(loop())
+    kinds = column(read, "kind")
+    owner = kinds.index(4)
+    inside = [i for i, kind in enumerate(kinds) if kind == 5]
+    group = read["groups"][column(read, "group")[inside[0]]]
+    assert (read["strings"][group["name"]], group["times"]) == (f"body of {column(read, 'op')[owner]}", 4)
+    assert {column(read, "op")[i] for i in inside} >= {"sin", "mul2"}
+    assert all([column(read, "y")[i] > column(read, "y")[owner] for i in inside])
+    assert {column(read, "runs")[i] for i in inside} == {4}
+    within = sum([column(read, "flops")[i] * 4 for i in inside])
+    assert column(read, "flops")[owner] == within > 0
+
+
+def test_memory_is_that_of_the_report() -> None:
+    outputs = network()
+    described = describe(outputs)
+    memory = lifetimes_of(described, outputs)
+    assert memory.peak == int(np.argmax(memory.live))
+    sizes = [sum([spec.nbytes for spec in specs]) for specs in described.specs]
+    for t, live in enumerate(memory.live):
+        held = [i for i in range(len(described)) if 0 <= memory.first[i] <= t <= memory.last[i]]
+        assert sum([sizes[i] for i in held]) >= live  # what a step writes over what it reads counts once
+        if t == memory.peak:
+            assert live > 0 and held
+    for i, step in enumerate(memory.first):
+        assert step == -1 or memory.step[step] == i
+        for j, _ in described.operands[i]:
+            if memory.first[j] >= 0 and step >= 0:
+                assert memory.first[j] < step <= memory.last[j]
+
+
+def test_work_is_linear_in_the_nodes() -> None:
+    def chain(count: int) -> nn.Variable:
+        x = nn.Variable((2,), need_grad=True)
+        y = x
+        for _ in range(count):
+            y = F.sin(y)
+        return F.sum(nn.grad([F.sum(y)], [x])[0] ** 2)
+
+    calls = []
+    for count in (200, 800):
+        described = describe(chain(count))
+        document(described, "t")  # what is learned of ops once
+        calls.append(calls_of(functools.partial(lambda d: embedded(document(d, "t")), described)))
+    assert calls[1] < 4.4 * calls[0]
+
+
+# ---------------------------------------------------------------- values and times
+
+
+def test_nothing_is_run_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = network()
+    monkeypatch.setattr("nngrad.viewing.runs.interpret", lambda *_, **__: pytest.fail("it was run"))
+    monkeypatch.setattr("nngrad.graph.variable.engine.evaluate", lambda *_: pytest.fail("it was run"))
+    nn.view(outputs, tmp_path / "a.html")
+    assert not outputs[0].is_computed
+
+
+def test_values_that_are_there_are_told() -> None:
+    x = nn.Variable.from_numpy_array(np.array([1.0, 2.0, 4.0], "f"))
+    y = F.exp(x)
+    z = F.sum(y)
+    described = describe(z)
+    seen = known_values(described)
+    assert seen is not None
+    assert [s is None for s in seen.statistics] == [False, True, True]
+    z.forward()
+    float(z)
+    seen = known_values(describe(z))
+    assert seen is not None and seen.statistics[2] is not None
+    assert seen.statistics[2][0] == pytest.approx(np.exp([1, 2, 4]).sum(), rel=1e-6)
+    assert seen.statistics[0] == pytest.approx((1, 4, 7 / 3, np.std([1, 2, 4]), 0, 0, 0))
+
+
+def test_values_of_a_run_and_the_function_that_makes_the_nan() -> None:
+    x = nn.Variable.from_numpy_array(np.array([1.0, 0.0, -1.0], "f"))
+    x.name = "x"
+    y = F.log(x)
+    z = F.sum(y * 2.0)
+    described = describe(z)
+    seen = values_of(described, [z])
+    by_op = {described.op_name(i): seen.bad[i] for i in range(len(described))}
+    assert by_op == {"": FINITE, "log": FIRST_NAN, "mul_scalar": HAS_NAN, "sum": HAS_NAN}
+    report = nn.find_nan(z)
+    assert report is not None and report.function is y.parent
+    log = seen.statistics[1]
+    assert log is not None and log[5:] == (1, 1) and log[:2] == (0.0, 0.0)
+    w = F.sum(F.exp(nn.Variable.from_numpy_array(np.array([1000.0], "f"))))
+    assert HAS_INFINITY in values_of(describe(w), [w]).bad
+
+
+def test_a_nan_in_a_leaf_was_made_there() -> None:
+    x = nn.Variable.from_numpy_array(np.array([np.nan, 1.0], "f"))
+    y = F.sum(F.sin(x))
+    assert values_of(describe(y), [y]).bad == [FIRST_NAN, HAS_NAN, HAS_NAN]
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (np.array([], "f"), None),
+        (np.array([np.nan, np.inf], "f"), (None, None, None, None, 0.0, 1, 1)),
+        (np.array([True, False]), (0.0, 1.0, 0.5, 0.5, 0.5, 0, 0)),
+        (np.array([3e200, -3e200]), (-3e200, 3e200, 0.0, 3e200, 0.0, 0, 0)),
+        (np.array([0, 0, 6]), (0.0, 6.0, 2.0, 8**0.5, 2 / 3, 0, 0)),
+        (np.array([1j, 1, -1]), (1.0, 1.0, 1.0, 0.0, 0.0, 0, 0)),
+    ],
+    ids=["empty", "not finite", "bool", "large", "whole", "complex"],
+)
+def test_statistics(array: np.ndarray, expected: tuple[Any, ...] | None) -> None:
+    found = statistics_of(array)
+    if expected is None or found is None:
+        assert found is expected
+    else:
+        assert [x is None for x in found] == [x is None for x in expected]
+        given = [(a, b) for a, b in zip(found, expected, strict=True) if b is not None]
+        np.testing.assert_allclose(*zip(*given, strict=True), rtol=1e-12)
+
+
+def test_times_are_those_of_functions() -> None:
+    outputs = network()
+    described = describe(outputs)
+    seconds = seconds_of(described, outputs)
+    assert [s is not None for s in seconds] == [f is not None for f in described.functions]
+    assert all([s > 0 for s in seconds if s is not None])
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_page_holds_the_document(tmp_path: Path) -> None:
+    file = nn.view(network(), tmp_path / "a.HTML", title="mine", values=True, timed=True)
+    text = file.read_text(encoding="utf-8")
+    assert text.endswith("<p>after</p>")
+    read = unpacked(text)
+    assert (read["title"], read["version"]) == ("mine", 1)
+    assert all([s is not None for s in read["nodes"]["statistics"]])
+    assert any([seconds is not None for seconds in read["nodes"]["time"]])
+
+
+def test_a_large_document_is_deflated() -> None:
+    large = {"strings": [str(i) for i in range(40_000)]}
+    text = embedded(large)
+    assert set(json.loads(text)) == {"deflated"}
+    assert unpacked(PLACE.replace("null", text)) == large
+    assert len(text) < 200_000
+
+
+class _Elements(html.parser.HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        self.found.append(tag)
+
+
+@pytest.mark.parametrize("name", HOSTILE, ids=range(len(HOSTILE)))
+def test_names_are_text_everywhere(name: str, tmp_path: Path) -> None:
+    x = nn.Variable((2,), name=name)
+    y = F.sin(x)
+    y.name = name
+    file = nn.view(y, tmp_path / "a.html", title=name)
+    parser = _Elements()
+    parser.feed(file.read_text(encoding="utf-8"))
+    assert parser.found == ["title", "script", "p"]
+    read = unpacked(file.read_text(encoding="utf-8"))
+    assert read["title"] == name
+    assert all([len(text) <= 100 and text.isprintable() for text in column(read, "name")])
+    dot = nn.view(y, tmp_path / "a.dot", title=name).read_text(encoding="utf-8")
+    assert len(dot_statements(dot)[0]) == 2
+    graph = json.loads(nn.view(y, tmp_path / "a.json", title=name).read_text(encoding="utf-8"))
+    assert graph["label"] == name
+
+
+def test_hostile_scopes_are_text(tmp_path: Path) -> None:
+    nn.clear_parameters()
+    with nn.parameter_scope('</script>"\\'), nn.parameter_scope("🙈"):
+        y = PF.affine(nn.Variable((2, 3)), 4)
+    text = nn.view(y, tmp_path / "a.html").read_text(encoding="utf-8")
+    assert '</script>"' not in text
+    assert any(["🙈" in read for read in column(unpacked(text), "scope")])
+    assert dot_statements(dot_of(describe(y), "t"))[2] >= 2
+    nn.clear_parameters()
+
+
+def dot_statements(text: str) -> tuple[dict[str, str], list[tuple[str, str]], int]:
+    """Nodes with their labels, edges, and the number of clusters of a file of DOT, read token by token."""
+    token = re.compile(r'"(?:[^"\\]|\\.)*"|[A-Za-z0-9_.]+|->|[{}\[\]=]|\s+', re.DOTALL)
+    tokens, at = [], 0
+    while at < len(text):
+        found = token.match(text, at)
+        assert found, text[at : at + 40]
+        at = found.end()
+        if not found[0].isspace():
+            tokens.append(found[0])
+    assert tokens[0] == "digraph"
+    nodes, edges, depth, clusters, i = {}, [], 0, 0, 0
+    while i < len(tokens):
+        depth += (tokens[i] == "{") - (tokens[i] == "}")
+        clusters += tokens[i] == "subgraph"
+        if tokens[i] == "[":  # an attribute list, to its end
+            i = tokens.index("]", i)
+        elif re.fullmatch(r"n\d+", tokens[i]):
+            if tokens[i + 1] == "->":
+                edges.append((tokens[i], tokens[i + 2]))
+                i += 2
+            else:
+                assert tokens[i + 1 : i + 4] == ["[", "label", "="]
+                assert tokens[i] not in nodes
+                nodes[tokens[i]] = tokens[i + 4]
+        i += 1
+    assert depth == 0
+    return nodes, edges, clusters
+
+
+@pytest.mark.parametrize("outputs", [network, loop])
+def test_dot_has_all_nodes_and_edges(outputs: Callable[[], Any]) -> None:
+    described = describe(outputs())
+    nodes, edges, _ = dot_statements(dot_of(described, "a graph"))
+    assert set(nodes) == {f"n{i}" for i in range(len(described))}
+    for i, name in enumerate(described.names):
+        assert nodes[f"n{i}"].startswith(f'"{name}\\n')
+    expected = [(f"n{j}", f"n{i}") for i, read in enumerate(described.operands) for j, _ in read]
+    assert edges == expected
+
+
+@pytest.mark.parametrize("outputs", [network, loop])
+def test_model_explorer_has_all_nodes_and_edges(outputs: Callable[[], Any]) -> None:
+    described = describe(outputs())
+    read = json.loads(model_explorer_of(described, "a graph"))
+    assert set(read) == {"label", "graphs"}
+    (graph,) = read["graphs"]
+    assert set(graph) == {"id", "nodes"}
+    ids = {node["id"] for node in graph["nodes"]}
+    assert len(ids) == len(graph["nodes"]) == len(described)
+    for i, node in enumerate(graph["nodes"]):
+        assert set(node) == {"id", "label", "namespace", "attrs", "incomingEdges", "outputsMetadata"}
+        sources = [(int(e["sourceNodeId"]), int(e["sourceNodeOutputId"])) for e in node["incomingEdges"]]
+        assert sources == list(described.operands[i])
+        assert [e["targetNodeInputId"] for e in node["incomingEdges"]] == [str(k) for k in range(len(sources))]
+        assert len(node["outputsMetadata"]) == len(described.specs[i])
+        for each in (node["attrs"], *[output["attrs"] for output in node["outputsMetadata"]]):
+            assert all([set(pair) == {"key", "value"} and isinstance(pair["value"], str) for pair in each])
+    labels = {node["label"] for node in graph["nodes"]}
+    assert labels >= {described.op_name(i) for i in range(len(described)) if described.ops[i] is not None}
+
+
+# ---------------------------------------------------------------- the built page
+
+ROOT = Path(__file__).parents[1]
+BUILT = ROOT / "nngrad" / "viewing" / "page"
+SOURCES = ROOT / "viewer"
+built = pytest.mark.skipif(not SOURCES.exists(), reason="the sources of the page are not in this checkout")
+
+
+@built
+def test_the_page_is_built_of_these_sources() -> None:
+    digest = hashlib.sha256()
+    left_out = {"node_modules", "dist"}
+    files = {
+        file.relative_to(SOURCES).as_posix(): file for file in SOURCES.rglob("*")
+        if file.is_file() and not any([p in left_out or p[0] == "." for p in file.relative_to(SOURCES).parts])
+    }  # fmt: skip
+    for name in sorted(files):
+        digest.update(name.encode() + b"\0" + files[name].read_bytes() + b"\0")
+    recorded = (BUILT / "sources.sha256").read_text().strip()
+    assert recorded == digest.hexdigest(), "the sources have changed: run `npm ci && npm run build` in viewer/"
+
+
+@built
+def test_the_built_page_has_one_place_for_a_document_and_loads_nothing() -> None:
+    text = (BUILT / "template.html").read_text(encoding="utf-8")
+    assert text.count(PLACE) == 1
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', text)
+    rules = dict([(rule.split() or [""])[0], rule.split()[1:]] for rule in policy.split(";") if rule.strip())
+    assert rules["default-src"] == ["'none'"]
+    assert not {"'unsafe-inline'", "'unsafe-eval'", "*"} & set(rules["script-src"])
+    sources = re.findall(r'(?:src|href)="([^"]*)"', text)
+    assert all([source.startswith(("data:", "#")) for source in sources]), sources
+
+
+# ---------------------------------------------------------------- arguments, and the command
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((1,), TypeError, "outputs"),
+        (("y", "a.txt"), ValueError, r"path must end in \.html, \.dot or \.json, got 'a\.txt'"),
+        (("y", 3), TypeError, "path must be the path of a file, got 3"),
+        (("y", None, {"title": 3}), TypeError, "title must be a str, got 3"),
+        (("y", None, {"values": 1}), TypeError, "values must be True or False, got 1"),
+        (("y", None, {"timed": "yes"}), TypeError, "timed must be True or False, got 'yes'"),
+        (("y", None, {"parameters": []}), TypeError, "parameters"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_argument(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
+    outputs, path, options = (*arguments, None, {})[:3] if len(arguments) < 3 else arguments
+    outputs = F.sin(nn.Variable((2,))) if outputs == "y" else outputs
+    with pytest.raises(error, match=message):
+        nn.view(outputs, path, **(options or {}))
+
+
+def test_without_a_path_the_page_is_opened(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    opened: list[str] = []
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    file = nn.view(F.sin(nn.Variable((2,))))
+    try:
+        assert opened == [file.as_uri()]
+        assert capsys.readouterr().out == ""
+        monkeypatch.setattr("webbrowser.open", lambda url: False)
+        second = nn.view(F.sin(nn.Variable((2,))))
+        assert str(second) in capsys.readouterr().out
+        second.unlink()
+    finally:
+        file.unlink()
+
+
+def test_without_a_display_no_browser_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setattr("webbrowser.open", lambda url: pytest.fail("a browser in a terminal would take it over"))
+    file = nn.view(F.sin(nn.Variable((2,))))
+    assert str(file) in capsys.readouterr().out
+    file.unlink()
+
+
+SCRIPT = """
+import nngrad as nn
+import nngrad.functions as F
+x = nn.Variable((2, 3), need_grad=True, name="x")
+loss = F.sum(F.tanh(x))
+gradients = nn.grad([loss], [x])
+"""
+
+
+def test_the_command_writes_what_a_script_builds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script, out = tmp_path / "s.py", tmp_path / "g.html"
+    script.write_text(SCRIPT)
+    assert cli.main(["view", f"{script}:gradients", "--output", str(out), "--no-open", "--values"]) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    read = unpacked(out.read_text(encoding="utf-8"))
+    assert read["title"] == "s.py:gradients"
+    places = dict(zip(column(read, "op"), column(read, "place"), strict=True))
+    assert places["tanh"].endswith("loss = F.sum(F.tanh(x))")
+    assert read["nodes"]["statistics"] is not None
+
+
+def test_the_command_reads_graphs_in_files(tmp_path: Path) -> None:
+    kept, out = tmp_path / "g.graph", tmp_path / "g.dot"
+    nn.save_graph(kept, network()[0])
+    assert cli.main(["view", str(kept), "--output", str(out), "--no-open"]) == 0
+    assert "tanh" in out.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["none.py:x"], "none.py: No such file"),
+        (["s.py:nothing"], "there is no 'nothing' in it"),
+        (["s.py:loss", "--output", "a.pdf"], "path must end in .html, .dot or .json"),
+    ],
+)
+def test_the_command_says_what_is_wrong(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.py").write_text(SCRIPT)
+    assert cli.main(["view", *arguments, "--no-open"]) == 1
+    assert f"nngrad view: {message}" in (error := capsys.readouterr().err) or message in error
