@@ -81,11 +81,14 @@ def show(*values):
 """
 
 
+def environment_with(folder: Path, **variables: str) -> dict[str, str]:
+    """The environment of a process that has its executables in `folder`, compiled as a user's are."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "NNGRAD_DISK_CACHE": str(folder), "XLA_FLAGS": "", **variables}
+
+
 def lines_of(folder: Path, body: str, **variables: str) -> list[str]:
     """The lines that a process prints which has its executables in `folder`."""
-    environment = {
-        **os.environ, "PYTHONPATH": str(ROOT), "NNGRAD_DISK_CACHE": str(folder), "XLA_FLAGS": "", **variables
-    }
+    environment = environment_with(folder, **variables)
     done = subprocess.run([sys.executable, "-c", PROGRAM + body], env=environment, timeout=300, capture_output=True,
                           text=True, check=False, cwd=folder.parents[1])
     assert done.returncode == 0, done.stderr
@@ -269,7 +272,7 @@ for size in range(1, 6):
     total += float(F.sum(F.exp(nn.Variable.from_numpy_array(np.ones(size, np.float32)))).d)
 print(total, nn.executables.info().disk_hits)
 """
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "NNGRAD_DISK_CACHE": str(folder)}
+    environment = environment_with(folder)
     started = [
         subprocess.Popen([sys.executable, "-c", PROGRAM + body], env=environment, stdout=subprocess.PIPE, text=True)
         for _ in range(3)
