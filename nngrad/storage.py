@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,20 @@ def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
         ValueError: It is no safetensors file, or damaged, or holds what no array can be; the message names the file.
     """
     return arrays_from(read_whole(path), str(path))
+
+
+def read_into(path: str | Path, take: Callable[[Arrays], None]) -> None:
+    """Hand the arrays of such a file to `take`.
+
+    Raises:
+        ValueError: It is damaged, or `take` says that they do not fit; the message names the file.
+        OSError: It cannot be read.
+    """
+    arrays, _ = read_arrays(path)
+    try:
+        take(arrays)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def arrays_from(content: bytes, path: str) -> tuple[Arrays, dict[str, Any]]:

@@ -1,10 +1,8 @@
-"""memory_report: predictions against the compiler, what is kept and what is computed again, text and plot."""
+"""memory_report: predictions against the compiler, what is kept and what is computed again, and its text."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,16 +109,6 @@ def test_the_text_says_it_all() -> None:
     for part in ("predicted peak", "as compiled", "leaves", "kept: ", "computed again: ", "tanh float32", "█"):
         assert part in text
     assert "computed again: nothing" in str(nn.memory_report(loss, compile=False))
-
-
-def test_the_plot_is_a_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib")
-    report = nn.memory_report(chain(3)[0])
-    report.plot(str(tmp_path / "memory.png"))
-    assert (tmp_path / "memory.png").read_bytes().startswith(b"\x89PNG")
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match="pip install matplotlib"):
-        report.plot()
 
 
 def test_a_leaf_takes_no_temporaries() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 _WINDOWS = (2, 8, 32, 128, 512)
@@ -21,6 +21,18 @@ class Stretch(NamedTuple):
     start: int
     end: int
     period: int
+
+    def free_parts(self, taken: bytearray, least: int) -> Iterator[tuple[int, int]]:
+        """The start and the end of each part of it that is not taken, and still repeats `least` times."""
+        start = self.start
+        while start < self.end:
+            end = taken.find(1, start, self.end)
+            end = self.end if end < 0 else end
+            if end - start >= least * self.period:
+                yield start, end
+            start = end
+            while start < self.end and taken[start]:
+                start += 1
 
 
 def stretches_of(labels: Sequence[int], least: int) -> list[Stretch]:

@@ -100,7 +100,7 @@ def regular_stretches(listing: Listing) -> list[Stretch]:
     taken = bytearray(len(listing.calls))
     regular: list[Stretch] = []
     for stretch in stretches_of(listing.labels(), LEAST):
-        for start, end in _free(taken, stretch):
+        for start, end in stretch.free_parts(taken, LEAST):
             for each in _regular(listing, Stretch(start, end, stretch.period)):
                 regular.append(each)
                 taken[each.start : each.end] = b"\1" * (each.end - each.start)
@@ -121,19 +121,6 @@ def repetitions_of(listing: Listing, stretches: Iterable[Stretch]) -> dict[Stret
                 if 2 * stretch.period * LEAST <= end - start:
                     waiting.append(Stretch(start, end, stretch.period))
     return dict(sorted(found.items(), key=lambda item: item[1].start))
-
-
-def _free(taken: bytearray, stretch: Stretch) -> Iterator[tuple[int, int]]:
-    """The parts of a stretch that are not taken, and still repeat often enough."""
-    start = stretch.start
-    while start < stretch.end:
-        end = taken.find(1, start, stretch.end)
-        end = stretch.end if end < 0 else end
-        if end - start >= LEAST * stretch.period:
-            yield start, end
-        start = end
-        while start < stretch.end and taken[start]:
-            start += 1
 
 
 def _regular(listing: Listing, stretch: Stretch) -> Iterator[Stretch]:

@@ -40,7 +40,7 @@ def folds_of(described: Description) -> list[Fold]:
     taken = bytearray(len(top))
     folds = []
     for stretch in stretches_of(finder.labels, LEAST):
-        for start, end in _free(taken, stretch):
+        for start, end in stretch.free_parts(taken, LEAST):
             for first, count in finder.runs(Stretch(start, end, stretch.period)):
                 fold, left_out = None, 0
                 while fold is None and left_out < _MOST_LEFT_OUT and _pays(count - left_out, stretch.period):
@@ -55,19 +55,6 @@ def folds_of(described: Description) -> list[Fold]:
 
 def _pays(count: int, period: int) -> bool:
     return count >= LEAST and (count - 1) * period >= _FEWEST
-
-
-def _free(taken: bytearray, stretch: Stretch) -> Iterator[tuple[int, int]]:
-    """The parts of a stretch that are not taken."""
-    start = stretch.start
-    while start < stretch.end:
-        end = taken.find(1, start, stretch.end)
-        end = stretch.end if end < 0 else end
-        if end - start >= LEAST * stretch.period:
-            yield start, end
-        start = end
-        while start < stretch.end and taken[start]:
-            start += 1
 
 
 def static_key(arguments: tuple[Any, ...]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import nngrad.functions as F
 
@@ -83,34 +83,6 @@ class MemoryReport(NamedTuple):
         width = min(width, n)
         tops = [max(live[i * n // width : (i + 1) * n // width]) for i in range(width)]
         return "".join([_BARS[math.ceil(8 * top / self.peak)] if self.peak else " " for top in tops])
-
-    def plot(self, path: str | None = None) -> Any:
-        """Draw the live bytes over the schedule, with matplotlib.
-
-        Args:
-            path: A file to save the picture in, or None.
-
-        Returns:
-            The matplotlib Figure.
-
-        Raises:
-            ImportError: There is no matplotlib.
-        """
-        try:
-            from matplotlib.figure import Figure
-        except ImportError:
-            raise ImportError("memory_report: plot needs matplotlib; pip install matplotlib") from None
-        figure = Figure(figsize=(8, 3), layout="constrained")
-        axes = figure.add_subplot()
-        axes.fill_between(range(len(self.timeline.live)), [n / 1e6 for n in self.timeline.live], step="mid", alpha=0.6)
-        axes.axhline(self.peak / 1e6, linewidth=0.8, linestyle="--", label=f"predicted peak, {_size(self.peak)}")
-        if self.compiled is not None:
-            axes.axhline(self.compiled / 1e6, linewidth=0.8, color="k", label=f"as compiled, {_size(self.compiled)}")
-        axes.set(xlabel="step", ylabel="live temporaries, MB", xlim=(0, None), ylim=(0, None))
-        axes.legend(loc="upper right", fontsize="small")
-        if path is not None:
-            figure.savefig(path)
-        return figure
 
 
 _HEAD = ("bytes", "times", "of", "shape", "because")

@@ -15,7 +15,7 @@ import numpy as np
 from ..graph import Variable
 from ..graph.spec import x64_if
 from ..graph.value import Value
-from ..storage import read_arrays, write_arrays
+from ..storage import read_into, write_arrays
 from .gradients import Arrays
 from .loss_scale import LossScale
 from .state import fitting_states, names_of
@@ -59,11 +59,7 @@ class StateMethods:
             ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
             OSError: It cannot be read.
         """
-        arrays, _ = read_arrays(path)
-        try:
-            self.set_states(arrays)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        read_into(path, self.set_states)
 
     def named_state(self) -> dict[str, jax.Array]:
         """The arrays of the state by name, as they are held."""

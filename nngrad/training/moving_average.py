@@ -23,7 +23,7 @@ from ..graph.variable import leaf_of
 from ..solvers.gradients import Arrays
 from ..solvers.loss_scale import like
 from ..solvers.rates import as_decay
-from ..storage import read_arrays, write_arrays
+from ..storage import read_into, write_arrays
 from .parameters import named_parameters
 
 _COUNT = "count"
@@ -176,11 +176,7 @@ class MovingAverage:
             ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
             OSError: It cannot be read.
         """
-        arrays, _ = read_arrays(path)
-        try:
-            self.set_states(arrays)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        read_into(path, self.set_states)
 
     def _names(self) -> list[str]:
         return [_COUNT, *[f"average:{name}" for name in self._averages]]
