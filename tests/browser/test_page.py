@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import struct
 import zlib
 from collections.abc import Iterator
@@ -19,14 +18,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
+from tests.browser.watching import watched_page
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install -e '.[browser]'")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
-FLAGS = [
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 HOSTILE = '</script><script>window.hurt = 1</script><img src=x onerror="window.hurt = 1">'
 
 
@@ -49,14 +42,6 @@ def write(file: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as running:
-        opened = running.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("pages") / "critic.html"
     write(path)
@@ -74,18 +59,10 @@ def document(file: Path) -> dict[str, Any]:
 
 @pytest.fixture
 def page(browser: Any, file: Path) -> Iterator[Any]:
-    context = browser.new_context(viewport={"width": 1300, "height": 850}, color_scheme="light")
-    opened = context.new_page()
-    wrong: list[str] = []
-    opened.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("request", lambda r: None if r.url.startswith(("file:", "data:", "blob:")) else wrong.append(r.url))
-    opened.goto(file.as_uri())
-    opened.wait_for_function("window.nngradView?.state.firstPaint > 0")
-    yield opened
-    assert wrong == []
-    assert opened.evaluate("window.hurt") is None
-    context.close()
+    with watched_page(browser, file.as_uri()) as opened:
+        opened.wait_for_function("window.nngradView?.state.firstPaint > 0")
+        yield opened
+        assert opened.evaluate("window.hurt") is None
 
 
 def state(page: Any, name: str) -> Any:
