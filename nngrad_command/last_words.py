@@ -14,9 +14,12 @@ import json
 import signal
 import socket
 import sys
+import time
 
 SECONDS = 2.0
 """How long process 0 may take to answer."""
+MOMENT = 1.0
+"""For so many seconds something may still listen for a process that is being killed: its connections may go first."""
 
 
 def main() -> None:
@@ -27,10 +30,20 @@ def main() -> None:
     if about is None or sys.stdin.readline():
         return
     end = "was killed, or has crashed"
-    if about["address"] and not is_there(about["address"]):
+    if about["address"] and goes(about["address"]):
         end = f"was aborted by JAX: {about['first']}, which runs JAX's coordinator, has died or cannot be reached"
     with contextlib.suppress(OSError):
         print(f"nngrad: {about['who']} {end}", file=sys.stderr, flush=True)
+
+
+def goes(address: str) -> bool:
+    """Whether nothing listens at an address, at once or after a moment."""
+    end = time.monotonic() + MOMENT
+    while is_there(address):
+        if time.monotonic() > end:
+            return False
+        time.sleep(MOMENT / 20)
+    return True
 
 
 def is_there(address: str) -> bool:
