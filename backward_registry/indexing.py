@@ -1,5 +1,6 @@
 """Backward rules of selecting and placing elements."""
 
+import math
 from collections.abc import Sequence
 
 import nngrad.functions as F
@@ -39,7 +40,21 @@ def where_batched(f: Function, operands: Sequence[Operand]) -> Variable:
 # ---------------------------------------------------------------- points
 
 non_differentiable(F.latest_points)
-non_differentiable(F.extreme_points)
+
+
+@backward(F.extreme_points)
+def extreme_points_backward(f: Function, gy: Variable) -> tuple[Variable, Variable, None]:
+    """dy/dx = 1/m where x is equal to y, and dy/du = 1/m where a slice u is equal to the y at its point, if m in all
+    are; 0 elsewhere. It is selected and not multiplied, so that an infinite gradient leaves no NaN on the others."""
+    x, u, points = f.inputs
+    axes = f.args["axes"]
+    (y,) = f.outputs
+    own = F.equal(x, y)
+    put = F.equal(u, F.take_points(y, points, axes=axes, at=0, outside=math.nan))
+    many = F.put_points(F.cast(put, dtype=x.dtype), points, axes=axes, shape=x.shape, at=0)
+    share = gy / (F.cast(own, dtype=x.dtype) + many)
+    taken = F.take_points(share, points, axes=axes, at=0)
+    return F.where(own, share, zeros_like(x)), F.where(put, taken, zeros_like(u)), None
 
 # ---------------------------------------------------------------- sorting
 

@@ -98,7 +98,7 @@ def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
 def extreme_points(
     x: Array, y: Array, indices: Array, /, axes: Ints, largest: bool = True
 ) -> jax.Array:
-    """The larger of what is there and what is put there, at given points; no gradient passes.
+    """The larger of what is there and what is put there, at given points; those that attain it share its gradient.
 
     Args:
         x: What is there.

@@ -193,23 +193,9 @@ def _scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable
 
 @opens("scatter-min", "scatter_min", "scatter-max", "scatter_max", takes_known=True)
 def _scatter_extremum(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
-    """The extremum is found with gradients off; then it is the mean of those that attain it, which share its
-    gradient."""
     x, updates = variable(x), variable(updates)
     u, points, axes = _put(equation, x.shape, indices, updates)
-    found = F.extreme_points(x, u, points, axes=axes, largest="max" in equation.name)
-    if not equation.is_floating:
-        return found
-    there = F.take_points(found, points, axes=axes, at=0, outside=math.nan)
-    own, put = F.equal(x, found), F.equal(u, there)
-    count = F.add2(
-        F.cast(own, dtype=x.dtype), F.put_points(F.cast(put, dtype=x.dtype), points, axes=axes, shape=x.shape, at=0)
-    )
-    total = F.add2(
-        F.where(own, x, F.zeros_like(x)),
-        F.put_points(F.where(put, u, F.zeros_like(u)), points, axes=axes, shape=x.shape, at=0),
-    )
-    return F.div2(total, F.unlink(count))
+    return F.extreme_points(x, u, points, axes=axes, largest="max" in equation.name)
 
 
 @opens("scatter-mul", "scatter_mul", takes_known=True)
