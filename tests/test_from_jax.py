@@ -378,6 +378,21 @@ def test_while_loops_have_reverse_mode_through_forward_mode() -> None:
     assert "goes through it forward" in str(opened.report())
 
 
+def test_the_least_at_points_is_one_of_what_is_put_there_however_it_is_compiled() -> None:
+    """XLA computes what is put there several times in this program, compiled quickly, and rounds it otherwise."""
+    def lowest(x: Any, y: Any) -> Any:
+        u = jnp.reshape(jax.scipy.special.gammaln(jnp.sin(y) + 2), (1, 3))
+        u = u[jnp.argsort(jnp.sum(u, 1))[0]]
+        return jnp.sum(jnp.sin(x.at[jnp.array([0, -1, 0])].min(jnp.resize(u, (3, 3)))))
+
+    rng = np.random.default_rng(3)
+    x, y = rng.standard_normal((2, 3)), rng.standard_normal(3)
+    with jax.enable_x64(True):
+        inputs = [Variable.from_numpy_array(a) for a in (x, y)]
+        found = compiled_cheaply(nn.to_jax(nn.from_jax(lowest)(*inputs), inputs))(x, y)
+        np.testing.assert_allclose(found, lowest(jnp.asarray(x), jnp.asarray(y)), rtol=1e-14)
+
+
 def test_functions_that_differ_in_arrays_share_an_executable() -> None:
     def made(seed: int) -> Any:
         weights = np.random.default_rng(seed).standard_normal((3, 3)).astype(np.float32)
