@@ -96,7 +96,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "determinants": (lambda a: jnp.linalg.det(a) + jnp.linalg.slogdet(a)[1] ** 2 * jnp.linalg.slogdet(a)[0], SQUARE),
     "factors": (lambda a: jnp.linalg.cholesky(a) ** 3
                 + jax.scipy.linalg.solve_triangular(a, a[0], lower=True), POSITIVE),
-    "eigenvalues": (lambda a: jnp.linalg.eigh(a)[0] ** 3 + jnp.linalg.svd(a)[1] ** 2, POSITIVE),
+    "eigenvalues": (lambda a: jnp.linalg.eigh(a)[0] ** 3 + jnp.linalg.svd(a, full_matrices=False)[1] ** 2, POSITIVE),
     "orthogonal factors": (lambda a: jnp.linalg.qr(a)[1] ** 3, SQUARE),
     "a loop": (lambda x: lax.scan(lambda h, t: (jnp.tanh(h + t), h * t), jnp.zeros(5), x, reverse=True), X),
     "a loop with truths": (lambda x: lax.scan(lambda c, t: ((c[0] + 1, c[1] | (t[0] > 0)), jnp.where(c[1], t**2, t)),
