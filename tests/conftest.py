@@ -6,6 +6,8 @@ with many cases is run, but all of what each op computes (`test_rules.py`).
 """
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
@@ -16,8 +18,11 @@ import pytest
 FEW, EVERY = 6, 6
 
 QUICKLY_COMPILED = (
-    "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=2"
+    "--xla_backend_optimization_level=0",
+    "--xla_cpu_use_fusion_emitters=false",
+    "--xla_cpu_parallel_codegen_split_count=2",
 )
+"""Flags of XLA; not every version has all of them, and one that it does not know ends the process."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -25,9 +30,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
 
 
+def known(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Those flags that this version of XLA knows, which other processes are started to find out."""
+
+    def starts(flags: tuple[str, ...]) -> bool:
+        settings = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": " ".join(flags)}
+        return not subprocess.run([sys.executable, "-c", "import jax; jax.devices()"], env=settings,
+                                  capture_output=True).returncode  # fmt: skip
+
+    return flags if starts(flags) else tuple([flag for flag in flags if starts((flag,))])
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    if not config.getoption("--optimised"):  # before JAX starts, which reads it then, here and in processes from here
-        os.environ["XLA_FLAGS"] = f"{QUICKLY_COMPILED} {os.environ.get('XLA_FLAGS', '')}".strip()
+    if not (config.getoption("--optimised") or hasattr(config, "workerinput")):  # workers have what is set here
+        # before JAX starts, which reads it then, here and in processes from here
+        os.environ["XLA_FLAGS"] = " ".join([*known(QUICKLY_COMPILED), os.environ.get("XLA_FLAGS", "")]).strip()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
