@@ -14,6 +14,7 @@ from ..graph import Function, Variable, build_options, contained, create, engine
 from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
+from ..graph.users_code import watching_for_users_code
 from ..remat import rematerialised
 from . import routes
 from .binding import keep_gradient, unreachable_inputs
@@ -151,8 +152,8 @@ def results(request: Request, since: int, handling: Handling) -> Results:
     structure = structure_of(request, functions, since, handling) if len(functions) >= FEWEST else None
     answer = None if structure is None else replayed(structure)
     if answer is None:
-        answer = emitted_results(request, since, handling, functions)
-        if structure is not None:
+        answer, is_users = watching_for_users_code(lambda: emitted_results(request, since, handling, functions))
+        if structure is not None and not is_users:
             record(structure, answer, since)
     return answer
 
