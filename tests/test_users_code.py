@@ -537,3 +537,92 @@ def test_a_backward_that_gives_the_same_shares_an_executable(protocol: Any) -> N
     change(1.0)
     step()
     assert nn.executables.info().misses == misses
+
+
+# ---------------------------------------------------------------- functions of Variables
+
+
+class Tabled(nn.PythonFunction):
+    """An array of the instance's own, in nnabla's protocol."""
+
+    def __init__(self, table: Any) -> None:
+        super().__init__()
+        self.table = table
+
+    def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        outputs[0].data.copy_from(inputs[0].data * inputs[0].data * self.table)
+
+    def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        inputs[0].grad.copy_from(inputs[0].data * outputs[0].grad * (2 * self.table))
+
+
+def test_an_array_of_the_instance_is_changed_in_place() -> None:
+    table = np.ones(3)
+    f = Tabled(table)
+    first = f(leaf())
+    for value in (1.0, 3.0, 0.5):
+        table[...] = value
+        check(f, value)
+    np.testing.assert_allclose(first.d, X**2)
+
+
+class Shaped(nn.PythonFunction):
+    """In NumPy, with a result whose shape is a class attribute."""
+
+    numpy = True
+    size: ClassVar[int] = 2
+
+    def forward(self, x: Any) -> Any:
+        return np.full(self.size, x.sum())
+
+    def backward(self, f: Any, gy: Variable) -> Any:
+        (x,) = f.inputs
+        return F.broadcast(F.sum(gy), shape=x.shape)
+
+
+def test_shapes_are_asked_for_in_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (2, 5):
+        monkeypatch.setattr(Shaped, "size", size)
+        x = leaf()
+        y = Shaped()(x)
+        np.testing.assert_allclose(y.d, np.full(size, X.sum()))
+        np.testing.assert_allclose(nn.grad(F.sum(y), [x])[0].d, np.full(3, float(size)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.scan(lambda h, s: (h, h * h * LAM * s), x, np.ones(1))[1],
+        lambda x: F.cond(F.sum(x) > 0, lambda v: v * v * LAM, lambda v: v, x),
+        lambda x: F.while_loop(lambda c: c[1] < 1, lambda c: (c[0] * c[0] * LAM, c[1] + 1), (x, np.float64(0)))[0],
+        lambda x: nn.checkpoint(lambda v: v * v * LAM)(x),
+        lambda x: nn.vmap(lambda v: v * v * LAM)(x),
+    ],
+    ids=["scan", "cond", "while_loop", "checkpoint", "vmap"],
+)
+def test_functions_of_variables_run_in_each_call(call: Any) -> None:
+    global LAM
+    for LAM in (1.0, 3.0, 0.5):
+        x = leaf()
+        y = call(x)
+        np.testing.assert_allclose(np.ravel(y.d), LAM * X**2, rtol=1e-12)
+
+
+def test_what_is_traced_once_on_purpose() -> None:
+    """JAX functions as under `jax.jit`, and a graph that is compiled as a whole."""
+    lam, change = _closure()
+
+    def scaled(x: Any) -> Any:
+        return x * lam(None)
+
+    wrapped, x = F.jax_function(scaled), leaf()
+    step = nn.compile(Reversal()(in_chainers(lam)()(x)), x)
+    for value in (1.0, 3.0):
+        change(value)
+        np.testing.assert_allclose(wrapped(x).d, X)
+        np.testing.assert_allclose(step(X), X**2)
+        np.testing.assert_allclose(jax.jit(scaled)(X), X, rtol=1e-6)
+    np.testing.assert_allclose(F.jax_function(lambda v: scaled(v))(x).d, 3 * X)

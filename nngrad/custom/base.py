@@ -108,8 +108,8 @@ class CustomFunction:
     def infer(self, *inputs: jax.ShapeDtypeStruct) -> Result:
         """Shape and dtype of each output of a `forward` on NumPy arrays, as `jax.ShapeDtypeStruct`s.
 
-        Unless a subclass says it here, `forward` is run once on arrays of ones for each new combination of
-        shapes and dtypes. A `forward` on JAX arrays needs neither: it is traced.
+        Unless a subclass says it here, each call runs `forward` on arrays of ones. A `forward` on JAX arrays needs
+        neither: it is traced.
         """
         try:
             return shapes_by_running(self._forward, inputs)
@@ -213,8 +213,7 @@ class CustomFunction:
             return True
         if type(self) is not type(other):
             return False
-        mine, others = self._key(), other._key()  # type: ignore[attr-defined]
-        return hash(self) == hash(other) and bool(mine == others)
+        return hash(self) == hash(other) and self._key() == other._key()
 
     def __hash__(self) -> int:
         known: int | None = getattr(self, "_hash", None)

@@ -50,9 +50,10 @@ class FunctionNode(CustomFunction):
 
         y = Mul()(a, b)                # or, as in Chainer:  (y,) = Mul().apply((a, b))
 
-    `backward` calls `F` and operators, so gradients of any order follow. What it needs beside the retained inputs
-    and outputs it gets from attributes, which are set in `__init__` and hashable: `forward` is traced, not run for
-    each call, so it can leave nothing behind on `self` (and an attempt to raises).
+    `backward` calls `F` and operators, so gradients of any order follow, and runs each time that a gradient is asked
+    for. What it needs beside the retained inputs and outputs it gets from attributes, which are set in `__init__` and
+    hashable: `forward` is traced, once in each call, so it can leave nothing behind on `self` (and an attempt to
+    raises).
 
     Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
     graph through `jax.pure_callback`. Its output shapes come from `infer`.

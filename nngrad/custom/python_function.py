@@ -41,9 +41,9 @@ class PythonFunction(CustomFunction):
     recorded: they are compiled, and gradients of any order follow. Methods that read values (`.d`, NumPy) are called
     from the compiled graph, on the host; the gradient of a `backward_impl` that does cannot be differentiated further.
 
-    What an instance holds as attributes are its static arguments: two instances of a class with equal
-    attributes are the same function, and share an executable. Attributes must be hashable; in nnabla's protocol
-    they need not be, and nothing is shared where they are not.
+    A forward is traced, or recorded, in each call, with the attributes that the instance has then; a backward runs each
+    time that a gradient is asked for. What computes the same shares an executable. Attributes must be hashable; in
+    nnabla's protocol they need not be.
 
     Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
     graph through `jax.pure_callback`. Its output shapes come from `infer`.

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
@@ -62,7 +63,7 @@ def traced(function: Callable[..., tuple[Any, ...]], inputs: Specs) -> TracedFor
 
 def value_of(array: Any) -> Hashable:
     """What an array is compared by: what is in it, or itself if that cannot be seen (random keys)."""
-    if jax.dtypes.issubdtype(array.dtype, jax.dtypes.extended):
+    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
         return Held(array)
     values = np.ascontiguousarray(array)
     return str(values.dtype), values.shape, hashlib.sha256(values.tobytes()).digest()
