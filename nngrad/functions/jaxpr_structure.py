@@ -45,7 +45,8 @@ def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]
 
     def number(v: Any) -> Hashable:
         if isinstance(v, Literal):
-            return str(v.aval), np.asarray(v.val).tobytes()
+            value = np.asarray(v.val)
+            return str(v.aval), b"nan" if value.ndim == 0 and value != value else value.tobytes()  # every NaN is one
         return numbers.setdefault(v, len(numbers))
 
     def context(eqn: Any) -> str:
