@@ -41,6 +41,14 @@ class Rule(NamedTuple):
     def __call__(self, f: Function, *gys: Variable) -> Gradients:
         return self.function(f, *gys)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether it is nngrad's own, so that it gives the same for the same function each time."""
+        return self.module.startswith(_OWN)
+
+
+_OWN = ("nngrad.", "backward_registry.")
+
 
 class MissingRule(NotImplementedError):
     """An op on the way of a gradient has no backward rule."""

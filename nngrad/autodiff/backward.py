@@ -231,7 +231,9 @@ def _compiled(
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
-        fused = plan.fused[key] = fused_for(outputs, plan, key, options.recompute)
+        fused = fused_for(outputs, plan, key, options.recompute)
+        if not fused.is_users:
+            plan.fused[key] = fused
     given = [seed for seed in seeds if seed is not None]
     others = [x.cell.raw() for x in fused.others]
     arrays = (*_arrays(plan, snapshot), *given, *fused.numbers, *others)

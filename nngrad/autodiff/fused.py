@@ -13,6 +13,7 @@ from ..execution.lower import linearize
 from ..execution.program import Program
 from ..graph import NdArray, Variable, contained, switch
 from ..graph.spec import DType
+from ..graph.users_code import watching_for_users_code
 from ..graph.variable import leaf_of
 from .changing_numbers import Changing, changing, with_leaves
 from .grad import emitted
@@ -39,6 +40,8 @@ class Fused(NamedTuple):
     """Those of the numbers that are inputs, by the places of their slots."""
     numbers: tuple[Any, ...] = ()
     """Their arrays."""
+    is_users: bool = False
+    """Whether code of the user's had a part in it, which is to run again for the next one."""
 
 
 class Key(NamedTuple):
@@ -112,7 +115,7 @@ def _found(table: BoundedCache, structure: tuple[Program, Key]) -> Fused | None:
 
 
 def _keep(table: BoundedCache, structure: tuple[Program, Key], fused: Fused) -> None:
-    if not fused.others:
+    if not fused.others and not fused.is_users:
         shared: _Shared = table.keep(structure, _Shared(fused))
         shared.executable = weakref.ref(fused.executable)
 
@@ -131,10 +134,12 @@ def _fuse(
         kept: What computes the same as the Variables that the plan keeps; by default these.
         numbers: Leaves that stand for numbers.
     """
-    graph = gradient_graph(outputs, plan, key.wanted, key.seeded, bool(key.retained), recompute)
+    graph, is_users = watching_for_users_code(
+        lambda: gradient_graph(outputs, plan, key.wanted, key.seeded, bool(key.retained), recompute)
+    )
     results = [*graph.gradients, *graph.retained.values()]
     program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], kept)
-    return Fused(executable_of(program), program, others, list(graph.retained))
+    return Fused(executable_of(program), program, others, list(graph.retained), is_users=is_users)
 
 
 def _fuse_with_leaves(

@@ -14,6 +14,7 @@ from ..graph import Function, Variable, build_options, contained, create, engine
 from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
+from ..graph.users_code import watching_for_users_code
 from ..remat import rematerialised
 from . import routes
 from .binding import keep_gradient, unreachable_inputs
@@ -149,11 +150,12 @@ def results(request: Request, since: int, handling: Handling) -> Results:
     if any([f.order for f in functions]) and in_forward_mode(request, functions):
         since, functions = next_serial(), functions_of(request.outputs)
     structure = structure_of(request, functions, since, handling) if len(functions) >= FEWEST else None
-    answer = None if structure is None else replayed(structure)
-    if answer is None:
-        answer = emitted_results(request, since, handling, functions)
-        if structure is not None:
-            record(structure, answer, since)
+    recorded = None if structure is None else replayed(structure)
+    if recorded is not None:
+        return recorded
+    answer, is_users = watching_for_users_code(lambda: emitted_results(request, since, handling, functions))
+    if structure is not None and not is_users:
+        record(structure, answer, since)
     return answer
 
 

@@ -13,6 +13,7 @@ from ..functions.array import zeros_like
 from ..graph import Function, RuleCall, Spec, Variable, by_rank, contained, path_between
 from ..graph.function import watched
 from ..graph.options import Builder, pause_collector
+from ..graph.users_code import users_code_runs
 from ..rewrite.builder import emitting
 from ..rewrite.masks import summed, through_masks
 from ..rewrite.numbers import grad_end, is_zero
@@ -147,6 +148,8 @@ class Grad:
         rule = f.op.rules.get(self.place)
         if rule is None:
             raise missing(f.op, described_path(outputs, f))
+        if not rule.is_own:
+            users_code_runs()
         filled: Any = gys
         if len(gys) > 1 or gys[0] is None:
             filled = [zeros_like(y) if gy is None else gy for y, gy in zip(f.outputs, gys, strict=True)]

@@ -1,41 +1,63 @@
-"""What all functions of the user's own share: equality by attributes, the op that graphs hold, errors."""
+"""What all functions of the user's own share: equality, the op that graphs hold, errors."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Concatenate, ParamSpec, Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 
 from backward_registry import MissingRule, Rule, registry
 
-from ..execution.compiled import BoundedCache
-from ..graph import Function, Op, Variable
+from ..functions.jaxpr_structure import Held
+from ..graph import Function, Op, Spec, Variable, spec_of
 from ..graph.arguments import Static, key_of
-from ..graph.axes import AxisMap, rows_of
+from ..graph.axes import AxisMap, row_places
 from ..graph.facts import unknown
 from ..graph.leaf import as_variables
-from .host import Result, on_host, shapes_by_running
+from ..graph.op import REFUSALS
+from ..graph.spec import x64_if
+from ..graph.users_code import users_code_runs
+from ..graph.widening import marked_if_wide
+from .host import Result, declared, on_host, shapes_by_running
+from .traced import Specs, TracedForward, traced
 
-Arrays = tuple[Any, ...]
-P = ParamSpec("P")
-R = TypeVar("R")
+Arrays = Sequence[Any]
+
+
+class CustomOp(Op):
+    """The op that stands for a class in graphs; its one static argument is the instance."""
+
+    def result_specs(self, given: Specs, arguments: tuple[Any, ...]) -> Specs:
+        """Shape and dtype of each output."""
+        instance: CustomFunction = arguments[0]
+        return instance._specs if given == instance._inputs else self.traced_specs(given, arguments)
+
+    def is_heavy(self, given: Specs, arguments: tuple[Any, ...]) -> bool:
+        """Whether it does much arithmetic for each element."""
+        return bool(getattr(arguments[0]._found, "heavy", True))
 
 
 class CustomFunction:
     """Base of `FunctionNode` and `PythonFunction`.
 
-    What an instance holds as attributes are its static arguments: two instances of a class with equal
-    attributes are the same function, and share an executable. A call keeps a copy of the instance, so
-    attributes that are set later belong to later calls.
+    Each application traces `forward` anew, and is compared with others by what came of that: so nothing that the code
+    reads can be old. A call keeps a copy of the instance, so attributes that are set later belong to later calls.
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_alone")
+    __slots__ = ("__dict__", "__weakref__", "_compared", "_found", "_hash", "_inputs", "_specs")
 
-    _alone: bool
-    """Whether it equals no other, since its attributes cannot be compared by value."""
+    _inputs: Specs
+    """For the copy that a graph has: shape and dtype of each input that it was applied to."""
+    _specs: Specs
+    """And of each output."""
+    _found: Any
+    """What its `forward` was found to compute: a function of arrays that is compared by what it computes, or the shapes
+    of what is called on the host."""
+    _compared: tuple[Any, Any]
+    """What it is compared by, beside its class."""
+    _hash: int
 
     exact: ClassVar[bool] = True
     """Whether `backward` is the true derivative; False for straight-through estimators and the like."""
@@ -46,13 +68,48 @@ class CustomFunction:
     depends on row b of these inputs alone, beside the other inputs: then it is batched in one call."""
     opaque: ClassVar[bool] = True
     """Whether it holds code of the user's, which may call functions on the host."""
+    _holds_anything: ClassVar[bool] = False
+    """Whether attributes need not be hashable: those that are not are compared by identity."""
     _op: ClassVar[Op]
+    _rule: ClassVar[Rule]
+    _made_for: ClassVar[tuple[Any, ...]]
+    """What the class said of itself when they were made."""
+
+    @classmethod
+    def _declared(cls) -> tuple[Any, ...]:
+        """What the class says of itself that its op and rule are made for."""
+        raise NotImplementedError
+
+    @classmethod
+    def _made(cls) -> tuple[Op, Rule]:
+        """The op that stands for the class as it is now, and its rule."""
+        raise NotImplementedError
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if CustomFunction not in cls.__bases__:  # those are the protocols
+            cls._enter()
+
+    @classmethod
+    def _enter(cls) -> None:
+        before, own = cls.__dict__.get("_op"), cls.__dict__.get("_rule")
+        given = None if before is None else registry.find(before)  # `nn.register` may have put one in its place
+        cls._made_for = cls._declared()
+        cls._op, cls._rule = cls._made()
+        registry.add(cls._op, cls._rule if given is own or given is None else given)
+
+    @classmethod
+    def _op_of_now(cls) -> Op:
+        """The op that stands for the class: another one where what the class says of itself has changed."""
+        if cls._declared() != cls._made_for:
+            cls._enter()
+        return cls._op
 
     def infer(self, *inputs: jax.ShapeDtypeStruct) -> Result:
         """Shape and dtype of each output of a `forward` on NumPy arrays, as `jax.ShapeDtypeStruct`s.
 
-        Unless a subclass says it here, `forward` is run once on arrays of ones for each new combination of
-        shapes and dtypes. A `forward` on JAX arrays needs neither: it is traced.
+        Unless a subclass says it here, each call runs `forward` on arrays of ones. A `forward` on JAX arrays needs
+        neither: it is traced.
         """
         try:
             return shapes_by_running(self._forward, inputs)
@@ -63,34 +120,73 @@ class CustomFunction:
             )
             raise
 
-    def _forward(self, *arrays: Any) -> Any:
-        """`forward` of the subclass, with what its protocol does around it."""
+    def _forward(self, *arrays: Any) -> tuple[Any, ...]:
+        """`forward` of the subclass, with what its protocol does around it: a tuple of arrays."""
         raise NotImplementedError
 
-    def _returned(self, result: Any) -> Any:
-        """Returns what `forward` returned, an array or a tuple of arrays; raises if it is something else."""
+    def _returned(self, result: Any) -> tuple[Any, ...]:
+        """Returns what `forward` returned, as a tuple of arrays; raises if it is something else."""
         several = isinstance(result, tuple | list)
-        for i, array in enumerate(result if several else (result,)):
+        arrays = tuple(result) if several else (result,)
+        for i, array in enumerate(arrays):
             which = f"{type(self).__name__}.forward: {f'output {i}' if several else 'its result'}"
             if isinstance(array, Variable):
                 raise TypeError(f"{which} is a Variable; forward works on arrays: use {_library(self)} in place of F")
             if array is None or not (hasattr(array, "shape") or isinstance(array, int | float)):
                 raise TypeError(f"{which} must be an array, got {array!r}")
-        if self.numpy:
-            return result
-        return tuple(map(jnp.asarray, result)) if several else jnp.asarray(result)
+        return arrays if self.numpy else tuple(map(jnp.asarray, arrays))
 
-    def _run(self, arrays: Arrays) -> Any:
-        """`forward` within a graph that JAX traces: called on the host where it is written on NumPy arrays."""
+    # ---------------------------------------------------------------- as it is applied
+
+    def _applied_to(self, inputs: Specs) -> Self:
+        """The copy that a graph has: it knows what `forward` computes for inputs of these shapes and dtypes."""
+        twin = self._copy()
+        state = twin._state()
+        hash(state)
+        try:
+            twin._found = twin._find(inputs)
+        except REFUSALS as error:
+            raise twin._op.refusal(error, inputs, (twin,)) from error
+        outputs: Specs = twin._found if isinstance(twin._found, tuple) else twin._found.outputs
+        twin._inputs, twin._specs = inputs, marked_if_wide(outputs, inputs)
+        twin._compared = twin._found, state
+        twin._hash = hash((type(self), twin._compared))
+        return twin
+
+    def _find(self, inputs: Specs) -> TracedForward | Specs:
+        """What `forward` computes; for one on NumPy arrays, the shapes and dtypes of that."""
         if not self.numpy:
-            try:
-                return self._forward(*arrays)
-            except jax.errors.TracerArrayConversionError as error:
-                raise TypeError(
-                    f"{type(self).__name__}.forward turns its inputs into NumPy arrays; "
-                    "use jax.numpy, or set `numpy = True` in the class"
-                ) from error
-        return on_host(_forward, self, self.infer, arrays, type(self).__name__)
+            return traced(self._on_jax_arrays, inputs)
+        with x64_if(any([s.needs_x64 for s in inputs])):
+            return specs_of(declared(self.infer(*shapes_of(inputs)), type(self).__name__))
+
+    def _run(self, arrays: Arrays) -> tuple[Any, ...]:
+        """The outputs, in a graph that JAX traces."""
+        if [(s.shape, s.dtype) for s in self._inputs] != [(tuple(a.shape), a.dtype) for a in arrays]:
+            return self._run_elsewhere(arrays)
+        found: TracedForward | Specs = self._found
+        return self._on_host(arrays, shapes_of(found)) if isinstance(found, tuple) else found(arrays)
+
+    def _run_elsewhere(self, arrays: Arrays) -> tuple[Any, ...]:
+        """The outputs for arrays of other shapes or dtypes, as JAX's own transformations and its setting of x64 make
+        them."""
+        if not self.numpy:
+            return self._on_jax_arrays(*arrays)
+        given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+        return self._on_host(arrays, declared(self.infer(*given), type(self).__name__))
+
+    def _on_jax_arrays(self, *arrays: Any) -> tuple[Any, ...]:
+        try:
+            return self._forward(*arrays)
+        except jax.errors.TracerArrayConversionError as error:
+            raise TypeError(
+                f"{type(self).__name__}.forward turns its inputs into NumPy arrays; "
+                "use jax.numpy, or set `numpy = True` in the class"
+            ) from error
+
+    def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
+        """The outputs of a forward that is called on the host."""
+        return on_host(_forward, self, outputs, arrays, type(self).__name__)
 
     def _check_rows(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
         """Raise unless all that has rows has equally many."""
@@ -112,31 +208,33 @@ class CustomFunction:
         twin.__dict__.update(self.__dict__)
         return twin
 
-    def _is_hashable(self) -> bool:
-        """Whether all attributes are."""
-        try:
-            hash(self._state())
-        except TypeError:
-            return False
-        return True
-
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if type(self) is not type(other) or getattr(self, "_alone", False) or getattr(other, "_alone", False):
+        if type(self) is not type(other):
             return False
-        return self._state() == other._state()
+        return hash(self) == hash(other) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        if getattr(self, "_alone", False):
-            return id(self)
-        try:
-            return hash((type(self), self._state()))
-        except TypeError as error:
-            raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
+        known: int | None = getattr(self, "_hash", None)
+        return hash((type(self), self._key())) if known is None else known
+
+    def _key(self) -> tuple[Any, Any]:
+        return getattr(self, "_compared", None) or (None, self._state())
 
     def _state(self) -> frozenset[tuple[str, Any]]:
-        return frozenset([(name, key_of(value)) for name, value in vars(self).items()])
+        """The attributes, as they are compared."""
+        return frozenset([(name, self._key_of(name, value)) for name, value in vars(self).items()])
+
+    def _key_of(self, name: str, value: Any) -> Any:
+        key = key_of(value)
+        try:
+            hash(key)
+        except TypeError as error:
+            if self._holds_anything:
+                return Held(value)
+            raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
+        return key
 
     def __repr__(self) -> str:
         attributes = ", ".join([f"{k}={v!r}" for k, v in vars(self).items()])
@@ -151,6 +249,16 @@ def _library(function: CustomFunction) -> str:
     return "NumPy" if function.numpy else "jax.numpy"
 
 
+def shapes_of(specs: Iterable[Spec]) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """The same as JAX has them."""
+    return tuple([s.abstract() for s in specs])
+
+
+def specs_of(shapes: Sequence[jax.ShapeDtypeStruct]) -> Specs:
+    """The other way round."""
+    return tuple([spec_of(tuple(s.shape), s.dtype) for s in shapes])
+
+
 def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """The inputs of a call as Variables; arrays and numbers become constants."""
     return as_variables(inputs, [f"inputs[{i}]" for i in range(len(inputs))], name)
@@ -158,52 +266,50 @@ def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
 
 def op_of(
     cls: type[CustomFunction],
-    forward: Callable[..., Any],
     multiple_results: bool,
+    forward: Callable[[Any, Arrays], tuple[Any, ...]] | None = None,
     name: str = "",
     axes: AxisMap | None = None,
 ) -> Op:
-    """The op that stands for a class in graphs; its one static argument is the instance."""
+    """The op that stands for a class in graphs, or with another `forward` for its gradient; its one static argument is
+    the instance, or what that forward takes."""
+    kind, compute = (CustomOp, cls._run) if forward is None else (Op, forward)
 
     def run(*x: Any, instance: Static) -> Any:
-        return forward(instance, x)
+        results = compute(instance, x)
+        return results if multiple_results else results[0]
 
     run.__name__ = name or cls.__name__
     run.__doc__ = cls.__doc__
     run.__module__ = cls.__module__
     run.__annotations__ = {"instance": Static}
-    made = Op(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown, axes=axes)
+    made = kind(run, type_name=run.__name__, multiple_results=multiple_results, cost=unknown, axes=axes)
     made.tables = {}
     return made
 
 
 def declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
     """What a class says of its rows."""
-    if not (isinstance(cls.rows, tuple) and all([isinstance(i, int) and not isinstance(i, bool) for i in cls.rows])):
-        raise TypeError(f"{cls.__name__}: rows must be a tuple with the indexes of inputs, got {cls.rows!r}")
-    return rows_of(cls.rows) if cls.rows else None
+    rows = cls.rows
+    if not (isinstance(rows, tuple) and all([isinstance(i, int) and not isinstance(i, bool) for i in rows])):
+        raise TypeError(f"{cls.__name__}: rows must be a tuple with the indexes of inputs, got {rows!r}")
+
+    def folded(f: Function, count: int) -> Mapping[str, Any]:
+        users_code_runs()
+        shapes = [(count, *x.shape[1:]) if i in rows else x.shape for i, x in enumerate(f.inputs)]
+        inputs = tuple([spec_of(shape, x.dtype) for shape, x in zip(shapes, f.inputs, strict=True)])
+        return {"instance": f.arguments[0]._applied_to(inputs)}
+
+    return AxisMap(places=lambda f: row_places(f, rows), folded=folded, inputs=rows) if rows else None
 
 
-def kept_with_the_class(question: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """`question(instance, ...)`, asked once: the answers are kept with the op of the class of `instance`."""
-    answers = BoundedCache(1024)
-
-    @functools.wraps(question)
-    def ask(instance: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        table = answers.part((type(instance)._op,))
-        (answer,) = table.get((instance, args), lambda: (question(instance, *args, **kwargs),))
-        return answer  # type: ignore[no-any-return]
-
-    return ask
-
-
-def register_forward_only(op: Op, advice: str) -> None:
-    """Enter for `op` that it cannot be differentiated, with what to do about it."""
+def forward_only(op: Op, advice: str) -> Rule:
+    """The rule of an op that cannot be differentiated, with what to do about it."""
 
     def rule(f: Function, *gys: Any) -> Any:
         raise MissingRule(undifferentiable(f, advice))
 
-    registry.add(op, Rule(rule, "forward only", True, op.module))
+    return Rule(rule, "forward only", True, op.module)
 
 
 def undifferentiable(f: Function, advice: str) -> str:

@@ -6,22 +6,10 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import jax
+from backward_registry import Rule
 
-from backward_registry import Rule, registry
-
-from ..graph import Function, Variable, apply
-from ..graph.spec import Spec, x64_if
-from .base import (
-    Arrays,
-    CustomFunction,
-    attributes_set,
-    declared_rows,
-    kept_with_the_class,
-    op_of,
-    register_forward_only,
-    variables_of,
-)
+from ..graph import Function, Op, Variable, apply
+from .base import CustomFunction, attributes_set, declared_rows, forward_only, op_of, shapes_of, variables_of
 from .host import shapes_by_running
 
 Indexes = tuple[int, ...]
@@ -62,9 +50,10 @@ class FunctionNode(CustomFunction):
 
         y = Mul()(a, b)                # or, as in Chainer:  (y,) = Mul().apply((a, b))
 
-    `backward` calls `F` and operators, so gradients of any order follow. What it needs beside the retained inputs
-    and outputs it gets from attributes, which are set in `__init__` and hashable: `forward` is traced, not run for
-    each call, so it can leave nothing behind on `self` (and an attempt to raises).
+    `backward` calls `F` and operators, so gradients of any order follow, and runs each time that a gradient is asked
+    for. What it needs beside the retained inputs and outputs it gets from attributes, which are set in `__init__` and
+    hashable: `forward` is traced, once in each call, so it can leave nothing behind on `self` (and an attempt to
+    raises).
 
     Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
     graph through `jax.pure_callback`. Its output shapes come from `infer`.
@@ -72,17 +61,27 @@ class FunctionNode(CustomFunction):
     `rows = (0, 1)` in a class says that row b of the outputs depends on row b of these inputs alone (`nn.vmap`).
     """
 
-    __slots__ = ("_application",)
+    __slots__ = ("_application", "_kept")
 
     _application: Application
+    _kept: Retained
+    """What `forward` retained where it was applied."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls._op = op_of(cls, _forward, multiple_results=True, axes=declared_rows(cls))
-        if cls.backward is FunctionNode.backward and cls.backward_accumulate is FunctionNode.backward_accumulate:
-            register_forward_only(cls._op, f"{cls.__name__} has no `def backward(self, indexes, grad_outputs)`")
-        else:
-            registry.add(cls._op, Rule(_all_gradients, "user", cls.exact, cls.__module__, _gradients))
+    @classmethod
+    def _declared(cls) -> tuple[Any, ...]:
+        return cls.exact, cls.rows, cls._can_go_back()
+
+    @classmethod
+    def _can_go_back(cls) -> bool:
+        own = FunctionNode
+        return cls.backward is not own.backward or cls.backward_accumulate is not own.backward_accumulate
+
+    @classmethod
+    def _made(cls) -> tuple[Op, Rule]:
+        op = op_of(cls, multiple_results=True, axes=declared_rows(cls))
+        if not cls._can_go_back():
+            return op, forward_only(op, f"{cls.__name__} has no `def backward(self, indexes, grad_outputs)`")
+        return op, Rule(_all_gradients, "user", cls.exact, cls.__module__, _gradients)
 
     # ---------------------------------------------------------------- what a subclass writes
 
@@ -163,7 +162,8 @@ class FunctionNode(CustomFunction):
         if not isinstance(inputs, tuple | list):
             raise TypeError(f"{type(self).__name__}.apply: inputs must be a tuple, got {type(inputs).__name__}")
         variables = variables_of(tuple(inputs), type(self).__name__)
-        outputs: tuple[Variable, ...] = apply(self._op, variables, (self._copy(),))
+        instance = self._applied_to(tuple([x.spec for x in variables]))
+        outputs: tuple[Variable, ...] = apply(self._op_of_now(), variables, (instance,))
         self._check_rows(variables, outputs)
         return outputs
 
@@ -193,14 +193,13 @@ class FunctionNode(CustomFunction):
         return function
 
     def _retained(self) -> Retained:
-        f = self._function()
-        return _retained(f.arguments[0], tuple([x.spec for x in f.inputs]))
+        instance = self._function().arguments[0]
+        if not hasattr(instance, "_kept"):  # its shapes are declared, and it was not run for them
+            shapes_by_running(instance._forward, shapes_of(instance._inputs))
+        kept: Retained = instance._kept
+        return kept
 
-    def _forward(self, *arrays: Any) -> Any:
-        return self._traced(arrays)[0]
-
-    def _traced(self, arrays: Arrays) -> tuple[Any, Retained]:
-        """The result of `forward`, and what it retained."""
+    def _forward(self, *arrays: Any) -> tuple[Any, ...]:
         node = self._within(Application())
         result = self._returned(node.forward(*arrays))
         changed = attributes_set(node, vars(self))
@@ -212,8 +211,10 @@ class FunctionNode(CustomFunction):
             )
         retained = node._application.retained
         _check_range(self, "retain_inputs", retained.inputs or (), len(arrays))
-        _check_range(self, "retain_outputs", retained.outputs, len(result) if isinstance(result, tuple | list) else 1)
-        return result, retained
+        _check_range(self, "retain_outputs", retained.outputs, len(result))
+        if not hasattr(self, "_kept"):
+            self._kept = retained
+        return result
 
 
 def _checked(indexes: Any, method: str) -> Indexes:
@@ -227,30 +228,6 @@ def _check_range(node: FunctionNode, method: str, indexes: Indexes, count: int) 
     for i in indexes:
         if not 0 <= i < count:
             raise ValueError(f"{type(node).__name__}.forward: {method}: expected 0 to {count - 1}, got {i}")
-
-
-def _forward(instance: FunctionNode, arrays: Arrays) -> tuple[Any, ...]:
-    result = instance._run(arrays)
-    return tuple(result) if isinstance(result, tuple | list) else (result,)
-
-
-@kept_with_the_class
-def _retained(instance: FunctionNode, specs: tuple[Spec, ...]) -> Retained:
-    """Returns what `forward` retains of inputs of these shapes and dtypes: it is traced, or run on ones, for
-    that."""
-    found: list[Retained] = []
-
-    def watched(*arrays: Any) -> Any:
-        result, retained = instance._traced(arrays)
-        found.append(retained)
-        return result
-
-    if instance.numpy:
-        shapes_by_running(watched, [s.abstract() for s in specs])
-    else:
-        with x64_if(any([s.needs_x64 for s in specs])):
-            jax.eval_shape(watched, *[s.abstract() for s in specs])
-    return found[0]
 
 
 def _all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:

@@ -16,8 +16,8 @@ Result = Any
 
 
 def on_host(
-    function: Callable[..., Any], instance: Any, infer: Callable[..., Result], arrays: Sequence[Any], name: str
-) -> Any:
+    function: Callable[..., Any], instance: Any, outputs: Specs, arrays: Sequence[Any], name: str
+) -> tuple[Any, ...]:
     """`function` of NumPy arrays, applied to `arrays` of a graph that JAX traces.
 
     Args:
@@ -25,15 +25,11 @@ def on_host(
             It must depend on nothing else: JAX may call it twice, or not at all where nobody reads the result.
         instance: What it is a method of. Executables refer to it weakly, since Python's collector does not see what
             they refer to, and its class may hold them; the program that they were made of holds it.
-        infer: Shape and dtype of what it returns, from those of what it gets.
+        outputs: Shape and dtype of each array that it returns.
         arrays: What it is applied to.
         name: Its name, for messages.
     """
     given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
-    inferred = infer(*given)
-    several = isinstance(inferred, tuple | list)
-    specs = [_narrowed(s, name) for s in (inferred if several else (inferred,))]
-
     held = weakref.ref(instance)
 
     def call(*packed: Any) -> tuple[Any, ...]:
@@ -42,15 +38,19 @@ def on_host(
             raise RuntimeError(f"{name}: the function that was compiled is gone; keep the graph that it is in")
         results = function(living, *[_unpacked(np.asarray(a), s) for a, s in zip(packed, given, strict=True)])
         results = results if isinstance(results, tuple | list) else (results,)
-        if len(results) != len(specs):
-            raise ValueError(f"{name}: {len(results)} arrays where {len(specs)} were declared")
-        return tuple([_packed(_fitted(r, s, i, name)) for i, (r, s) in enumerate(zip(results, specs, strict=True))])
+        if len(results) != len(outputs):
+            raise ValueError(f"{name}: {len(results)} arrays where {len(outputs)} were declared")
+        return tuple([_packed(_fitted(r, s, i, name)) for i, (r, s) in enumerate(zip(results, outputs, strict=True))])
 
     results = jax.pure_callback(
-        call, tuple(map(_transport, specs)), *map(_sent, arrays), vmap_method="sequential"
+        call, tuple(map(_transport, outputs)), *map(_sent, arrays), vmap_method="sequential"
     )
-    received = tuple([_received(r, s) for r, s in zip(results, specs, strict=True)])
-    return received if several else received[0]
+    return tuple([_received(r, s) for r, s in zip(results, outputs, strict=True)])
+
+
+def declared(outputs: Result, name: str) -> tuple[jax.ShapeDtypeStruct, ...]:
+    """What `infer` has returned, as a tuple, with dtypes as JAX's present setting of x64 has them."""
+    return tuple([_narrowed(s, name) for s in (outputs if isinstance(outputs, tuple | list) else (outputs,))])
 
 
 def shapes_by_running(function: Callable[..., Any], inputs: Specs) -> Result:

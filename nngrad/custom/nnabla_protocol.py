@@ -8,6 +8,7 @@ and `backward_impl` is emitted anew by each gradient, so that gradients of any o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,16 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..execution.lower import Program, linearize, lower
+from ..execution.program import calls_of
 from ..graph import Function, Spec, Variable, apply, contained, spec_of, switch
 from ..graph.spec import x64_if
-from .base import attributes_set, kept_with_the_class
+from .base import attributes_set, shapes_of
 from .host import on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
+from .traced import Specs, value_of
 
 if TYPE_CHECKING:
     from .python_function import PythonFunction
-
-Specs = tuple[Spec, ...]
 
 
 class Recording(NamedTuple):
@@ -82,28 +83,58 @@ def recorded(
 # ---------------------------------------------------------------- forward
 
 
-@kept_with_the_class
-def forward_recording(instance: PythonFunction, inputs: Specs) -> Recording | None:
-    """Returns what `forward_impl` does, as a program of the inputs."""
+class RecordedForward:
+    """What `forward_impl` was found to do, with the values that it brought in as they were then: two that compute the
+    same are equal."""
+
+    __slots__ = ("__dict__", "_arrays", "_key", "_program", "outputs")
+
+    outputs: Specs
+
+    def __init__(self, recording: Recording, outputs: Specs) -> None:
+        self.outputs = outputs
+        self._program = recording.program
+        self._arrays = [np.array(x.cell.raw()) for x in recording.constants]
+        self._key = recording.program, tuple(map(value_of, self._arrays))
+
+    @functools.cached_property
+    def heavy(self) -> bool:
+        """Whether it does much arithmetic for each element."""
+        calls, specs = calls_of(self._program)
+        given = [(call, tuple([specs[i] for i in call.ins])) for call in calls if call.op.cost is not None]
+        return any([call.op.is_heavy(inputs, call.arguments) for call, inputs in given])
+
+    def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        return lower(self._program)(*arrays, *self._arrays)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, RecordedForward) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+def found(instance: PythonFunction, inputs: Specs) -> RecordedForward | Specs:
+    """Returns what `forward_impl` does, as a function of the inputs; where it needs values, the shapes and dtypes of
+    the outputs."""
     twin, outputs = prepared(instance, inputs)
     xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(inputs)]
     ys = [Symbol(s, f"outputs[{o}].data", True) for o, s in enumerate(outputs)]
     name = f"{type(instance).__name__}.forward_impl"
     recording = recorded(lambda: _forward_impl(twin, *_arguments(xs, ys)), xs, ys, name)
-    if recording is not None and len(recording.written) != len(ys):
+    if recording is None:
+        return outputs
+    if len(recording.written) != len(ys):
         missing = [y.label for y in ys if y.content is None]
         raise ValueError(f"{name} wrote nothing to {', '.join(missing)}")
-    return recording
+    return RecordedForward(recording, outputs)
 
 
-def forward(instance: PythonFunction, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The outputs, in a graph that JAX traces."""
-    inputs = tuple([spec_of(tuple(a.shape), np.dtype(a.dtype)) for a in arrays])
-    recording = forward_recording(instance, inputs)
-    if recording is not None:
-        constants = [np.array(x.cell.raw()) for x in recording.constants]
-        return lower(recording.program)(*arrays, *constants)
-    outputs = prepared(instance, inputs).outputs
+def forward_on_host(
+    instance: PythonFunction, arrays: Sequence[Any], outputs: Sequence[jax.ShapeDtypeStruct]
+) -> tuple[Any, ...]:
+    """What `forward_impl` computes from values, in a graph that JAX traces."""
+    inputs = instance._inputs
 
     def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
         twin = prepared(instance, inputs).instance
@@ -112,10 +143,7 @@ def forward(instance: PythonFunction, arrays: Sequence[Any]) -> tuple[Any, ...]:
         _forward_impl(twin, *_arguments(xs, ys))
         return tuple([y.view for y in ys])
 
-    result: tuple[Any, ...] = on_host(
-        compute, instance, lambda *_: _shapes(outputs), arrays, type(instance).__name__
-    )
-    return result
+    return on_host(compute, instance, outputs, arrays, type(instance).__name__)
 
 
 def _forward_impl(twin: PythonFunction, xs: list[Argument], ys: list[Argument]) -> None:
@@ -140,10 +168,6 @@ def _named(name: str, data: Sequence[Any], grads: Sequence[Any], specs: Sequence
     return [Argument(s, f"{name}[{i}]", cell, grad) for i, (s, cell, grad) in enumerate(cells)]
 
 
-def _shapes(specs: Specs) -> tuple[jax.ShapeDtypeStruct, ...]:
-    return tuple([s.abstract() for s in specs])
-
-
 # ---------------------------------------------------------------- backward
 
 
@@ -152,44 +176,50 @@ class Gradient(NamedTuple):
 
     instance: PythonFunction
     inputs: Specs
+    outputs: Specs
     wanted: tuple[int, ...]
+    on_inputs: tuple[int, ...]
+    """The inputs whose data some gradient depends on."""
+    on_outputs: tuple[int, ...]
+    """And the outputs."""
 
     @property
     def down(self) -> list[bool]:
         """nnabla's `propagate_down`."""
         return [i in self.wanted for i in range(len(self.inputs))]
 
-    def depends(self, outputs: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The inputs, and the outputs, whose data some gradient depends on."""
-        of_input, of_output = self.instance.grad_depends_input_data, self.instance.grad_depends_output_data
-        return (
-            tuple([j for j in range(len(self.inputs)) if any([of_input(i, j) for i in self.wanted])]),
-            tuple([o for o in range(outputs) if any([of_output(i, o) for i in self.wanted])]),
-        )
-
     def __repr__(self) -> str:
         return f"gradient of {self.instance!r} at inputs {self.wanted}"
+
+
+def gradient_of(f: Function, wanted: tuple[int, ...]) -> Gradient:
+    """The gradient of an application at the inputs `wanted`, as its methods are now."""
+    instance: PythonFunction = f.arguments[0]
+    of_input, of_output = instance.grad_depends_input_data, instance.grad_depends_output_data
+    return Gradient(
+        instance,
+        tuple([x.spec for x in f.inputs]),
+        f.specs,
+        wanted,
+        tuple([j for j in range(len(f.inputs)) if any([of_input(i, j) for i in wanted])]),
+        tuple([o for o in range(len(f.specs)) if any([of_output(i, o) for i in wanted])]),
+    )
 
 
 def backward_recording(gradient: Gradient) -> Recording | None:
     """Returns what `backward_impl` does, as a program of the data of inputs and outputs and of the gradients of
     the outputs."""
-    return _backward_recording(gradient.instance, gradient)
-
-
-@kept_with_the_class
-def _backward_recording(instance: PythonFunction, gradient: Gradient) -> Recording | None:
-    twin, outputs = prepared(gradient.instance, gradient.inputs)
-    xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(gradient.inputs)]
+    instance, inputs, outputs, _, on_x, on_y = gradient
+    twin, _ = prepared(instance, inputs)
+    xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(inputs)]
     ys = [Symbol(s, f"outputs[{o}].data", False) for o, s in enumerate(outputs)]
-    gxs = [Symbol(s, f"inputs[{i}].grad", True) for i, s in enumerate(gradient.inputs)]
+    gxs = [Symbol(s, f"inputs[{i}].grad", True) for i, s in enumerate(inputs)]
     gys = [Symbol(s, f"outputs[{o}].grad", False) for o, s in enumerate(outputs)]
-    on_x, on_y = gradient.depends(len(outputs))
     arguments = (
-        _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, gradient.inputs),
+        _named("inputs", _denied(xs, on_x, "grad_depends_input_data"), gxs, inputs),
         _named("outputs", _denied(ys, on_y, "grad_depends_output_data"), gys, outputs),
     )
-    name = f"{type(gradient.instance).__name__}.backward_impl"
+    name = f"{type(instance).__name__}.backward_impl"
     accum = [False] * len(xs)
     return recorded(lambda: twin.backward_impl(*arguments, gradient.down, accum), [*xs, *ys, *gys], gxs, name)
 
@@ -203,18 +233,17 @@ def gradients(
     f: Function, gys: Sequence[Variable], indexes: tuple[int, ...], take: Callable[[int], Variable | None]
 ) -> list[Variable | None]:
     """The rule: what `backward_impl` does, in the graph, or called on the host."""
-    gradient = Gradient(f.arguments[0], tuple([x.spec for x in f.inputs]), indexes)
     results: list[Variable | None] = [None] * len(f.inputs)
     if not indexes:
         return results
+    gradient = gradient_of(f, indexes)
     recording = backward_recording(gradient)
     if recording is not None:
         emitted = replayed(recording, [*f.inputs, *f.outputs, *gys])
         for i, gx in zip(recording.written, emitted, strict=True):
             results[i] = gx
         return results
-    on_x, on_y = gradient.depends(len(gys))
-    given = (*[f.inputs[i] for i in on_x], *[f.outputs[o] for o in on_y], *gys)
+    given = (*[f.inputs[i] for i in gradient.on_inputs], *[f.outputs[o] for o in gradient.on_outputs], *gys)
     for i, gx in zip(indexes, apply(type(gradient.instance)._gradient_op, given, (gradient,)), strict=True):
         results[i] = gx
     return results
@@ -237,9 +266,7 @@ def replayed(recording: Recording, inputs: Sequence[Variable]) -> list[Variable]
 
 def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
     """The gradients that `backward_impl` computes from values, in a graph that JAX traces."""
-    _, inputs, asked = gradient
-    outputs = prepared(gradient.instance, inputs).outputs
-    on_x, on_y = gradient.depends(len(outputs))
+    _, inputs, outputs, asked, on_x, on_y = gradient
     down = gradient.down
 
     def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
@@ -256,7 +283,5 @@ def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
         twin.backward_impl(*arguments, down, [False] * len(down))
         return tuple([gxs[i].view for i in asked])
 
-    wanted = tuple([inputs[i] for i in asked])
     name = f"gradient of {type(gradient.instance).__name__}"
-    result: tuple[Any, ...] = on_host(compute, gradient.instance, lambda *_: _shapes(wanted), arrays, name)
-    return result
+    return on_host(compute, gradient.instance, shapes_of([inputs[i] for i in asked]), arrays, name)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import jax
+import numpy as np
+
 from backward_registry import Rule, registry
 
-from ..graph import Function, Op, Variable, apply, build_options, contained, switch
+from ..graph import Function, Op, Variable, apply, build_options, contained, spec_of, switch
 from . import nnabla_protocol
-from .base import CustomFunction, declared_rows, op_of, register_forward_only, variables_of
+from .base import Arrays, CustomFunction, declared_rows, forward_only, op_of, variables_of
 from .nnabla_arguments import Argument
+from .traced import Specs
 
 
 class PythonFunction(CustomFunction):
@@ -37,9 +41,9 @@ class PythonFunction(CustomFunction):
     recorded: they are compiled, and gradients of any order follow. Methods that read values (`.d`, NumPy) are called
     from the compiled graph, on the host; the gradient of a `backward_impl` that does cannot be differentiated further.
 
-    What an instance holds as attributes are its static arguments: two instances of a class with equal
-    attributes are the same function, and share an executable. Attributes must be hashable; in nnabla's protocol
-    they need not be, and nothing is shared where they are not.
+    A forward is traced, or recorded, in each call, with the attributes that the instance has then; a backward runs each
+    time that a gradient is asked for. What computes the same shares an executable. Attributes must be hashable; in
+    nnabla's protocol they need not be.
 
     Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
     graph through `jax.pure_callback`. Its output shapes come from `infer`.
@@ -58,37 +62,36 @@ class PythonFunction(CustomFunction):
         if ctx is not None:
             self.ctx = ctx
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls._in_nnablas_protocol = cls.forward_impl is not PythonFunction.forward_impl
-        if cls._in_nnablas_protocol:
-            if cls.forward is not PythonFunction.forward or cls.backward is not PythonFunction.backward:
-                raise TypeError(f"{cls.__name__}: write forward and backward, or forward_impl and backward_impl")
-            cls._enter_nnablas_protocol()
-            return
-        cls._op = op_of(cls, cls._run, multiple_results=cls.outputs > 1, axes=declared_rows(cls))
-        if cls.backward is not PythonFunction.backward:
-            registry.add(cls._op, Rule(_rule, "user", cls.exact, cls.__module__))
-        else:
-            register_forward_only(cls._op, f"{cls.__name__} has no `def backward(self, f, *gys)`")
+    @classmethod
+    def _declared(cls) -> tuple[Any, ...]:
+        own = [getattr(cls, name) is not getattr(PythonFunction, name) for name in _METHODS]
+        return *own, cls.exact, cls.rows, cls.outputs
 
     @classmethod
-    def _enter_nnablas_protocol(cls) -> None:
-        cls._op = op_of(cls, nnabla_protocol.forward, multiple_results=True, axes=declared_rows(cls))
-        if cls.backward_impl is PythonFunction.backward_impl:
-            register_forward_only(
-                cls._op, f"{cls.__name__} has no `def backward_impl(self, inputs, outputs, propagate_down, accum)`"
-            )
-            return
-        rule = Rule(nnabla_protocol.all_gradients, "user", cls.exact, cls.__module__, nnabla_protocol.gradients)
-        registry.add(cls._op, rule)
+    def _made(cls) -> tuple[Op, Rule]:
+        forward, backward, forward_impl, backward_impl = cls._made_for[: len(_METHODS)]
+        cls._in_nnablas_protocol = cls._holds_anything = forward_impl
+        axes, outputs = declared_rows(cls), cls.outputs
+        if not forward_impl:
+            op = op_of(cls, multiple_results=outputs > 1, axes=axes)
+            if not backward:
+                return op, forward_only(op, f"{cls.__name__} has no `def backward(self, f, *gys)`")
+            return op, Rule(_rule, "user", cls.exact, cls.__module__)
+        if forward or backward:
+            raise TypeError(f"{cls.__name__}: write forward and backward, or forward_impl and backward_impl")
+        op = op_of(cls, multiple_results=True, axes=axes)
+        if not backward_impl:
+            advice = f"{cls.__name__} has no `def backward_impl(self, inputs, outputs, propagate_down, accum)`"
+            return op, forward_only(op, advice)
         name = f"{cls.__name__}Gradient"
-        cls._gradient_op = op_of(cls, nnabla_protocol.host_gradient, multiple_results=True, name=name)
-        register_forward_only(
-            cls._gradient_op,
+        cls._gradient_op = op_of(cls, multiple_results=True, forward=nnabla_protocol.host_gradient, name=name)
+        advice = (
             f"{cls.__name__}.backward_impl computes with values (.d, .g, NumPy): write it with F and operators on "
-            ".data and .grad, and gradients of any order follow",
+            ".data and .grad, and gradients of any order follow"
         )
+        registry.add(cls._gradient_op, forward_only(cls._gradient_op, advice))
+        rule = Rule(nnabla_protocol.all_gradients, "user", cls.exact, cls.__module__, nnabla_protocol.gradients)
+        return op, rule
 
     # ---------------------------------------------------------------- written as a rule
 
@@ -147,29 +150,45 @@ class PythonFunction(CustomFunction):
         if outputs is not None:
             raise TypeError(f"{type(self).__name__}: outputs cannot be given; a function makes its own")
         variables = variables_of(inputs, type(self).__name__)
+        op = self._op_of_now()
+        twin = self._applied_to(tuple([x.spec for x in variables]))
         if not self._in_nnablas_protocol:
-            result = apply(self._op, variables, (self._copy(),))
+            result = apply(op, variables, (twin,))
             self._check_rows(variables, result if self.outputs > 1 else (result,))
             return result
-        twin = self._copy()
-        twin._alone = not twin._is_hashable()
-        made = _applied(self._op, variables, twin, self._context())
+        made = _applied(op, variables, twin, self._context())
         self._check_rows(variables, made)
         return made[0] if len(made) == 1 else made
 
     def _context(self) -> Any:
         return build_options().context if self.ctx is None else self.ctx
 
-    def _forward(self, *arrays: Any) -> Any:
-        out = self._returned(self.forward(*arrays))
-        count = len(out) if isinstance(out, tuple) else 1
-        if count != self.outputs or isinstance(out, tuple) != (self.outputs > 1):
+    def _forward(self, *arrays: Any) -> tuple[Any, ...]:
+        given = self.forward(*arrays)
+        several = isinstance(given, tuple | list)
+        out = self._returned(given)
+        if len(out) != self.outputs or several != (self.outputs > 1):
             raise ValueError(
-                f"forward returned {'a tuple of ' if isinstance(out, tuple) else ''}{count} "
+                f"forward returned {'a tuple of ' if several else ''}{len(out)} "
                 f"where the class says `outputs = {self.outputs}`"
             )
         return out
 
+    def _find(self, inputs: Specs) -> Any:
+        return nnabla_protocol.found(self, inputs) if self._in_nnablas_protocol else super()._find(inputs)
+
+    def _run_elsewhere(self, arrays: Arrays) -> tuple[Any, ...]:
+        if not self._in_nnablas_protocol:
+            return super()._run_elsewhere(arrays)
+        return self._applied_to(tuple([spec_of(tuple(a.shape), np.dtype(a.dtype)) for a in arrays]))._run(arrays)
+
+    def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
+        if not self._in_nnablas_protocol:
+            return super()._on_host(arrays, outputs)
+        return nnabla_protocol.forward_on_host(self, arrays, outputs)
+
+
+_METHODS = ("forward", "backward", "forward_impl", "backward_impl")
 
 @contained
 def _applied(op: Op, inputs: tuple[Variable, ...], instance: PythonFunction, context: Any) -> Any:

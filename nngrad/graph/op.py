@@ -18,7 +18,7 @@ from .schema import Schema
 from .spec import Spec, arguments_need_x64, spec_of, x64_if
 from .spelling import no_such_argument
 from .variable import Variable
-from .widening import Widened, warn_where_widened
+from .widening import Widened, marked_if_wide, warn_where_widened
 
 if TYPE_CHECKING:  # with defaults, so that `Op` alone is an op of any signature
     from typing_extensions import ParamSpec, TypeVar
@@ -43,6 +43,9 @@ _MOST_ANSWERS = 1 << 14
 
 
 _spec_of_variable = attrgetter("spec")
+
+REFUSALS = (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError)
+"""What a forward raises where it cannot be applied."""
 
 _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
@@ -136,11 +139,7 @@ class Op(Facts, Generic[P, R]):
         if specs is None:
             if len(self._specs) >= _MOST_ANSWERS:
                 self._specs.clear()
-            specs = self.traced_specs(given, arguments)
-            narrower = any([s.differentiable and not s.needs_x64 for s in given])
-            if narrower and any([s.dtype == np.float64 for s in specs]):
-                specs = Widened(specs)
-            self._specs[arguments, given] = specs
+            specs = self._specs[arguments, given] = marked_if_wide(self.traced_specs(given, arguments), given)
         return specs
 
     def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
@@ -159,15 +158,19 @@ class Op(Facts, Generic[P, R]):
         try:
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
                 out = jax.eval_shape(self.traceable(arguments), *[s.abstract() for s in inputs])
-        except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
+        except REFUSALS as error:
             cause = None if self.is_own else error  # a forward of the user's has lines to show
-            raise kind(f"{self._shown(inputs, arguments)}: {error}") from cause
+            raise self.refusal(error, inputs, arguments) from cause
         specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.multiple_results else (out,))])
         for spec in specs:
             if spec.nbytes > _MOST_BYTES:
                 raise ValueError(f"{self._shown(inputs, arguments)}: a result of {spec} is too large for any memory")
         return specs
+
+    def refusal(self, error: Exception, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> Exception:
+        """The error for an application that `forward` refuses."""
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        return kind(f"{self._shown(inputs, arguments)}: {error}")
 
     def _shown(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> str:
         shown = [f"{n}: {s!r}" for n, s in zip(self.names_of(len(inputs)), inputs, strict=True)]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from .options import build_options
 from .place import warn_user
 from .spec import Spec
@@ -17,6 +19,12 @@ class Widened(tuple[Spec, ...]):
     """The specs of results of which some are float64, where some inputs are floating and narrower."""
 
     __slots__ = ()
+
+
+def marked_if_wide(specs: tuple[Spec, ...], given: tuple[Spec, ...]) -> tuple[Spec, ...]:
+    """The specs of results, marked where that is so."""
+    narrower = any([s.differentiable and not s.needs_x64 for s in given])
+    return Widened(specs) if narrower and any([s.dtype == np.float64 for s in specs]) else specs
 
 
 def warn_where_widened(op: Op, inputs: tuple[Variable, ...]) -> None:

@@ -1,0 +1,628 @@
+"""Code of the user's that has changed: what it reads beside its inputs, its methods, what a class says of itself.
+Values, gradients as graphs, and gradients added up are those of the code as it is then."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from backward_registry import registry
+from nngrad.graph import Variable
+
+X = np.array([0.5, -1.25, 2.0])
+LAM = 1.0
+HELPER: Callable[[], float] = functools.partial(float, 1.0)
+TABLE = np.ones(3)
+LARGE = np.ones((3, 400))
+
+
+def leaf(values: Any = X) -> Variable:
+    """A leaf with these values."""
+    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
+
+
+# ---------------------------------------------------------------- where a number comes from
+
+
+def _global() -> tuple[Any, Any]:
+    def change(value: float) -> None:
+        global LAM
+        LAM = value
+
+    return lambda self: LAM, change
+
+
+def _class_attribute() -> tuple[Any, Any]:
+    return lambda self: type(self).lam, lambda value: setattr(made["class"], "lam", value)
+
+
+def _object() -> tuple[Any, Any]:
+    cfg = SimpleNamespace(lam=1.0)
+    made["attributes"] = {"cfg": _Hashable(cfg)}
+    return lambda self: self.cfg.held.lam, lambda value: setattr(cfg, "lam", value)
+
+
+def _closure() -> tuple[Any, Any]:
+    lam = 1.0
+
+    def change(value: float) -> None:
+        nonlocal lam
+        lam = value
+
+    return lambda self: lam, change
+
+
+def _default() -> tuple[Any, Any]:
+    def number(self: Any, lam: float = 1.0) -> float:
+        return lam
+
+    return number, lambda value: setattr(number, "__defaults__", (value,))
+
+
+def _partial() -> tuple[Any, Any]:
+    def change(value: float) -> None:
+        global HELPER
+        HELPER = functools.partial(float, value)
+
+    return lambda self: HELPER(), change
+
+
+def _array() -> tuple[Any, Any]:
+    return lambda self: TABLE, lambda value: TABLE.fill(value)
+
+
+def _large_array() -> tuple[Any, Any]:
+    return lambda self: LARGE.mean(axis=1), lambda value: LARGE.fill(value)
+
+
+class _Hashable:
+    """Hashed by identity, whatever it holds."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+
+made: dict[str, Any] = {}
+"""What the sources and the classes know of each other."""
+
+SOURCES = [_global, _class_attribute, _object, _closure, _default, _partial, _array, _large_array]
+
+
+# ---------------------------------------------------------------- lam x^2 in every protocol
+
+
+def in_chainers(lam: Any, numpy: bool = False) -> type:
+    class Scaled(nn.FunctionNode):
+        def forward(self, x: Any) -> Any:
+            return x * x * lam(self)
+
+        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+            (x,), (gy,) = self.get_retained_inputs(), grad_outputs
+            return (2 * x * gy * lam(self),)
+
+    Scaled.numpy = numpy
+    return Scaled
+
+
+def in_chainers_on_the_host(lam: Any) -> type:
+    return in_chainers(lam, numpy=True)
+
+
+def as_a_rule(lam: Any) -> type:
+    class Scaled(nn.PythonFunction):
+        def forward(self, x: Any) -> Any:
+            return x * x * lam(self)
+
+        def backward(self, f: Any, gy: Variable) -> Any:
+            (x,) = f.inputs
+            return 2 * x * gy * lam(self)
+
+    return Scaled
+
+
+def in_nnablas(lam: Any) -> type:
+    class Scaled(nn.PythonFunction):
+        def setup_impl(self, inputs: Any, outputs: Any) -> None:
+            outputs[0].reset_shape(inputs[0].shape, True)
+
+        def forward_impl(self, inputs: Any, outputs: Any) -> None:
+            x = inputs[0].data
+            outputs[0].data.copy_from(x * x * lam(self))
+
+        def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+            inputs[0].grad.copy_from(2 * inputs[0].data * outputs[0].grad * lam(self))
+
+    return Scaled
+
+
+def in_nnablas_on_the_host(lam: Any) -> type:
+    class Scaled(nn.PythonFunction):
+        def setup_impl(self, inputs: Any, outputs: Any) -> None:
+            outputs[0].reset_shape(inputs[0].shape, True)
+
+        def forward_impl(self, inputs: Any, outputs: Any) -> None:
+            outputs[0].d = inputs[0].d ** 2 * lam(self)
+
+        def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+            inputs[0].g = 2 * inputs[0].d * outputs[0].g * lam(self)
+
+    return Scaled
+
+
+def with_a_gradient(lam: Any) -> Any:
+    class Scaled:
+        lam: ClassVar[float]
+
+        def __call__(self, x: Any) -> Any:
+            return nn.custom_gradient(lambda v: (v * v * lam(self), lambda gy: 2 * v * gy * lam(self)))(x)
+
+    return Scaled
+
+
+PROTOCOLS = [
+    in_chainers, in_chainers_on_the_host, as_a_rule, in_nnablas, in_nnablas_on_the_host, with_a_gradient,
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    """Each test begins with ones."""
+    global LAM, HELPER
+    made.clear()
+    LAM, HELPER = 1.0, functools.partial(float, 1.0)
+    TABLE.fill(1.0)
+    LARGE.fill(1.0)
+    yield
+
+
+def an_instance(cls: Any) -> Any:
+    f = cls()
+    for name, value in made.get("attributes", {}).items():
+        setattr(f, name, value)
+    return f
+
+
+def check(f: Any, lam: float, back: float | None = None, again: bool = True) -> None:
+    """All that there is to a graph that is built now: `f` is lam x^2, and its gradient `back` 2 x."""
+    back = lam if back is None else back
+    x = leaf()
+    y = f(x)
+    loss = F.sum(F.sin(y))
+    slope = np.cos(lam * X**2) * back * 2 * X
+    (gx,) = nn.grad(loss, [x])
+    np.testing.assert_allclose(gx.d, slope, rtol=1e-12)
+    loss.forward()
+    loss.backward()
+    np.testing.assert_allclose(x.g, slope, rtol=1e-12)
+    np.testing.assert_allclose(y.d, lam * X**2, rtol=1e-12)
+    op_by_op = leaf()
+    loss = F.sum(F.sin(f(op_by_op)))
+    loss.forward(function_post_hook=lambda each: None)
+    loss.backward(function_post_hook=lambda each: None)
+    np.testing.assert_allclose(op_by_op.g, slope, rtol=1e-12)
+    with nn.auto_forward():
+        np.testing.assert_allclose(f(leaf()).d, lam * X**2, rtol=1e-12)
+    if again:  # the gradient of the gradient
+        (ggx,) = nn.grad(F.sum(nn.grad(F.sum(f(x)), [x])[0] * 3), [x])
+        np.testing.assert_allclose(ggx.d, np.full(3, back * 6), rtol=1e-12)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_what_the_code_reads_is_as_it_is(protocol: Any, source: Any) -> None:
+    lam, change = source()
+    made["class"] = protocol(lam)
+    made["class"].lam = 1.0
+    f, again = an_instance(made["class"]), protocol is not in_nnablas_on_the_host
+    for value in (1.0, 3.0, 3.0, -0.5, 1.0):
+        change(value)
+        check(f, value, again=again)
+        check(an_instance(made["class"]), value, again=again)
+
+
+@pytest.mark.parametrize("protocol", [in_chainers, as_a_rule, in_nnablas, with_a_gradient])
+def test_in_the_bodies_of_loops_and_branches(protocol: Any) -> None:
+    lam, change = _closure()
+    made["class"] = protocol(lam)
+    f = made["class"]()
+    for value in (1.0, 3.0, 0.25):
+        change(value)
+        x = leaf()
+        _, ys = F.scan(lambda h, s: (F.sin(f(h)), h + s), x, np.zeros((4, 3)))
+        expected = _scanned(value)
+        np.testing.assert_allclose(ys.d, expected(X), rtol=1e-12)
+        weights = np.arange(12.0).reshape(4, 3)
+        (gx,) = nn.grad(F.sum(ys * weights), [x])
+        (ggx,) = nn.grad(F.sum(gx**2), [x])
+        loss = F.sum(ys * weights)
+        loss.forward()
+        loss.backward()
+        with jax.enable_x64(True):
+            slope = jax.grad(lambda v: jnp.sum(expected(v) * weights))  # noqa: B023
+            np.testing.assert_allclose(gx.d, slope(X), rtol=1e-9)
+            np.testing.assert_allclose(x.g, slope(X), rtol=1e-9)
+            np.testing.assert_allclose(ggx.d, jax.grad(lambda v: jnp.sum(slope(v) ** 2))(X), rtol=1e-9)  # noqa: B023
+        branch = F.cond(F.sum(x) > 0, lambda v: f(v), lambda v: v, x)
+        np.testing.assert_allclose(nn.grad(F.sum(branch), [x])[0].d, 2 * value * X, rtol=1e-12)
+
+
+def _scanned(lam: float) -> Any:
+    def expected(x: Any) -> Any:
+        with jax.enable_x64(True):
+            each = [x]
+            for _ in range(3):
+                each.append(jnp.sin(lam * each[-1] ** 2))
+            return jnp.stack(each)
+
+    return expected
+
+
+def test_what_a_gradients_gradient_reads_in_a_loop() -> None:
+    """Only the backward of the function that a backward is made of has changed."""
+    numbers = SimpleNamespace(lam=1.0)
+
+    class Sine(nn.FunctionNode):
+        def forward(self, x: Any) -> Any:
+            return jnp.sin(x)
+
+        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+            return (grad_outputs[0] * Cosine()(*self.inputs),)
+
+    class Cosine(nn.FunctionNode):
+        def forward(self, x: Any) -> Any:
+            return jnp.cos(x)
+
+        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+            return (grad_outputs[0] * Sine()(*self.inputs) * -numbers.lam,)
+
+    for value in (1.0, 5.0):
+        numbers.lam = value
+        x = leaf()
+        _, ys = F.scan(lambda h, s: (h, Sine()(h) * s), x, np.array([1.0, 2.0]))
+        (gx,) = nn.grad(F.sum(ys), [x])
+        np.testing.assert_allclose(nn.grad(F.sum(gx), [x])[0].d, -3 * value * np.sin(X), rtol=1e-12)
+        again = F.sum(gx)
+        again.forward()
+        again.backward()
+        np.testing.assert_allclose(x.g, -3 * value * np.sin(X), rtol=1e-12)
+
+
+# ---------------------------------------------------------------- a graph that is there already
+
+
+class Reversal(nn.PythonFunction):
+    """The identity, with a gradient that is turned round."""
+
+    exact = False
+    lam: ClassVar[float] = 1.0
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+    def backward(self, f: Any, gy: Variable) -> Any:
+        return gy * -self.lam
+
+
+def test_a_backward_reads_what_there_is_when_the_gradient_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in nnabla's static graphs: the strength of a reversal follows a schedule."""
+    x = leaf()
+    loss = F.sum(Reversal()(x * 2))
+    for lam in (1.0, 0.25, 1.0, 4.0):
+        monkeypatch.setattr(Reversal, "lam", lam)
+        x.grad.zero()
+        loss.forward()
+        loss.backward()
+        np.testing.assert_allclose(x.g, np.full(3, -2 * lam))
+        np.testing.assert_allclose(nn.grad(loss, [x])[0].d, x.g)
+
+
+class Held(nn.FunctionNode):
+    """An attribute of the instance, in both directions."""
+
+    def __init__(self, lam: float) -> None:
+        self.lam = lam
+
+    def forward(self, x: Any) -> Any:
+        return x * self.lam
+
+    def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+        return (grad_outputs[0] * self.lam,)
+
+
+def test_attributes_are_those_of_the_application() -> None:
+    x, f = leaf(), Held(2.0)
+    y = f(x)
+    f.lam = 5.0
+    np.testing.assert_array_equal(nn.grad(y, [x])[0].d, np.full(3, 2.0))
+    loss = F.sum(y)
+    loss.forward()
+    loss.backward()
+    np.testing.assert_array_equal(x.g, np.full(3, 2.0))
+    np.testing.assert_array_equal(y.d, 2 * X)
+    np.testing.assert_array_equal(nn.grad(f(x), [x])[0].d, np.full(3, 5.0))
+
+
+def test_a_value_is_that_of_the_application_whenever_it_is_read() -> None:
+    lam, change = _closure()
+    f = in_chainers(lam)()
+    x = leaf()
+    y = f(x)
+    change(3.0)
+    np.testing.assert_allclose(y.d, X**2)
+    np.testing.assert_allclose(f(x).d, 3 * X**2)
+    y.forward()
+    np.testing.assert_allclose(y.d, X**2)
+
+
+# ---------------------------------------------------------------- methods
+
+
+def _tripled(self: Any, x: Any) -> Any:
+    return x * x * 3.0
+
+
+def _tripled_back(self: Any, indexes: Any, grad_outputs: Any) -> Any:
+    return (6.0 * self.inputs[0] * grad_outputs[0],)
+
+
+def plain() -> Any:
+    """x^2"""
+
+    class Squared(nn.FunctionNode):
+        def forward(self, x: Any) -> Any:
+            return x * x * 1.0
+
+        def backward(self, indexes: Any, grad_outputs: Any) -> Any:
+            return (2.0 * self.inputs[0] * grad_outputs[0],)
+
+    return Squared
+
+
+def test_methods_that_are_replaced() -> None:
+    cls = plain()
+    f = cls()
+    check(f, 1.0)
+    cls.forward = _tripled
+    check(f, 3.0, back=1.0)
+    cls.backward = _tripled_back
+    check(f, 3.0)
+    check(cls(), 3.0)
+
+
+def test_code_that_is_replaced() -> None:
+    cls = plain()
+    f = cls()
+    check(f, 1.0)
+    cls.forward.__code__ = _tripled.__code__
+    check(f, 3.0, back=1.0)
+    cls.backward.__code__ = _tripled_back.__code__
+    check(f, 3.0)
+
+
+def test_only_the_backward_is_replaced() -> None:
+    cls = plain()
+    x = leaf()
+    loss = F.sum(cls()(x))
+    for back in (None, _tripled_back, plain().backward):
+        if back is not None:
+            cls.backward = back
+        check(cls(), 1.0, back=3.0 if back is _tripled_back else 1.0)
+        x.grad.zero()
+        loss.backward()
+        np.testing.assert_allclose(x.g, nn.grad(loss, [x])[0].d)
+
+
+def test_a_backward_that_comes_later_and_goes_again() -> None:
+    cls = plain()
+    back = cls.backward
+    del cls.backward
+    with pytest.raises(nn.MissingRule, match="Squared has no `def backward"):
+        nn.grad(cls()(leaf()), leaf())
+        x = leaf()
+        nn.grad(cls()(x), x)
+    cls.backward = back
+    check(cls(), 1.0)
+    del cls.backward
+    x = leaf()
+    with pytest.raises(nn.MissingRule, match="Squared has no `def backward"):
+        nn.grad(cls()(x), x)
+
+
+def test_what_a_class_says_of_itself() -> None:
+    cls = plain()
+    x = leaf(np.stack([X, 2 * X]))
+    with pytest.raises(ValueError, match="cannot be shown"):
+        nn.jacobian(cls()(x), x)
+    cls.rows = (0,)
+    np.testing.assert_allclose(nn.jacobian(cls()(x), x).d, 2 * x.d[:, :, None] * np.eye(3))
+    assert registry["Squared"].exact
+    cls.exact = False
+    cls()(x)
+    assert not registry["Squared"].exact
+    y = nn.vmap(lambda v: cls()(v))(leaf(np.stack([x.d, x.d + 1])))
+    np.testing.assert_allclose(y.d, np.stack([x.d**2, (x.d + 1) ** 2]))
+
+
+def test_a_rule_that_was_registered_stays() -> None:
+    cls = plain()
+    cls.__name__ = "RegisteredSquare"
+    cls.exact = False
+    cls()(leaf())
+    nn.register("RegisteredSquare", lambda gys, inputs, *_: [gys[0] * inputs[0] * 2 * LAM])
+    cls.rows = (0,)
+    global LAM
+    for LAM in (1.0, 7.0):
+        check(cls(), 1.0, back=LAM)
+
+
+# ---------------------------------------------------------------- rules of the user's for functions of nngrad's
+
+
+def test_a_registered_rule_reads_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    global LAM
+    before = registry["Cos"]
+    nn.register("Cos", lambda gys, inputs, *_: [gys[0] * -F.sin(inputs[0]) * LAM])
+    try:
+        for LAM in (1.0, 2.0, 2.0, 0.5):
+            slope = -LAM * np.sin(X)
+            x = leaf()
+            y = F.cos(x)
+            for _ in range(3):
+                np.testing.assert_allclose(nn.grad(F.sum(y * 1.0) * 1.0 + 0.0, [x])[0].d, slope)
+            loss = F.sum(y)
+            loss.forward()
+            loss.backward()
+            np.testing.assert_allclose(x.g, slope)
+            _, ys = F.scan(lambda h, s: (h, F.cos(h) * s), x, np.array([1.0, 2.0]))
+            for _ in range(3):
+                np.testing.assert_allclose(nn.grad(F.sum(ys), [x])[0].d, 3 * slope)
+    finally:
+        registry.add(registry.op("Cos"), before, replace=True)
+
+
+# ---------------------------------------------------------------- what is the same is shared
+
+
+def _activated(cls: Any, lam: float) -> Any:
+    class Activated(cls):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return jax.nn.relu(x) * jnp.where(jnp.arange(3.0) > 1, lam, jnp.asarray(TABLE))
+
+        def backward(self, *given: Any) -> Any:
+            return given[-1]
+
+    return Activated
+
+
+@pytest.mark.parametrize("cls", [nn.FunctionNode, nn.PythonFunction])
+def test_what_computes_the_same_shares_an_executable(cls: Any) -> None:
+    made["class"] = _activated(cls, 2.0)
+    f = made["class"]()
+    expected = np.maximum(X, 0) * [1.0, 1.0, 2.0]
+    np.testing.assert_allclose(f(leaf()).d, expected)
+    misses = nn.executables.info().misses
+    for _ in range(3):
+        np.testing.assert_allclose(made["class"]()(leaf()).d, expected)
+    assert nn.executables.info().misses == misses
+    TABLE.fill(4.0)
+    np.testing.assert_allclose(f(leaf()).d, np.maximum(X, 0) * [4.0, 4.0, 2.0])
+    assert nn.executables.info().misses == misses + 1
+
+
+@pytest.mark.parametrize("protocol", [in_chainers, as_a_rule, in_nnablas])
+def test_a_backward_that_gives_the_same_shares_an_executable(protocol: Any) -> None:
+    lam, change = _closure()
+    f = protocol(lam)()
+
+    def step() -> None:
+        x = leaf()
+        loss = F.sum(f(x))
+        loss.forward()
+        loss.backward()
+        np.testing.assert_allclose(x.g, 2 * X * lam(f))
+
+    step()
+    step()
+    misses = nn.executables.info().misses
+    step()
+    change(1.0)
+    step()
+    assert nn.executables.info().misses == misses
+
+
+# ---------------------------------------------------------------- functions of Variables
+
+
+class Tabled(nn.PythonFunction):
+    """An array of the instance's own, in nnabla's protocol."""
+
+    def __init__(self, table: Any) -> None:
+        super().__init__()
+        self.table = table
+
+    def setup_impl(self, inputs: Any, outputs: Any) -> None:
+        outputs[0].reset_shape(inputs[0].shape, True)
+
+    def forward_impl(self, inputs: Any, outputs: Any) -> None:
+        outputs[0].data.copy_from(inputs[0].data * inputs[0].data * self.table)
+
+    def backward_impl(self, inputs: Any, outputs: Any, propagate_down: Any, accum: Any) -> None:
+        inputs[0].grad.copy_from(inputs[0].data * outputs[0].grad * (2 * self.table))
+
+
+def test_an_array_of_the_instance_is_changed_in_place() -> None:
+    table = np.ones(3)
+    f = Tabled(table)
+    first = f(leaf())
+    for value in (1.0, 3.0, 0.5):
+        table[...] = value
+        check(f, value)
+    np.testing.assert_allclose(first.d, X**2)
+
+
+class Shaped(nn.PythonFunction):
+    """In NumPy, with a result whose shape is a class attribute."""
+
+    numpy = True
+    size: ClassVar[int] = 2
+
+    def forward(self, x: Any) -> Any:
+        return np.full(self.size, x.sum())
+
+    def backward(self, f: Any, gy: Variable) -> Any:
+        (x,) = f.inputs
+        return F.broadcast(F.sum(gy), shape=x.shape)
+
+
+def test_shapes_are_asked_for_in_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    for size in (2, 5):
+        monkeypatch.setattr(Shaped, "size", size)
+        x = leaf()
+        y = Shaped()(x)
+        np.testing.assert_allclose(y.d, np.full(size, X.sum()))
+        np.testing.assert_allclose(nn.grad(F.sum(y), [x])[0].d, np.full(3, float(size)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.scan(lambda h, s: (h, h * h * LAM * s), x, np.ones(1))[1],
+        lambda x: F.cond(F.sum(x) > 0, lambda v: v * v * LAM, lambda v: v, x),
+        lambda x: F.while_loop(lambda c: c[1] < 1, lambda c: (c[0] * c[0] * LAM, c[1] + 1), (x, np.float64(0)))[0],
+        lambda x: nn.checkpoint(lambda v: v * v * LAM)(x),
+        lambda x: nn.vmap(lambda v: v * v * LAM)(x),
+    ],
+    ids=["scan", "cond", "while_loop", "checkpoint", "vmap"],
+)
+def test_functions_of_variables_run_in_each_call(call: Any) -> None:
+    global LAM
+    for LAM in (1.0, 3.0, 0.5):
+        x = leaf()
+        y = call(x)
+        np.testing.assert_allclose(np.ravel(y.d), LAM * X**2, rtol=1e-12)
+
+
+def test_what_is_traced_once_on_purpose() -> None:
+    """JAX functions as under `jax.jit`, and a graph that is compiled as a whole."""
+    lam, change = _closure()
+
+    def scaled(x: Any) -> Any:
+        return x * lam(None)
+
+    wrapped, x = F.jax_function(scaled), leaf()
+    step = nn.compile(Reversal()(in_chainers(lam)()(x)), x)
+    for value in (1.0, 3.0):
+        change(value)
+        np.testing.assert_allclose(wrapped(x).d, X)
+        np.testing.assert_allclose(step(X), X**2)
+        np.testing.assert_allclose(jax.jit(scaled)(X), X, rtol=1e-6)
+    np.testing.assert_allclose(F.jax_function(lambda v: scaled(v))(x).d, 3 * X)
