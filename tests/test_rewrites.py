@@ -258,3 +258,15 @@ def test_a_rule_may_sum_a_masked_gradient_to_the_shape_of_what_is_repeated() -> 
     gx, gw = nn.grad(F.sum(F.relu(product_of_rows(x, w))), [x, w])
     np.testing.assert_array_equal(gx.d, (a > 0) * b)
     np.testing.assert_array_equal(gw.d, np.sum((a > 0) * a, 0))
+
+
+def test_what_is_carried_and_what_is_scanned_are_not_equal_at_a_step() -> None:
+    """Two carries start as the very Variable that the loop goes through slice by slice."""
+    def step(c: Any, s: Any) -> Any:
+        return (c[0] * s, c[1] * s), c[0] + c[1] * s
+
+    x = Variable.from_numpy_array(np.array([0.5, -0.3]))
+    with emitting([], 1):
+        (a, b), ys = F.scan(step, (x, x), x)
+    for y, expected in ((a, [-0.075, 0.045]), (b, [-0.075, 0.045]), (ys, [[0.75, -0.45], [0.175, -0.105]])):
+        np.testing.assert_allclose(y.d, expected, rtol=1e-12)
