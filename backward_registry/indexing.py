@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import nngrad.functions as F
 from nngrad.functions.array import zeros_like
-from nngrad.functions.indexing import along
+from nngrad.functions.indexing import along, condition_at, condition_axes
 from nngrad.graph import Function, Variable
 
 from . import backward, non_differentiable
-from .batching import Operand, batched, reshaped, size_of
+from .batching import Operand, batched
 
 # ---------------------------------------------------------------- masks
 
@@ -18,23 +18,20 @@ from .batching import Operand, batched, reshaped, size_of
 def where_backward(f: Function, gy: Variable) -> tuple[None, Variable, Variable]:
     """dy/dx_true = 1 where the condition holds, dy/dx_false = 1 where it does not. Selected, not multiplied
     by a mask, so that an infinite gradient on the side that was not taken leaves no NaN."""
-    condition = f.inputs[0]
+    condition = condition_at(f.inputs[0], condition_axes(*[x.shape for x in f.inputs]), gy.shape)
     zeros = zeros_like(gy)
     return None, F.where(condition, gy, zeros), F.where(condition, zeros, gy)
 
 
 @batched(F.where)
 def where_batched(f: Function, operands: Sequence[Operand]) -> Variable:
-    """The op itself. A condition may be aligned with the first axes of the values; then it is given all of theirs"""
+    """The op itself, with a condition that has the same axes as before, and the leading one if it got it"""
     condition, *values = operands
-    result = f.specs[0].shape
-    size, shape, own = size_of(operands), condition.x.shape, condition.own
-    ones = (1,) * (len(result) - len(shape))
-    axes = (*own, *ones) if shape == result[: len(shape)] else (*ones, *own)
-    given = condition.value
-    if ones or (not condition.lead and own == (*size, *result)[: len(own)]):
-        given = reshaped(given, (*(condition.size or (1,) * len(size)), *axes))
-    return F.where(given, *[each.lined_up(len(result)) for each in values])
+    ndim = f.specs[0].ndim
+    given = [each.lined_up(ndim) for each in values]
+    axes = condition_axes(*[x.shape for x in f.inputs])
+    lead = (-1 - ndim,) * condition.lead
+    return F.where(condition_at(condition.value, (*lead, *axes), *[x.shape for x in given]), *given)
 
 
 # ---------------------------------------------------------------- points

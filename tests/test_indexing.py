@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -235,6 +236,41 @@ def test_scatter_nd_leaves_no_nan() -> None:
     out, data = variable(np.array([np.inf, 1], np.float32)), variable(np.array([2], np.float32))
     y = F.scatter_nd(data, np.array([[0]]), out=out * 1)
     np.testing.assert_array_equal(y.d, [2, 1])
+
+# ---------------------------------------------------------------- conditions
+
+
+def alike(condition: Any, x: Any) -> Any:
+    """`condition` over the first axes of `x` if it has their sizes, else as it broadcasts."""
+    first = condition.shape == x.shape[: condition.ndim]
+    return np.reshape(condition, (*condition.shape, *[1] * (x.ndim - condition.ndim))) if first else condition
+
+
+SHAPES = {ndim: list(itertools.product((1, 2), repeat=ndim)) for ndim in (1, 2, 3)}
+
+
+def test_a_condition_is_for_the_same_places_in_gradients_and_in_batches() -> None:
+    """Of every shape with every shape of values: a gradient has that of the result, and a batch one more axis."""
+    rng = np.random.default_rng(0)
+    outputs, expected = [], []
+    for own, shape in itertools.product(SHAPES[1] + SHAPES[2], SHAPES[2] + SHAPES[3]):
+        c, x = rng.integers(0, 2, (2, *own)), rng.standard_normal((2, *shape))
+        ys = [np.where(alike(a, b), b, 3 * b) for a in c for b in x]
+        slope = np.broadcast_to(np.where(alike(c[0], x[0]), 1.0, 3.0), ys[0].shape)
+        weights = rng.standard_normal(slope.shape)
+        leaf = variable(x[0], need_grad=True)
+        y = F.where(c[0], leaf, 3 * leaf)
+        outputs += [y, *nn.grad(F.sum(y * weights), leaf), *nn.jvp(y, [leaf], [x[1]])]
+        back = np.sum(slope * weights, tuple(range(slope.ndim - len(shape))))
+        back = np.sum(back, tuple([a for a, n in enumerate(shape) if n == 1]), keepdims=True)
+        expected += [ys[0], back, slope * x[1]]
+        for axes in ((0, 0), (0, None), (None, 0)):
+            rows = nn.vmap(lambda c, x: F.where(c, x, 3 * x), axes)
+            outputs.append(rows(*[variable(a if axis == 0 else a[0]) for a, axis in zip((c, x), axes, strict=True)]))
+            expected.append(np.stack([ys[0], ys[2 * (axes[0] == 0) + (axes[1] == 0)]]))
+    nn.forward_all(outputs)
+    for y, value in zip(outputs, expected, strict=True):
+        np.testing.assert_allclose(y.d, value, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

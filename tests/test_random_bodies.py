@@ -1,14 +1,21 @@
-"""Random branches, and loops that end by a condition, against `jax.lax`; random bad arguments of what has bodies."""
+"""Random branches, loops that end by a condition, and masks in and around bodies of all kinds, against JAX.
+
+`python -m tests.test_random_bodies --count 1000 --seed 1` tries that many of the latter.
+"""
 
 from __future__ import annotations
 
+import argparse
+import collections
+import functools
+import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jax import lax
@@ -16,7 +23,7 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
-from tests.oracle import check, compiled_cheaply
+from tests.oracle import check, compiled_cheaply, runner
 from tests.test_loops import BINARY, OURS, THEIRS, UNARY, Both, applied
 
 N = 2
@@ -136,99 +143,253 @@ def along(h: Callable[..., Any], vs: Any) -> Callable[..., Any]:
     return lambda *xs: jax.jvp(h, xs, vs)[1]
 
 
-# ---------------------------------------------------------------- bad arguments
+# ---------------------------------------------------------------- random masks in and around random bodies
 
 
-V, XS = Variable((2, 3)), Variable((4, 3))
-
-POOR = st.sampled_from([
-    None, -1, 2.5, "word", [], {}, (1, 2), object(), np.array(["a"]), Ellipsis, b"bytes", 1 + 2j, set(), [V, "word"],
-    {"a": object()}, Variable((7, 7)), int, print,
-])  # fmt: skip
-"""What is hardly ever right, and often not even a pytree of numbers."""
-
-PLACES: dict[str, Callable[[Any], Any]] = {
-    "scan body": lambda bad: F.scan(bad, V, XS),
-    "scan init": lambda bad: F.scan(lambda h, x: (h, x), bad, XS),
-    "scan xs": lambda bad: F.scan(lambda h, x: (h, x), V, bad),
-    "scan length": lambda bad: F.scan(lambda h, x: (h, x), V, XS, bad),
-    "scan reverse": lambda bad: F.scan(lambda h, x: (h, x), V, XS, reverse=bad),
-    "scan unroll": lambda bad: F.scan(lambda h, x: (h, x), V, XS, unroll=bad),
-    "scan: what is returned": lambda bad: F.scan(lambda h, x: bad, V, XS),
-    "scan: carry": lambda bad: F.scan(lambda h, x: (bad, x), V, XS),
-    "scan: y": lambda bad: F.scan(lambda h, x: (h, bad), V, XS),
-    "fori_loop lower": lambda bad: F.fori_loop(bad, 3, lambda i, h: h, V),
-    "fori_loop upper": lambda bad: F.fori_loop(0, bad, lambda i, h: h, V),
-    "fori_loop body": lambda bad: F.fori_loop(0, 3, bad, V),
-    "fori_loop init": lambda bad: F.fori_loop(0, 3, lambda i, h: h, bad),
-    "fori_loop: carry": lambda bad: F.fori_loop(0, 3, lambda i, h: bad, V),
-    "map function": lambda bad: F.map(bad, XS),
-    "map xs": lambda bad: F.map(lambda x: x, bad),
-    "map: what is returned": lambda bad: F.map(lambda x: bad, XS),
-    "while_loop cond_fun": lambda bad: F.while_loop(bad, lambda y: y, V),
-    "while_loop body_fun": lambda bad: F.while_loop(lambda y: 0, bad, V),
-    "while_loop init": lambda bad: F.while_loop(lambda y: 0, lambda y: y, bad),
-    "while_loop bound": lambda bad: F.while_loop(lambda y: 0, lambda y: y, V, bad),
-    "while_loop: condition": lambda bad: F.while_loop(lambda y: bad, lambda y: y, V),
-    "while_loop: carry": lambda bad: F.while_loop(lambda y: 0, lambda y: bad, V),
-    "cond pred": lambda bad: F.cond(bad, lambda y: y, lambda y: y, V),
-    "cond true_fun": lambda bad: F.cond(1, bad, lambda y: y, V),
-    "cond operand": lambda bad: F.cond(1, lambda y: y, lambda y: y, bad),
-    "cond: what is returned": lambda bad: F.cond(1, lambda y: bad, lambda y: y, V),
-    "switch index": lambda bad: F.switch(bad, [lambda y: y], V),
-    "switch branches": lambda bad: F.switch(0, bad, V),
-    "switch branch": lambda bad: F.switch(0, [lambda y: y, bad], V),
-}
+def rows(*ys: Any) -> Any:
+    """Arrays on top of each other, of what steps have given."""
+    return jnp.stack(ys)
 
 
-@pytest.mark.parametrize("place", PLACES)
-@settings(max_examples=25, deadline=None)
-@given(bad=POOR)
-def test_bad_arguments_are_refused_by_name(place: str, bad: Any) -> None:
-    """Each is accepted, or refused with the name of the function and what is wrong with it; nothing else is raised."""
-    owner = place.partition(" ")[0].rstrip(":")
-    try:
-        PLACES[place](bad)
-    except (TypeError, ValueError) as error:
-        if not any("in the body" in note for note in getattr(error, "__notes__", [])):
-            assert str(error).startswith((f"{owner}:", f"{owner}(")), str(error)
+def unrolled(body: Any, carry: Any, xs: Any, reverse: bool = False) -> Any:
+    """`lax.scan` without a loop: what JAX differentiates has no bodies."""
+    ys = [None] * len(xs)
+    for i in sorted(range(len(xs)), reverse=reverse):
+        carry, ys[i] = body(carry, xs[i])
+    return carry, None if ys[0] is None else jax.tree.map(rows, *ys)
 
 
-def own_line(function: Callable[..., Any]) -> str:
-    """Where a function of this file is written."""
-    return f"{__file__}:{function.__code__.co_firstlineno}"
+def either(condition: Any, yes: Any, no: Any, *operands: Any) -> Any:
+    """`lax.cond` without a branch."""
+    return jnp.where(condition, yes(*operands), no(*operands))
 
 
-def kept(h: Any, x: Any) -> Any:
-    """A body that is right."""
-    return h, x
+def repeated(goes_on: Any, body: Any, carry: Any, bound: int) -> Any:
+    """A loop with a bound, without a loop."""
+    for _ in range(bound):
+        carry = either(goes_on(carry), body, lambda h: h, carry)
+    return carry
 
 
-def cut(h: Any, x: Any = None) -> Any:
-    """A body that changes the shape of what it carries."""
-    return h[0], None
+def our_sine(x: Any) -> Any:
+    """A function whose derivative is given."""
+    return nn.custom_gradient(lambda x: (F.sin(x), lambda gy: gy * F.cos(x)), exact=True)(x)
 
 
-def twice(i: Any, h: Any) -> Any:
-    """A body that returns too much."""
-    return h, h
+def recomputed(fun: Any, x: Any) -> Any:
+    """What `fun` gives, marked."""
+    with nn.recompute():
+        return fun(x)
 
 
-@pytest.mark.parametrize(
-    ("call", "written", "message"),
-    [
-        (lambda: F.scan(kept, V, XS, length=3), kept, "scan: xs has 4 entries along its first axis, and length is 3"),
-        (lambda: F.scan(cut, V, XS), cut, "scan: carry is .* when a step begins, and .* when it ends"),
-        (lambda: F.fori_loop(0, 3, twice, V), twice, "fori_loop: the body gets a carry of the structure"),
-        (lambda: F.while_loop(lambda h: 1, cut, V), cut, "while_loop: the body gets a carry of the structure"),
-        (lambda: F.while_loop(lambda h: 1, cut, V, bound=3), cut, "while_loop: the body gets a carry of the structure"),
-        (lambda: F.map(lambda x: "word", XS), None, "map: what the body returns as y must be"),
-        (lambda: F.cond(1, cut, lambda h: h, V), cut, "cond: false_fun returns .*, and true_fun returns"),
-        (lambda: F.switch(0, [lambda h: h, cut], V), cut, r"switch: branches\[0\] returns .*, and branches\[1\]"),
-    ],
-)
-def test_errors_name_the_line_of_the_body(call: Callable[[], Any], written: Any, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message) as caught:
-        call()
-    notes = "\n".join(caught.value.__notes__)
-    assert (__file__ if written is None else own_line(written)) in notes
+KITS = (
+    SimpleNamespace(
+        tanh=F.tanh, sin=our_sine, sum=F.sum, where=F.where, log=F.log, sqrt=F.sqrt, relu=F.relu, elu=F.elu,
+        selu=F.selu, leaky=F.leaky_relu, abs=F.abs, clip=F.clip, above=F.maximum_scalar, below=F.minimum_scalar,
+        larger=F.maximum2, six=F.relu6, hard=F.hard_tanh, scan=F.scan, cond=F.cond, switch=F.switch, map=F.map,
+        whilst=F.while_loop, fori=lambda n, step, h: F.fori_loop(0, n, lambda i, h: step(h), h), vmap=nn.vmap,
+        kept=lambda f, x: nn.checkpoint(f)(x), marked=recomputed, grad=lambda f, x: nn.grad(F.sum(f(x)), x)[0],
+        jacobian=lambda f, x: nn.jacobian(f(x), x, batched=False), products=lambda x: F.associative_scan(F.mul2, x),
+        matrix=lambda x, shape: F.reshape(x, shape=shape), softmax=F.softmax,
+    ),
+    SimpleNamespace(
+        tanh=jnp.tanh, sin=jnp.sin, sum=jnp.sum, where=jnp.where, log=jnp.log, sqrt=jnp.sqrt, relu=jax.nn.relu,
+        elu=jax.nn.elu, selu=jax.nn.selu, leaky=lambda x: jnp.where(x > 0, x, 0.1 * x), abs=jnp.abs, clip=jnp.clip,
+        above=jnp.maximum, below=jnp.minimum, larger=jnp.maximum, six=jax.nn.relu6, hard=jax.nn.hard_tanh,
+        scan=unrolled, cond=either, switch=lambda i, fs, x: fs[i](x), map=lambda f, x: jnp.stack([f(s) for s in x]),
+        whilst=repeated, fori=lambda n, step, h: repeated(lambda h: True, step, h, n), vmap=jax.vmap,
+        kept=lambda f, x: f(x), marked=lambda f, x: f(x), grad=lambda f, x: jax.grad(lambda x: jnp.sum(f(x)))(x),
+        jacobian=lambda f, x: jax.jacfwd(f)(x), products=jnp.cumprod, matrix=jnp.reshape, softmax=jax.nn.softmax,
+    ),
+)  # fmt: skip
+"""F, and the same functions for JAX, without loops, branches and recomputation."""
+
+MASKS: list[Callable[[Any, Any], Any]] = [
+    lambda m, h: m.relu(h) ** 2, lambda m, h: m.relu(h) ** 3, lambda m, h: m.above(h, 0.07) ** 3,
+    lambda m, h: m.below(h, 0.3) ** 2, lambda m, h: m.where(h > 0.1, h**3, 0.5 * h), lambda m, h: m.abs(h) ** 3,
+    lambda m, h: m.elu(h) * h, lambda m, h: m.selu(h) * 0.5, lambda m, h: m.leaky(h) ** 2,
+    lambda m, h: m.clip(h, -0.4, 0.6) ** 2, lambda m, h: m.larger(h, h * h - 0.2), lambda m, h: m.six(4 * h) * h,
+    lambda m, h: m.hard(2 * h) * h, lambda m, h: m.where(h > 0.2, m.sqrt(m.where(h > 0.2, h, 1.0 + 0 * h)), 0 * h),
+    lambda m, h: m.relu(m.tanh(h)) * m.where(h < 0.9, h, h * h), lambda m, h: m.sin(h), lambda m, h: m.tanh(h),
+]  # fmt: skip
+"""Functions of one element, most of which are flat, or another function, in places."""
+
+BODIES: list[Callable[..., Any]] = [
+    lambda m, f, g, h, x: m.scan(lambda c, s: (c * s, c), m.sum(h), x)[1],
+    lambda m, f, g, h, x: m.scan(lambda c, s: (f(c * s + 0.3), g(c)), m.sum(x) * 0.5, h)[1],
+    lambda m, f, g, h, x: m.sum(m.scan(lambda c, s: (m.tanh(f(c) * s + x), c * s), h, x)[1], 0),
+    lambda m, f, g, h, x: m.sum(f(m.scan(lambda c, s: (c * s, c + x), h, x)[1]), 1),
+    lambda m, f, g, h, x: m.scan(lambda c, s: (f(c) * 0.6 + s * x, None), h, x)[0],
+    lambda m, f, g, h, x: m.scan(lambda c, s: (m.sin(c + s), g(c * s)), m.sum(h), x, reverse=True)[1],
+    lambda m, f, g, h, x: m.scan(lambda c, s: ((c[1] * s, c[0]), f(c[0]) + c[1]), (m.sum(h), m.sum(x)), h)[1],
+    lambda m, f, g, h, x: m.scan(lambda c, s: (m.scan(lambda d, r: (f(d) * r + s, None), c, x)[0], c * s), h, x)[0],
+    lambda m, f, g, h, x: m.fori(2, lambda c: f(c) * 0.5 + x, h),
+    lambda m, f, g, h, x: m.whilst(lambda c: m.sum(c * c) < 2.0, lambda c: g(c) * 0.7 + x + 0.2, h, 3),
+    lambda m, f, g, h, x: m.cond(m.sum(h) > 0.1, lambda h: f(h) * x, lambda h: g(h) + x, h),
+    lambda m, f, g, h, x: m.switch(1, [f, lambda h: g(h) * m.sum(x), f], h),
+    lambda m, f, g, h, x: m.map(lambda s: f(s) * s + g(x)[0], h),
+    lambda m, f, g, h, x: m.vmap(lambda s: f(s * m.sum(x)) * s)(h),
+    lambda m, f, g, h, x: m.kept(lambda h: f(g(h) * x), h),
+    lambda m, f, g, h, x: m.marked(lambda h: g(f(h) + x), h),
+    lambda m, f, g, h, x: m.grad(lambda h: f(h * x), h),
+    lambda m, f, g, h, x: m.sum(m.jacobian(lambda h: f(h) * m.sum(g(h)), h), 1),
+    lambda m, f, g, h, x: m.products(m.tanh(f(h)) + 0.5),
+    lambda m, f, g, h, x: m.sum(f(m.matrix(h, (N, 1)) * m.tanh(x)), 0),
+    lambda m, f, g, h, x: m.sum(m.matrix(f(h), (N, 1)) * g(x), 1),
+    lambda m, f, g, h, x: m.softmax(f(h)) * g(x),
+    lambda m, f, g, h, x: m.scan(lambda c, s: (m.cond(c > 0.2, f, g, c) + s, f(c)), m.sum(x), h)[1],
+]  # fmt: skip
+"""What has a body, or repeats something; of two values in the shape (N,)."""
+
+
+class Program(NamedTuple):
+    """A random function of one vector, or of rows by themselves, with towers of derivatives of it."""
+
+    steps: list[tuple[int, int, int, float]]
+    """Which mask, body and further mask, and how much of the input is added, so that nothing lies at a corner."""
+    towers: list[str]
+    """One letter for each derivative of the one before: gradient, vjp, jvp, Hessian times a vector (S), Jacobian,
+    Hessian, its diagonal, Laplacian. Every part of a tower from its start is one too."""
+    batched: bool
+    """Whether it is taken of two rows, mapped."""
+
+    def of(self, m: Any, x: Any) -> Any:
+        """What it computes of one vector."""
+        h = x
+        for mask, body, after, share in self.steps:
+            f, g = functools.partial(MASKS[mask], m), functools.partial(MASKS[after], m)
+            h = f(BODIES[body](m, g, f, h, x)) * 0.5 + share * x + 0.03
+        return h
+
+
+def order_of(tower: str) -> int:
+    """How many derivatives are taken."""
+    return sum([1 + (letter in "HDLS") for letter in tower])
+
+
+def random_program(rng: np.random.Generator) -> Program:
+    """One step or, seldom, two; and derivatives to order 4."""
+    steps = [
+        (int(rng.integers(len(MASKS))), int(rng.integers(len(BODIES))), int(rng.integers(len(MASKS))),
+         float(rng.uniform(0.1, 0.5)))
+        for _ in range(1 + (rng.integers(8) == 0))
+    ]  # fmt: skip
+    drawn = ["".join(rng.choice(list("GGJJPVHDLS"), 4)) for _ in range(5)]
+    towers = {tower[:k] for tower in drawn for k in range(5) if order_of(tower[:k]) <= 4}
+    return Program(steps, sorted(towers), bool(rng.integers(3) == 0))
+
+
+def weights(shape: tuple[int, ...]) -> Any:
+    """Numbers by which nothing cancels."""
+    return np.cos(np.arange(math.prod(shape)) + 0.5).reshape(shape) + 0.3
+
+
+def ours(program: Program, x: Variable, chunk: int | None) -> list[Variable]:
+    """What each tower of a program gives."""
+    own, along = program.batched, np.broadcast_to(weights((N,)), x.shape)
+    found = {"": nn.vmap(functools.partial(program.of, KITS[0]))(x) if own else program.of(KITS[0], x)}
+    for tower in program.towers[1:]:
+        t = found[tower[:-1]]
+        given = np.broadcast_to(weights(t.shape[own:]), t.shape)
+        y = F.sum(t * given, axis=tuple(range(own, t.ndim)))
+        made: Any = {
+            "G": lambda y=y: nn.grad(F.sum(y), x),
+            "V": lambda t=t, given=given: nn.vjp([t], [x], [given]),
+            "P": lambda t=t: nn.jvp([t], [x], [along]),
+            "S": lambda y=y: nn.hvp([y], [x], [along]),
+            "J": lambda t=t: [nn.jacobian(t, x, own, chunk)],
+            "H": lambda y=y: [nn.hessian(y, x, own, chunk)],
+            "D": lambda y=y: [nn.hessian_diagonal(y, x, own, chunk)],
+            "L": lambda y=y: [nn.laplacian(y, x, own, chunk)],
+        }[tower[-1]]()  # fmt: skip
+        (found[tower],) = made
+    return list(found.values())
+
+
+def theirs(program: Program, x: Any) -> list[Any]:
+    """All derivatives of one vector to order 4, by nested `jax.jacfwd`."""
+    def value(x: Any) -> tuple[Any, list[Any]]:
+        y = program.of(KITS[1], x)
+        return y, [y]
+
+    def derivative(f: Callable[[Any], Any], x: Any) -> tuple[Any, list[Any]]:
+        made, lower = jax.jacfwd(f, has_aux=True)(x)
+        return made, [*lower, made]
+
+    f: Callable[[Any], Any] = value
+    for _ in range(max(map(order_of, program.towers))):
+        f = functools.partial(derivative, f)
+    return f(x)[1]
+
+
+def contracted(tower: str, tensors: list[Any]) -> Any:
+    """What a tower gives, from all derivatives of what it is of: the axes of these come last."""
+    for letter in tower:
+        ndim = tensors[0].ndim
+        if letter not in "JP":
+            tensors = [np.tensordot(weights(tensors[0].shape), t, ndim) for t in tensors]
+        tensors = [{
+            "P": lambda t: t @ weights((N,)), "S": lambda t: t @ weights((N,)),
+            "D": lambda t: np.einsum("ii...->i...", t), "L": lambda t: np.einsum("ii...->...", t),
+        }.get(letter, lambda t: t)(t) for t in tensors[order_of(letter) :]]  # fmt: skip
+    return tensors[0]
+
+
+ROUTES: dict[str, tuple[bool, int | None]] = {
+    "the default": (True, None), "not simplified": (False, None), "one direction at a time": (True, 1),
+}  # fmt: skip
+
+
+def differences(programs: list[Program], seed: int) -> list[str]:
+    """What is different, of programs that are compiled together, by any route, from what JAX gives."""
+    given = np.random.default_rng(seed).standard_normal((2, N)) * 0.7
+    arrays = [given, given[0]]
+    leaves = [Variable.from_numpy_array(a, need_grad=True) for a in arrays]
+    places: list[tuple[str, Program, str, int]] = []
+    outputs: list[Variable] = []
+    for route, (simplified, chunk) in ROUTES.items():
+        for n, program in enumerate(programs):
+            with nn.simplify(simplified):
+                outputs += ours(program, leaves[not program.batched], chunk)
+            places += [(route, program, tower, n) for tower in program.towers]
+    (got,) = runner([outputs], leaves)(arrays)
+    with jax.enable_x64(True):
+        of_all = compiled_cheaply(lambda x: [jax.vmap(functools.partial(theirs, each))(x) for each in programs])
+        expected = jax.tree.map(np.asarray, of_all(given))
+    found = []
+    for (route, program, tower, n), value in zip(places, got, strict=True):
+        of_rows = [contracted(tower, [t[row] for t in expected[n]]) for row in range(2)]
+        right = np.stack(of_rows) if program.batched else of_rows[0]
+        size = 1 + np.max(np.abs(right), initial=0.0)
+        if value.shape != right.shape or not np.max(np.abs(value - right), initial=0.0) <= 1e-9 * size:
+            found.append(f"{program.steps}, {tower}, rows: {program.batched}, {route}: {value} for {right}")
+    return found
+
+
+def test_random_masks_in_and_around_bodies_to_order_4() -> None:
+    programs = [random_program(np.random.default_rng([7, n])) for n in range(4)]
+    assert not differences(programs, 0)
+
+
+def main() -> None:
+    """Try many programs, op by op or, some at a time, compiled; print what is different."""
+    parser = argparse.ArgumentParser()
+    for name, default in (("count", 100), ("seed", 0), ("compiled", 0)):
+        parser.add_argument(f"--{name}", type=int, default=default)
+    options = parser.parse_args()
+    tried, number, kinds = 0, 0, collections.Counter[str]()
+    while tried < options.count:
+        numbers = range(number, number + max(1, options.compiled))
+        number = numbers.stop
+        programs = [random_program(np.random.default_rng([options.seed, n])) for n in numbers]
+        with jax.disable_jit(not options.compiled):
+            found = differences(programs, number)
+        for program in programs:
+            kinds.update([f"order {order_of(tower)}" for tower in program.towers])
+            tried += len([tower for tower in program.towers if order_of(tower) > 1])
+        print(f"{number} functions, {tried} programs, {dict(kinds)}, {len(found)} different")
+        print(*found, sep="\n", end="", flush=True)
+
+
+if __name__ == "__main__":
+    main()

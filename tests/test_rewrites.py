@@ -6,13 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from backward_registry import Rule, registry
 from nngrad.autodiff.forward_mode import Pushforward
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import Array, Variable, functions_of, op
 from nngrad.rewrite import RULES
 from nngrad.rewrite.builder import emitting
 
@@ -223,3 +225,48 @@ def test_ops_of_the_users_own_are_rewritten_by_what_they_are() -> None:
         return x[::-1][::-1]
 
     assert len(functions_of(emitted(lambda: [0.5 * reversed_twice(2 * A)], []))) == 1
+
+
+# ---------------------------------------------------------------- masks where something is repeated
+
+
+def test_a_mask_keeps_its_place_where_what_it_masks_is_repeated() -> None:
+    """A condition of one axis would stand for rows of what has two."""
+    x, w = leaf(2), Variable.from_numpy_array(np.array([[1.0, 2.0], [3.0, 4.0]]), need_grad=True)
+    masked = F.where(np.array([True, False]), F.sin(x), F.constant(0, (2,), "float64"))
+    for y in (w * masked, w / (1 + masked), F.mul2(F.reshape(w, shape=(2, 1, 2)), masked)):
+        simplified, plain = [], []
+        for kept, without in ((simplified, []), (plain, ["masks-outermost"])):
+            with nn.simplify(without=without):
+                (t,) = nn.jvp(y, [x], [np.array([1.0, -2.0])])
+                kept += [t, *nn.grad(F.sum(t * t), [x, w])]
+        for a, b in zip(simplified, plain, strict=True):
+            np.testing.assert_allclose(a.d, b.d, rtol=1e-12)
+
+
+@op(diagonal=True, broadcasts=True, unbounded=True)
+def product_of_rows(x0: Array, x1: Array, /) -> jax.Array:
+    """Rows times one row."""
+    return x0 * x1
+
+
+def test_a_rule_may_sum_a_masked_gradient_to_the_shape_of_what_is_repeated() -> None:
+    a, b = np.array([[1.0, -2.0], [-3.0, 4.0], [5.0, 6.0]]), np.array([0.5, 2.0])
+    rule = Rule(lambda f, gy: (gy * f.inputs[1], F.sum(gy * f.inputs[0], axis=0)), "user", True, __name__)
+    registry.add(product_of_rows, rule)
+    x, w = [Variable.from_numpy_array(values, need_grad=True) for values in (a, b)]
+    gx, gw = nn.grad(F.sum(F.relu(product_of_rows(x, w))), [x, w])
+    np.testing.assert_array_equal(gx.d, (a > 0) * b)
+    np.testing.assert_array_equal(gw.d, np.sum((a > 0) * a, 0))
+
+
+def test_what_is_carried_and_what_is_scanned_are_not_equal_at_a_step() -> None:
+    """Two carries start as the very Variable that the loop goes through slice by slice."""
+    def step(c: Any, s: Any) -> Any:
+        return (c[0] * s, c[1] * s), c[0] + c[1] * s
+
+    x = Variable.from_numpy_array(np.array([0.5, -0.3]))
+    with emitting([], 1):
+        (a, b), ys = F.scan(step, (x, x), x)
+    for y, expected in ((a, [-0.075, 0.045]), (b, [-0.075, 0.045]), (ys, [[0.75, -0.45], [0.175, -0.105]])):
+        np.testing.assert_allclose(y.d, expected, rtol=1e-12)

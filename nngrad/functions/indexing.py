@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -21,12 +22,34 @@ from .reduction import values_or_indices
 # ---------------------------------------------------------------- masks
 
 
+def condition_axes(condition: tuple[int, ...], *values: tuple[int, ...]) -> tuple[int, ...]:
+    """Which axes of the result of `where` those of a condition are, counted from the last one. They follow from the
+    shapes of the condition and of the values: with values of another shape the same condition may say another thing."""
+    shape, ndim = _common_shape(values, "x_true and x_false"), len(condition)
+    start = len(shape) if condition == shape[:ndim] else ndim
+    return tuple(range(-start, ndim - start))
+
+
+def condition_at(condition: Variable, axes: tuple[int, ...], *values: tuple[int, ...]) -> Variable:
+    """A condition in a shape in which `where` takes its axes for these ones of the result, counted from the last.
+
+    Args:
+        condition: The condition.
+        axes: The axes.
+        values: The shapes of the values that it is to select from.
+    """
+    if condition_axes(condition.shape, *values) == axes:
+        return condition
+    sizes, ndim = dict(zip(axes, condition.shape, strict=True)), max(-axes[0], *map(len, values))
+    y: Variable = movement.reshape(condition, shape=tuple([sizes.get(a, 1) for a in range(-ndim, 0)]))
+    return y
+
+
 def _selected(f: Function) -> tuple[Places, ...]:
     """As axes broadcast, but a condition may be aligned with the first ones."""
-    shape = f.specs[0].shape
-    last = [tuple(range(len(shape) - x.ndim, len(shape))) for x in f.inputs]
-    first = f.inputs[0].shape == shape[: f.inputs[0].ndim]
-    return (tuple(range(f.inputs[0].ndim)) if first else last[0], *last[1:])
+    ndim = f.specs[0].ndim
+    axes = condition_axes(*[x.shape for x in f.inputs])
+    return (tuple([ndim + a for a in axes]), *[tuple(range(ndim - x.ndim, ndim)) for x in f.inputs[1:]])
 
 
 @op(
@@ -47,21 +70,19 @@ def where(condition: Array, x_true: Array, x_false: Array, /) -> jax.Array:
         ValueError: The shapes do not broadcast.
     """
     x_true, x_false = alike(x_true, x_false)
-    shape = _common_shape(x_true.shape, x_false.shape, "x_true and x_false")
-    if condition.shape == shape[: condition.ndim]:
-        axes = tuple(range(condition.ndim))
-    else:
-        shape = _common_shape(shape, condition.shape, "condition and the values")
-        axes = tuple(range(len(shape) - condition.ndim, len(shape)))
-    condition = lax.broadcast_in_dim(holds(condition), shape, axes)
+    axes = condition_axes(condition.shape, x_true.shape, x_false.shape)
+    shape = jnp.broadcast_shapes(x_true.shape, x_false.shape)
+    if axes and axes[-1] == -1:
+        shape = _common_shape((shape, condition.shape), "condition and the values")
+    condition = lax.broadcast_in_dim(holds(condition), shape, tuple([len(shape) + a for a in axes]))
     return lax.select(condition, jnp.broadcast_to(x_true, shape), jnp.broadcast_to(x_false, shape))
 
 
-def _common_shape(a: tuple[int, ...], b: tuple[int, ...], names: str) -> tuple[int, ...]:
+def _common_shape(shapes: Sequence[tuple[int, ...]], names: str) -> tuple[int, ...]:
     try:
-        shape: tuple[int, ...] = jnp.broadcast_shapes(a, b)
+        shape: tuple[int, ...] = jnp.broadcast_shapes(*shapes)
     except ValueError:
-        raise ValueError(f"{names} of shapes {a} and {b} do not broadcast") from None
+        raise ValueError(f"{names} of shapes {' and '.join(map(str, shapes))} do not broadcast") from None
     return shape
 
 

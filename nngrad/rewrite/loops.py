@@ -39,8 +39,9 @@ class Merged(NamedTuple):
 def equal_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
     """carries that start equal, and that each step makes equal, are one"""
     loop = Loop(*arguments)
-    first: dict[Variable, int] = {}
-    classes = tuple([first.setdefault(x, i) for i, x in enumerate(inputs)])
+    # A step gets a slice of what is scanned, which is not what it gets of the same Variable as a carry.
+    first: dict[tuple[bool, Variable], int] = {}
+    classes = tuple([first.setdefault((i >= loop.first_slice, x), i) for i, x in enumerate(inputs)])
     if len(set(classes[loop.fixed : loop.first_slice])) == loop.carries:
         return None
     merged = merged_loop(loop, classes)
@@ -90,7 +91,7 @@ def merged_loop(loop: Loop, classes: Classes) -> Merged | None:
 
     Args:
         loop: The loop.
-        classes: Which inputs are the same Variables.
+        classes: Which inputs are the same when the first step begins.
     """
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     leaves = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]

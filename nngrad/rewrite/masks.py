@@ -10,6 +10,7 @@ The two sides are equal as mathematics. As arithmetic they differ where the deri
 that is not taken: on the left it is multiplied by 0, which makes NaN, on the right it is not taken. So the right side
 is what is emitted, and `where(x > 0, sqrt(x), 0)` has the gradient 0 wherever x is not positive. It holds at every
 order, and in forward mode too, which is the transpose of a gradient: there sqrt(relu(x)) is what would go wrong.
+It is the places that stay: rule(g) may have more axes than g, as a product with a larger factor has.
 Sums, means, repetition and reshaping let masks through as far as the condition can be had in the other shape.
 
 Masks are moved only on the way to a function that may have such a derivative, and no more than a few at a time.
@@ -25,6 +26,7 @@ import nngrad.functions as F
 from backward_registry import Rule
 
 from ..functions.array import zeros_like
+from ..functions.indexing import condition_at, condition_axes
 from ..graph import Function, Op, Variable, apply, build_options
 from .numbers import WITH_NUMBERS, as_multiple, is_zero
 from .rules import Number, declared
@@ -43,17 +45,22 @@ class Mask:
     """A selection: what passes where the condition holds (`holding`) or where it does not."""
 
     condition: Variable
+    axes: tuple[int, ...]
+    """Which axes of what it selects from those of the condition are, counted from the last one: a condition does not
+    say so by itself, and what is put behind the mask may have more axes than what was behind it."""
     holding: bool
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Something that is the same for two masks that are alike."""
-        return id(unshaped(self.condition)), self.condition.shape, self.holding
+        places = tuple([(a, n) for a, n in zip(self.axes, self.condition.shape, strict=True) if n != 1])
+        return id(unshaped(self.condition)), places, self.holding
 
     def closed_elsewhere(self, g: Variable) -> Variable:
         """Returns `g` behind this mask."""
         zeros = zeros_like(g)
-        y: Variable = F.where(self.condition, *((g, zeros) if self.holding else (zeros, g)))
+        condition = condition_at(self.condition, self.axes, g.shape)
+        y: Variable = F.where(condition, *((g, zeros) if self.holding else (zeros, g)))
         return y
 
 
@@ -91,7 +98,7 @@ def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
         inner = yes if holding else no
         if inner.spec is not g.spec or not (holding or is_zero(yes)):
             break
-        masks.append(Mask(condition, holding))
+        masks.append(Mask(condition, condition_axes(condition.shape, g.shape), holding))
         g, factor = inner, factor * number
     return masks, g if factor == 1 else F.linear_combination(g, coefficients=(factor,))
 
@@ -131,9 +138,10 @@ def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
     if not masks:
         return rule.function(f, gy)
     gxs = rule.function(f, inner)
-    if isinstance(gxs, tuple | list):
-        return [_put_back(masks, gx, inner, gy) for gx in gxs]
-    return _put_back(masks, gxs, inner, gy)
+    several = gxs if isinstance(gxs, tuple | list) else (gxs,)
+    if f.op.diagonal and any([isinstance(gx, Variable) and gx.shape != gy.shape for gx in several]):
+        return rule.function(f, gy)  # it has summed to the shape of an input that was repeated, where masks differ
+    return [_put_back(masks, gx, inner, gy) for gx in several]
 
 
 def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
@@ -156,7 +164,8 @@ def _carried(mask: Mask, f: Function) -> Mask | None:
     if shape is None or shape == condition.shape:
         return None if shape is None else mask
     base = unshaped(condition)
-    return Mask(base if base.shape == shape else F.reshape(base, shape=shape), mask.holding)
+    condition = base if base.shape == shape else F.reshape(base, shape=shape)
+    return Mask(condition, tuple(range(-len(shape), 0)), mask.holding)
 
 
 def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable]) -> Variable:
