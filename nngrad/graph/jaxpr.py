@@ -26,12 +26,17 @@ _OBJECTS = {
 """With `jax_custom_jvp3`, `jax_custom_vjp3` and `jax_remat3`, JAX writes one primitive for all of these, with an object
 in it. By the object's class, the primitive that it writes without them."""
 
+_CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT = "call_hi_primitive", "call_hi_primitive_linearized"
+ONE_WAY = "custom_lin"
+"""The primitive that stands for the derivative of a function with `custom_vjp`: it can be transposed, and not run."""
+
 _MUCH = {
     "dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated", "fft", "scan", "while", "linear_solve",
 }
 """Primitives of `jax.lax` that do more arithmetic for each element the larger the arrays are."""
 _LITTLE = {
-    *CUSTOM_RULES, *CALLS, "custom_lin", "add_any", "copy", "random_bits", "random_unwrap", "random_wrap", "scatter-add", "scatter-mul", "threefry2x32",
+    *CUSTOM_RULES, *CALLS, ONE_WAY, "add_any", "copy", "random_bits", "random_unwrap", "random_wrap", "scatter-add",
+    "scatter-mul", "threefry2x32",
 }
 """Primitives beside those of `jax.lax` that do a few operations for each element, or what functions inside do."""
 
@@ -50,7 +55,10 @@ def primitives_in(jaxpr: Jaxpr) -> set[str]:
 def name_of(equation: Any) -> str:
     """The name of its primitive, which is the same in all versions of JAX and with all of its switches."""
     name: str = equation.primitive.name
-    return _OBJECTS.get(type(equation.params.get("_prim")).__name__, name)
+    if name not in (_CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT):
+        return name
+    written = _OBJECTS.get(type(equation.params.get("_prim")).__name__, name)
+    return written if name == _CALL_OF_OBJECT else ONE_WAY if written == "custom_vjp_call" else name
 
 
 def parameters_of(equation: Any) -> dict[str, Any]:
@@ -61,7 +69,7 @@ def parameters_of(equation: Any) -> dict[str, Any]:
 
 def called(equation: Any) -> ClosedJaxpr | None:
     """The function of equations that it calls, for its inputs; None where it calls none."""
-    if "_prim" in equation.params:
+    if equation.primitive.name == _CALL_OF_OBJECT and name_of(equation) in {*CALLS, *CUSTOM_RULES}:
         given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
         with x64_if(any([v.dtype.itemsize >= 8 for v in given])):
             return jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params))(*given)

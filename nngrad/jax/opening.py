@@ -39,6 +39,7 @@ from .values import (
     parted,
 )
 
+
 class Opening:
     """Goes through the equations of a jaxpr, and applies functions of nngrad's for them.
 
