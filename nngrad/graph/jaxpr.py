@@ -10,18 +10,15 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from .spec import x64_if
 
-CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"}
+CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call"}
 """Primitives whose derivative the function's author has set."""
 
-CALLS = {
-    "jit", "pjit", "closed_call", "core_call", "core_closed_call", "eval_jaxpr", "remat", "checkpoint", "remat2",
-    "run_state",
-}  # fmt: skip
+CALLS = {"call", "closed_call", "eval_jaxpr", "jit", "remat2", "run_state"}
 """Primitives that call a function of equations, which stand for themselves."""
 
 _OBJECTS = {
     "CheckpointName": "name", "CheckpointNameFwd": "name", "CustomJVPTraced": "custom_jvp_call",
-    "CustomVJPTraced": "custom_vjp_call", "RematTraced": "remat",
+    "CustomVJPTraced": "custom_vjp_call", "RematTraced": "remat2",
 }  # fmt: skip
 """With `jax_custom_jvp3`, `jax_custom_vjp3` and `jax_remat3`, JAX writes one primitive for all of these, with an object
 in it. By the object's class, the primitive that it writes without them."""
@@ -73,7 +70,7 @@ def called(equation: Any) -> ClosedJaxpr | None:
         given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
         with x64_if(any([v.dtype.itemsize >= 8 for v in given])):
             return jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params))(*given)
-    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+    for name in ("jaxpr", "call_jaxpr"):
         found = equation.params.get(name)
         if isinstance(found, ClosedJaxpr | Jaxpr):
             return found if isinstance(found, ClosedJaxpr) else ClosedJaxpr(found, [])

@@ -234,7 +234,7 @@ for _formula, _names in (
     (_updates, "scatter-add scatter-mul scatter_add scatter_mul"),
     # Movement and creation, a random generator's bits, and calls out of JAX, of which nothing is known.
     (_nothing, "broadcast_in_dim reshape transpose squeeze expand_dims rev slice dynamic_slice dynamic_update_slice"),
-    (_nothing, "concatenate split pad gather scatter copy copy_p convert_element_type bitcast_convert_type"),
+    (_nothing, "concatenate split pad gather scatter copy convert_element_type bitcast_convert_type"),
     (_nothing, "reduce_precision iota full empty stop_gradient optimization_barrier device_put platform_index"),
     (_nothing, "random_wrap random_unwrap random_bits random_split threefry2x32 lu_pivots_to_permutation"),
     (_nothing, "pure_callback io_callback debug_callback"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from jax.core import Tracer
+from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .. import functions as F
@@ -44,12 +44,14 @@ class Opening:
     """Goes through the equations of a jaxpr, and applies functions of nngrad's for them.
 
     Args:
+        owner: What an error names.
         inlined: Whether functions whose derivative their author has set are replaced by what they compute. Then
             derivatives are wrong; what depends on what is all that may be asked of the result.
     """
 
-    def __init__(self, inlined: bool = False) -> None:
+    def __init__(self, owner: str = "from_jax", inlined: bool = False) -> None:
         self.report = Opened()
+        self._owner = owner
         self._inlined = inlined
         self._constants: dict[int, Any] = {}
         self._found: dict[Any, list[Value]] = {}
@@ -81,6 +83,12 @@ class Opening:
 
     def _results(self, equation: Any, given: list[Value]) -> list[Value]:
         name = name_of(equation)
+        for v in (*equation.invars, *equation.outvars):
+            if not isinstance(v.aval, ShapedArray):
+                raise TypeError(
+                    f"{self._owner}: {name} works on {v.aval}, which is no array, so that no Variable can hold it; "
+                    "F.jax_function takes functions with such parts, and leaves them opaque as a whole"
+                )
         if not equation.effects and all([isinstance(v, Known) for v in given]):
             return list(evaluated_now(equation, given))  # type: ignore[arg-type]
         if name in CALLS or (self._inlined and name in CUSTOM_RULES):

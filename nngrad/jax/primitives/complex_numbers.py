@@ -39,8 +39,8 @@ def _real_rule(equation: Equation, *parts: Any) -> Any:
 
 
 @_on_pairs(
-    "add", "add_any", "broadcast_in_dim", "concatenate", "copy", "copy_p", "cumsum", "dynamic_slice",
-    "dynamic_update_slice", "expand_dims", "gather", "neg", "pad", "reduce_sum", "reshape", "rev", "scatter",
+    "add", "add_any", "broadcast_in_dim", "concatenate", "copy", "cumsum", "dynamic_slice",
+    "dynamic_update_slice", "gather", "neg", "pad", "reduce_sum", "reshape", "rev", "scatter",
     "scatter-add", "select_n", "slice", "split", "squeeze", "stack", "stop_gradient", "sub", "transpose", "unstack",
 )  # fmt: skip
 def _by_parts(equation: Equation, *values: Any) -> Any:

@@ -230,7 +230,7 @@ def _reduce_precision(equation: Equation, x: Variable) -> Variable:
 
 
 POINTWISE |= {
-    "igamma", "igamma_grad_a", "igammac", "nextafter", "random_gamma_grad", "reduce_precision",
+    "igamma", "igamma_grad_a", "igammac", "nextafter", "reduce_precision",
     "regularized_incomplete_beta", "zeta",
 }  # fmt: skip
 """These have no rule, or none for some of their parameters."""
