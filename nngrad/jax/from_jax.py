@@ -163,6 +163,7 @@ def from_jax(
 
     Raises:
         TypeError: `fun` is not callable, a static argument is not hashable, or an output has a dtype that a Variable
-            cannot hold, or it works on mutable references or tokens, which no Variable holds. What `fun` itself raises is passed on, with a note.
+            cannot hold, or `fun` works on references or tokens, which none can hold either. What `fun` itself raises
+            is passed on, with a note.
     """
     return OpenedFunction(fun, *checked_options(fun, static_argnums, static_argnames, rows, "from_jax"))

@@ -12,9 +12,10 @@ from pathlib import Path
 import jax
 
 MODULES = (
-    "jax.numpy", "jax.lax", "jax.lax.linalg", "jax.nn", "jax.random", "jax.image", "jax.ops", "jax.ffi", "jax.scipy.fft",
-    "jax.scipy.linalg", "jax.scipy.ndimage", "jax.scipy.optimize", "jax.scipy.signal", "jax.scipy.sparse.linalg",
-    "jax.scipy.special", "jax.scipy.stats", "jax.custom_batching", "jax.custom_derivatives", "jax.debug",
+    "jax.numpy", "jax.lax", "jax.lax.linalg", "jax.nn", "jax.random", "jax.image", "jax.ops", "jax.ffi",
+    "jax.scipy.fft", "jax.scipy.linalg", "jax.scipy.ndimage", "jax.scipy.optimize", "jax.scipy.signal",
+    "jax.scipy.sparse.linalg", "jax.scipy.special", "jax.scipy.stats", "jax.custom_batching",
+    "jax.custom_derivatives", "jax.debug",
 )  # fmt: skip
 """What registers the primitives that users' functions are traced to."""
 
