@@ -37,6 +37,13 @@ def square_backward(f: Function, gy: Variable) -> Variable:
     return gy * (2 * x)
 
 
+@backward(F.one_minus_square)
+def one_minus_square_backward(f: Function, gy: Variable) -> Variable:
+    """dy/dx = -2x"""
+    (x,) = f.inputs
+    return gy * (-2 * x)
+
+
 @backward(F.cbrt)
 def cbrt_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = y^-2 / 3, also where x is negative"""
@@ -107,14 +114,14 @@ def tan_backward(f: Function, gy: Variable) -> Variable:
 def asin_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 / sqrt(1 - x^2)"""
     (x,) = f.inputs
-    return gy * ((1 - x) * (1 + x)) ** -0.5
+    return gy * F.one_minus_square(x) ** -0.5
 
 
 @backward(F.acos)
 def acos_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = -1 / sqrt(1 - x^2)"""
     (x,) = f.inputs
-    return -gy * ((1 - x) * (1 + x)) ** -0.5
+    return -gy * F.one_minus_square(x) ** -0.5
 
 
 @backward(F.atan)
@@ -181,7 +188,7 @@ def acosh_backward(f: Function, gy: Variable) -> Variable:
 def atanh_backward(f: Function, gy: Variable) -> Variable:
     """dy/dx = 1 / (1 - x^2)"""
     (x,) = f.inputs
-    return gy / ((1 - x) * (1 + x))
+    return gy / F.one_minus_square(x)
 
 
 # ---------------------------------------------------------------- nothing

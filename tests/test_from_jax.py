@@ -177,6 +177,8 @@ ACTIVATIONS: dict[str, Any] = {
     "a Bessel function": jax.scipy.special.i0e, "a function without a rule": lambda h: jax.scipy.special.fresnel(h)[0],
     "sinc": jnp.sinc, "entropies": lambda h: jax.scipy.special.entr(jax.nn.sigmoid(h)),
     "truths": lambda h: jnp.where((h > 0).reshape(-1, *h.shape)[0] & ~(h > 5), h**2, jnp.sin(h)),
+    "a derivative": jax.vmap(jax.vmap(jax.grad(jnp.tanh))), "log2": lambda h: jnp.log2(h**2 + 2),
+    "a polynomial": lambda h: jnp.polyval(jnp.array([0.2, -0.3, 0.5]), jnp.sin(h)),
     "negative indices": lambda h: jnp.tanh(h * h[:, -1:] - h[:, jnp.array([-1, -2, 0, 1, 2, 3])]),
 }  # fmt: skip
 

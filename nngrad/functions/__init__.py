@@ -184,6 +184,7 @@ from .elementwise import exp as exp
 from .elementwise import floor as floor
 from .elementwise import identity as identity
 from .elementwise import log as log
+from .elementwise import one_minus_square as one_minus_square
 from .elementwise import reciprocal as reciprocal
 from .elementwise import round as round
 from .elementwise import sign as sign

@@ -82,6 +82,18 @@ def square(x: Array, /) -> jax.Array:
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
+def one_minus_square(x: Array, /) -> jax.Array:
+    """`1 - x * x`, as `(1 + x) * (1 - x)`, so that no digits are lost where `|x|` is near 1.
+
+    Args:
+        x: Any shape; truth values are taken as float32.
+    """
+    x = numeric(x)
+    one = lax.full_like(x, 1)
+    return lax.mul(lax.add(one, x), lax.sub(one, x))
+
+
+@op(elementwise=True, diagonal=True, unbounded=True)
 def cbrt(x: Array, /) -> jax.Array:
     """The cube root, negative where `x` is; its derivative at 0 is infinite.
 

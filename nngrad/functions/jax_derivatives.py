@@ -26,15 +26,12 @@ from ..graph import Array, Function, Op, Spec, Variable, spec_of
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places, row_places
 from ..graph.facts import unknown
-from ..graph.jaxpr import CUSTOM_RULES, does_much, primitives_in
+from ..graph.jaxpr import CUSTOM_RULES, ONE_WAY, does_much, primitives_in
 from ..graph.spec import x64_if
 from .jaxpr_structure import Held, structure_of
 
 Arrays = Sequence[Any]
 Positions = tuple[int, ...]
-
-ONE_WAY = "custom_lin"
-"""The primitive that stands for the derivative of a function with `custom_vjp`: it can be transposed, and not run."""
 
 _COLUMNS = 128
 """How many columns of a Jacobian forward mode computes at a time."""

@@ -1,4 +1,4 @@
-"""What is in a JAX function that was traced."""
+"""What is in a JAX function that was traced, as each version of JAX writes it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,34 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
-from jax.extend.core import Jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
-CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"}
+from .spec import x64_if
+
+CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call"}
 """Primitives whose derivative the function's author has set."""
 
+CALLS = {"call", "closed_call", "eval_jaxpr", "jit", "remat2", "run_state"}
+"""Primitives that call a function of equations, which stand for themselves."""
+
+_OBJECTS = {
+    "CheckpointName": "name", "CheckpointNameFwd": "name", "CustomJVPTraced": "custom_jvp_call",
+    "CustomVJPTraced": "custom_vjp_call", "RematTraced": "remat2",
+}  # fmt: skip
+"""With `jax_custom_jvp3`, `jax_custom_vjp3` and `jax_remat3`, JAX writes one primitive for all of these, with an object
+in it. By the object's class, the primitive that it writes without them."""
+
+_CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT = "call_hi_primitive", "call_hi_primitive_linearized"
+ONE_WAY = "custom_lin"
+"""The primitive that stands for the derivative of a function with `custom_vjp`: it can be transposed, and not run."""
 
 _MUCH = {
     "dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated", "fft", "scan", "while", "linear_solve",
 }
 """Primitives of `jax.lax` that do more arithmetic for each element the larger the arrays are."""
 _LITTLE = {
-    *CUSTOM_RULES, "jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkpoint", "custom_lin",
-    "add_any", "copy", "random_bits", "random_unwrap", "random_wrap", "scatter-add", "scatter-mul", "threefry2x32",
+    *CUSTOM_RULES, *CALLS, ONE_WAY, "add_any", "copy", "random_bits", "random_unwrap", "random_wrap", "scatter-add",
+    "scatter-mul", "threefry2x32",
 }
 """Primitives beside those of `jax.lax` that do a few operations for each element, or what functions inside do."""
 
@@ -31,7 +46,43 @@ def does_much(jaxpr: Jaxpr) -> bool:
 
 def primitives_in(jaxpr: Jaxpr) -> set[str]:
     """The names of the primitives in it, and in the functions inside."""
-    return {eqn.primitive.name for eqn in equations_in(jaxpr)}
+    return {name_of(eqn) for eqn in equations_in(jaxpr)}
+
+
+def name_of(equation: Any) -> str:
+    """The name of its primitive, which is the same in all versions of JAX and with all of its switches."""
+    name: str = equation.primitive.name
+    if name not in (_CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT):
+        return name
+    written = _OBJECTS.get(type(equation.params.get("_prim")).__name__, name)
+    return written if name == _CALL_OF_OBJECT else ONE_WAY if written == "custom_vjp_call" else name
+
+
+def parameters_of(equation: Any) -> dict[str, Any]:
+    """Its parameters; those of the object where it holds one."""
+    found: dict[str, Any] = getattr(equation.params.get("_prim"), "params", equation.params)
+    return found
+
+
+def called(equation: Any) -> ClosedJaxpr | None:
+    """The function of equations that it calls, for its inputs; None where it calls none."""
+    if equation.primitive.name == _CALL_OF_OBJECT and name_of(equation) in {*CALLS, *CUSTOM_RULES}:
+        given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
+        with x64_if(any([v.dtype.itemsize >= 8 for v in given])):
+            return jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params))(*given)
+    for name in ("jaxpr", "call_jaxpr"):
+        found = equation.params.get(name)
+        if isinstance(found, ClosedJaxpr | Jaxpr):
+            return found if isinstance(found, ClosedJaxpr) else ClosedJaxpr(found, [])
+    return None
+
+
+def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
+    """How many of a scan's first inputs are the same in all steps, and how many are carried, which come next."""
+    if "ft_in" not in params:
+        return int(params["num_consts"]), int(params["num_carry"])
+    fixed, carried, _ = params["ft_in"].unpack()
+    return len(fixed), len(carried)
 
 
 def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
@@ -40,7 +91,7 @@ def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
     while pending:
         for eqn in pending.pop().eqns:
             yield eqn
-            for value in eqn.params.values():
+            for value in parameters_of(eqn).values():
                 for inner in value if isinstance(value, tuple | list) else (value,):
                     while not isinstance(inner, Jaxpr) and hasattr(inner, "jaxpr"):
                         inner = inner.jaxpr

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..execution.compiled import BoundedCache
 from ..graph import Op, Spec
+from ..graph.jaxpr import name_of, parameters_of
 from ..graph.spec import arguments_need_x64, x64_if
 
 
@@ -101,15 +102,15 @@ def _cost_of_jaxpr(jaxpr: Any) -> Cost:
     while stack:
         body, runs = stack.pop()
         for equation in body.eqns:
-            name = equation.primitive.name
+            name, params = name_of(equation), parameters_of(equation)
             if name == "cond":
-                branches = [_cost_of_jaxpr(b.jaxpr) for b in _branches(equation.params)]
+                branches = [_cost_of_jaxpr(b.jaxpr) for b in _branches(params)]
                 total = total.plus(max(branches, key=lambda c: c.flops).times(runs))
                 continue
             # What has a formula is not looked into: a reduction's parameters hold the function that combines.
-            inner = [] if name in _FORMULAS else list(_inner(equation.params))
+            inner = [] if name in _FORMULAS else list(_inner(params))
             if inner:
-                stack += [(each, runs * equation.params.get("length", 1)) for each in inner]
+                stack += [(each, runs * params.get("length", 1)) for each in inner]
             else:
                 total = total.plus(_cost_of_equation(equation).times(runs))
     return total
@@ -233,7 +234,7 @@ for _formula, _names in (
     (_updates, "scatter-add scatter-mul scatter_add scatter_mul"),
     # Movement and creation, a random generator's bits, and calls out of JAX, of which nothing is known.
     (_nothing, "broadcast_in_dim reshape transpose squeeze expand_dims rev slice dynamic_slice dynamic_update_slice"),
-    (_nothing, "concatenate split pad gather scatter copy copy_p convert_element_type bitcast_convert_type"),
+    (_nothing, "concatenate split pad gather scatter copy convert_element_type bitcast_convert_type"),
     (_nothing, "reduce_precision iota full empty stop_gradient optimization_barrier device_put platform_index"),
     (_nothing, "random_wrap random_unwrap random_bits random_split threefry2x32 lu_pivots_to_permutation"),
     (_nothing, "pure_callback io_callback debug_callback"),

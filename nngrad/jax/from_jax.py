@@ -82,7 +82,7 @@ class OpenedFunction(JaxFunction):
             super()._keep(key, trace)
 
     def _trace_of(self, jaxpr: ClosedJaxpr, arrays: list[Any], results: Any) -> Trace:
-        graph = _Graph(jaxpr)
+        graph = _Graph(jaxpr, repr(self))
         return Trace(graph, graph.constants, results)
 
     def __repr__(self) -> str:
@@ -94,14 +94,15 @@ class _Graph:
 
     Args:
         jaxpr: What was traced.
+        owner: What an error names.
     """
 
     __slots__ = ("body", "constants", "jaxpr", "of_its_surroundings", "report")
 
     custom = False
 
-    def __init__(self, jaxpr: ClosedJaxpr) -> None:
-        opening = Opening()
+    def __init__(self, jaxpr: ClosedJaxpr, owner: str) -> None:
+        opening = Opening(owner)
         self.jaxpr = jaxpr
         self.of_its_surroundings = any([isinstance(c, jax.core.Tracer) for c in jaxpr.consts])
         """Whether it takes from a trace of JAX's, and so is of no use when that has ended."""
@@ -162,6 +163,7 @@ def from_jax(
 
     Raises:
         TypeError: `fun` is not callable, a static argument is not hashable, or an output has a dtype that a Variable
-            cannot hold. What `fun` itself raises is passed on, with a note.
+            cannot hold, or `fun` works on references or tokens, which none can hold either. What `fun` itself raises
+            is passed on, with a note.
     """
     return OpenedFunction(fun, *checked_options(fun, static_argnums, static_argnames, rows, "from_jax"))

@@ -9,6 +9,7 @@ import jax
 
 from .. import functions as F
 from ..graph import Variable
+from ..graph.jaxpr import name_of
 from .evaluating import evaluated
 from .values import ComplexPair, Delayed, Keys, Known, Value, is_key
 
@@ -43,8 +44,9 @@ def closure_of(equation: Any, given: list[Value]) -> Closure:
             results[id(one)] = evaluated(one, [_array(v, u.aval, at, results) for v, u in own])
         return [jax.random.key_data(y) if is_key(y) else y for y in results[id(equation)]]
 
-    function.__name__ = equation.primitive.name
-    return function, inputs, [one.primitive.name for one, _ in order]
+    names = [name_of(one) for one, _ in order]
+    function.__name__ = names[-1]
+    return function, inputs, names
 
 
 def _in_order(equation: Any, given: list[Value]) -> list[tuple[Any, list[Value]]]:

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from jax.core import Tracer
+from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .. import functions as F
 from ..functions.jaxpr_structure import frozen
 from ..graph import Variable, contained, spec_of
 from ..graph.capture import placeholder
-from ..graph.jaxpr import CUSTOM_RULES
+from ..graph.jaxpr import CALLS, CUSTOM_RULES, called, name_of
 from ..graph.options import switch_to
 from .calls import graph_called
 from .evaluating import evaluated_now
@@ -39,23 +39,19 @@ from .values import (
     parted,
 )
 
-CALLS = {
-    "jit", "pjit", "closed_call", "core_call", "core_closed_call", "remat", "checkpoint", "remat2",
-    "run_state",
-}  # fmt: skip
-"""Primitives that call a function of equations, which stand for themselves."""
-
 
 class Opening:
     """Goes through the equations of a jaxpr, and applies functions of nngrad's for them.
 
     Args:
+        owner: What an error names.
         inlined: Whether functions whose derivative their author has set are replaced by what they compute. Then
             derivatives are wrong; what depends on what is all that may be asked of the result.
     """
 
-    def __init__(self, inlined: bool = False) -> None:
+    def __init__(self, owner: str = "from_jax", inlined: bool = False) -> None:
         self.report = Opened()
+        self._owner = owner
         self._inlined = inlined
         self._constants: dict[int, Any] = {}
         self._found: dict[Any, list[Value]] = {}
@@ -86,7 +82,13 @@ class Opening:
         return self.run(closed.jaxpr, [known(c) for c in closed.consts], args)
 
     def _results(self, equation: Any, given: list[Value]) -> list[Value]:
-        name = equation.primitive.name
+        name = name_of(equation)
+        for v in (*equation.invars, *equation.outvars):
+            if not isinstance(v.aval, ShapedArray):
+                raise TypeError(
+                    f"{self._owner}: {name} works on {v.aval}, which is no array, so that no Variable can hold it; "
+                    "F.jax_function takes functions with such parts, and leaves them opaque as a whole"
+                )
         if not equation.effects and all([isinstance(v, Known) for v in given]):
             return list(evaluated_now(equation, given))  # type: ignore[arg-type]
         if name in CALLS or (self._inlined and name in CUSTOM_RULES):
@@ -104,16 +106,14 @@ class Opening:
     def _called(self, equation: Any, given: list[Value]) -> list[Value]:
         whole = None if self._inlined else recognised(equation, given)
         if whole is not None:
-            self.report.opened[equation.primitive.name] += 1
+            self.report.opened[name_of(equation)] += 1
             return self._of_the_right_kind(equation, whole)
-        params = equation.params
-        inner = params.get("jaxpr") or params.get("call_jaxpr") or params.get("fun_jaxpr")
-        if isinstance(inner, ClosedJaxpr):
-            return self.run_closed(inner, given)
-        return self.run(inner, [], given)
+        inner = called(equation)
+        assert inner is not None
+        return self.run_closed(inner, given)
 
     def _translated(self, equation: Any, given: list[Value]) -> list[Value]:
-        name = equation.primitive.name
+        name = name_of(equation)
         held = all([is_held(v.aval) for v in equation.outvars])
         plain = held and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given])
         apply_graph = graph_called(equation)
@@ -153,7 +153,8 @@ class Opening:
     def _of_pairs(self, equation: Any, given: list[Value]) -> list[Value] | None:
         """What an equation on complex numbers gives, which are pairs of Variables; None if it is none, or has no
         rule."""
-        rule = COMPLEX.get(equation.primitive.name)
+        name = name_of(equation)
+        rule = COMPLEX.get(name)
         numbers = [isinstance(v, ComplexPair) or is_complex(v) for v in given]
         if rule is None or not (any(numbers) or any([is_complex(v.aval) for v in equation.outvars])):
             return None
@@ -163,7 +164,7 @@ class Opening:
             result = rule(Equation(equation), *[parted(v) if isinstance(v, Known) else v for v in given])
         except Beyond:
             return None
-        self.report.opened[equation.primitive.name] += 1
+        self.report.opened[name] += 1
         results = result if isinstance(result, list) else [result]
         if any([is_complex(v.aval) for v in equation.outvars]):
             return results
@@ -171,12 +172,13 @@ class Opening:
 
     def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
         """What an equation gives as a function of nngrad that is not looked into."""
-        if self._inlined and equation.primitive.name in POINTWISE:
+        name = name_of(equation)
+        if self._inlined and name in POINTWISE:
             return [_sum_of(equation, given)]
         if not self._inlined and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given]):
             found = self._by_elements(equation, given)
             if found is not None:
-                self.report.opened[equation.primitive.name] += 1
+                self.report.opened[name] += 1
                 return found
         function, inputs, names = closure_of(equation, given)
         results = F.jax_function(function)(*inputs)
@@ -217,7 +219,7 @@ def _open_alone(closed: ClosedJaxpr, inputs: Sequence[Variable]) -> Variable:
 def _is_seen(equation: Any, function: PointwiseFunction) -> bool:
     """Whether a function goes element by element: it is known of the primitive, or its equations, and those of its
     derivative, are made of functions that do."""
-    if equation.primitive.name in POINTWISE or is_pointwise(equation):
+    if name_of(equation) in POINTWISE or is_pointwise(equation):
         return True
     return all(map(_by_places, (function.closed, function.along())))
 

@@ -27,7 +27,7 @@ from backward_registry import Rule, registry
 from ..functions.jax_derivatives import TracedFunction
 from ..graph import Array, Function, Op, Spec, Variable, apply, functions_of
 from ..graph.arguments import Static
-from ..graph.jaxpr import CUSTOM_RULES
+from ..graph.jaxpr import CUSTOM_RULES, name_of
 from ..graph.spec import x64_if
 
 
@@ -187,7 +187,7 @@ def pointwise(
     (shape,) = shapes
     if any([x.shape != shape for x in inputs]) or not any([x.spec.differentiable for x in inputs]):
         return None
-    name = str(equation.primitive.name)
+    name = name_of(equation)
     try:
         functions = [
             PointwiseFunction(name, _traced(_result(function, i), [x.spec for x in inputs]), open_jaxpr)

@@ -19,7 +19,7 @@ from jax.scipy import special
 from .. import functions as F
 from ..functions.jaxpr_structure import frozen, structure_of
 from ..graph import Variable
-from ..graph.jaxpr import CUSTOM_RULES, primitives_in
+from ..graph.jaxpr import CUSTOM_RULES, called, name_of, primitives_in
 from ..graph.spec import x64_if
 from .evaluating import alone
 from .primitives.registry import scalar, variable
@@ -30,10 +30,10 @@ class Reference(NamedTuple):
     """A function of JAX's, and what stands for it."""
 
     function: Callable[..., Any]
-    opened: Callable[..., list[Variable]]
-    """Gives its results, from the values of the inputs."""
+    opened: Callable[..., list[Variable] | None]
+    """Gives its results, from the values of the inputs; None for values of which it is not known."""
     sign: str
-    """A primitive that is in it, so that others need not be compared."""
+    """A primitive that is in it in all versions of JAX, so that others need not be compared."""
     elementwise: bool = False
     """Whether each element of the result depends on the elements at its place, and maps change nothing."""
 
@@ -47,6 +47,11 @@ def _logaddexp(x: Any, y: Any) -> list[Variable]:
 def _sinc(x: Any) -> list[Variable]:
     """`sin(pi x) / (pi x)`; that of F is without pi."""
     return [F.sinc(F.mul_scalar(variable(x), val=math.pi))]
+
+
+def _expn(n: Any, x: Any) -> list[Variable] | None:
+    order = scalar(n)
+    return [F.expn(variable(x), n=int(order))] if order is not None and order in range(1, 5) else None
 
 
 def _of_variables(function: Callable[..., Any]) -> Callable[..., list[Variable]]:
@@ -64,18 +69,18 @@ def _slogdet(a: Variable) -> list[Variable]:
 REFERENCES = (
     Reference(jax.nn.relu, _of_variables(F.relu), "max", elementwise=True),
     Reference(jnp.logaddexp, _logaddexp, "log1p", elementwise=True),
-    Reference(jnp.sinc, _sinc, "sin", elementwise=True),
+    Reference(jnp.sinc, _sinc, "div", elementwise=True),
     Reference(special.xlogy, _of_variables(F.xlogy), "log", elementwise=True),
     Reference(special.xlog1py, _of_variables(F.xlog1py), "log1p", elementwise=True),
     Reference(special.expi, _of_variables(F.expi), "while", elementwise=True),
     *[Reference(functools.partial(special.expn, n), _of_variables(functools.partial(F.expn, n=n)), "while", True)
       for n in range(1, 5)],
+    Reference(special.expn, _expn, "while", elementwise=True),
     Reference(special.exp1, _of_variables(functools.partial(F.expn, n=1)), "while", elementwise=True),
-    *[Reference(f, _of_variables(F.erfcx), "erfc", True) for f in [getattr(special, "erfcx", None)] if f is not None],
+    *[Reference(f, _of_variables(F.erfcx), "square", True) for f in [getattr(special, "erfcx", None)] if f is not None],
     Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
-    Reference(jnp.linalg.det, _of_variables(F.batch_det), "lu"),
-    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "lu"),
-    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log"),  # of the smallest, by a formula
+    Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs"),
+    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log"),
     Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu"),
     Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
     Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu"),
@@ -116,8 +121,8 @@ that is in it."""
 
 def is_pointwise(equation: Any) -> bool:
     """Whether a call is one of a function that is known to go element by element."""
-    inner = _called(equation)
-    if equation.primitive.name not in CUSTOM_RULES or inner is None:
+    inner = called(equation)
+    if name_of(equation) not in CUSTOM_RULES or inner is None:
         return False
     names = primitives_in(inner.jaxpr)
     functions = [function for function, sign in POINTWISE if sign in names]
@@ -144,11 +149,11 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
     """
     if any([isinstance(v, Keys | Delayed | ComplexPair) for v in values]):
         return None
-    inner = _called(equation)
+    inner = called(equation)
     if inner is None:
         return None
     own = None
-    custom = equation.primitive.name in CUSTOM_RULES
+    custom = name_of(equation) in CUSTOM_RULES
     values = values[int(equation.params.get("num_consts", 0)) :]
     names = primitives_in(inner.jaxpr)
     described = _described(equation)
@@ -163,14 +168,6 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
     return None
 
 
-def _called(equation: Any) -> ClosedJaxpr | None:
-    for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
-        found = equation.params.get(name)
-        if isinstance(found, ClosedJaxpr):
-            return found
-    return None
-
-
 Around = tuple[Hashable, ...]
 """The structures of calls whose derivatives something was met in, one within the other."""
 
@@ -179,28 +176,34 @@ _MOST_DERIVATIVES = 4
 
 def _structure(equation: Any) -> Hashable:
     """What a call computes, and the derivative of that if it has one of its own."""
-    if equation.primitive.name not in CUSTOM_RULES:
-        inner = _called(equation)
+    if name_of(equation) not in CUSTOM_RULES:
+        inner = called(equation)
         assert inner is not None
         return structure_of(_without_rules(inner.jaxpr, ())), frozen(tuple(inner.consts))
     return structure_of(_jaxpr_of(equation)), _structure_of_derivative(equation, ())
 
 
 def _structure_of_derivative(equation: Any, around: Around) -> Hashable:
+    """What the derivative of a call computes; None where JAX has none, as of some derivatives of its own functions."""
+    try:
+        derivative = _derivative(equation)
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+    return structure_of(_without_rules(derivative.jaxpr, (*around, structure_of(_jaxpr_of(equation)))))
+
+
+def _derivative(equation: Any) -> ClosedJaxpr:
     single = alone(equation)
     run = jaxpr_as_fun(single)
-    around = (*around, structure_of(_jaxpr_of(equation)))
     abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
     with x64_if(any([needs_x64(v) for v in abstract])):
         tangents = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in abstract]
-        if equation.primitive.name == "custom_jvp_call":
-            derivative = jax.make_jaxpr(lambda *given: jax.jvp(run, given[: len(abstract)], given[len(abstract) :]))
-            return structure_of(_without_rules(derivative(*abstract, *tangents).jaxpr, around))
+        if name_of(equation) == "custom_jvp_call":
+            along = jax.make_jaxpr(lambda *given: jax.jvp(run, given[: len(abstract)], given[len(abstract) :]))
+            return along(*abstract, *tangents)
         results = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.outvars]
-        derivative = jax.make_jaxpr(
-            lambda *given: jax.vjp(run, *given[: len(abstract)])[1](list(given[len(abstract) :]))
-        )
-        return structure_of(_without_rules(derivative(*abstract, *results).jaxpr, around))
+        back = jax.make_jaxpr(lambda *given: jax.vjp(run, *given[: len(abstract)])[1](list(given[len(abstract) :])))
+        return back(*abstract, *results)
 
 
 def _without_rules(jaxpr: Any, around: Around) -> Any:
@@ -209,12 +212,12 @@ def _without_rules(jaxpr: Any, around: Around) -> Any:
     again; and each order of some functions has another such call in it, so nothing is below so many."""
 
     def bare(equation: Any) -> Any:
-        if equation.primitive.name in CUSTOM_RULES:
-            params: dict[str, Any] = {"computes": _called(equation)}
+        if name_of(equation) in CUSTOM_RULES:
+            params: dict[str, Any] = {"computes": called(equation)}
             if len(around) < _MOST_DERIVATIVES and structure_of(_jaxpr_of(equation)) not in around:
                 params["derivative"] = _structure_of_derivative(equation, around)
             return equation.replace(params=params)
-        inner = _called(equation)
+        inner = called(equation)
         if inner is None:
             return equation
         within = inner.replace(jaxpr=without(inner.jaxpr))
@@ -248,7 +251,7 @@ def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
 
 
 def _jaxpr_of(call: Any) -> Any:
-    inner = _called(call)
+    inner = called(call)
     assert inner is not None
     return inner.jaxpr
 
@@ -276,14 +279,14 @@ def _structures_of(
     jaxpr = closed.jaxpr
     while len(jaxpr.eqns) == 1:  # a call that is all that there is
         (equation,) = jaxpr.eqns
-        inner = _called(equation)
+        inner = called(equation)
         if (
             inner is None
             or list(equation.invars) != [*jaxpr.constvars, *jaxpr.invars]
             or list(equation.outvars) != list(jaxpr.outvars)
         ):
             break
-        if (equation.primitive.name in CUSTOM_RULES) == custom:
+        if (name_of(equation) in CUSTOM_RULES) == custom:
             found.append(_structure(equation))
         jaxpr = inner.jaxpr
     return tuple(found)

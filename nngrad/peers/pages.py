@@ -11,6 +11,7 @@ from backward_registry import registry
 from ..graph import Composite, Op
 from .facts import PEERS, capability, nnabla_names, peers_of
 from .from_chainer import from_chainer
+from .primitives import STATES, primitives
 
 TITLES = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
 
@@ -44,10 +45,26 @@ library has no such function. Its name there is given where it differs. Versions
 and JAX 0.10.
 """
 
+_PRIMITIVES = """\
+# Primitives of JAX, and what becomes of them
+
+What `nn.from_jax`, and so every function of `nngrad.jax`, makes of the primitives that users' functions are traced to:
+
+"""
+
 
 def pages() -> dict[str, str]:
     """The pages by their names in `docs/`."""
-    return {"from_chainer.md": from_chainer(), "from_nnabla.md": _from_nnabla(), "functions.md": _functions()}
+    return {
+        "from_chainer.md": from_chainer(), "from_nnabla.md": _from_nnabla(), "functions.md": _functions(),
+        "primitives.md": _primitives(),
+    }  # fmt: skip
+
+
+def _primitives() -> str:
+    states = "".join([f"- **{state}** {what}.\n" for state, what in STATES.items()])
+    rows = [(f"`{p.name}`", p.state, ", ".join(p.versions)) for p in primitives()]
+    return f"{_PRIMITIVES}{states}\n{_table(('primitive', 'what becomes of it', 'versions of JAX'), rows)}"
 
 
 def _from_nnabla() -> str:

@@ -33,6 +33,7 @@ SAMPLES = [
     sample("ceil", real(2, 3), ref=jnp.ceil, surrogate=True),
     sample("round", fixed(-2.5, -1.5, -0.5, -0.2, 0.5, 0.7, 1.5, 2.5), ref=half_away, surrogate=True),
     sample("square", real(2, 3), ref=lambda x: x * x),
+    sample("one_minus_square", real(2, 3), ref=lambda x: 1 - x * x),
     sample("reciprocal", real(2, 3), ref=lambda x: 1 / x),
     sample("sqrt", positive(2, 3), ref=jnp.sqrt),
     sample("cbrt", real(2, 3), ref=jnp.cbrt),

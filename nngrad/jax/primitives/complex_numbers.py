@@ -6,6 +6,7 @@ makes real numbers of it (`Delayed`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +39,8 @@ def _real_rule(equation: Equation, *parts: Any) -> Any:
 
 
 @_on_pairs(
-    "add", "add_any", "broadcast_in_dim", "concatenate", "copy", "copy_p", "cumsum", "dynamic_slice",
-    "dynamic_update_slice", "expand_dims", "gather", "neg", "pad", "reduce_sum", "reshape", "rev", "scatter",
+    "add", "add_any", "broadcast_in_dim", "concatenate", "copy", "cumsum", "dynamic_slice",
+    "dynamic_update_slice", "gather", "neg", "pad", "reduce_sum", "reshape", "rev", "scatter",
     "scatter-add", "select_n", "slice", "split", "squeeze", "stack", "stop_gradient", "sub", "transpose", "unstack",
 )  # fmt: skip
 def _by_parts(equation: Equation, *values: Any) -> Any:
@@ -104,6 +105,12 @@ def _power(equation: Equation, x: ComplexPair) -> ComplexPair:
     return result
 
 
+@_on_pairs("one_minus_square")
+def _one_minus_square(equation: Equation, x: ComplexPair) -> ComplexPair:
+    square = _times(x, x)
+    return ComplexPair(F.r_sub_scalar(square.real, val=1.0), F.mul_scalar(square.imaginary, val=-1.0))
+
+
 @_on_pairs("exp")
 def _exponential(equation: Equation, x: ComplexPair) -> ComplexPair:
     angle = variable(x.imaginary)
@@ -118,6 +125,12 @@ def _exponential(equation: Equation, x: ComplexPair) -> ComplexPair:
 def _logarithm(equation: Equation, x: ComplexPair) -> ComplexPair:
     a, b = variable(x.real), variable(x.imaginary)
     return ComplexPair(F.mul_scalar(F.log(F.add2(F.square(a), F.square(b))), val=0.5), F.atan2(b, a))
+
+
+@_on_pairs("log2")
+def _binary_logarithm(equation: Equation, x: ComplexPair) -> ComplexPair:
+    natural = _logarithm(equation, x)
+    return ComplexPair(*[F.mul_scalar(p, val=1 / math.log(2)) for p in (natural.real, natural.imaginary)])
 
 
 @_on_pairs("abs")

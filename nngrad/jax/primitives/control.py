@@ -11,6 +11,7 @@ from jax import numpy as jnp
 
 from ... import functions as F
 from ...graph import NdArray, Variable
+from ...graph.jaxpr import counts_of_scan
 from ...graph.variable import leaf_of
 from ..values import Keys, Known, Value, implementation_of, is_held, is_key
 from .registry import Equation, controls, require
@@ -49,7 +50,7 @@ def _as_values(variables: Sequence[Variable], described: Sequence[Any]) -> list[
 @controls("scan")
 def _scan(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
     p = equation.params
-    fixed, carries, body = int(p["num_consts"]), int(p["num_carry"]), p["jaxpr"]
+    (fixed, carries), body = counts_of_scan(p), p["jaxpr"]
     described = list(body.in_avals)
     carried, sliced = described[fixed : fixed + carries], described[fixed + carries :]
     outside = values[:fixed]

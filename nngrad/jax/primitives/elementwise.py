@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,26 @@ _UNARY: dict[str, Any] = {
 }  # fmt: skip
 for _name, _function in _UNARY.items():
     _opens_unary(_name, _function)
+
+
+@opens("log2")
+def _log2(equation: Equation, x: Variable) -> Variable:
+    """As JAX computes it: by the natural logarithm."""
+    return F.mul_scalar(F.log(x), val=1 / math.log(2))
+
+
+@opens("one_minus_square")
+def _one_minus_square(equation: Equation, x: Variable) -> Variable:
+    return F.one_minus_square(x)
+
+
+@opens("polynomial", takes_known=True)
+def _polynomial(equation: Equation, x: Any, *coefficients: Any) -> Variable:
+    """By Horner's rule; the constant comes first."""
+    *rest, y = coefficients
+    for c in reversed(rest):
+        y = _add(equation, _mul(equation, y, x), c)
+    return variable(y)
 
 
 @opens("square")
@@ -209,7 +230,7 @@ def _reduce_precision(equation: Equation, x: Variable) -> Variable:
 
 
 POINTWISE |= {
-    "igamma", "igamma_grad_a", "igammac", "nextafter", "random_gamma_grad", "reduce_precision",
+    "igamma", "igamma_grad_a", "igammac", "nextafter", "reduce_precision",
     "regularized_incomplete_beta", "zeta",
 }  # fmt: skip
 """These have no rule, or none for some of their parameters."""

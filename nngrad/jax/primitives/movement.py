@@ -16,7 +16,7 @@ def _device_put(equation: Equation, *xs: Any) -> list[Any]:
     return list(xs)
 
 
-@opens("copy", "copy_p", "name", "sharding_constraint", "layout_constraint", "pvary", "pbroadcast", takes_known=True)
+@opens("copy", "name", "sharding_constraint", "layout_constraint", "pvary", "pbroadcast", takes_known=True)
 def _same(equation: Equation, x: Any) -> Any:
     return x
 
@@ -46,7 +46,7 @@ def _broadcast_in_dim(equation: Equation, x: Variable, *sizes: Any) -> Variable:
     return y if y.shape == shape else F.broadcast(y, shape=shape)
 
 
-@opens("reshape", "squeeze", "expand_dims")
+@opens("reshape", "squeeze")
 def _reshape(equation: Equation, x: Variable, *sizes: Any) -> Variable:
     require(not sizes, "with sizes that depend on values")
     order = equation.params.get("dimensions") if equation.name == "reshape" else None

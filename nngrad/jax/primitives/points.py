@@ -157,7 +157,7 @@ def _put(
     return u, points, (*batch, *indexed)
 
 
-@opens("scatter-add", "scatter_add", "scatter-sub", takes_known=True)
+@opens("scatter-add", "scatter-sub", takes_known=True)
 def _scatter_add(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
     x, updates = variable(x), variable(updates)
     if _is_at_all(x, indices, updates):
@@ -191,14 +191,14 @@ def _scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable
     return _written(x, u, points, axes, bool(equation.params["unique_indices"]))
 
 
-@opens("scatter-min", "scatter_min", "scatter-max", "scatter_max", takes_known=True)
+@opens("scatter-min", "scatter-max", takes_known=True)
 def _scatter_extremum(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
     x, updates = variable(x), variable(updates)
     u, points, axes = _put(equation, x.shape, indices, updates)
     return F.extreme_points(x, u, points, axes=axes, largest="max" in equation.name)
 
 
-@opens("scatter-mul", "scatter_mul", takes_known=True)
+@opens("scatter-mul", takes_known=True)
 def _scatter_mul(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
     x, updates = variable(x), variable(updates)
     u, points, axes = _put(equation, x.shape, indices, updates)

@@ -9,6 +9,7 @@ import numpy as np
 from jax import numpy as jnp
 
 from ...graph import Variable
+from ...graph.jaxpr import name_of, parameters_of
 from ..values import Known
 
 
@@ -22,8 +23,8 @@ class Equation:
     __slots__ = ("dtype", "inputs", "name", "outputs", "params", "shape")
 
     def __init__(self, equation: Any) -> None:
-        self.name: str = equation.primitive.name
-        self.params: dict[str, Any] = equation.params
+        self.name = name_of(equation)
+        self.params = parameters_of(equation)
         self.inputs: list[Any] = [v.aval for v in equation.invars]
         self.outputs: list[Any] = [v.aval for v in equation.outvars]
         self.shape: tuple[int, ...] = tuple(self.outputs[0].shape) if self.outputs else ()
