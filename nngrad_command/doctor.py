@@ -34,6 +34,35 @@ LIBRARY, DEVICES = "nngrad", "devices"
 """What is attempted before each device by itself: to import nngrad, and to have JAX list the devices."""
 
 
+class Known(NamedTuple):
+    """A fault of XLA on CPUs in some versions of jaxlib."""
+
+    first: str
+    last: str
+    """The newest release that was tried and has it."""
+    what: str
+    advice: str
+
+
+KNOWN = (
+    Known("0.8", "0.12.0.1", "wrong values where code of yours in JAX writes a shifted slice of an array into that "
+          "array and then adds an axis of length 1 (openxla/xla#49176)",
+          "In F.jax_function, put the array together by jnp.concatenate; graphs, nn.from_jax and nngrad.jax are not "
+          "affected."),
+    Known("0.10.2", "0.10.2", "a few wrong entries in sums of squared products with more than 16,384 rows, and crashes "
+          "in sums of products of arrays with 7 axes or more (jax-ml/jax#39103, #39257, #40412)",
+          "Install jax 0.10.1, or 0.11.2 or newer, or set the environment variable XLA_FLAGS to "
+          "--xla_cpu_experimental_ynn_fusion_type= before Python starts."),
+    Known("0.11.1", "0.11.1", "a loop of yours in JAX that writes less than 480 bytes at each step goes over the whole "
+          "array for it (jax-ml/jax#40101)",
+          "Install jax 0.11.2 or newer; nngrad's own loops write more at once on this version."),
+    Known("0.11.1", "0.12.0.1", "some programs take longer to compile (jax-ml/jax#40416), and nngrad's quick "
+          "compilation of large ones takes three to four times as long as with jaxlib 0.10",
+          "Keep executables on disk, which nngrad does unless NNGRAD_DISK_CACHE is off."),
+)  # fmt: skip
+"""What is known of versions, and what to do."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """`nngrad doctor` with `arguments`; returns the exit code."""
     parser = argparse.ArgumentParser(prog="nngrad doctor", description=DESCRIPTION)
@@ -51,6 +80,8 @@ def run(given: argparse.Namespace) -> int:
     """Examine the installation; returns the exit code."""
     needed = requirements()
     _show_versions(needed)
+    for line in known_of(next((r.installed for r in needed if r.name == "jaxlib"), None)):
+        print(line, flush=True)
     healthy = _python_will_do() and _is_installed(needed)
     lacking = [r for r in needed if not r.extra and not r.satisfied]
     if lacking:
@@ -95,6 +126,14 @@ def _show_versions(needed: Iterable[Requirement]) -> None:
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
     print(flush=True)
+
+
+def known_of(jaxlib: str | None) -> list[str]:
+    """What is known of a version of jaxlib, and what to do; nothing if there is none."""
+    if jaxlib is None:
+        return []
+    has = [k for k in KNOWN if release_of(k.first) <= release_of(jaxlib) <= release_of(k.last)]
+    return [f"Known of jaxlib {jaxlib} on CPUs: {k.what}.\n    {k.advice}" for k in has]
 
 
 def _python_will_do() -> bool:

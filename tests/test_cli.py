@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ import nngrad.functions as F
 import nngrad_command
 from nngrad import __version__, cli
 from nngrad.graph import Composite, Op
+from nngrad_command.doctor import known_of
 from nngrad_command.entry import main
 from nngrad_command.installation import Requirement, parsed, release_of
 
@@ -105,6 +107,28 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     text = capsys.readouterr().out
     for expected in ("python", "jax", "jaxlib", "numpy", "optax", "safetensors", "device", "works", "x64"):
         assert expected in text
+
+
+@pytest.mark.parametrize(
+    ("version", "threads"),
+    [
+        ("0.8.0", [["49176"]]),
+        ("0.10.1", [["49176"]]),
+        ("0.10.2", [["49176"], ["39103", "39257", "40412"]]),
+        ("0.11.0", [["49176"]]),
+        ("0.11.1", [["49176"], ["40101"], ["40416"]]),
+        ("0.11.2", [["49176"], ["40416"]]),
+        ("0.12.0.1", [["49176"], ["40416"]]),
+        ("0.13", []),
+        (None, []),
+    ],
+)
+def test_doctor_knows_versions_that_are_slow_or_wrong(version: str | None, threads: list[list[str]]) -> None:
+    lines = known_of(version)
+    assert [re.findall(r"#(\d+)", line) for line in lines] == threads
+    for line in lines:
+        what, advice = line.splitlines()
+        assert what.startswith(f"Known of jaxlib {version} on CPUs: ") and advice.strip()
 
 
 def test_requirements_are_read() -> None:

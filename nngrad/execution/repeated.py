@@ -16,6 +16,7 @@ from ..graph import Array, Op, Spec, op
 from ..graph.arguments import Static
 from ..graph.body import Step, run_steps
 from ..graph.spec import spec_of
+from ..graph.stacking import scan
 
 
 class Part(NamedTuple):
@@ -120,7 +121,7 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
     same, start, sources = x[: loop.same], x[loop.same : first], x[first:]
     rows = [_rows(each.steps, loop.length) for each in loop.kept]
 
-    def step(carry: Any, _: None) -> Any:
+    def step(carry: Any, _: tuple[()]) -> Any:
         t, handed, _, totals, kept = carry
         given = (*same, *handed, *[part.of(array, t) for part, array in zip(loop.parts, sources, strict=True)])
         values = run_steps(loop.steps, given)
@@ -151,7 +152,7 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
         for each, s in zip(loop.kept, loop.specs[n:], strict=False)
     ])
     carry = (jnp.int32(0), tuple(start), last, totals, kept)
-    (_, handed, last, totals, kept), stacks = lax.scan(step, carry, None, length=loop.length)
+    (_, handed, last, totals, kept), stacks = scan(step, carry, (), loop.length)
     return (*handed, *last, *totals, *kept, *stacks)
 
 

@@ -21,6 +21,8 @@ from ..graph.body import Body
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.loop import Loop, Settled, scan_dependence, settled
+from ..graph.stacking import in_segments
+from ..graph.stacking import scan as scan_steps
 from ..graph.within import InSteps
 from . import control, indexing
 from .body_costs import operations_in
@@ -91,38 +93,15 @@ def _scan_of_body(
         after = [given[i] if i >= 0 else values[~i] for i in body.outputs[:carries]]
         return tuple(after), tuple([given[i] if i >= 0 else values[~i] for i in loop.stacked])
 
-    if segments:
-        return _in_segments(loop, step, tuple(first), tuple(scanned))
-    last, stacks = lax.scan(step, tuple(first), tuple(scanned), length=length, reverse=reverse, unroll=unroll)
-    return (*last, *stacks)
-
-
-def _in_segments(
-    loop: Loop, step: Callable[..., Any], first: tuple[Any, ...], scanned: tuple[Any, ...]
-) -> tuple[jax.Array, ...]:
-    """A loop over segments, and over the steps of each, and the steps after the last whole one."""
-    size, (count, rest) = loop.segments[0], loop.parts
+    if not segments:
+        last, stacks = scan_steps(step, tuple(first), tuple(scanned), length, reverse, unroll)
+        return (*last, *stacks)
 
     def stretch(carry: tuple[Any, ...], slices: tuple[Any, ...], length: int) -> tuple[Any, Any]:
-        unroll = max(1, min(loop.unroll, length))
-        last, stacks = lax.scan(step, carry, slices, length=length, reverse=loop.reverse, unroll=unroll)
-        return last, (stacks, carry)
+        after, stacks = scan_steps(step, carry, slices, length, reverse, unroll)
+        return after, (stacks, tuple([lax.expand_dims(c, (0,)) for c in carry]))
 
-    end = size * count
-    whole, after = (slice(rest, None), slice(rest)) if loop.reverse else (slice(end), slice(end, None))
-    cut = tuple([lax.reshape(x[whole] if rest else x, (count, size, *x.shape[1:])) for x in scanned])
-    last, (stacks, starts) = lax.scan(
-        lambda carry, slices: stretch(carry, slices, size), first, cut, length=count, reverse=loop.reverse
-    )
-    stacks = [lax.reshape(y, (count * size, *y.shape[2:])) for y in stacks]
-    if rest:
-        last, (more, start) = stretch(last, tuple([x[after] for x in scanned]), rest)
-
-        def joined(of_whole: jax.Array, of_rest: jax.Array) -> jax.Array:
-            return lax.concatenate((of_rest, of_whole) if loop.reverse else (of_whole, of_rest), 0)
-
-        stacks = [joined(y, z) for y, z in zip(stacks, more, strict=True)]
-        starts = [joined(c, lax.expand_dims(d, (0,))) for c, d in zip(starts, start, strict=True)]
+    last, (stacks, starts) = in_segments(stretch, tuple(first), tuple(scanned), length, segments[0], reverse)
     return (*last, *stacks, *starts)
 
 

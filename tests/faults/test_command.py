@@ -121,6 +121,14 @@ def test_doctor_names_a_required_package_that_is_absent_or_too_old(name: str, in
         assert f"-m pip install '{name}" in done.stdout or f"-m pip install {name}" in done.stdout
 
 
+def test_doctor_says_what_is_known_of_the_jaxlib_that_is_installed(installation: Installation) -> None:
+    assert "#49176" in installation.run("doctor").stdout
+    installation.describe("jaxlib", "0.10.2")
+    done = installation.run("doctor")
+    assert "Known of jaxlib 0.10.2 on CPUs: a few wrong entries" in done.stdout
+    assert "--xla_cpu_experimental_ynn_fusion_type=" in done.stdout
+
+
 def test_doctor_blames_what_others_fail_with(installation: Installation) -> None:
     installation.write("numpy", "raise ImportError('no BLAS')")
     installation.write("jaxlib", "import numpy")
