@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
+import jaxlib
 from jax import numpy as jnp
 
 from ..autodiff.sparsity import followed_axes
 from ..autodiff.symmetry import obstacle
 from ..graph import Function
+
+_LIBRARIES = tuple([os.path.join(os.path.dirname(file), "") for file in (
+    jax.__file__, jaxlib.__file__, os.path.dirname(__file__)
+)])  # fmt: skip
+"""The folders of JAX and of nngrad. A frame of a trace has a file, and not a module, to be known by; a folder of the
+user's may have any name."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,6 @@ def place_of(equation: Any) -> str:
     traceback = getattr(equation.source_info, "traceback", None)
     frames = [] if traceback is None else traceback.frames
     for frame in frames:
-        name = frame.file_name
-        if "/jax/" not in name and "/jaxlib/" not in name and "/nngrad/" not in name:
-            return f"{name}:{frame.line_num}"
+        if not frame.file_name.startswith(_LIBRARIES):
+            return f"{frame.file_name}:{frame.line_num}"
     return ""
