@@ -54,8 +54,8 @@ from .exporting import export, load_exported
 from .feeding import feed
 from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
+from .graph.refusals import explained as _explained
 from .graph.spelling import did_you_mean as _did_you_mean
-from .graph.spelling import spelling_checked as _spelling_checked
 from .hooks import (
     FunctionHook,
     set_function_post_hook,
@@ -217,7 +217,7 @@ __all__ = [
 if not TYPE_CHECKING:  # checkers of types say it themselves
     for _name in __all__:
         if _isfunction(_function := globals()[_name]):
-            _function = globals()[_name] = _spelling_checked(_function)
+            _function = globals()[_name] = _explained(_function)
             _function.__module__, _function.__qualname__ = __name__, _name  # where pickle finds it
 
     def __getattr__(name: str) -> Any:

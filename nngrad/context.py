@@ -12,6 +12,7 @@ import numpy as np
 from .graph import build_options, switch
 from .graph.exchange import several_processes
 from .graph.options import Switched, switched
+from .graph.refusals import explained
 from .graph.spec import FLOAT32
 from .hosts.launchers import launcher_of
 
@@ -40,6 +41,7 @@ class Context:
 
     __slots__ = ("_device", "_device_id", "backend", "type_config")
 
+    @explained
     def __init__(self, backend: str | list[str] = "cpu", array_class: str = "", device_id: str | int = "0") -> None:
         names = [backend] if isinstance(backend, str) else list(backend)
         self.backend, _, self.type_config = names[0].partition(":") if names else ("cpu", "", "")

@@ -13,6 +13,7 @@ import numpy as np
 from .devices.sharding import Spec, shard_parameters
 from .graph import Variable
 from .graph.leaf import as_variable
+from .graph.refusals import explained_by_name
 from .graph.spelling import no_such_argument
 from .initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
 from .parameter import Initializer, get_parameter_or_create, in_scopes
@@ -68,14 +69,15 @@ def parametric_function_api(scope_name: str) -> Callable[[Callable[P, R]], Param
 def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """The same for a function whose signature has `name` already, for checkers of types; what it is given is a Variable
     as its first argument, and no name."""
-    return lambda body: _parametric(body, scope_name, True)
+    return lambda body: explained_by_name(_parametric(body, scope_name, True))
 
 
 def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Callable[..., R]:
     """Returns what both make of a function; `converts`: a Variable is made of its first argument."""
     signature = inspect.signature(body)
     own = [p for p in signature.parameters.values() if p.name != "name"]
-    name_of_scope = inspect.Parameter("name", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    name_of_scope = inspect.Parameter("name", kind, default=None, annotation="str | None")
     positions = len(own)
     converted = own[0].name if converts else None
     known = {*signature.parameters, "name", "sharding"}

@@ -366,10 +366,30 @@ def test_links_and_pipes_are_not_read(folder: Path, tmp_path: Path) -> None:
         assert DISK.hits == 0
         assert entry.is_file()  # written anew
         assert not entry.is_symlink()
+
+
+def test_a_folder_in_the_place_of_an_entry_costs_that_entry_alone(folder: Path) -> None:
+    slope()
+    (entry,) = entries(folder)
     entry.unlink()
-    entry.mkdir()
-    with pytest.warns(UserWarning, match="Is a directory"):
+    (entry / "of the user's").mkdir(parents=True)
+    unfinished = folder / f"{'0' * 64}.{'0' * 16}"
+    unfinished.mkdir()
+    os.utime(unfinished, (0, 0))
+    for _ in range(2):
         np.testing.assert_allclose(again(), expected(), rtol=1e-6)
+        assert (DISK.hits, DISK.misses) == (0, 1)
+    assert (DISK.is_on, DISK.info().on, DISK.info().trouble, DISK.info().size) == (True, True, "", 0)
+    x = nn.Variable.from_numpy_array(np.ones((2, 3), np.float32))
+    for hits in (0, 1):
+        nn.executables.clear()
+        assert F.sum(x * 7.0).d == 42
+        assert DISK.hits == hits
+    limit = DISK.info().most_bytes
+    DISK.resize(1)
+    DISK.resize(limit)
+    assert DISK.clear() == 0
+    assert entries(folder) == sorted([entry, unfinished]) and list(entry.iterdir())
 
 
 def test_somebody_elses_files_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,10 @@ def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable |
     if isinstance(gy, bool | str | bytes | dict):
         raise TypeError(f"{name}: expected None, a number, an array, an NdArray or a Variable, got {gy!r}")
     if isinstance(gy, _NUMBERS):
-        seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
+        try:
+            seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
+        except OverflowError:
+            raise ValueError(f"{name}: {gy!r:.80} is too large a number") from None
         return seed
     seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name, floating=y.dtype)
     if seed.shape == () and seed.parent is None and not isinstance(gy, Variable):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..graph import Variable
+from ..graph.refusals import explained
 from ..modules import Module
 from ..solvers import Solver
 from .contents import Contents
@@ -60,6 +61,7 @@ class Checkpointer:
         ValueError: `keep` or `every` is less than 1, or a name in `solver` or `extra` is taken.
     """
 
+    @explained
     def __init__(
         self,
         path: str | Path,

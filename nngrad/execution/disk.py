@@ -17,6 +17,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,26 +71,19 @@ class Folder:
             if folder is None:
                 return None
             try:
-                # Not to wait for a pipe's other end.
-                file = os.open(key.hex(), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+                with open(key.hex(), "rb", opener=partial(_open_entry, folder)) as opened:
+                    held = opened.read() if _is_private(os.fstat(opened.fileno()), stat.S_ISREG) else b""
+                    content = held[_HEADER:]
+                    if held[:_HEADER] != _header(key, content):
+                        return None
+                    with suppress(OSError):  # of a folder that can be read alone
+                        os.utime(opened.fileno())
+                    return content
             except OSError:
                 return None
-            with open(file, "rb") as opened:
-                if not _is_private(os.fstat(file), stat.S_ISREG):
-                    return None
-                try:
-                    held = opened.read()
-                except OSError:
-                    return None
-                content = held[_HEADER:]
-                if held[:_HEADER] != _header(key, content):
-                    return None
-                with suppress(OSError):  # of a folder that can be read alone
-                    os.utime(file)
-                return content
 
     def write(self, key: bytes, content: bytes) -> None:
-        """Keep `content` under `key`, in place of what is there.
+        """Keep `content` under `key`, in place of what is there, unless that is a folder.
 
         Raises:
             OSError: It cannot be written.
@@ -104,9 +98,11 @@ class Folder:
                     opened.write(_header(key, content))
                     opened.write(content)
                 os.replace(unfinished, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
+            except BaseException as error:
                 with suppress(OSError):
                     os.unlink(unfinished, dir_fd=folder)
+                if isinstance(error, IsADirectoryError):
+                    return
                 raise
             self._nbytes += _HEADER + len(content)
             self._left -= 1
@@ -187,6 +183,11 @@ def _make(path: Path) -> None:
         path.mkdir(0o700)
 
 
+def _open_entry(folder: int, name: str, flags: int) -> int:
+    # Not to wait for a pipe's other end.
+    return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+
+
 def _is_private(status: os.stat_result, kind: object) -> bool:
     """Whether something open is of a kind, the user's own, and closed to all others."""
     return bool(kind(status.st_mode)) and status.st_uid == os.geteuid() and not status.st_mode & 0o077  # type: ignore[operator]
@@ -204,6 +205,8 @@ def _entries(folder: int) -> list[Entry]:
         for file in files:
             try:
                 status = file.stat(follow_symlinks=False)
+                if stat.S_ISDIR(status.st_mode):  # which is nobody's entry, and stays
+                    continue
                 if _NAME.match(file.name):
                     found.append(Entry(status.st_mtime, status.st_size, file.name))
                 elif _UNFINISHED.match(file.name) and status.st_mtime < latest:

@@ -10,11 +10,13 @@ import jax
 from ..graph import Variable, as_variable
 from ..graph.arguments import axis_of
 from ..graph.leaf import common_floating
+from ..graph.refusals import explained_by_name
 from . import movement
 
 T = TypeVar("T")
 
 
+@explained_by_name
 def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, axis: int = 0) -> T:
     """Running results of an associative operation: entry i is `fn(... fn(fn(x[0], x[1]), x[2]) ..., x[i])`.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..graph import Array, Variable, composite
 from ..graph.arguments import as_int
 from ..graph.leaf import as_variables
+from ..graph.refusals import explained_by_name
 from . import activation, contractions, indexing, linear, movement, stochastic
 
 
@@ -79,6 +80,7 @@ def scaled_dot_product_attention(
     return y, movement.reshape(weights, shape=shapes[1])
 
 
+@explained_by_name
 def multi_head_attention(
     query: Array,
     key: Array,

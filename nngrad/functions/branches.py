@@ -13,6 +13,7 @@ from ..graph.arguments import Static
 from ..graph.body import Body
 from ..graph.capture import Captured, captured, place_of_function
 from ..graph.leaf import common_floating
+from ..graph.refusals import explained_by_name
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import array, comparison
 from .body_costs import operations_in
@@ -89,6 +90,7 @@ switch_of_bodies = SwitchOfBodies(
 )  # fmt: skip
 
 
+@explained_by_name
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """What one of several functions gives: `branches[index](*operands)`.
 
@@ -120,6 +122,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     return _switched(which, [(f"branches[{i}]", branch) for i, branch in enumerate(branches)], operands, "switch")
 
 
+@explained_by_name
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
     """What one of two functions gives: `true_fun(*operands)` if `pred` is not 0, else `false_fun(*operands)`.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..graph import Variable, as_variable
 from ..graph.leaf import as_variables
+from ..graph.refusals import explained_by_name
 from . import loops
 from .distances import reduced
 from .indexing import gather, where
@@ -37,6 +38,7 @@ def _steps_of(cost: Variable, xs: list[Variable], function: str) -> tuple[Variab
     return _padded(xs, sizes[0]), np.arange(sizes[0]) < np.array(sizes)[:, None]
 
 
+@explained_by_name
 def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean") -> Variable:
     """Negative log-likelihood of labels in a conditional random field on chains (Lafferty et al., 2001).
 
@@ -78,6 +80,7 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
     return reduced(logsumexp(total, axis=1) - score, reduce, "crf1d")
 
 
+@explained_by_name
 def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]]:
     """The labels with the highest score in a conditional random field on chains, by Viterbi's algorithm.
 

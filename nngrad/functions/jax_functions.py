@@ -21,6 +21,7 @@ from ..graph.arguments import key_of
 from ..graph.leaf import common_floating
 from ..graph.named_axes import named_axes
 from ..graph.ndarray import host_array
+from ..graph.refusals import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
 from .jax_derivatives import TracedFunction, custom_jax_derivative, jax_derivative
@@ -217,6 +218,7 @@ _MOST_TRACES = 256
 """For how many combinations of shapes a function remembers what tracing it gave."""
 
 
+@explained_by_name
 def jax_function(
     fun: Callable[..., Any],
     static_argnums: int | Iterable[int] = (),

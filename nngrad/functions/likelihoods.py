@@ -9,6 +9,7 @@ from typing import Any
 from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import as_int
 from ..graph.leaf import as_variables
+from ..graph.refusals import explained_by_name
 from .activation import softplus
 from .array import cast, zeros_like
 from .comparison import equal_scalar
@@ -117,6 +118,7 @@ def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: str = "me
     return reduced(loss, reduce, "black_out")
 
 
+@explained_by_name
 def negative_sampling(
     x: Variable, t: Variable, W: Variable, sampler: Callable[[tuple[int, int]], Any],  # noqa: N803
     sample_size: int, reduce: str = "sum", *, return_samples: bool = False,

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..graph import Variable
-from ..graph.arguments import as_int, as_ints, axis_of
+from ..graph.arguments import Ints, as_int, as_ints, axis_of
 from ..graph.leaf import as_variables
+from ..graph.refusals import explained_by_name
 from .movement import broadcast, concatenate, pad, reshape, stack, transpose
 
 
@@ -33,6 +34,7 @@ def _several(xs: tuple[Any, ...], function: str) -> list[Variable]:
 # ---------------------------------------------------------------- joining
 
 
+@explained_by_name
 def hstack(*xs: Any) -> Variable:
     """Arrays joined along the second axis; along the first one where they have just that.
 
@@ -46,6 +48,7 @@ def hstack(*xs: Any) -> Variable:
     return concatenate(*each, axis=min(1, each[0].ndim - 1))
 
 
+@explained_by_name
 def vstack(*xs: Any) -> Variable:
     """Arrays joined along the first axis; those with one axis count as rows.
 
@@ -59,6 +62,7 @@ def vstack(*xs: Any) -> Variable:
     return concatenate(*each, axis=0)
 
 
+@explained_by_name
 def dstack(*xs: Any) -> Variable:
     """Arrays joined along the third axis: (n,) counts as (1, n, 1), and (m, n) as (m, n, 1).
 
@@ -75,6 +79,7 @@ def dstack(*xs: Any) -> Variable:
     return concatenate(*each, axis=2)
 
 
+@explained_by_name
 def broadcast_arrays(*xs: Any) -> tuple[Variable, ...]:
     """Each array expanded to the shape that all have together.
 
@@ -96,6 +101,7 @@ def broadcast_arrays(*xs: Any) -> tuple[Variable, ...]:
 # ---------------------------------------------------------------- parting
 
 
+@explained_by_name
 def get_item(x: Variable, slices: Any) -> Variable:
     """`x[slices]`, with NumPy's basic and advanced indexing.
 
@@ -112,8 +118,9 @@ def get_item(x: Variable, slices: Any) -> Variable:
     return result
 
 
+@explained_by_name
 def split_axis(
-    x: Variable, indices_or_sections: Any, axis: int, force_tuple: bool = True
+    x: Variable, indices_or_sections: Ints, axis: int, force_tuple: bool = True
 ) -> tuple[Variable, ...] | Variable:
     """`x` cut into parts along an axis, which they keep.
 
@@ -147,6 +154,7 @@ def split_axis(
 # ---------------------------------------------------------------- sequences
 
 
+@explained_by_name
 def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 0) -> Variable:
     """Sequences of several lengths as one array, each with a number behind it up to one length.
 
@@ -175,6 +183,7 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
     ])
 
 
+@explained_by_name
 def transpose_sequence(xs: Sequence[Any]) -> list[Variable]:
     """Sequences as steps, and steps as sequences: item t of the result holds step t of each that is so long.
 

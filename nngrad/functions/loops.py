@@ -21,6 +21,7 @@ from ..graph.body import Body
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.loop import Loop, Settled, scan_dependence, settled
+from ..graph.refusals import explained_by_name
 from ..graph.stacking import in_segments
 from ..graph.stacking import scan as scan_steps
 from ..graph.within import InSteps
@@ -127,6 +128,7 @@ def step_keys(key: Array, /, length: int) -> jax.Array:
 # ---------------------------------------------------------------- as they are called
 
 
+@explained_by_name
 def scan(
     body: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,
@@ -249,6 +251,7 @@ def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
     return [as_variable(begins[::-1].copy() if reverse else begins, "truncate", "scan")]
 
 
+@explained_by_name
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:
     """A loop over the whole numbers from `lower` up to `upper`, which is left out.
 
@@ -280,6 +283,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T)
     return result
 
 
+@explained_by_name
 def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.lax.map
     """`function` of each slice of `xs` along the first axes, one after another, stacked.
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from ..graph import Array, Variable, composite
 from ..graph.arguments import as_bool, as_float, axis_of
 from ..graph.leaf import as_variables
+from ..graph.refusals import explained_by_name
 from ..graph.spec import FLOAT32
 from .activation import softmax
 from .array import cast
@@ -111,6 +112,7 @@ def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variab
     return where(bernoulli(key_leaf(seed, "zoneout"), p=ratio, shape=h.shape), h, x)
 
 
+@explained_by_name
 def rrelu(
     x: Variable, l: float = 1.0 / 8, u: float = 1.0 / 3, *, r: Any = None, return_r: bool = False,  # noqa: E741
     seed: int = -1,
@@ -145,6 +147,7 @@ def rrelu(
     return (y, r) if return_r else y
 
 
+@explained_by_name
 def simplified_dropconnect(
     x: Variable, W: Variable, b: Any = None, ratio: float = 0.5, train: bool = True, mask: Any = None,  # noqa: N803
     use_batchwise_mask: bool = True, seed: int = -1,

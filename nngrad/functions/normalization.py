@@ -11,10 +11,12 @@ from typing import Any
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, as_axes, axes_of
 from ..graph.leaf import as_variables
+from ..graph.refusals import explained_by_name
 from . import arithmetic, array, control, linear, movement, reduction
 from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
 
 
+@explained_by_name
 def tensor_normalization(
     x: Array,
     axes: Axes,

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..graph import Variable
 from ..graph.leaf import as_variables
+from ..graph.refusals import explained_by_name
 from .indexing import where
 from .linear import embed, embed_filter_grad
 from .movement import reshape, transpose
@@ -27,6 +28,7 @@ class CooMatrix(NamedTuple):
     """The shape of the matrix, or of each."""
 
 
+@explained_by_name
 def sparse_matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) -> Variable:
     """The product of two matrices, or of two in each row of a batch, one of which is sparse.
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Variable, op
+from ..graph.refusals import explained_by_name
 from .arithmetic import broadcast_pair, floating, widened
 
 # ---------------------------------------------------------------- logarithms, exponentials, roots
@@ -281,6 +282,7 @@ def _polynomial(coefficients: list[float], x: jax.Array) -> jax.Array:
     return value
 
 
+@explained_by_name
 def polygamma(n: int, x: Variable) -> Variable:
     """The derivative of `digamma` of order `n`; `digamma` itself for 0.
 
@@ -317,6 +319,7 @@ def hurwitz_zeta(q: Array, /, x: float) -> jax.Array:
     return lax.convert_element_type(lax.zeta(lax.full_like(wide, x), wide), q.dtype)
 
 
+@explained_by_name
 def zeta(x: float, q: Variable) -> Variable:
     """Hurwitz's zeta function: the sum of `(k + q)^-x` over k = 0, 1, 2, ...
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, as_axes, axes_of, axis_of
 from ..graph.leaf import as_variables
+from ..graph.refusals import explained_by_name
 from .arithmetic import check_broadcast
 from .movement import reshape
 from .reduction import mean, sum
 
 
+@explained_by_name
 def average(x: Array, axis: Axes | None = None, weights: Array | None = None, keepdims: bool = False) -> Variable:
     """Mean over axes, weighted if there are weights: `sum(x weights) / sum(weights)`.
 

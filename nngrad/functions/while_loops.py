@@ -17,6 +17,7 @@ from ..graph.body import Body
 from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
 from ..graph.loop import depending_throughout
+from ..graph.refusals import explained_by_name
 from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
 from .body_costs import operations_in
@@ -105,6 +106,7 @@ while_of_bodies = WhileOfBodies(
 )  # fmt: skip
 
 
+@explained_by_name
 def while_loop(
     cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T, bound: int | None = None
 ) -> T:

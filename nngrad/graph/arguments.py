@@ -234,7 +234,7 @@ def as_static(value: Any) -> Any:
     return value
 
 
-_coercers: dict[Any, Coercer] = {
+COERCERS: dict[Any, Coercer] = {
     float: as_float,
     int: as_int,
     bool: as_bool,
@@ -249,6 +249,7 @@ _coercers: dict[Any, Coercer] = {
     IntsEach: as_ints,
     Static: as_static,
 }
+"""The checks of the kinds. A TypeError or ValueError says what is wanted; an OverflowError, that it is too large."""
 
 
 def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coercer:
@@ -257,7 +258,7 @@ def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coer
     kinds = get_args(annotation) if is_union(annotation) else (annotation,)
     optional = NoneType in kinds
     (kind,) = [k for k in kinds if k is not NoneType]
-    coerce = as_static_float if kind is float and static else _coercers[kind]
+    coerce = as_static_float if kind is float and static else COERCERS[kind]
 
     def check(value: Any) -> Any:
         if value is None and optional:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 import jax
 import numpy as np
 
-from .arguments import base_of, plain, shown
+from .arguments import plain, shown
 from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
 from .jaxpr import does_much
+from .refusals import REFUSALS, raise_by_name
 from .schema import Schema
 from .spec import Spec, arguments_need_x64, spec_of, x64_if
 from .spelling import no_such_argument
@@ -277,15 +278,8 @@ class Composite(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return self._call(*args, **kwargs)
-        except (TypeError, ValueError) as error:
-            misspelt = no_such_argument(self.name, kwargs, self.__signature__.parameters)
-            if misspelt is not None:
-                raise misspelt from None
-            # What was called comes first, before the part of it that refuses.
-            message = str(error)
-            if message.startswith((f"{self.name}:", f"{self.name}(")):
-                raise
-            raise base_of(error)(f"{self.name}: {message}") from error.__cause__
+        except REFUSALS as error:
+            raise_by_name(error, self, args, kwargs)
 
     def __repr__(self) -> str:
         return f"<composite {self.name}{_without_result(self.__signature__)}>"

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import inspect
-from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
-
-P = ParamSpec("P")
-R = TypeVar("R")
+from collections.abc import Iterable
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
@@ -36,22 +30,3 @@ def raise_misspelt(function: str, given: Iterable[str], options: type) -> None:
     if misspelt is not None:
         raise misspelt from None
 
-
-def spelling_checked(function: Callable[P, R], name: str = "") -> Callable[P, R]:
-    """`function`, with an error for a keyword that it does not have which says what may have been meant; `name` is what
-    users call it, if that is not its own."""
-
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        try:
-            return function(*args, **kwargs)
-        except TypeError:
-            parameters = inspect.signature(function).parameters
-            if not any([p.kind is p.VAR_KEYWORD for p in parameters.values()]):
-                misspelt = no_such_argument(name, kwargs, [n for n in parameters if n != "self"])
-                if misspelt is not None:
-                    raise misspelt from None
-            raise
-
-    name = name or function.__qualname__.removesuffix(".__init__")
-    return call

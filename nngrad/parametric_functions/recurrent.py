@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import functions as F
 from ..graph import Array, Variable, as_variable
+from ..graph.refusals import explained
 from ..initializer import Rng, UniformInitializer, calc_uniform_lim_glorot
 from ..layer_arguments import size, whole
 from ..layer_parameters import ZEROS, Init, own_parameters, parameter
@@ -294,6 +295,7 @@ class LSTMCell:
         name: Scope around that of the parameters.
     """
 
+    @explained
     def __init__(
         self, batch_size: int, state_size: int, h: Array | None = None, c: Array | None = None, name: str | None = None
     ) -> None:

@@ -47,7 +47,7 @@ class MemoryBudget(Policy):
 
     def __post_init__(self) -> None:
         if not (_is_number(self.nbytes) and self.nbytes >= 0):
-            raise ValueError(f"MemoryBudget takes a number of bytes, got {self.nbytes!r}")
+            raise ValueError(f"MemoryBudget: nbytes must be a number of bytes, got {self.nbytes!r}")
 
     def choose(self, search: Search) -> Candidate:
         """The candidate with the least arithmetic among those that fit; with a warning, the smallest if none does."""
@@ -91,7 +91,7 @@ class LeastMemory(Policy):
 
     def __post_init__(self) -> None:
         if not (_is_number(self.extra) and self.extra >= 0):
-            raise ValueError(f"LeastMemory takes a share that is not negative, got {self.extra!r}")
+            raise ValueError(f"LeastMemory: extra must be a share that is not negative, got {self.extra!r}")
 
     def choose(self, search: Search) -> Candidate:
         """The smallest of any kind that adds no more arithmetic."""

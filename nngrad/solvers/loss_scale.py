@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..graph.spelling import spelling_checked
+from ..graph.refusals import explained
 from .gradients import widened
 from .rates import as_power_of_two
 
@@ -42,7 +42,7 @@ class DynamicLossScale:
 
     __slots__ = ("factor", "interval", "maximum", "minimum", "scale")
 
-    @spelling_checked
+    @explained
     def __init__(
         self,
         scale: float = 2.0**15,

@@ -16,8 +16,8 @@ from ..graph import Variable
 from ..graph.in_place import raw_together
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
+from ..graph.refusals import explained
 from ..graph.spec import x64_if
-from ..graph.spelling import spelling_checked
 from ..graph.value import Value, Zeros, hold_together, values_of
 from .gradient_methods import GradientMethods
 from .gradients import Arrays
@@ -59,7 +59,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
     def __init_subclass__(cls) -> None:
         if "__init__" in vars(cls):
-            cls.__init__ = spelling_checked(cls.__init__)  # type: ignore[method-assign]
+            cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
     def __init__(self, lr: float) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()

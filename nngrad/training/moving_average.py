@@ -16,8 +16,8 @@ import numpy as np
 from ..graph import NdArray, Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
+from ..graph.refusals import explained
 from ..graph.spec import spec_of, x64_if
-from ..graph.spelling import spelling_checked
 from ..graph.value import Value, hold_together, put_together, values_of
 from ..graph.variable import leaf_of
 from ..solvers.gradients import Arrays
@@ -55,7 +55,7 @@ class MovingAverage:
         ValueError: A parameter is no leaf, or there is none; `decay` is out of its range.
     """
 
-    @spelling_checked
+    @explained
     def __init__(
         self,
         parameters: Mapping[str, Variable] | Iterable[Variable],

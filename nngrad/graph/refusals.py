@@ -1,0 +1,170 @@
+"""Errors of functions that users call: where what was given is none of what the signature says, they say that."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from types import NoneType
+from typing import Annotated, Any, Literal, Never, ParamSpec, TypeVar, get_args, get_origin
+
+import numpy as np
+
+from .arguments import COERCERS, is_union
+from .spelling import no_such_argument
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+REFUSALS = TypeError, ValueError, ArithmeticError, AttributeError, LookupError
+"""What is raised where an argument is not what it must be."""
+
+_ANYTHING = Any, inspect.Parameter.empty
+_NOTHING = object()
+"""What no argument can be."""
+
+
+def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
+    """`function`, whose errors name it and the argument where a keyword is none of its own, or what is given for one
+    is nothing that the signature says. It costs nothing where there is no error.
+
+    Args:
+        function: What is called.
+        name: What users call it, if that is not its own name.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except REFUSALS as error:
+            clearer = refusal(error, function, name, args, kwargs)
+            if clearer is None:
+                raise
+            raise clearer from clearer.__cause__
+
+    name = name or function.__qualname__.removesuffix(".__init__")
+    return call
+
+
+def explained_by_name(function: Callable[P, R]) -> Callable[P, R]:
+    """The same, and all other errors begin with the function's name too, unless a function of the user's was given,
+    which they may come from: for what is made of other functions."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except REFUSALS as error:
+            raise_by_name(error, function, args, kwargs)
+
+    return call
+
+
+def raise_by_name(
+    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Never:
+    """Raise the `error` of a call as `explained_by_name` has it."""
+    name = function.__name__
+    clearer = refusal(error, function, name, args, kwargs)
+    if clearer is not None:
+        raise clearer from clearer.__cause__
+    foreign = any([callable(each) for each in (*args, *kwargs.values())])
+    kind = next((each for each in (TypeError, ValueError, IndexError) if isinstance(error, each)), None)
+    if foreign or kind is None or str(error).startswith((f"{name}:", f"{name}(")):
+        raise error
+    raise kind(f"{name}: {error}") from error.__cause__
+
+
+def refusal(
+    error: Exception, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Exception | None:
+    """What to raise in place of the `error` of a call; None for that itself, which says enough, or of which the
+    arguments are not the reason."""
+    signature = inspect.signature(function)
+    names = [n for n in signature.parameters if n != "self"]
+    if isinstance(error, TypeError) and not any([p.kind is p.VAR_KEYWORD for p in signature.parameters.values()]):
+        misspelt = no_such_argument(name, kwargs, names)
+        if misspelt is not None:
+            return misspelt
+    if str(error).startswith(tuple([f"{n}{mark}" for n in (name, *names) for mark in ":([ "])):
+        return None
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # which the error is about
+        return None
+    for n in names:
+        p = signature.parameters[n]
+        if n in given and given[n] is not p.default and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            wrong = _misfit(given[n], p, function, name)
+            if wrong is not None:
+                wrong.__cause__ = error
+                return wrong
+    return None
+
+
+def _misfit(value: Any, parameter: inspect.Parameter, function: Callable[..., Any], name: str) -> Exception | None:
+    """The error that says that `value` cannot be given for a parameter; None where it may be."""
+    annotation = _evaluated(parameter.annotation, function)
+    try:
+        if _fits(value, annotation):
+            return None
+    except OverflowError:
+        return ValueError(f"{name}: argument {parameter.name!r} is too large: {value!r:.200}")
+    return TypeError(f"{name}: argument {parameter.name!r} must be {_said(annotation)}, got {value!r:.200}")
+
+
+def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
+    """An annotation as an object; Any for one that names what is imported for checkers of types alone."""
+    try:
+        while isinstance(annotation, str):
+            annotation = eval(annotation, inspect.unwrap(function).__globals__)
+    except NameError:
+        return Any
+    return annotation
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether `value` may be what an annotation says, as far as that can be told. OverflowError: if it were smaller."""
+    if is_union(annotation):
+        return any([_fits(value, each) for each in get_args(annotation)])
+    if annotation in COERCERS:
+        try:
+            COERCERS[annotation](value)
+        except (TypeError, ValueError):
+            return False
+        return True
+    kind, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if kind is Annotated:
+        return _fits(value, inner[0])
+    if kind is Literal:
+        return isinstance(value, str) and value in inner
+    if not isinstance(kind, type) or kind in _ANYTHING or getattr(kind, "_is_protocol", False):
+        return True
+    if not inner or not issubclass(kind, Iterable) or issubclass(kind, Mapping | np.ndarray):
+        return isinstance(value, kind)
+    if not isinstance(value, list | tuple | set | np.ndarray):  # what is given out one by one is not looked into
+        return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
+    return getattr(value, "ndim", 1) > 0 and all([any([_fits(e, t) for t in inner if t is not ...]) for e in value])
+
+
+def _said(annotation: Any) -> str:
+    """An annotation in words."""
+    kind, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if is_union(annotation):
+        return " or ".join(dict.fromkeys(map(_said, inner)))
+    if annotation in COERCERS:
+        try:
+            COERCERS[annotation](_NOTHING)
+        except TypeError as error:
+            return str(error)
+    if kind is Literal:
+        return " or ".join(map(repr, inner))
+    if kind is Callable:
+        return "a function"
+    if kind is np.ndarray:
+        return "an array"
+    if inner:
+        return "a dict" if issubclass(kind, Mapping) else f"a list, each {_said(inner[0])},"
+    name = "None" if kind is NoneType else getattr(kind, "__name__", str(kind))
+    return name if kind is NoneType else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

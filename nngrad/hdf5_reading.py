@@ -1,0 +1,83 @@
+"""The program of the process that reads an HDF5 file: one that is damaged may crash the library, or never let it end.
+
+It is run by its path, with what Python's path is and how many seconds it may compute, and gets the file as its input.
+It says what the datasets are, a line of JSON, with their values behind; or, as such a line, what is wrong.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from typing import Any
+
+MOST_FOLD = 1032
+"""How many times as large as the file all values may be: deflate makes them at most so much smaller."""
+_ROOM = 4 << 30
+"""How much memory more than for the file and the values there may be: mostly code, that is mapped and not used."""
+
+
+def read(content: bytes) -> tuple[list[list[Any]], list[Any]]:
+    """Name, dtype, shape and `need_grad` of each dataset in the order that `index` says, and their values.
+
+    Raises:
+        Exception: It is none, or damaged, or holds what no parameter can be.
+    """
+    import h5py
+    import numpy as np
+
+    found: list[tuple[tuple[bool, int, str], Any]] = []
+
+    def add(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset):
+            if item.is_virtual or item.external:
+                raise ValueError(f"{name!r} is in another file")
+            if item.dtype.kind not in "biuf" or item.dtype.itemsize > 8:
+                raise ValueError(f"{name!r} has dtype {item.dtype}, which is not supported")
+            index = item.attrs.get("index")
+            found.append(((index is None, 0 if index is None else int(index), name), item))
+
+    _limit("RLIMIT_AS", _ROOM + len(content))
+    with h5py.File(io.BytesIO(content), "r") as file:
+        file.visititems(add)
+        nbytes = sum([int(item.nbytes) for _, item in found])
+        if nbytes > MOST_FOLD * len(content):
+            raise ValueError(f"it is said to hold {nbytes} bytes of values, which do not go into {len(content)}")
+        _limit("RLIMIT_AS", _ROOM + len(content) + 3 * nbytes)
+        facts, values = [], []
+        for (*_, name), item in sorted(found, key=lambda each: each[0]):
+            flag = item.attrs.get("need_grad")
+            array = np.asarray(item[()])
+            facts.append([name, array.dtype.str, array.shape, None if flag is None else bool(flag)])
+            values.append(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return facts, values
+
+
+def _limit(name: str, most: int) -> None:
+    try:
+        import resource
+    except ImportError:  # not a POSIX system
+        return
+    kind = getattr(resource, name)
+    hard = resource.getrlimit(kind)[1]
+    resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
+def main() -> None:
+    """The program."""
+    sys.path[:] = json.loads(sys.argv[1])
+    _limit("RLIMIT_CPU", int(sys.argv[2]))
+    values: list[Any] = []
+    try:
+        told, values = read(sys.stdin.buffer.read())
+    except Exception as error:  # h5py raises nearly any
+        said: Any = f"{type(error).__name__}: {error}"
+    else:
+        said = told
+    sys.stdout.buffer.write(json.dumps(said).encode() + b"\n")
+    sys.stdout.buffer.writelines(values)
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

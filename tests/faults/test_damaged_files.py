@@ -1,0 +1,118 @@
+"""Files in other people's formats that are damaged: refused by their name, or read as they are; nothing ends, hangs or
+fills the process."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import nngrad as nn
+
+VALUES = {"conv/W": np.arange(24.0, dtype=np.float32).reshape(2, 3, 4), "conv/b": np.ones(2, np.float32)}
+
+
+def h5(change: Callable[[Any], None] = lambda file: None) -> bytes:
+    """A file of parameters, with a change."""
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        for index, (name, array) in enumerate(VALUES.items()):
+            file[name] = array
+            file[name].attrs["index"] = index
+        change(file)
+    return content.getvalue()
+
+
+def attribute(name: str, value: Any) -> bytes:
+    return h5(lambda file: file["conv/b"].attrs.__setitem__(name, value))
+
+
+def with_more(**how: Any) -> bytes:
+    return h5(lambda file: file.create_dataset("more", **how))
+
+
+def virtual(file: Any) -> None:
+    layout = h5py.VirtualLayout((2,), "f4")
+    layout[:] = h5py.VirtualSource("others.h5", "w", (2,))
+    file.create_virtual_dataset("more", layout)
+
+
+@pytest.mark.parametrize(("made", "message"), [
+    (lambda: attribute("index", np.inf), "OverflowError"),
+    (lambda: attribute("index", np.nan), "ValueError"),
+    (lambda: attribute("index", [1, 2]), "TypeError"),
+    (lambda: attribute("index", "first"), "ValueError"),
+    (lambda: attribute("need_grad", [True, False]), "ValueError"),
+    (lambda: with_more(shape=(2**40,), dtype="f4", chunks=(2**20,)), "'more' .*do not go into|do not go into"),
+    (lambda: with_more(shape=(4,), dtype="f4", external=[("values", 0, 16)]), "'more' is in another file"),
+    (lambda: h5(virtual), "'more' is in another file"),
+    (lambda: with_more(data=["text"] * 3), "'more' has dtype object"),
+])
+def test_what_no_parameter_can_be(made: Callable[[], bytes], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "p.h5"
+    (tmp_path / "values").write_bytes(bytes(16))
+    path.write_bytes(made())
+    with pytest.raises(ValueError, match=rf"^{path}: not an HDF5 file, or a damaged one .*{message}"):
+        nn.load_parameters(path)
+
+
+@pytest.mark.parametrize(("program", "message"), [
+    ("while True: pass", "does not read within 1 seconds"),
+    ("import os; os.abort()", r"crashes on .*exit code -6"),
+    ("import os; os._exit(0)", "crashes on"),
+    ("held = [bytes(2**30) for _ in range(64)]", "crashes on|MemoryError"),
+])
+def test_a_library_that_crashes_or_never_ends(
+    program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What HDF5 does with some files, done by what stands for it in the process that reads them."""
+    monkeypatch.setattr("nngrad.nnabla_files.SECONDS_TO_READ", 1)
+    monkeypatch.syspath_prepend(tmp_path)
+    body = "class Dataset: pass\ndef File(*_):\n    "
+    (tmp_path / "h5py.py").write_text(body + program + "\n")
+    path = tmp_path / "p.h5"
+    path.write_bytes(h5())
+    with pytest.raises(ValueError, match=rf"^{path}: .*damaged.*({message})"):
+        nn.load_parameters(path)
+
+
+def test_an_h5_file_of_which_bytes_are_others(tmp_path: Path) -> None:
+    """Without a checksum nothing tells that values are others; what names, shapes and kinds there are is right."""
+    good, path = h5(), tmp_path / "p.h5"
+    rng = np.random.default_rng(3)
+    refused = 0
+    for i in range(14):
+        content = bytearray(good)
+        if i % 2:
+            content = content[: rng.integers(len(good))]
+        else:
+            content[rng.integers(96)] ^= 1 << rng.integers(8)
+        path.write_bytes(content)
+        nn.clear_parameters()
+        try:
+            loaded = nn.load_parameters(path)
+        except ValueError as error:
+            assert str(error).startswith(f"{path}: ")
+            refused += 1
+            continue
+        assert {name: p.shape for name, p in loaded.items()} == {name: a.shape for name, a in VALUES.items()}
+    nn.clear_parameters()
+    assert 7 <= refused < 14
+
+
+def test_nothing_of_the_reading_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not look for modules where the program is, and what it reads is the user's to change."""
+    (tmp_path / "io.py").write_text("raise SystemExit(3)")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "p.h5").write_bytes(h5())
+    loaded = nn.load_parameters(tmp_path / "p.h5")
+    loaded["conv/W"].d += 1
+    np.testing.assert_array_equal(loaded["conv/W"].d, VALUES["conv/W"] + 1)
+    nn.clear_parameters()
+    assert sorted(os.listdir(tmp_path)) == ["io.py", "p.h5"]
