@@ -13,6 +13,7 @@ import numpy as np
 from .arguments import base_of, plain, shown
 from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
+from .half_made import unharmed
 from .jaxpr import does_much
 from .schema import Schema
 from .spec import Spec, arguments_need_x64, spec_of, x64_if
@@ -150,7 +151,7 @@ class Op(Facts, Generic[P, R]):
             if len(self._heavy) >= _MOST_ANSWERS:
                 self._heavy.clear()
             with x64_if(any([s.needs_x64 for s in given]) or arguments_need_x64(arguments)):
-                jaxpr = jax.make_jaxpr(self.traceable(arguments))(*[s.abstract() for s in given]).jaxpr
+                jaxpr = unharmed(jax.make_jaxpr(self.traceable(arguments)))(*[s.abstract() for s in given]).jaxpr
             self._heavy[arguments, given] = does_much(jaxpr)
         return self._heavy[arguments, given] if self.cost is unknown else self.heavy
 
@@ -158,7 +159,7 @@ class Op(Facts, Generic[P, R]):
         """The same by tracing `forward`, without a look at what is known."""
         try:
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
-                out = jax.eval_shape(self.traceable(arguments), *[s.abstract() for s in inputs])
+                out = unharmed(jax.eval_shape)(self.traceable(arguments), *[s.abstract() for s in inputs])
         except (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             cause = None if self.is_own else error  # a forward of the user's has lines to show
