@@ -15,6 +15,7 @@ import numpy as np
 from ..execution import background
 from ..execution.compiled import BoundedCache, executables
 from ..graph import NdArray
+from ..graph.half_made import unharmed
 from ..graph.spec import x64_if
 from ..graph.value import Value, hold_together, put_together
 
@@ -49,7 +50,7 @@ class _Sums:
                 return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
         self._is_compiled = True
         with x64_if(self._needs_x64):
-            return tuple(self._jitted(terms))
+            return tuple(unharmed(self._jitted)(terms))
 
     def work(self) -> None:
         """Compile, so that it is there at the next call."""

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..graph.half_made import unharmed
 from ..graph.mesh import mesh_of
 
 _LATE = 8
@@ -75,6 +76,7 @@ def _is_on_host(array: Any) -> bool:
     )
 
 
+@unharmed
 @jax.jit
 def _finite(arrays: list[Any]) -> Any:
     return jnp.stack([jnp.isfinite(a).all() for a in arrays])

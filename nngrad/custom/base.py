@@ -16,7 +16,7 @@ from ..graph.arguments import Static, key_of
 from ..graph.axes import AxisMap, row_places
 from ..graph.facts import unknown
 from ..graph.leaf import as_variables
-from ..graph.op import REFUSALS
+from ..graph.op import NOT_APPLICABLE
 from ..graph.spec import x64_if
 from ..graph.users_code import users_code_runs
 from ..graph.widening import marked_if_wide
@@ -145,7 +145,7 @@ class CustomFunction:
         hash(state)
         try:
             twin._found = twin._find(inputs)
-        except REFUSALS as error:
+        except NOT_APPLICABLE as error:
             raise twin._op.refusal(error, inputs, (twin,)) from error
         outputs: Specs = twin._found if isinstance(twin._found, tuple) else twin._found.outputs
         twin._inputs, twin._specs = inputs, marked_if_wide(outputs, inputs)

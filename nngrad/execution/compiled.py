@@ -13,6 +13,7 @@ import jax
 
 from ..graph import Op, Spec
 from ..graph.exchange import Processes
+from ..graph.half_made import unharmed
 from ..graph.mesh import Mesh, running_on
 from ..graph.process import check_process
 from ..graph.spec import x64_if
@@ -217,6 +218,7 @@ def bytes_of(*counts: int) -> int:
 
 def on_mesh(mesh: Mesh, needs_x64: bool, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` in the settings that its values need, as a mesh needs it to be run."""
+    function = unharmed(function)
 
     def run(*arrays: Any) -> Any:
         check_process()
@@ -228,6 +230,7 @@ def on_mesh(mesh: Mesh, needs_x64: bool, function: Callable[..., Any]) -> Callab
 
 def on_device(device: jax.Device | None, needs_x64: bool, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` in the settings that its values need, and in a process where JAX can compute."""
+    function = unharmed(function)
 
     def run(*arrays: Any) -> Any:
         check_process()

@@ -18,6 +18,7 @@ from typing import Any
 import jax
 
 from ..graph import build_options
+from ..graph.half_made import has_met_half_made, unharmed
 from ..graph.place import warn_user
 from . import background
 from .on_disk import Entry, OnDisk, on_disk_of_trees
@@ -184,11 +185,13 @@ class Tiers:
             background.request(self)
         return first.executable(*arrays)
 
+    @unharmed
     def compile_for(self, given: tuple[Any, ...]) -> Any:
         """Compile for arrays, or what they will be like, with one tier or two; returns a `jax.stages.Compiled`."""
         with self._lock:
             return self._compile(given)
 
+    @unharmed
     def compile_in_background(self, given: tuple[Any, ...]) -> None:
         """Compile the best executable for what arrays will be like, or find it on the disk, where nobody waits."""
         start = time.perf_counter()
@@ -335,7 +338,12 @@ def tiered(tiers: Tiers) -> Callable[..., Any]:
 
     def run(*arrays: Any) -> Any:
         best = tiers.best
-        return tiers(arrays) if best is None else best(*arrays)
+        try:
+            return tiers(arrays) if best is None else best(*arrays)
+        except BaseException as error:
+            if not has_met_half_made(error):
+                raise
+        return run(*arrays)
 
     return run
 

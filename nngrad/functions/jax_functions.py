@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr
 
 from ..graph import NdArray, Spec, Variable, apply, as_variable
 from ..graph.arguments import key_of
+from ..graph.half_made import unharmed
 from ..graph.leaf import common_floating
 from ..graph.named_axes import named_axes
 from ..graph.ndarray import host_array
@@ -160,7 +161,7 @@ class JaxFunction:
         try:
             with x64_if(needs_x64):
                 abstract = [jax.ShapeDtypeStruct(d.spec.shape, d.spec.dtype, weak_type=d.weak) for d in arrays]
-                closed, shapes = jax.make_jaxpr(flat, return_shape=True)(*abstract)
+                closed, shapes = unharmed(jax.make_jaxpr(flat, return_shape=True))(*abstract)
         except Exception as error:
             shown = ", ".join([repr(d.spec if isinstance(d, Given) else d.value) for d in described])
             error.add_note(

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .half_made import unharmed
 from .spec import x64_if
 from .value import HELD_ONCE, Value, is_shared, on_host
 
@@ -163,6 +164,7 @@ def _is_on_host(array: Any) -> bool:
     return array.is_fully_addressable and all([device.platform == "cpu" for device in array.devices()])
 
 
+@unharmed
 @jax.jit
 def _copies(groups: tuple[tuple[Any, ...], ...]) -> Any:
     return jax.tree.map(jax.numpy.copy, groups)

@@ -13,6 +13,7 @@ import numpy as np
 from .arguments import plain, shown
 from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
+from .half_made import unharmed
 from .jaxpr import does_much
 from .refusals import REFUSALS, raise_by_name
 from .schema import Schema
@@ -45,7 +46,7 @@ _MOST_ANSWERS = 1 << 14
 
 _spec_of_variable = attrgetter("spec")
 
-REFUSALS = (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError)
+NOT_APPLICABLE = (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError)
 """What a forward raises where it cannot be applied."""
 
 _MOST_BYTES = 2**63 - 1
@@ -150,7 +151,7 @@ class Op(Facts, Generic[P, R]):
             if len(self._heavy) >= _MOST_ANSWERS:
                 self._heavy.clear()
             with x64_if(any([s.needs_x64 for s in given]) or arguments_need_x64(arguments)):
-                jaxpr = jax.make_jaxpr(self.traceable(arguments))(*[s.abstract() for s in given]).jaxpr
+                jaxpr = unharmed(jax.make_jaxpr(self.traceable(arguments)))(*[s.abstract() for s in given]).jaxpr
             self._heavy[arguments, given] = does_much(jaxpr)
         return self._heavy[arguments, given] if self.cost is unknown else self.heavy
 
@@ -158,7 +159,7 @@ class Op(Facts, Generic[P, R]):
         """The same by tracing `forward`, without a look at what is known."""
         try:
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
-                out = jax.eval_shape(self.traceable(arguments), *[s.abstract() for s in inputs])
+                out = unharmed(jax.eval_shape)(self.traceable(arguments), *[s.abstract() for s in inputs])
         except REFUSALS as error:
             cause = None if self.is_own else error  # a forward of the user's has lines to show
             raise self.refusal(error, inputs, arguments) from cause

@@ -11,27 +11,33 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..graph.half_made import unharmed
+
 Arrays = tuple[Any, ...]
 
 
+@unharmed
 @jax.jit
 def decayed(params: Arrays, grads: Arrays, rate: Any, scale: Any) -> Arrays:
     """Each gradient plus `rate` times its parameter."""
     return tuple([with_decay(p, g, rate, scale) for p, g in zip(params, grads, strict=True)])
 
 
+@unharmed
 @jax.jit
 def clipped(params: Arrays, grads: Arrays, norm: Any, scale: Any) -> Arrays:
     """Each gradient scaled to an L2 norm of `norm` at most."""
     return tuple([within_norm(g, norm_of([g]), norm, scale) for g in grads])
 
 
+@unharmed
 @jax.jit
 def multiplied(params: Arrays, grads: Arrays, factor: Any, scale: Any) -> Arrays:
     """Each gradient times `factor`."""
     return tuple([factor * g for g in grads])
 
 
+@unharmed
 @jax.jit
 def not_finite(grads: Arrays) -> tuple[Any, Any]:
     """Whether some gradient is infinite, and whether some gradient is not a number."""

@@ -10,9 +10,11 @@ import numpy as np
 import optax
 
 from ..execution.tiers import run_once
+from ..graph.half_made import unharmed
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 
 
+@unharmed
 def first_state(init: Callable[[Any], Any], params: tuple[Any, ...], structure: bytes | None) -> Any:
     """The state that `init` makes for arrays of parameters; `structure` is a digest of what it does, by which the
     disk knows it."""

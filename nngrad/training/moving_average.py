@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import NdArray, Variable
+from ..graph.half_made import unharmed
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process
 from ..graph.refusals import explained
@@ -219,4 +220,4 @@ def _moved(before: Arrays, params: Arrays, decay: float, bias_correction: bool) 
     return count, *[move(average, p) for average, p in zip(before[1:], params, strict=True)]
 
 
-_jitted = jax.jit(_moved, static_argnums=(2, 3))
+_jitted = unharmed(jax.jit(_moved, static_argnums=(2, 3)))

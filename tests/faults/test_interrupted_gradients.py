@@ -336,3 +336,113 @@ def test_signals_at_random_moments(alarm: Callable[[float], None], loop: Callabl
         assert state() == PLAIN
         if round_ % 10 == 0:
             check_gradient()
+
+
+# ---------------------------------------------------------------- while something is compiled
+
+
+class AtMiss:
+    """Raises KeyboardInterrupt at the n-th time that one of JAX's caches has not what it is asked for, and counts."""
+
+    def __init__(self, n: int) -> None:
+        self.n, self.count = n, 0
+
+    def _trace(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_qualname.startswith("_weakref_lru_cache.") and "jax" in code.co_filename:
+            self.count += 1
+            if self.count == self.n:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+
+    def __enter__(self) -> AtMiss:
+        self._before = sys.gettrace()
+        sys.settrace(self._trace)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(self._before)
+
+
+def computed(size: int) -> np.ndarray:
+    """A gradient of `where`, which is a jitted function of JAX's own, for a structure that may be new."""
+    x = leaf(*np.linspace(-1.0, 1.0, size))
+    return nn.grad([F.sum(F.where(F.greater_scalar(x, 0.0), F.tanh(x), x * x))], [x])[0].d
+
+
+def trained(size: int) -> np.ndarray:
+    """A parameter after a step of 0.5 along a gradient, compiled as a whole."""
+    w = leaf(*np.linspace(-1.0, 1.0, size))
+    nn.train_step(F.sum(F.sin(w)), {"w": w}, S.Sgd(0.5))()
+    return w.d
+
+
+def accumulated(size: int) -> np.ndarray:
+    """A gradient with decay of weights, by `backward` and small executables of solvers."""
+    w = leaf(*np.linspace(-1.0, 1.0, size))
+    solver = S.Sgd(0.5)
+    solver.set_parameters({"w": w})
+    F.sum(F.sin(w)).backward()
+    solver.weight_decay(0.25)
+    return w.g
+
+
+def points(size: int) -> np.ndarray:
+    return np.linspace(-1.0, 1.0, size)
+
+
+COMPILED = {
+    computed: lambda x: np.where(x > 0, 1 - np.tanh(x) ** 2, 2 * x),
+    trained: lambda x: x - 0.5 * np.cos(x),
+    accumulated: lambda x: np.cos(x) + 0.25 * x,
+}
+
+
+@pytest.mark.parametrize("action", COMPILED, ids=lambda a: a.__name__)
+def test_a_structure_interrupted_in_its_first_compilation_is_made_anew(action: Callable[[int], np.ndarray]) -> None:
+    sizes = itertools.count(list(COMPILED).index(action) * 1000 + 37)
+    n, seen = 0, 0
+    while True:
+        n, size = n + 1, next(sizes)
+        interrupts = AtMiss(n)
+        try:
+            with interrupts:
+                action(size)
+        except KeyboardInterrupt:
+            pass
+        if interrupts.count < n:
+            break
+        seen += 1
+        in_thread: list[np.ndarray] = []
+        thread = threading.Thread(target=lambda *given: given[0].append(action(given[1])), args=(in_thread, size),
+                                  daemon=True)
+        thread.start()
+        thread.join(20)
+        for found in (action(size), *in_thread):
+            np.testing.assert_allclose(found, COMPILED[action](points(size)), rtol=1e-13)
+        assert in_thread, "a thread waits for what was interrupted"
+    assert seen > 5 or not CALLS_AT_A_MISS
+
+
+def calls_at_a_miss() -> bool:
+    """Whether this JAX calls Python there."""
+    with AtMiss(-1) as counting:
+        computed(2)
+    return counting.count > 0
+
+
+CALLS_AT_A_MISS = calls_at_a_miss()
+
+
+@pytest.mark.parametrize("action", COMPILED, ids=lambda a: a.__name__)
+def test_signals_while_a_structure_is_compiled(alarm: Callable[[float], None], action: Callable[[int], Any]) -> None:
+    moments, met = random.Random(1), 0
+    for size in range(700, 730):
+        try:
+            alarm(moments.uniform(1e-4, 6e-2))
+            action(size)
+        except KeyboardInterrupt:
+            met += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        np.testing.assert_allclose(action(size), COMPILED[action](points(size)), rtol=1e-13)
+    assert met > 3
