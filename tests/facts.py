@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +24,8 @@ from nngrad.graph import Function, Op, Variable, apply
 from nngrad.graph.jaxpr import primitives_in
 from nngrad.graph.layouts import first_order, last_order
 
-from .oracle import as_tuple, compiled_cheaply, is_floating, runner
+from .oracle import as_tuple, compiled_cheaply, is_floating
+from .together import Check, Wanted, by_itself
 
 Array = np.ndarray[Any, Any]
 K = 2
@@ -146,7 +147,7 @@ def check_rows(case: Case) -> bool:
     return shown
 
 
-def check_batching(case: Case) -> bool:
+def check_batching(case: Case) -> Check:
     """With one more leading axis, the same as one after another, whichever inputs have it; thin ones too."""
     if (case.op.axes is None and not case.op.diagonal) or not case.arrays:
         return False
@@ -165,7 +166,8 @@ def check_batching(case: Case) -> bool:
                 many[i] = np.stack([first if not is_floating(x) else first * (1 + 0.003 * k) for k in range(K)])
             variants.append((many, f"axes, in a batch of inputs {chosen}, axis {thin} thin"))
             levels.append(vectorize(outputs, {leaves[i]: Variable.from_numpy_array(m) for i, m in many.items()}))
-    for (many, what), got in zip(variants, runner(levels, [])([]), strict=True):
+    ((results,),) = yield [Wanted(levels)]
+    for (many, what), got in zip(variants, results, strict=True):
         for k in range(K):
             given = [np.broadcast_to(many[i][k], x.shape) if i in many else x for i, x in enumerate(case.arrays)]
             for a, b in zip(got, case(given), strict=True):
@@ -266,19 +268,22 @@ def check_fold(case: Case) -> bool:
 EXTREME = [0.0, 1.0, -1.0, 0.5, -0.5, 6.0, 1e-300, -1e-300, 1e5, -1e5, 1e150, -1e150]
 
 
-def check_bounded(case: Case) -> bool:
+def check_bounded(case: Case) -> Check:
     """The derivative of a diagonal op that is not declared unbounded is finite wherever the input is."""
     op = case.op
     if not op.diagonal or op.unbounded or nn.registry.find(op) is None:
         return False
+    places, levels = [], []
     for i in case.floating:
         others = [np.full(len(EXTREME), x.flat[0] if x.size else 1, x.dtype) for x in case.arrays]
         leaves = [Variable.from_numpy_array(x) for x in (*others[:i], np.array(EXTREME), *others[i + 1 :])]
         y = apply(op, tuple(leaves), case.arguments)
         if y.spec.differentiable:
-            (gx,) = nn.grad(y, leaves[i])
-            finite = np.isfinite(runner([[gx]], [])([])[0][0])
-            assert finite.all(), f"unbounded: so is the derivative in input {i}"
+            places.append(i)
+            levels.append(nn.grad(y, leaves[i]))
+    ((results,),) = yield [Wanted(levels)]
+    for i, (gx,) in zip(places, results, strict=True):
+        assert np.isfinite(gx).all(), f"unbounded: so is the derivative in input {i}"
     return bool(case.floating)
 
 
@@ -407,7 +412,7 @@ def check_numbers(case: Case) -> bool:
     return True
 
 
-def check_from_variables(case: Case) -> bool:
+def check_from_variables(case: Case) -> Check:
     """The same, whatever the numbers, where Variables stand for them: for all, and for one and not the next."""
     op = case.op
     if op.from_variables is None or len(case.floating) < len(case.arrays):
@@ -416,6 +421,7 @@ def check_from_variables(case: Case) -> bool:
     other = {name: jax.tree.map(lambda number: float(number) * 1.25 + 0.125, given[name]) for name in op.numbers}
     other_case = case._replace(arguments=tuple((given | other).values()))
     f, (expected,) = other_case.function, other_case(case.arrays)
+    levels = []
     for every in (1, 2):
         places = itertools.count()
 
@@ -425,7 +431,10 @@ def check_from_variables(case: Case) -> bool:
         arguments = (given | jax.tree.map(standing_for, other)).values()
         y = op.from_variables(f, f.inputs, tuple(arguments))
         assert y.dtype == expected.dtype, f"from_variables: {y.dtype}, not {expected.dtype}"
-        near(runner([[y]], [])([])[0][0], expected, "from_variables")
+        levels.append([y])
+    ((results,),) = yield [Wanted(levels)]
+    for (y,) in results:
+        near(y, expected, "from_variables")
     return True
 
 
@@ -464,7 +473,7 @@ def check_placed(case: Case) -> bool:
     return True
 
 
-checks: dict[str, Callable[[Case], bool]] = {
+checks: dict[str, Callable[[Case], bool | Check]] = {
     "reads": check_reads, "diagonal": check_diagonal, "rows": check_rows, "batching": check_batching,
     "channels_last": check_channels_last,
     "linear": check_linear, "offset": check_offset, "weights": check_weights, "powers": check_powers,
@@ -474,3 +483,9 @@ checks: dict[str, Callable[[Case], bool]] = {
     "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
     "taken": check_taken, "placed": check_placed,
 }  # fmt: skip
+
+
+def shows(name: str, case: Case) -> bool:
+    """Whether the case shows the fact; raises if it is wrong."""
+    result = checks[name](case)
+    return by_itself(result) if isinstance(result, Generator) else result

@@ -43,6 +43,17 @@ def projections(rng: np.random.Generator, outputs: Sequence[Any], inputs: Sequen
     return [first, *rest]
 
 
+def gradients_of(h: Callable[..., Any], rs: Arrays) -> Callable[..., tuple[Any, ...]]:
+    """The gradients of `<h(x), rs>` in all of x; None in `rs` is for outputs that have none."""
+
+    def g(*xs: Any) -> tuple[Any, ...]:
+        ys, pull = jax.vjp(h, *xs)
+        return pull(tuple(np.zeros(y.shape, jax.dtypes.float0) if r is None else jnp.asarray(r, y.dtype)
+                          for y, r in zip(ys, rs, strict=True)))
+
+    return g
+
+
 def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Arrays], orders: int) -> list[Arrays]:
     """`[f(x), g1, g2, ...]` by nested `jax.vjp`."""
     places = [i for i, x in enumerate(inputs) if is_floating(x)]
@@ -53,17 +64,10 @@ def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Ar
             full[i] = x
         return as_tuple(f(*full))
 
-    def gradient(h: Callable[..., Any], rs: Arrays) -> Callable[..., Any]:
-        def g(*xs: Any) -> tuple[Any, ...]:
-            ys, pull = jax.vjp(h, *xs)
-            return pull(tuple(np.zeros(y.shape, jax.dtypes.float0) if r is None else jnp.asarray(r, y.dtype)
-                              for y, r in zip(ys, rs, strict=True)))
-        return g
-
     def everything(*xs: Any) -> list[tuple[Any, ...]]:
         results, h = [at(*xs)], at
         for rs in directions[:orders]:
-            h = gradient(h, rs)
+            h = gradients_of(h, rs)
             results.append(h(*xs))
         return results
 
@@ -112,25 +116,43 @@ def check(f: Callable[..., Any], reference: Callable[..., Any], inputs: Arrays, 
     levels = nngrad_graph(f, leaves, directions, orders)
     run = runner(levels, leaves)
     got = run(inputs)
+    check_levels(got, expected, rtol)
+    if numeric and orders:
+        check_differences(run, inputs, got, directions)
+
+
+def check_levels(got: list[Arrays], expected: list[Arrays], rtol: float = 1e-9) -> None:
+    """Compare the results of each order."""
     for order, (ours, theirs) in enumerate(zip(got, expected, strict=True)):
         assert len(ours) == len(theirs), f"order {order}: {len(ours)} results, expected {len(theirs)}"
         for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             assert a.shape == b.shape, f"order {order}, result {i}: shape {a.shape}, expected {b.shape}"
             scale = max(1.0, float(np.max(np.abs(b.astype(float)), initial=0.0)))
             np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * scale, err_msg=f"order {order}, result {i}")
-    if numeric and orders:
-        check_differences(run, inputs, got, directions)
 
 
 def check_differences(run: Callable[[Sequence[Any]], list[Arrays]], inputs: Arrays, got: list[Arrays],
                       directions: list[Arrays], step: float = 1e-5, rtol: float = 1e-5) -> None:
     """Compare each order with central differences of the order below, along one random direction."""
+    check_slopes(inputs, got, *[run(arrays) for arrays in stepped(inputs, step)], directions, step, rtol)
+
+
+def direction(inputs: Arrays) -> list[Any]:
+    """One random direction of the floating inputs, with None for the others."""
     rng = np.random.default_rng(1)
-    along = [rng.standard_normal(x.shape) if is_floating(x) else None for x in inputs]
-    ahead, behind = (
-        run([x if v is None else x + sign * step * v for x, v in zip(inputs, along, strict=True)]) for sign in (1, -1)
-    )
-    moves = [v for v in along if v is not None]
+    return [rng.standard_normal(x.shape) if is_floating(x) else None for x in inputs]
+
+
+def stepped(inputs: Arrays, step: float = 1e-5) -> list[Arrays]:
+    """The inputs a step ahead and a step behind, along one random direction."""
+    return [[x if v is None else x + sign * step * v for x, v in zip(inputs, direction(inputs), strict=True)]
+            for sign in (1, -1)]  # fmt: skip
+
+
+def check_slopes(inputs: Arrays, got: list[Arrays], ahead: list[Arrays], behind: list[Arrays],
+                 directions: list[Arrays], step: float = 1e-5, rtol: float = 1e-5) -> None:
+    """Compare each order with the slope of the order below between a step ahead and a step behind."""
+    moves = [v for v in direction(inputs) if v is not None]
     for order, rs in enumerate(directions):
         slope = sum(
             np.sum(r * (a.astype(float) - b.astype(float)))

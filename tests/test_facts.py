@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +24,14 @@ from nngrad.graph.arguments import Axes, Static
 from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
 from nngrad.graph.facts import Facts
 
-from .facts import Case, check_diagonal, checks, near
-from .oracle import as_tuple, compiled_cheaply, is_floating, runner
+from .facts import Case, check_diagonal, checks, near, shows
+from .oracle import as_tuple, is_floating
+from .references import drawn, expected
 from .samples import Sample, all_samples
+from .together import Check, Together, Wanted, side_by_side
 
 LIBRARY = Path(nn.__file__).parent
 OF_OPS = [sample for sample in all_samples() if isinstance(getattr(F, sample.name), Op)]
-
-
-def drawn(sample: Sample) -> list[Any]:
-    rng = np.random.default_rng(7)
-    return [draw(rng) for draw in sample.inputs]
 
 
 def case_of(sample: Sample) -> Case:
@@ -45,16 +42,22 @@ def case_of(sample: Sample) -> Case:
     return Case(each, arrays, f.arguments)
 
 
-@pytest.mark.parametrize("sample", OF_OPS, ids=lambda s: s.id)
-def test_facts(sample: Sample) -> None:
+@Together
+def facts(sample: Sample) -> Check:
+    """Every fact that the sample's op is declared with."""
     case = case_of(sample)
-    for check in checks.values():
-        check(case)
+    results = [check(case) for check in checks.values()]
+    yield from side_by_side([each for each in results if isinstance(each, Generator)])
+
+
+@pytest.mark.parametrize("sample", OF_OPS, ids=lambda s: s.id)
+def test_facts(request: pytest.FixtureRequest, sample: Sample) -> None:
+    facts(request, sample)
 
 
 def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
     cases = [case_of(sample) for sample in OF_OPS if sample.name in SHOWING]
-    assert {name for name, check in checks.items() if any([check(case) for case in cases])} == set(checks)
+    assert {name for name in checks if any([shows(name, case) for case in cases])} == set(checks)
 
 
 SHOWING = {"add_n", "batch_matmul", "convolve", "less", "linear_combination", "mean", "mul2", "optimization_barrier",
@@ -102,7 +105,7 @@ HEAVY_BY_NATURE = {
 
 
 def test_no_heavy_op_is_without_a_product() -> None:
-    seen = {sample.name for sample in OF_OPS if getattr(F, sample.name).heavy and checks["cost"](case_of(sample))}
+    seen = {sample.name for sample in OF_OPS if getattr(F, sample.name).heavy and shows("cost", case_of(sample))}
     rest = set(declared("heavy")) - seen
     assert rest == {name for name in declared("heavy") if name.startswith(tuple(HEAVY_BY_NATURE))}
 
@@ -216,53 +219,35 @@ def test_no_other_file_asks_which_op_it_is() -> None:
 # ---------------------------------------------------------------- every sample by every route
 
 
-@pytest.mark.parametrize("sample", [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs], ids=lambda s: s.id)
-def test_routes(sample: Sample) -> None:
+@Together
+def routes(sample: Sample) -> Check:
     """Tangents of orders 1 and 2, forward, against the reference's; and nested gradients by the route that `nn.grad`
     takes, where rows or elements are shown to be independent, against those by the plain walk."""
-    arrays = drawn(sample)
-    leaves = [Variable.from_numpy_array(x) for x in arrays]
+    wanted, leaves = expected(sample), [Variable.from_numpy_array(x) for x in drawn(sample)]
     moving = [x for x in leaves if is_floating(x)]
-    rng = np.random.default_rng(8)
-    directions = [rng.standard_normal(x.shape) for x in moving]
-    tangents = [Variable.from_numpy_array(t) for t in directions]
+    tangents = [Variable.from_numpy_array(t) for t in wanted.along]
     outputs = [y for y in as_tuple(getattr(F, sample.name)(*leaves, **sample.arguments)) if y.spec.differentiable]
     orders = min(sample.orders, 2)
     forward = [outputs]
     for _ in range(orders):
         forward.append(Pushforward()(forward[-1], moving, tangents))
-    routes = []
+    levels = []
     for walk in (nn.grad, lambda ys, x: Grad()(ys, [x], [None] * len(ys))):  # the best route, and in reverse
         level = outputs
         for _ in range(orders):
             level = [y for x in moving for y in walk(level, x)]
-        routes.append(level)
-    _, *moved, chosen, plain = runner([*forward, *routes], leaves)(arrays)
-
-    def at(*xs: Any) -> tuple[Any, ...]:
-        given = iter(xs)
-        full = [next(given) if is_floating(a) else a for a in arrays]
-        return tuple([y for y in as_tuple(sample.reference(*full)) if is_floating(y)])
-
-    def along(h: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *xs: jax.jvp(h, xs, tuple(map(jnp.asarray, directions)))[1]
-
-    def levels(*xs: Any) -> list[Any]:
-        h, results = at, []
-        for _ in range(orders):
-            h = along(h)
-            results.append(h(*xs))
-        return results
-
-    with jax.enable_x64(True):
-        # XLA of jaxlib 0.8 computes the second derivative of a convolution with strides wrongly as one program.
-        run = levels if sample.name.startswith("convolve") else compiled_cheaply(levels)
-        theirs = run(*[jnp.asarray(a) for a in arrays if is_floating(a)])
-    for order, (ours, reference) in enumerate(zip(moved, theirs, strict=True), start=1):
+        levels.append(level)
+    (((_, *moved, chosen, plain),),) = yield [Wanted([*forward, *levels])]
+    for order, (ours, reference) in enumerate(zip(moved, wanted.tangents, strict=True), start=1):
         for a, b in zip(ours, reference, strict=True):
-            near(a, np.asarray(b), f"forward, order {order}")
+            near(a, b, f"forward, order {order}")
     for a, b in zip(chosen, plain, strict=True):
         near(a, b, f"nested gradients, order {orders}")
+
+
+@pytest.mark.parametrize("sample", [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs], ids=lambda s: s.id)
+def test_routes(request: pytest.FixtureRequest, sample: Sample) -> None:
+    routes(request, sample)
 
 
 def test_the_shape_of_its_input_makes_no_op_diagonal() -> None:
@@ -275,8 +260,8 @@ def test_the_shape_of_its_input_makes_no_op_diagonal() -> None:
     backward(accumulated)(lambda f, gy: F.cumsum(gy, axis=gy.ndim - 1, reverse=True))
     arrays = [np.linspace(-1.0, 1.5, 6).reshape(2, 3)]
     x = Variable.from_numpy_array(arrays[0])
-    for check in checks.values():
-        check(Case(accumulated, arrays, ()))
+    for name in checks:
+        shows(name, Case(accumulated, arrays, ()))
 
     def field(a: Any) -> Any:
         return jnp.sin(jnp.cumsum(jnp.tanh(a), 1))
@@ -502,7 +487,7 @@ def computes(x, /):
 def test_a_wrong_fact_is_found(name: str) -> None:
     kind, case = WRONG[name]
     with pytest.raises(AssertionError):
-        checks[kind](case)
+        shows(kind, case)
 
 
 def test_every_check_is_shown_to_fail() -> None:

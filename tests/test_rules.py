@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 import nngrad.functions as F
-from tests.oracle import check
-from tests.samples import Sample, all_samples
+from nngrad.graph import Variable
+
+from .oracle import check_levels, check_slopes, nngrad_graph, stepped
+from .references import drawn, expected
+from .samples import Sample, all_samples
+from .together import Check, Together, Wanted
+
+
+@Together
+def rule(sample: Sample) -> Check:
+    """The sample's values and gradients, and differences of each order."""
+    inputs, wanted = drawn(sample), expected(sample)
+    orders, leaves = len(wanted.directions), [Variable.from_numpy_array(x) for x in inputs]
+    function = getattr(F, sample.name)
+    levels = nngrad_graph(lambda *xs: function(*xs, **sample.arguments), leaves, wanted.directions, orders)
+    runs = [inputs, *stepped(inputs)] if sample.numeric and orders else [inputs]
+    ((got, *around),) = yield [Wanted(levels, leaves, runs)]
+    check_levels(got, wanted.levels)
+    if around:
+        check_slopes(inputs, got, *around, wanted.directions)
 
 
 @pytest.mark.parametrize("sample", all_samples(), ids=lambda s: s.id)
-def test_op(sample: Sample) -> None:
-    rng = np.random.default_rng(7)
-    inputs = [draw(rng) for draw in sample.inputs]
-    function = getattr(F, sample.name)
-    orders = 0 if sample.surrogate else sample.orders
-    check(lambda *xs: function(*xs, **sample.arguments), sample.reference, inputs, orders, numeric=sample.numeric)
+def test_op(request: pytest.FixtureRequest, sample: Sample) -> None:
+    rule(request, sample)

@@ -16,9 +16,10 @@ from nngrad.autodiff.mapped import mapped
 from nngrad.autodiff.vectorize import vectorize
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Op, Variable, functions_of
-from tests.oracle import as_tuple, is_floating, nngrad_graph, projections, runner
+from tests.oracle import as_tuple, is_floating, nngrad_graph, projections
 from tests.samples import Sample, all_samples
 from tests.test_properties import SETTINGS, Recipe, TwoSided, draw_leaves, follow, recipes
+from tests.together import Check, Together, Wanted
 
 K = 4
 
@@ -62,14 +63,15 @@ def one_of_each() -> list[tuple[Sample, tuple[bool, ...]]]:
     return cases
 
 
-def shown(value: Any) -> str:
+def shown(case: tuple[Sample, tuple[bool, ...]]) -> str:
     """A name for the test report."""
-    return value.id if isinstance(value, Sample) else "".join("1" if b else "0" for b in value)
+    return f"{case[0].id}-{''.join('1' if b else '0' for b in case[1])}"
 
 
-@pytest.mark.parametrize(("sample", "batched"), one_of_each(), ids=shown)
-def test_op(sample: Sample, batched: tuple[bool, ...]) -> None:
-    """Each op and its gradients up to order 2: vectorized, and differentiated after they were vectorized."""
+@Together
+def vectorized(case: tuple[Sample, tuple[bool, ...]]) -> Check:
+    """An op and its gradients up to order 2: vectorized, and differentiated after they were vectorized."""
+    sample, batched = case
     rng = np.random.default_rng(7)
     inputs = [draw(rng) for draw in sample.inputs]
     leaves = [Variable.from_numpy_array(x) for x in inputs]
@@ -80,10 +82,6 @@ def test_op(sample: Sample, batched: tuple[bool, ...]) -> None:
     flat = [y for level in levels for y in level]
 
     many = [varied(a) if b else a for a, b in zip(inputs, batched, strict=True)]
-    compute = runner(levels, leaves)
-    rows = [compute([a[k] if b else a for a, b in zip(many, batched, strict=True)]) for k in range(K)]
-    each = [[np.stack([row[n][i] for row in rows]) for i in range(len(level))] for n, level in enumerate(levels)]
-
     table = {x: Variable.from_numpy_array(a) for x, a, b in zip(leaves, many, batched, strict=True) if b}
     values = [table.get(x, x) for x in leaves]
     ours, totals = vectorize(flat, table), vectorize(flat, table, collapse=True)
@@ -97,7 +95,11 @@ def test_op(sample: Sample, batched: tuple[bool, ...]) -> None:
     ]
     later = nngrad_graph(lambda *xs: first, values, wide, orders)[1:]
 
-    got_each, got_totals, *got_later = runner([ours, totals, *later], values)(many)
+    one_by_one = [[a[k] if b else a for a, b in zip(many, batched, strict=True)] for k in range(K)]
+    rows, ((got_each, got_totals, *got_later),) = yield [
+        Wanted(levels, leaves, one_by_one), Wanted([ours, totals, *later], values, [many])
+    ]  # fmt: skip
+    each = [[np.stack([row[n][i] for row in rows]) for i in range(len(level))] for n, level in enumerate(levels)]
     for a, b in zip(got_each, [a for level in each for a in level], strict=True):
         close(a, b)
     for a, b in zip(got_totals, [a for level in each for a in level], strict=True):
@@ -105,6 +107,11 @@ def test_op(sample: Sample, batched: tuple[bool, ...]) -> None:
     for level, expected in zip(got_later, each[1:], strict=True):
         for a, b, v in zip(level, expected, varies, strict=True):
             close(a, b if v else b.sum(0), 1e-9)
+
+
+@pytest.mark.parametrize("case", one_of_each(), ids=shown)
+def test_op(request: pytest.FixtureRequest, case: tuple[Sample, tuple[bool, ...]]) -> None:
+    vectorized(request, case)
 
 
 @settings(SETTINGS, max_examples=25)
