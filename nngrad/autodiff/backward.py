@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import nngrad.functions as F
 from backward_registry import registry
 
 from ..execution.forward import (
@@ -22,10 +23,11 @@ from ..execution.forward import (
 )
 from ..execution.interpret import Hook
 from ..graph import NdArray, Variable, build_options, leaves_of
+from ..graph.ndarray import NOT_KEPT
 from ..graph.place import warn_user
 from ..remat import policy_key
 from .accumulation import accumulate
-from .fused import Fused, Key, Wanted, alive, fused_for, gradient_graph, middle, stops
+from .fused import Fused, Key, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .pending import PendingBackward
 from .request import given_gradient, given_gradients
@@ -134,9 +136,11 @@ def accumulate_gradients(
         options: How.
         own: Whether `grads` are the outputs' own, which leaves among them have already.
     """
+    starts = _starts(outputs, grads, own)
+    outputs, grads = [y for y, _, _ in starts], [gy for _, gy, _ in starts]
     groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
     arrived: list[tuple[NdArray, Any]] = []
-    for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
+    for i, (y, gy, own) in enumerate(starts):
         seed = seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
         if y.parent is not None:
             if y._need_grad is not False:
@@ -159,6 +163,26 @@ def accumulate_gradients(
         x.grad_var = gx
 
 
+def _starts(outputs: list[Variable], grads: list[Any], own: bool) -> list[tuple[Variable, Any, bool]]:
+    """What gradients start from: each with its own, and whether that is what it has already.
+
+    From a sink that gives its inputs none they start at these, with what the `.grad` of each holds.
+    """
+    found: list[tuple[Variable, Any, bool]] = []
+    waiting = [(y, gy, own) for y, gy in zip(outputs, grads, strict=True)][::-1]
+    while waiting:
+        y, gy, own = waiting.pop()
+        if y.parent is None or y.parent.op is not F.sink or y.parent.args["one_input_grad"]:
+            found.append((y, gy, own))
+        elif y._need_grad is not False:
+            inputs = [x for x in y.parent.inputs if x.spec.differentiable]
+            if all([x.grad.is_zero for x in inputs]):
+                warn_user("backward: F.sink with one_input_grad=False takes what the .grad of its inputs holds, and "
+                          "those hold nothing; set them")
+            waiting += [(x, x.grad, True) for x in inputs]
+    return found
+
+
 class Found(NamedTuple):
     """Gradients as arrays, with the cells that they belong to."""
 
@@ -176,16 +200,51 @@ def _gradients_from(
         snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
-    if not wanted:
+    middle = _to_look_at(plan, options.retain_grad)
+    asked = tuple([place for place, y in middle if y._need_grad])
+    if not wanted and not asked:
         return Found([], [])
+    key = Key(
+        wanted, asked, tuple([place for place, y in middle if y._need_grad is False]),
+        tuple([seed is not None for seed in seeds]), registry.version, build_options().simplify,
+        tuple([place for place, y in middle if options.retain_grad or y.persistent]),
+        policy_key(options.recompute, plan.functions),
+    )
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.run is not None:
             snapshot.run.run()  # what a process reads of the forward must not wait for the others
             keep_exchanged(outputs, plan, snapshot)
-        gradients, retained = _interpreted(outputs, plan, wanted, seeds, snapshot, options)
+        gradients, retained = _interpreted(outputs, plan, key, seeds, snapshot, options)
+        _give_up(middle, passed(outputs, plan, key))
         return Found(list(zip(cells, gradients, strict=True)), retained)
-    return _compiled(outputs, plan, wanted, seeds, snapshot, options, cells, alone)
+    return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells, alone)
+
+
+Middle = list[tuple[tuple[int, int], Variable]]
+
+
+def _to_look_at(plan: RunPlan, all_of_them: bool) -> Middle:
+    """The Variables in the middle with something that a backward has to know, each with its place: most were passed
+    before, and that is all there is to them."""
+    return [
+        ((i, y.index), y)
+        for i, f in enumerate(plan.functions)
+        for ref in f._outputs
+        for y in [ref()]
+        if y is not None
+        and (y._grad is not NOT_KEPT or y._need_grad is not None or y.persistent or all_of_them)
+    ]
+
+
+def _give_up(middle: Middle, passed: frozenset[tuple[int, int]]) -> None:
+    """Let it be known of Variables in the middle that a gradient has passed them and is not kept."""
+    for place, y in middle:
+        if place in passed:
+            if y._grad is None:
+                y._grad = NOT_KEPT
+            elif y._grad is not NOT_KEPT:
+                y._grad.give_up()
 
 
 def _gradient_variables(
@@ -215,7 +274,8 @@ which may raise errors."""
 def _compiled(
     outputs: list[Variable],
     plan: RunPlan,
-    wanted: Wanted,
+    key: Key,
+    middle: Middle,
     seeds: list[Any],
     snapshot: Snapshot,
     options: Options,
@@ -224,10 +284,6 @@ def _compiled(
 ) -> Found | None:
     """The gradients, and those that are retained, from one executable that computes the forward as well; None where it
     runs later, as it does if they are `alone` and the first that their `cells` get."""
-    seeded = tuple([seed is not None for seed in seeds])
-    retained = options.retain_grad and alive(plan)
-    memory = policy_key(options.recompute, plan.functions)
-    key = Key(wanted, stops(plan), seeded, registry.version, build_options().simplify, retained, memory)
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
@@ -241,9 +297,11 @@ def _compiled(
         run = None
     is_own = snapshot.leaf_ids is plan.leaf_ids
     can_wait = alone and plan.group is None  # other processes would wait for the one that reads no gradient
-    if run is not None and can_wait and is_own and not fused.retained and fused.executable in _can_wait:
+    retained = [y.grad for y in at(plan, fused.retained)]
+    if run is not None and can_wait and is_own and fused.executable in _can_wait:
         pending = PendingBackward(fused.executable, fused.program, arrays, run, count)
-        if pending.hold(cells):
+        if pending.hold(cells, retained):
+            _give_up(middle, fused.passed)
             return None
     results = fused.executable(*arrays)
     if alone and fused.executable not in _can_wait and not fused.program.opaque:
@@ -255,22 +313,17 @@ def _compiled(
                 keep_exchanged(outputs, plan, snapshot)
         elif len(outputs) > 1:
             run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
-    end = count + len(wanted)
+    _give_up(middle, fused.passed)
+    end = count + len(cells)
     arrived = list(zip(cells, results[count:end], strict=True))
-    return Found(arrived, _cells_of(plan, fused.retained, results[end:]))
-
-
-def _cells_of(plan: RunPlan, numbers: Iterable[int], gradients: Sequence[Any]) -> list[tuple[NdArray, Any]]:
-    """The gradients of Variables in the middle, by their numbers, each with its cell."""
-    found = list(middle(plan).values()) if gradients else []
-    return [(found[i].grad, gy) for i, gy in zip(numbers, gradients, strict=True)]
+    return Found(arrived, list(zip(retained, results[end:], strict=True)))
 
 
 def _interpreted(
-    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
+    outputs: list[Variable], plan: RunPlan, key: Key, seeds: list[Any], snapshot: Snapshot, options: Options
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """The same, op by op, with the hooks around every function of the gradient graph."""
-    graph = gradient_graph(outputs, plan, wanted, [seed is not None for seed in seeds], options.retain_grad)
+    graph = gradient_graph(outputs, plan, key)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))
     own = {*plan.functions, *[y.parent for y in outputs]}
@@ -278,4 +331,6 @@ def _interpreted(
     gradients = [*graph.gradients, *graph.retained.values()]
     shown = outputs if is_watched([*outputs, *gradients]) else []  # the forward is part of what is watched
     values = run_one_by_one([*gradients, *shown], snapshot, leaves, before, after, hooked=lambda f: f not in own)
-    return values[: len(wanted)], _cells_of(plan, graph.retained, values[len(wanted) : len(gradients)])
+    count = len(key.wanted)
+    cells = [y.grad for y in at(plan, graph.retained)]
+    return values[:count], list(zip(cells, values[count : len(gradients)], strict=True))

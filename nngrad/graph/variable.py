@@ -9,7 +9,7 @@ import numpy as np
 
 from .engine import BackwardOptions, ForwardOptions, engine
 from .links import Links, become
-from .ndarray import NdArray, checked_spec
+from .ndarray import NOT_KEPT, NdArray, checked_spec
 from .operators import Operators
 from .shown import ShownVariable
 from .spec import FLOAT32, DType, Shape, Spec
@@ -65,7 +65,8 @@ class Variable(ShownVariable, Operators, Links):
     """Which output of its parent it is."""
     name: str
     persistent: bool
-    """Whether `forward()` of a graph keeps this Variable's value ready beside the outputs'."""
+    """Whether `forward()` of a graph keeps this Variable's value ready beside the outputs', and `backward()` its
+    gradient."""
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
@@ -198,10 +199,17 @@ class Variable(ShownVariable, Operators, Links):
 
     @property
     def grad(self) -> NdArray:
-        """The cell of its gradient, as `backward()` accumulates it; zeros until then."""
+        """The cell of its gradient, as `backward()` accumulates it for a leaf; zeros until then.
+
+        For a Variable in the middle of a graph a `backward()` that passes it keeps its gradient with
+        `retain_grad=True`, or where `persistent` is True. Reading what was not kept is a RuntimeError.
+        """
         cell = self._grad
-        if cell is None:
-            cell = self._grad = NdArray.of_spec(self.spec)
+        if cell is None or cell is NOT_KEPT:
+            new = NdArray.of_spec(self.spec)
+            if cell is not None:
+                new.give_up()
+            cell = self._grad = new
         return cell
 
     @grad.setter
@@ -221,7 +229,7 @@ class Variable(ShownVariable, Operators, Links):
     def cleargrad(self) -> None:
         """Let the gradient be zeros again, and forget its Variable."""
         if self._grad is not None:
-            self._grad.zero()
+            self.grad.zero()
 
     def _checked_cell(self, cell: NdArray, name: str) -> NdArray:
         if not isinstance(cell, NdArray):
@@ -248,7 +256,8 @@ class Variable(ShownVariable, Operators, Links):
     @property
     def g(self) -> np.ndarray[Any, Any]:
         """The gradient as a NumPy array; assigning replaces it, and writing to the array changes it."""
-        return self.grad.data
+        cell = self._grad  # or what stands for one, of which reading says so
+        return self.grad.data if cell is None else cell.data
 
     @g.setter
     def g(self, value: object) -> None:
