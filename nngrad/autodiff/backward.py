@@ -160,7 +160,7 @@ def accumulate_gradients(
         warn_user("backward: nothing needs a gradient; make the leaves that do with need_grad=True")
     accumulate(arrived, retained)
     for x, gx in kept:
-        x.grad_var = gx
+        x.grad.variable = gx
 
 
 def _starts(outputs: list[Variable], grads: list[Any], own: bool) -> list[tuple[Variable, Any, bool]]:

@@ -15,6 +15,7 @@ from .shown import ShownVariable
 from .spec import FLOAT32, DType, Shape, Spec
 from .spelling import no_such_argument, raise_misspelt
 from .traverse import needs_gradient
+from .value import ValueOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,7 +75,8 @@ class Variable(ShownVariable, Operators, Links):
     _family: Family | None
     _source: Callable[[], Any] | None
     _at: Any
-    """The snapshot from which the data of an output was computed."""
+    """From which values of the leaves the data of an output was computed: the snapshot of a forward, or else what was
+    read."""
 
     def __init__(
         self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32,
@@ -149,6 +151,8 @@ class Variable(ShownVariable, Operators, Links):
 
     @need_grad.setter
     def need_grad(self, value: bool | None) -> None:
+        if value is not None and not isinstance(value, bool | np.bool_):
+            raise TypeError(f"need_grad: expected True or False, got {value!r}")
         if value and not self.spec.differentiable:
             raise TypeError(f"need_grad: a Variable of {self.dtype.name} has no gradient; give it a floating dtype")
         self._need_grad = None if value is None and self.parent is not None else bool(value)
@@ -187,7 +191,7 @@ class Variable(ShownVariable, Operators, Links):
     def is_computed(self) -> bool:
         """Whether the cell of an output holds the value of the last `forward()`, or that value deferred."""
         snapshot = None if self.parent is None else self.parent.snapshot
-        return snapshot is self._at and (snapshot is not None or not self.cell.is_zero)
+        return not self.cell.is_zero if snapshot is None else snapshot is self._at
 
     @property
     def cell(self) -> NdArray:
@@ -219,12 +223,26 @@ class Variable(ShownVariable, Operators, Links):
     @property
     def grad_var(self) -> Variable | None:
         """The gradient as a Variable of its own graph, where `nn.grad` (`set_grad`, `retain_grad`) or a `backward`
-        with `enable_double_backprop` has kept one; else None, also once `.g` was set or zeroed."""
+        with `enable_double_backprop` has kept one; else None, also once `.g` was set or zeroed, or another backward has
+        added to it.
+
+        A Variable that is set is kept, and `.g` is its value, computed when it is read; None is `cleargrad()`.
+        """
         return None if self._grad is None or self._grad.is_zero else self._grad.variable
 
     @grad_var.setter
-    def grad_var(self, gradient: Variable) -> None:
-        self.grad.variable = gradient
+    def grad_var(self, gradient: Variable | None) -> None:
+        if gradient is None:
+            self.cleargrad()
+            return
+        if not isinstance(gradient, Variable):
+            raise TypeError(f"grad_var: expected a Variable or None, got {type(gradient).__name__}; set arrays through .g")
+        if gradient.spec is not self.spec:
+            raise ValueError(f"grad_var: the gradient is {gradient.spec}, but the Variable is {self.spec}")
+        cell = self.grad
+        cell.variable = gradient
+        if gradient.parent is not None or gradient.cell is not cell:
+            cell.defer(ValueOf(gradient, cell).value())
 
     def cleargrad(self) -> None:
         """Let the gradient be zeros again, and forget its Variable."""
