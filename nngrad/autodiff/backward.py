@@ -27,8 +27,10 @@ from ..graph.ndarray import NOT_KEPT
 from ..graph.place import warn_user
 from ..remat import policy_key
 from .accumulation import accumulate
+from .binding import reached_from
 from .fused import Fused, Key, at, fused_for, gradient_graph, passed
 from .grad import grad
+from .met import looking, note
 from .pending import PendingBackward
 from .request import given_gradient, given_gradients
 from .seeds import seed_array
@@ -210,6 +212,9 @@ def _gradients_from(
         tuple([place for place, y in middle if options.retain_grad or y.persistent]),
         policy_key(options.recompute, plan.functions),
     )
+    if looking:
+        met = reached_from(outputs, frozenset())
+        note([x for x in [plan.leaves[i] for i in wanted] if id(x) in met])
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.run is not None:
