@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,21 +13,30 @@ from ..graph.value import Value
 looking: weakref.WeakSet[Any] = weakref.WeakSet()
 """Who looks out."""
 
-_met: dict[int, tuple[weakref.ref[Variable], weakref.ref[Value]]] = {}
-"""The leaves by their ids, with the values that they had."""
+_met: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
+"""For each backward the leaves that its gradients reached, with the values that they had."""
 
 
 def note(leaves: Iterable[Variable]) -> None:
-    """Note that gradients were asked of these leaves."""
-    for x in leaves:
-        _met.setdefault(id(x), (weakref.ref(x), weakref.ref(x.cell._value)))
+    """Note which leaves the gradients of one backward reach."""
+    _met.append([(weakref.ref(x), weakref.ref(x.cell._value)) for x in leaves])
 
 
-def noted(by: Any) -> list[Variable]:
-    """The leaves that were met, for one who looks out no longer. What was written to since is data, and a gradient
-    that was read, or is gone, is somebody's affair already."""
+def noted(by: Any, own: Iterable[Variable]) -> list[Variable]:
+    """The leaves that were met together with some of `own`, for one who looks out no longer.
+
+    What was written to since is data, and a gradient that was read, or is gone, is somebody's affair already.
+    """
+    cells = {id(p.cell) for p in own}
+    groups = [[(x, value()) for ref, value in group if (x := ref()) is not None] for group in _met]
     looking.discard(by)
-    found = [(x, value()) for ref, value in _met.values() if (x := ref()) is not None]
     if not looking:
         _met.clear()
-    return [x for x, value in found if x.cell._value is value and not (x.grad.is_empty or x.grad._value.lent)]
+    written = {id(x) for group in groups for x, value in group if x.cell._value is not value}
+    return [
+        x
+        for group in groups
+        if any([id(x.cell) in cells for x, _ in group])
+        for x, _ in group
+        if id(x) not in written and not (x.grad.is_empty or x.grad._value.lent)
+    ]

@@ -139,7 +139,7 @@ class NotKept(Zeros):
         """Say so, to whoever reads it."""
         raise RuntimeError(
             "g: backward() has passed this Variable in the middle of the graph and has not kept its gradient; call "
-            "backward(retain_grad=True), or set its `persistent` to True before"
+            "backward(retain_grad=True), or set its `persistent` to True before; assigning .g sets it"
         )
 
 

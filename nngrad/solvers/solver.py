@@ -246,7 +246,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         if looking and self in looking:
-            tell_of_untrained("update", noted(self))
+            tell_of_untrained("update", noted(self, self._variables))
         call_before(update_pre_hook)
         self.unused_change = ""
         with self.updating:
