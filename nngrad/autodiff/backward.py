@@ -28,7 +28,7 @@ from ..graph.place import warn_user
 from ..remat import policy_key
 from .accumulation import accumulate
 from .binding import reached_from
-from .fused import Fused, Key, at, fused_for, gradient_graph, passed
+from .fused import Fused, Key, Passed, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .met import looking, note
 from .pending import PendingBackward
@@ -220,8 +220,9 @@ def _gradients_from(
         if plan.group is not None and snapshot.run is not None:
             snapshot.run.run()  # what a process reads of the forward must not wait for the others
             keep_exchanged(outputs, plan, snapshot)
-        gradients, retained = _interpreted(outputs, plan, key, seeds, snapshot, options)
-        _give_up(middle, passed(outputs, plan, key))
+        met = passed(outputs, plan, key)
+        gradients, retained = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
+        _give_up(middle, met.difference(key.retained))
         return Found(list(zip(cells, gradients, strict=True)), retained)
     return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells, alone)
 
@@ -242,10 +243,10 @@ def _to_look_at(plan: RunPlan, all_of_them: bool) -> Middle:
     ]
 
 
-def _give_up(middle: Middle, passed: frozenset[tuple[int, int]]) -> None:
-    """Let it be known of Variables in the middle that a gradient has passed them and is not kept."""
+def _give_up(middle: Middle, places: Passed) -> None:
+    """Let it be known of those Variables in the middle that a gradient has passed them and is not kept."""
     for place, y in middle:
-        if place in passed:
+        if place in places:
             if y._grad is None:
                 y._grad = NOT_KEPT
             elif y._grad is not NOT_KEPT:
@@ -325,10 +326,11 @@ def _compiled(
 
 
 def _interpreted(
-    outputs: list[Variable], plan: RunPlan, key: Key, seeds: list[Any], snapshot: Snapshot, options: Options
+    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, seeds: list[Any], snapshot: Snapshot,
+    options: Options,
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """The same, op by op, with the hooks around every function of the gradient graph."""
-    graph = gradient_graph(outputs, plan, key)
+    graph = gradient_graph(outputs, plan, key, met)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))
     own = {*plan.functions, *[y.parent for y in outputs]}

@@ -11,7 +11,7 @@ from ..execution.compiled import BoundedCache, executable_of, executables
 from ..execution.forward import RunPlan
 from ..execution.lower import linearize
 from ..execution.program import Program
-from ..graph import NdArray, Variable, contained, path_between, switch
+from ..graph import NdArray, Variable, contained, functions_of, path_between, switch
 from ..graph.spec import DType
 from ..graph.variable import leaf_of
 from .binding import reached_from
@@ -22,6 +22,7 @@ from .request import Request
 Wanted = tuple[int, ...]
 Places = tuple[tuple[int, int], ...]
 """Variables in the middle of a graph, by the number of their function and that among its outputs."""
+Passed = frozenset[tuple[int, int]]
 
 
 class Fused(NamedTuple):
@@ -38,8 +39,8 @@ class Fused(NamedTuple):
     """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
     retained: Places
     """Which of the Variables in the middle have a gradient among the results."""
-    passed: frozenset[tuple[int, int]] = frozenset()
-    """Which of them a gradient passes that is not kept."""
+    passed: Passed
+    """Which of them a gradient passes that is not to be kept."""
     dtypes: Mapping[int, DType] = MappingProxyType({})
     """Those of the numbers that are inputs, by the places of their slots."""
     numbers: tuple[Any, ...] = ()
@@ -115,7 +116,7 @@ def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) 
         if fused is not None:
             _keep(table, (found.program, key), fused)
             return fused._replace(numbers=found.arrays(fused.dtypes))
-    fused = _fuse(outputs, plan, key, recompute)
+    fused = _fuse(outputs, plan, key, passed(outputs, plan, key), recompute)
     _keep(table, (plan.program, key), fused)
     return fused
 
@@ -132,8 +133,8 @@ def _keep(table: BoundedCache, structure: tuple[Program, Key], fused: Fused) -> 
 
 
 def _fuse(
-    outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any, kept: Sequence[Variable] | None = None,
-    numbers: Sequence[Variable] = (),
+    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, recompute: Any,
+    kept: Sequence[Variable] | None = None, numbers: Sequence[Variable] = (),
 ) -> Fused:
     """Emit the gradients of `outputs`, and make an executable of all.
 
@@ -141,14 +142,15 @@ def _fuse(
         outputs: Those of the plan, or what computes the same.
         plan: That of the graph.
         key: What is wanted.
+        met: What gradients pass.
         recompute: The policy of what is computed again.
         kept: What computes the same as the Variables that the plan keeps; by default these.
         numbers: Leaves that stand for numbers.
     """
-    graph = gradient_graph(outputs, plan, key, recompute, kept)
+    graph = gradient_graph(outputs, plan, key, met, recompute, kept)
     results = [*graph.gradients, *graph.retained.values()]
     program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], kept)
-    return Fused(executable_of(program), program, others, tuple(graph.retained), passed(outputs, plan, key))
+    return Fused(executable_of(program), program, others, tuple(graph.retained), met.difference(key.retained))
 
 
 def _fuse_with_leaves(
@@ -159,17 +161,17 @@ def _fuse_with_leaves(
     if graph is None:
         return None
     count = len(outputs)
-    fused = _fuse(graph.variables[:count], plan, key, recompute, graph.variables[count:], list(graph.leaves.values()))
-    if fused.others:
-        return None
-    return fused._replace(dtypes={i: x.dtype for i, x in graph.leaves.items()}, passed=passed(outputs, plan, key))
+    kept, numbers = graph.variables[count:], list(graph.leaves.values())
+    fused = _fuse(graph.variables[:count], plan, key, passed(outputs, plan, key), recompute, kept, numbers)
+    return None if fused.others else fused._replace(dtypes={i: x.dtype for i, x in graph.leaves.items()})
 
 
 @contained
 def gradient_graph(
-    outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any = False, kept: Sequence[Variable] | None = None
+    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, recompute: Any = False,
+    kept: Sequence[Variable] | None = None,
 ) -> GradientGraph:
-    """Emit the gradients that `key` says; `outputs` and `kept` are as for `_fuse`."""
+    """Emit the gradients that `key` says; the arguments are those of `_fuse`."""
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, key.seeded, strict=True)]
     switch(auto_forward=False, no_grad=False)
     leaves = [plan.leaves[i] for i in key.wanted]
@@ -179,9 +181,14 @@ def gradient_graph(
         return _program(outputs, plan, gradients, given)[0]
 
     same = dict(zip(map(id, plan.kept), kept or (), strict=False))
-    places = {id(same.get(id(y), y)): place for place, y in zip(key.retained, at(plan, key.retained), strict=True)}
+    retained_at = [same.get(id(y), y) for y in at(plan, key.retained)]
+    places = dict(zip(map(id, retained_at), key.retained, strict=True))
+    inputs = [*leaves, *at(plan, key.asked)]
+    if places:
+        _, active, _ = path_between(outputs, inputs)
+        inputs += [y for y in retained_at if id(y) not in active and places[id(y)] in met]
     found = emitted(Request(
-        outputs, [*leaves, *at(plan, key.asked)], seeds, retain=bool(places), retained_at=frozenset(places),
+        outputs, inputs, seeds, retain=bool(places), retained_at=frozenset(places),
         recompute=recompute, final=True, program_of=program_of,
     ))
     retained = {places[id(y)]: gy for y, gy in found.retained}
@@ -214,10 +221,12 @@ def at(plan: RunPlan, places: Iterable[tuple[int, int]]) -> list[Variable]:
     return [plan.functions[i].outputs[k] for i, k in places]
 
 
-def passed(outputs: list[Variable], plan: RunPlan, key: Key) -> frozenset[tuple[int, int]]:
-    """Which Variables in the middle a gradient passes, besides those that keep it."""
-    inputs = [*[plan.leaves[i] for i in key.wanted], *at(plan, key.asked)]
-    _, active, _ = path_between(outputs, inputs)
-    reached = active & reached_from(outputs, frozenset())
-    places = [(i, k) for i, f in enumerate(plan.functions) for k, y in enumerate(f._outputs) if id(y()) in reached]
-    return frozenset(places).difference(key.retained)
+def passed(outputs: list[Variable], plan: RunPlan, key: Key) -> Passed:
+    """Which Variables in the middle a gradient passes: those above which a leaf needs one, and that it can reach."""
+    needing = {id(x) for x in (*[plan.leaves[i] for i in key.wanted], *at(plan, key.asked))}
+    for f in functions_of(outputs):
+        if not needing.isdisjoint(map(id, f.inputs)):
+            living = [ref() for ref in f._outputs]
+            needing |= {id(y) for y in living if y is not None and y._need_grad is not False}
+    met = needing & reached_from(outputs, frozenset())
+    return frozenset([(i, k) for i, f in enumerate(plan.functions) for k, y in enumerate(f._outputs) if id(y()) in met])

@@ -8,7 +8,6 @@ are read, and written, in one call into C, which neither a signal's handler nor 
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import repeat, starmap
@@ -19,13 +18,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 import numpy as np
 
-from .engine import engine
 from .process import check_process
 from .spec import Spec, x64_if
 
 if TYPE_CHECKING:
     from .ndarray import NdArray
-    from .variable import Variable
 
 
 def on_host(array: Any) -> np.ndarray[Any, Any]:
@@ -172,30 +169,6 @@ class Deferred(Value):
             if self.array is None:
                 self.array = array
         self.source = None
-
-
-class ValueOf:
-    """Computes a Variable's value for a cell."""
-
-    __slots__ = ("_cell", "_value", "_variable")
-
-    def __init__(self, variable: Variable, cell: NdArray) -> None:
-        self._variable = variable
-        self._cell = weakref.ref(cell)  # which holds this
-
-    def value(self) -> Deferred:
-        """Returns the Value that the cell is to hold."""
-        value = Deferred(self)
-        self._value = weakref.ref(value)
-        return value
-
-    def run(self) -> None:
-        """Compute it."""
-        variable, value = self._variable, self._value()
-        if variable.parent is not None and (variable.cell is self._cell() or not variable.is_computed):
-            engine.evaluate(variable)
-        if value is not None:
-            value.fill(variable.cell.raw())
 
 
 _lending = threading.RLock()  # a signal's handler may come back to it

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 import numpy as np
 
 from .engine import BackwardOptions, ForwardOptions, engine
-from .links import Links, become
+from .links import Links, become, keep_gradient
 from .ndarray import NOT_KEPT, NdArray, checked_spec
 from .operators import Operators
 from .shown import ShownVariable
 from .spec import FLOAT32, DType, Shape, Spec
 from .spelling import no_such_argument, raise_misspelt
 from .traverse import needs_gradient
-from .value import ValueOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -232,17 +231,7 @@ class Variable(ShownVariable, Operators, Links):
 
     @grad_var.setter
     def grad_var(self, gradient: Variable | None) -> None:
-        if gradient is None:
-            self.cleargrad()
-            return
-        if not isinstance(gradient, Variable):
-            raise TypeError(f"grad_var: expected a Variable or None, got {type(gradient).__name__}; set arrays through .g")
-        if gradient.spec is not self.spec:
-            raise ValueError(f"grad_var: the gradient is {gradient.spec}, but the Variable is {self.spec}")
-        cell = self.grad
-        cell.variable = gradient
-        if gradient.parent is not None or gradient.cell is not cell:
-            cell.defer(ValueOf(gradient, cell).value())
+        keep_gradient(self, gradient)
 
     def cleargrad(self) -> None:
         """Let the gradient be zeros again, and forget its Variable."""

@@ -28,8 +28,9 @@ def tell_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
     _told.update([x.cell for x in left.values()])
     named = [f"{x.name!r}, {x.spec}" if x.name else f"one without a name, {x.spec}" for x in left.values()]
     more = f"; and {len(named) - _MOST_NAMED} more" * (len(named) > _MOST_NAMED)
+    shown = "; ".join(named[:_MOST_NAMED])
     warn_user(
-        f"{where}: the loss depends on leaves with need_grad that no solver trains: {'; '.join(named[:_MOST_NAMED])}{more}. "
-        "Give them to the solver (get_parameters() of a Module finds neither modules in lists and dicts nor Variables "
-        "that are its attributes), or set their need_grad to False"
+        f"{where}: the loss depends on leaves with need_grad that no solver trains: {shown}{more}. Give them to the "
+        "solver (get_parameters() of a Module finds neither modules in lists and dicts nor Variables that are its "
+        "attributes), or set their need_grad to False"
     )
