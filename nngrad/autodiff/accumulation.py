@@ -77,7 +77,7 @@ _accumulating = threading.RLock()
 def put_where_empty(cells: Sequence[NdArray], others: Sequence[NdArray], values: Sequence[Value]) -> bool:
     """Let `cells`, and `others` whatever they hold, hold Values, all from one moment on, if nothing is in `cells` and
     none is there twice; returns whether that was so."""
-    every = [*cells, *others]
+    every = [*cells, *others] if others else cells
     with _accumulating:
         if len({*every}) < len(every) or not all([cell.is_empty for cell in cells]):
             return False

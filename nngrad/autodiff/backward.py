@@ -138,11 +138,11 @@ def accumulate_gradients(
         options: How.
         own: Whether `grads` are the outputs' own, which leaves among them have already.
     """
-    starts = _starts(outputs, grads, own)
-    outputs, grads = [y for y, _, _ in starts], [gy for _, gy, _ in starts]
+    if any([y.parent is not None and y.parent.op is F.sink for y in outputs]):
+        outputs, grads = _without_sinks(outputs, grads)
     groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
     arrived: list[tuple[NdArray, Any]] = []
-    for i, (y, gy, own) in enumerate(starts):
+    for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
         seed = seed_array(y, gy, options.loss_scale, "grad" if len(outputs) == 1 else f"grad_outputs[{i}]")
         if y.parent is not None:
             if y._need_grad is not False:
@@ -165,24 +165,22 @@ def accumulate_gradients(
         x.grad.variable = gx
 
 
-def _starts(outputs: list[Variable], grads: list[Any], own: bool) -> list[tuple[Variable, Any, bool]]:
-    """What gradients start from: each with its own, and whether that is what it has already.
-
-    From a sink that gives its inputs none they start at these, with what the `.grad` of each holds.
-    """
-    found: list[tuple[Variable, Any, bool]] = []
-    waiting = [(y, gy, own) for y, gy in zip(outputs, grads, strict=True)][::-1]
+def _without_sinks(outputs: list[Variable], grads: list[Any]) -> tuple[list[Variable], list[Any]]:
+    """The outputs, and the gradient at each, with the inputs in the place of a sink that gives them none: gradients
+    start at these then, with what the `.grad` of each holds. Leaves among them have it already."""
+    found: list[tuple[Variable, Any]] = []
+    waiting = [*zip(outputs, grads, strict=True)][::-1]
     while waiting:
-        y, gy, own = waiting.pop()
+        y, gy = waiting.pop()
         if y.parent is None or y.parent.op is not F.sink or y.parent.args["one_input_grad"]:
-            found.append((y, gy, own))
+            found.append((y, gy))
         elif y._need_grad is not False:
             inputs = [x for x in y.parent.inputs if x.spec.differentiable]
             if all([x.grad.is_zero for x in inputs]):
                 warn_user("backward: F.sink with one_input_grad=False takes what the .grad of its inputs holds, and "
                           "those hold nothing; set them")
-            waiting += [(x, x.grad, True) for x in inputs]
-    return found
+            waiting += [(x, x.grad) for x in inputs if x.parent is not None]
+    return [y for y, _ in found], [gy for _, gy in found]
 
 
 class Found(NamedTuple):
@@ -203,27 +201,27 @@ def _gradients_from(
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     middle = _to_look_at(plan, options.retain_grad)
-    asked = tuple([place for place, y in middle if y._need_grad])
+    asked = stops = retained = ()
+    if middle:
+        asked = tuple([place for place, y in middle if y._need_grad])
+        stops = tuple([place for place, y in middle if y._need_grad is False])
+        retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
     if not wanted and not asked:
         return Found([], [])
-    key = Key(
-        wanted, asked, tuple([place for place, y in middle if y._need_grad is False]),
-        tuple([seed is not None for seed in seeds]), registry.version, build_options().simplify,
-        tuple([place for place, y in middle if options.retain_grad or y.persistent]),
-        policy_key(options.recompute, plan.functions),
-    )
+    seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
+    key = Key(wanted, asked, stops, seeded, registry.version, build_options().simplify, retained, memory)
     if looking:
-        met = reached_from(outputs, frozenset())
-        note([x for x in [plan.leaves[i] for i in wanted] if id(x) in met])
+        reached = reached_from(outputs, frozenset())
+        note([x for x in [plan.leaves[i] for i in wanted] if id(x) in reached])
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.run is not None:
             snapshot.run.run()  # what a process reads of the forward must not wait for the others
             keep_exchanged(outputs, plan, snapshot)
         met = passed(outputs, plan, key)
-        gradients, retained = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
+        gradients, others = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
         _give_up(middle, met.difference(key.retained))
-        return Found(list(zip(cells, gradients, strict=True)), retained)
+        return Found(list(zip(cells, gradients, strict=True)), others)
     return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells, alone)
 
 
@@ -303,11 +301,12 @@ def _compiled(
         run = None
     is_own = snapshot.leaf_ids is plan.leaf_ids
     can_wait = alone and plan.group is None  # other processes would wait for the one that reads no gradient
-    retained = [y.grad for y in at(plan, fused.retained)]
+    retained = [y.grad for y in at(plan, fused.retained)] if fused.retained else []
     if run is not None and can_wait and is_own and fused.executable in _can_wait:
         pending = PendingBackward(fused.executable, fused.program, arrays, run, count)
         if pending.hold(cells, retained):
-            _give_up(middle, fused.passed)
+            if middle:
+                _give_up(middle, fused.passed)
             return None
     results = fused.executable(*arrays)
     if alone and fused.executable not in _can_wait and not fused.program.opaque:
@@ -319,7 +318,8 @@ def _compiled(
                 keep_exchanged(outputs, plan, snapshot)
         elif len(outputs) > 1:
             run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
-    _give_up(middle, fused.passed)
+    if middle:
+        _give_up(middle, fused.passed)
     end = count + len(cells)
     arrived = list(zip(cells, results[count:end], strict=True))
     return Found(arrived, list(zip(retained, results[end:], strict=True)))

@@ -10,11 +10,23 @@ from typing import Any
 from ..graph import Variable
 from ..graph.value import Value
 
-looking: weakref.WeakSet[Any] = weakref.WeakSet()
+looking: set[weakref.ref[Any]] = set()
 """Who looks out."""
 
 _met: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
 """For each backward the leaves that its gradients reached, with the values that they had."""
+
+
+def look_out(by: Any) -> None:
+    """Let what backwards meet be noted, until `by` looks out no longer."""
+    looking.add(weakref.ref(by, looking.discard))
+
+
+def look_away(by: Any) -> bool:
+    """Let `by` look out no longer; returns whether it did."""
+    found = weakref.ref(by) in looking
+    looking.discard(weakref.ref(by))
+    return found
 
 
 def note(leaves: Iterable[Variable]) -> None:
@@ -22,14 +34,13 @@ def note(leaves: Iterable[Variable]) -> None:
     _met.append([(weakref.ref(x), weakref.ref(x.cell._value)) for x in leaves])
 
 
-def noted(by: Any, own: Iterable[Variable]) -> list[Variable]:
-    """The leaves that were met together with some of `own`, for one who looks out no longer.
+def met_with(own: Iterable[Variable]) -> list[Variable]:
+    """The leaves that were met together with some of `own`.
 
     What was written to since is data, and a gradient that was read, or is gone, is somebody's affair already.
     """
     cells = {id(p.cell) for p in own}
     groups = [[(x, value()) for ref, value in group if (x := ref()) is not None] for group in _met]
-    looking.discard(by)
     if not looking:
         _met.clear()
     written = {id(x) for group in groups for x, value in group if x.cell._value is not value}

@@ -121,7 +121,8 @@ class NdArray(CellOperators):
     def is_empty(self) -> bool:
         """Whether nothing was written since it was made or reset, or passed by a backward that kept nothing: what
         arrives is not added to anything."""
-        return self._value.array is None and isinstance(self._value, Zeros)
+        value = self._value
+        return value.array is None and (value.__class__ is Zeros or value.__class__ is NotKept)
 
     @property
     def is_deferred(self) -> bool:

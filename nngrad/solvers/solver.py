@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import optax
 
-from ..autodiff.met import looking, noted
+from ..autodiff.met import look_away, look_out, looking, met_with
 from ..execution.fingerprint import structure_of_settings
 from ..graph import Variable
 from ..graph.in_place import raw_together
@@ -200,7 +200,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             had_many = self._has_many()
             self._change(become)
             solvers.add(self)
-            looking.add(self)
+            look_out(self)
             self._merged = MergedUpdates(self)
             if self._has_many() is not had_many:
                 self._compile()
@@ -245,8 +245,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         """
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
-        if looking and self in looking:
-            tell_of_untrained("update", noted(self, self._variables))
+        if looking and look_away(self):
+            tell_of_untrained("update", met_with(self._variables))
         call_before(update_pre_hook)
         self.unused_change = ""
         with self.updating:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..autodiff.met import looking
+from ..autodiff.met import look_away
 from ..execution.compiled import has_tiers
 from ..execution.fingerprint import digest_of, structure_of
 from ..execution.recompilations import watched
@@ -81,7 +81,7 @@ class TrainStep:
         self._input_names = names
         self._live = graph.live
         self._others = graph.others
-        looking.discard(solver)  # that is seen to here
+        look_away(solver)  # that is seen to here
         self._raises = options.on_nan == "raise"
         self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
         program = graph.program
