@@ -28,7 +28,7 @@ from ..graph.place import warn_user
 from ..remat import policy_key
 from .accumulation import accumulate
 from .binding import reached_from
-from .fused import Fused, Key, Passed, at, fused_for, gradient_graph, passed
+from .fused import Fused, Key, Passed, Places, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .met import looking, note
 from .pending import PendingBackward
@@ -201,7 +201,8 @@ def _gradients_from(
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     middle = _to_look_at(plan, options.retain_grad)
-    asked = stops = retained = ()
+    asked: Places = ()
+    stops, retained = asked, asked
     if middle:
         asked = tuple([place for place, y in middle if y._need_grad])
         stops = tuple([place for place, y in middle if y._need_grad is False])
