@@ -257,8 +257,8 @@ def get_parameter_or_create(
     elif shape is not None and param.spec.shape != shape:
         _check_shape(name, param, shape)
     if param._need_grad is not need_grad:
-        param.need_grad = need_grad and param.spec.differentiable
-    if as_need_grad is None or as_need_grad is need_grad or bool(as_need_grad) == param.need_grad:
+        param.need_grad = param.spec.differentiable and need_grad
+    if as_need_grad is None or as_need_grad is need_grad or as_need_grad == param.need_grad:
         result: Variable = param
         return result
     return param.get_unlinked_variable(need_grad=as_need_grad)
@@ -310,7 +310,7 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
         shape = initializer.shape
     param = Variable(shape, False, name, dtype)
     param.cell.axes = ()
-    param.need_grad = need_grad and param.spec.differentiable
+    param.need_grad = param.spec.differentiable and need_grad
     if initializer is None:
         return param
     if not is_array and not callable(initializer):

@@ -163,7 +163,8 @@ def test_gradients_in_the_middle_are_kept_if_asked_for(route: str) -> None:
     h = F.sin(x)
     y = h * h
     y.backward()
-    assert h.grad.is_zero
+    with pytest.raises(RuntimeError, match=r"backward\(retain_grad=True\)"):
+        _ = h.g
     x.cleargrad()
     if route == "backward":
         nn.backward([y], [1.0], retain_grad=True)
@@ -175,6 +176,174 @@ def test_gradients_in_the_middle_are_kept_if_asked_for(route: str) -> None:
     y.backward(retain_grad=True)
     assert h.g == pytest.approx(2 * np.sin(0.5))  # of the last backward; leaves add up
     assert x.g == pytest.approx(4 * np.sin(0.5) * np.cos(0.5))
+
+
+HOOKS: list[dict[str, Any]] = [{}, {"function_pre_hook": lambda f: None}]
+
+
+@pytest.mark.parametrize("hooks", HOOKS, ids=["compiled", "op by op"])
+def test_what_a_backward_has_passed_and_not_kept_cannot_be_read(hooks: dict[str, Any]) -> None:
+    x = leaf(0.5)
+    h = F.sin(x)
+    before = h.grad  # somebody has the cell
+    k, beside, stopped = F.exp(h), h * 3.0, F.unlink(h * 2.0)
+    y = k * k * stopped
+    y.backward(**hooks)
+    for read in (lambda: h.g, lambda: k.g, lambda: before.data, lambda: h.grad.view, lambda: k.grad.array,
+                 lambda: x.data.copy_from(k.grad), lambda: k.backward(None)):
+        with pytest.raises(RuntimeError, match=r"has not kept its gradient; call backward\(retain_grad=True\)"):
+            read()
+    assert "not kept" in repr(k.grad) and h.grad_var is None
+    stopped_from = stopped.parent.inputs[0]
+    assert beside.g == stopped_from.g == y.g == 0, "no gradient has passed these"
+    h.grad.zero()
+    k.g = 7.0
+    assert h.g == 0 and k.g == 7, "what is written since can be read"
+    y.backward(retain_grad=True, **hooks)
+    assert h.g == pytest.approx(2 * y.d)
+    y.backward(**hooks)
+    for v in (h, k):
+        with pytest.raises(RuntimeError, match="has not kept"):  # not what was kept before, nor what was written
+            _ = v.g
+
+
+def test_a_leaf_that_shares_a_gradient_with_what_is_passed_starts_anew() -> None:
+    x, w = leaf(2.0), leaf(3.0)
+    h = x * x
+    unlinked = h.get_unlinked_variable(need_grad=True)  # as nnabla's GANs have it
+    first, second = h * 5.0, unlinked * w
+    for _ in range(2):
+        first.backward()
+        second.backward()
+        assert unlinked.g == 3
+    assert x.g == 40 and w.g == 8
+
+
+def test_a_variable_that_was_passed_and_is_made_a_leaf() -> None:
+    x = leaf(2.0)
+    h = x * x
+    (h * h).backward()
+    h.clear_all_graph_links()
+    solver = S.Sgd()
+    solver.set_parameters({"h": h})
+    with pytest.raises(RuntimeError, match="has not kept"):
+        _ = h.g
+    solver.zero_grad()
+    (h * 3.0).backward()
+    assert h.g == 3
+    other = leaf(1.0)
+    k = other * 2.0
+    (k * k).backward()
+    with pytest.raises(RuntimeError, match="has not kept"):
+        _ = k.g
+
+
+@pytest.mark.parametrize("hooks", HOOKS, ids=["compiled", "op by op"])
+@pytest.mark.parametrize("read", ["each", "last"])
+def test_persistent_variables_keep_their_gradient(hooks: dict[str, Any], read: str) -> None:
+    """A loop as in virtual adversarial training: the gradient in the middle is the next direction."""
+    noise, w = leaf(0.3, -0.7), leaf(0.5, 2.0)
+    r = noise * 2.0
+    r.persistent = True
+    y = F.sum(F.sin(r) * w)
+    expected = noise.d.copy()
+    for step in range(5):
+        r.grad.zero()
+        y.forward(clear_no_need_grad=True)
+        y.backward(clear_buffer=True, **hooks)
+        gradient = np.cos(2 * expected) * w.d
+        if read == "each" or step == 4:
+            np.testing.assert_allclose(r.g, gradient, rtol=1e-14)
+        noise.data.copy_from(r.grad)
+        expected = gradient
+    assert r.grad_var is None
+
+
+def test_persistent_gradients_in_graphs_that_are_built_anew() -> None:
+    for c in (0.5, 0.7, 0.9, 1.1):  # a number that changes becomes an input
+        x = leaf(0.4)
+        h = F.sin(x * c)
+        h.persistent = True
+        k = F.exp(h)
+        k.persistent = c > 0.6  # also after it was built
+        y = k * c
+        y.forward()
+        k.persistent = True
+        y.backward()
+        assert k.g == pytest.approx(c) and h.g == pytest.approx(c * np.exp(np.sin(0.4 * c)))
+        assert x.g == pytest.approx(c * np.exp(np.sin(0.4 * c)) * c * np.cos(0.4 * c))
+
+
+def test_need_grad_in_the_middle_asks_for_its_gradient() -> None:
+    x = leaf(3.0)
+    x.need_grad = False
+    h = x * 2.0
+    h.need_grad = True
+    y = h * h
+    y.backward(retain_grad=True)
+    assert h.g == 12 and x.g == 0
+    y.backward()
+    with pytest.raises(RuntimeError, match="has not kept"):
+        _ = h.g
+    h.persistent = True
+    y.forward()
+    y.backward(2.0)
+    assert h.g == 24
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_gradients_in_the_middle_of_random_graphs(seed: int) -> None:
+    """What is kept is what `nn.grad` gives, what is passed and not kept cannot be read, the rest are zeros."""
+    rng = np.random.default_rng(seed)
+    leaves = [leaf(*rng.uniform(0.5, 1.5, 2)) for _ in range(3)]
+    leaves[2].need_grad = False
+    found = list(leaves)
+    for _ in range(10):
+        a, b = (found[i] for i in rng.integers(0, len(found), 2))
+        found.append([lambda a, b: a * b, lambda a, b: a + F.sin(b), lambda a, b: F.tanh(a) - b,
+                      lambda a, b: a * F.unlink(b)][rng.integers(0, 4)](a, b))
+    middle, y = found[3:], found[-1] * leaves[0]
+    for h in middle:
+        h.persistent = bool(rng.integers(0, 2))
+        if rng.integers(0, 6) == 0:
+            h.need_grad = False
+    expected = {id(h): nn.grad(y, h, unreachable="none")[0] for h in middle}
+    for _ in range(3):
+        y.forward()
+        y.backward()
+    for h in middle:
+        gh = expected[id(h)]
+        if gh is None or not h.need_grad:  # as nnabla, which asks need_grad alone, also above F.unlink
+            np.testing.assert_array_equal(h.g, 0)
+        elif h.persistent:
+            np.testing.assert_allclose(h.g, gh.d, rtol=1e-12, atol=1e-14)
+        else:
+            with pytest.raises(RuntimeError, match="has not kept"):
+                _ = h.g
+
+
+@pytest.mark.parametrize("hooks", HOOKS, ids=["compiled", "op by op"])
+def test_a_sink_that_gives_no_gradient_starts_from_those_that_are_set(hooks: dict[str, Any]) -> None:
+    x, w, alone = leaf(2.0), leaf(3.0), leaf(5.0)
+    a, b = x * x, x * w
+    inner = F.sink(b, one_input_grad=False)
+    s = F.sink(a, inner, alone, F.greater(x, w), one_input_grad=False)
+    for times in (1, 2):
+        a.g, b.g, alone.g = 10.0, 100.0, 1000.0
+        s.forward()
+        s.backward(**hooks)
+        assert x.g == times * (10 * 4 + 100 * 3) and w.g == times * 100 * 2
+        assert (a.g, b.g, alone.g) == (10, 100, 1000), "they stay what they are"
+    x.cleargrad()
+    nn.backward([s], [1.0], enable_double_backprop=True)
+    assert x.grad_var is not None and x.grad_var.d == x.g == 340
+
+
+def test_a_sink_of_which_no_gradient_is_set_says_so() -> None:
+    x = leaf(2.0)
+    with pytest.warns(UserWarning, match=r"F\.sink with one_input_grad=False takes what the \.grad"):
+        F.sink(x * x, one_input_grad=False).backward()
+    assert x.g == 0
 
 
 def test_kept_gradients_belong_to_the_variables_of_each_graph() -> None:
@@ -285,6 +454,44 @@ def test_a_gradient_that_was_written_over_has_no_variable(value: float | None) -
     y.backward(enable_double_backprop=True)
     assert x.grad_var is not None
     assert x.grad_var.d.tolist() == [2.0, 4.0]
+
+
+def test_a_gradient_that_is_added_to_has_no_variable() -> None:
+    x = leaf(2.0)
+    y = x * x
+    y.backward(enable_double_backprop=True)
+    y.backward()
+    assert x.g == 8 and x.grad_var is None
+
+
+def test_double_backprop_as_chainer_writes_it() -> None:
+    x = leaf(2.0)
+    y = x**3
+    y.backward(enable_double_backprop=True)
+    gx = x.grad_var
+    x.grad_var = None
+    assert x.g == 0
+    gx.backward()
+    assert x.g == 6 * 2  # not 3 x^2 + 6 x
+
+
+def test_a_gradient_variable_that_is_set_is_kept() -> None:
+    x, w = leaf(2.0, 3.0), leaf(1.0, 4.0)
+    h = x * 2.0
+    for v in (x, h):
+        gradient = w * w
+        v.grad_var = gradient
+        assert v.grad_var is gradient
+        np.testing.assert_array_equal(v.g, [1, 16])
+        assert v.grad_var is gradient
+    x.grad_var = w
+    np.testing.assert_array_equal(x.g, w.d)
+    x.grad_var = leaf(0.0, 0.0)
+    np.testing.assert_array_equal(x.g, 0)
+    with pytest.raises(TypeError, match=r"grad_var: expected a Variable or None, got ndarray; set arrays through \.g"):
+        x.grad_var = np.ones(2)
+    with pytest.raises(ValueError, match=r"grad_var: the gradient is float64\[1\], but the Variable is float64\[2\]"):
+        x.grad_var = leaf(1.0)
 
 
 def test_a_gradient_penalty_through_backward() -> None:

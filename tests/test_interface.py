@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -127,6 +128,27 @@ def test_unlinked_is_deprecated() -> None:
     x = leaf()
     with pytest.warns(DeprecationWarning, match="get_unlinked_variable"):
         assert F.exp(x).unlinked(need_grad=False).is_leaf
+
+
+@pytest.mark.parametrize("value", ["yes", "", 1, [], 0.0])
+@pytest.mark.parametrize("give", [
+    lambda v: Variable((2,), need_grad=v), lambda v: setattr(leaf(), "need_grad", v),
+    lambda v: setattr(F.exp(leaf()), "need_grad", v), lambda v: Variable.from_numpy_array(A, need_grad=v),
+    lambda v: leaf().get_unlinked_variable(v), lambda v: leaf().apply(need_grad=v),
+    lambda v: nn.parameter.get_parameter_or_create("refused", (2,), need_grad=v),
+])
+def test_need_grad_is_a_bool(give: Any, value: Any) -> None:
+    with pytest.raises(TypeError, match=f"need_grad: expected True or False, got {re.escape(repr(value))}"):
+        give(value)
+    assert nn.get_parameters(grad_only=False).get("refused") is None
+    for flag in (np.True_, np.False_, True, False):
+        assert Variable.from_numpy_array(A, need_grad=flag).need_grad is bool(flag)
+
+
+def test_as_need_grad_is_a_bool() -> None:
+    message = "need_grad: expected True or False, got 'no'"
+    with nn.parameter_scope("as_need_grad"), pytest.raises(TypeError, match=message):
+        nn.parameter.get_parameter_or_create("w", (2,), as_need_grad="no")
 
 
 def test_tags_and_need_grad_of_functions() -> None:
@@ -342,8 +364,9 @@ def test_results_are_written_to_until_the_next_forward() -> None:
     (gx,) = nn.grad(z, x)
     gx.d[...] *= 2
     np.testing.assert_allclose(gx.d, 2 / np.cosh(A) ** 2, rtol=1e-5)
-    y.g[...] = 3
-    assert (y.g == 3).all()
+    y.g = 3
+    y.g[0] += 1
+    assert (y.g[1:] == 3).all() and (y.g[0] == 4).all()
 
 
 def test_a_written_result_is_not_what_others_hold() -> None:

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as arrays
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.solvers as S
 from nngrad.execution.lower import linearize
 from nngrad.graph import functions_of
 from nngrad.graph.shortening import quoted
@@ -62,6 +63,69 @@ def test_a_variable_tells_its_value_where_it_is_known() -> None:
     assert not y.is_computed  # showing computes nothing
     assert y.d is not None and "2.718" in repr(y) and "54.59" in text_of(y._repr_html_())
     assert "gradients are asked for" in x._repr_html_()
+
+
+OLD = "leaves have changed since"
+
+
+def is_marked(y: nn.Variable) -> bool:
+    marks = {OLD in repr(y), OLD in text_of(y._repr_html_())}
+    assert len(marks) == 1
+    return marks.pop()
+
+
+@pytest.mark.parametrize("run", ["read", "forward", "together"])
+def test_a_value_says_that_its_leaves_have_changed(run: str) -> None:
+    a, other = leaf(1.0), leaf(7.0)
+    b = a * 2
+    assert not is_marked(b)
+    if run == "forward":
+        b.forward()
+    elif run == "together":
+        nn.forward_all([b, b * other])
+    assert b.d == 2 and not is_marked(b)
+    a.d = 5
+    assert b.d == 2 and is_marked(b)  # it is what it was, and says so
+    assert repr(b) == f"<Variable float64[] (MulScalar, rank 1) = 2. ({OLD})>"
+    other.d = 3
+    a.d = 1
+    assert not is_marked(b), "it has the same number again"
+    held = a.d
+    assert not is_marked(b), "to read a leaf changes nothing"
+    held[...] = 4
+    assert is_marked(b)
+    c = b * 10
+    assert c.d == 80 and is_marked(b) and not is_marked(c), "b keeps its value, c has that of now"
+    b.forward()
+    assert b.d == 8 and not is_marked(b)
+    a.data.zero()
+    assert is_marked(b)
+
+
+def test_what_a_forward_writes_itself_does_not_count() -> None:
+    x, mean, variance = leaf(np.arange(6.0).reshape(3, 2)), leaf(np.zeros((1, 2))), leaf(np.ones((1, 2)))
+    y = F.batch_normalization(x, None, None, mean, variance, batch_stat=True)
+    z = F.dropout(x * y, 0.5)
+    for _ in range(2):
+        nn.forward_all([y, z])
+        assert y.d is not None and z.d is not None
+        assert mean.d.any() and not is_marked(y) and not is_marked(z)
+    x.d = 0
+    assert is_marked(y) and is_marked(z)
+
+
+def test_a_parameter_that_a_solver_moves_marks_the_loss() -> None:
+    w = leaf([1.0, 2.0])
+    loss = F.sum(w**2)
+    solver = S.Sgd(0.1)
+    solver.set_parameters({"w": w})
+    loss.forward()
+    loss.backward()
+    assert loss.d == 5 and not is_marked(loss)
+    solver.update()
+    assert is_marked(loss)
+    loss.forward()
+    assert loss.d == pytest.approx(3.2) and not is_marked(loss)
 
 
 @pytest.mark.parametrize(("size", "shown"), [

@@ -75,20 +75,23 @@ _cell = operator.itemgetter(0)
 _accumulating = threading.RLock()
 
 
-def put_in_place_of_zeros(cells: Sequence[NdArray], values: Sequence[Value]) -> bool:
-    """Let cells hold Values, all from one moment on, if all of them are zero and none is there twice; returns whether
-    that was so."""
+def put_where_empty(cells: Sequence[NdArray], others: Sequence[NdArray], values: Sequence[Value]) -> bool:
+    """Let `cells`, and `others` whatever they hold, hold Values, all from one moment on, if nothing is in `cells` and
+    none is there twice; returns whether that was so."""
+    every = [*cells, *others] if others else cells
     with _accumulating:
-        if len({*cells}) < len(cells) or not all([cell.is_zero for cell in cells]):
+        if len({*every}) < len(every) or not all([cell.is_empty for cell in cells]):
             return False
-        hold_together(cells, values)
+        for cell in others:
+            cell.variable = None
+        hold_together(every, values)
         return True
 
 
 def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[NdArray, Any]] = ()) -> None:
     """Add arrays to what cells hold, and put others in the place of what is there, all at one moment."""
     with _accumulating:
-        if not retained and all([cell.is_zero for cell, _ in arrived]) and len({*map(_cell, arrived)}) == len(arrived):
+        if not retained and all([cell.is_empty for cell, _ in arrived]) and len({*map(_cell, arrived)}) == len(arrived):
             put_together([cell for cell, _ in arrived], [gx for _, gx in arrived])
             return
         parts = {cell: [gy] for cell, gy in retained}
@@ -96,7 +99,7 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
             if cell in parts:  # two leaves may share one
                 parts[cell].append(gx)
             else:
-                parts[cell] = [gx] if cell.is_zero else [cell.raw(), gx]
+                parts[cell] = [gx] if cell.is_empty else [cell.raw(), gx]
         added = {cell: tuple(terms) for cell, terms in parts.items() if len(terms) > 1}
         while added:
             cells = list(added)[:_MOST_SUMS]
@@ -104,4 +107,6 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
             key = tuple([(cell.spec, len(xs)) for cell, xs in zip(cells, terms, strict=True)])
             sums = _executables.get(key, functools.partial(_Sums, terms)).of(terms)
             parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
+        for cell in parts:
+            cell.variable = None
         put_together(list(parts), [total for (total,) in parts.values()])

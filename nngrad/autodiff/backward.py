@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
+import nngrad.functions as F
 from backward_registry import registry
 
 from ..execution.forward import (
@@ -22,11 +23,14 @@ from ..execution.forward import (
 )
 from ..execution.interpret import Hook
 from ..graph import NdArray, Variable, build_options, leaves_of
+from ..graph.ndarray import NOT_KEPT
 from ..graph.place import warn_user
 from ..remat import policy_key
 from .accumulation import accumulate
-from .fused import Fused, Key, Wanted, alive, fused_for, gradient_graph, middle, stops
+from .binding import reached_from
+from .fused import Fused, Key, Passed, Places, at, fused_for, gradient_graph, passed
 from .grad import grad
+from .met import looking, note
 from .pending import PendingBackward
 from .request import given_gradient, given_gradients
 from .seeds import seed_array
@@ -134,6 +138,8 @@ def accumulate_gradients(
         options: How.
         own: Whether `grads` are the outputs' own, which leaves among them have already.
     """
+    if any([y.parent is not None and y.parent.op is F.sink for y in outputs]):
+        outputs, grads = _without_sinks(outputs, grads)
     groups: dict[Snapshot | None, list[tuple[Variable, Any]]] = {}
     arrived: list[tuple[NdArray, Any]] = []
     for i, (y, gy) in enumerate(zip(outputs, grads, strict=True)):
@@ -156,7 +162,25 @@ def accumulate_gradients(
         warn_user("backward: nothing needs a gradient; make the leaves that do with need_grad=True")
     accumulate(arrived, retained)
     for x, gx in kept:
-        x.grad_var = gx
+        x.grad.variable = gx
+
+
+def _without_sinks(outputs: list[Variable], grads: list[Any]) -> tuple[list[Variable], list[Any]]:
+    """The outputs, and the gradient at each, with the inputs in the place of a sink that gives them none: gradients
+    start at these then, with what the `.grad` of each holds. Leaves among them have it already."""
+    found: list[tuple[Variable, Any]] = []
+    waiting = [*zip(outputs, grads, strict=True)][::-1]
+    while waiting:
+        y, gy = waiting.pop()
+        if y.parent is None or y.parent.op is not F.sink or y.parent.args["one_input_grad"]:
+            found.append((y, gy))
+        elif y._need_grad is not False:
+            inputs = [x for x in y.parent.inputs if x.spec.differentiable]
+            if all([x.grad.is_zero for x in inputs]):
+                warn_user("backward: F.sink with one_input_grad=False takes what the .grad of its inputs holds, and "
+                          "those hold nothing; set them")
+            waiting += [(x, x.grad) for x in inputs if x.parent is not None]
+    return [y for y, _ in found], [gy for _, gy in found]
 
 
 class Found(NamedTuple):
@@ -176,16 +200,56 @@ def _gradients_from(
         snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
-    if not wanted:
+    middle = _to_look_at(plan, options.retain_grad)
+    asked: Places = ()
+    stops, retained = asked, asked
+    if middle:
+        asked = tuple([place for place, y in middle if y._need_grad])
+        stops = tuple([place for place, y in middle if y._need_grad is False])
+        retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
+    if not wanted and not asked:
         return Found([], [])
+    seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
+    key = Key(wanted, asked, stops, seeded, registry.version, build_options().simplify, retained, memory)
+    if looking:
+        reached = reached_from(outputs, frozenset())
+        note([x for x in [plan.leaves[i] for i in wanted] if id(x) in reached])
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.run is not None:
             snapshot.run.run()  # what a process reads of the forward must not wait for the others
             keep_exchanged(outputs, plan, snapshot)
-        gradients, retained = _interpreted(outputs, plan, wanted, seeds, snapshot, options)
-        return Found(list(zip(cells, gradients, strict=True)), retained)
-    return _compiled(outputs, plan, wanted, seeds, snapshot, options, cells, alone)
+        met = passed(outputs, plan, key)
+        gradients, others = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
+        _give_up(middle, met.difference(key.retained))
+        return Found(list(zip(cells, gradients, strict=True)), others)
+    return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells, alone)
+
+
+Middle = list[tuple[tuple[int, int], Variable]]
+
+
+def _to_look_at(plan: RunPlan, all_of_them: bool) -> Middle:
+    """The Variables in the middle with something that a backward has to know, each with its place: most were passed
+    before, and that is all there is to them."""
+    return [
+        ((i, y.index), y)
+        for i, f in enumerate(plan.functions)
+        for ref in f._outputs
+        for y in [ref()]
+        if y is not None
+        and (y._grad is not NOT_KEPT or y._need_grad is not None or y.persistent or all_of_them)
+    ]
+
+
+def _give_up(middle: Middle, places: Passed) -> None:
+    """Let it be known of those Variables in the middle that a gradient has passed them and is not kept."""
+    for place, y in middle:
+        if place in places:
+            if y._grad is None:
+                y._grad = NOT_KEPT
+            elif y._grad is not NOT_KEPT:
+                y._grad.give_up()
 
 
 def _gradient_variables(
@@ -215,7 +279,8 @@ which may raise errors."""
 def _compiled(
     outputs: list[Variable],
     plan: RunPlan,
-    wanted: Wanted,
+    key: Key,
+    middle: Middle,
     seeds: list[Any],
     snapshot: Snapshot,
     options: Options,
@@ -224,10 +289,6 @@ def _compiled(
 ) -> Found | None:
     """The gradients, and those that are retained, from one executable that computes the forward as well; None where it
     runs later, as it does if they are `alone` and the first that their `cells` get."""
-    seeded = tuple([seed is not None for seed in seeds])
-    retained = options.retain_grad and alive(plan)
-    memory = policy_key(options.recompute, plan.functions)
-    key = Key(wanted, stops(plan), seeded, registry.version, build_options().simplify, retained, memory)
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
@@ -243,9 +304,12 @@ def _compiled(
         run = None
     is_own = snapshot.leaf_ids is plan.leaf_ids
     can_wait = alone and plan.group is None  # other processes would wait for the one that reads no gradient
-    if run is not None and can_wait and is_own and not fused.retained and fused.executable in _can_wait:
+    retained = [y.grad for y in at(plan, fused.retained)] if fused.retained else []
+    if run is not None and can_wait and is_own and fused.executable in _can_wait:
         pending = PendingBackward(fused.executable, fused.program, arrays, run, count)
-        if pending.hold(cells):
+        if pending.hold(cells, retained):
+            if middle:
+                _give_up(middle, fused.passed)
             return None
     results = fused.executable(*arrays)
     if alone and fused.executable not in _can_wait and not fused.program.opaque:
@@ -257,22 +321,19 @@ def _compiled(
                 keep_exchanged(outputs, plan, snapshot)
         elif len(outputs) > 1:
             run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
-    end = count + len(wanted)
+    if middle:
+        _give_up(middle, fused.passed)
+    end = count + len(cells)
     arrived = list(zip(cells, results[count:end], strict=True))
-    return Found(arrived, _cells_of(plan, fused.retained, results[end:]))
-
-
-def _cells_of(plan: RunPlan, numbers: Iterable[int], gradients: Sequence[Any]) -> list[tuple[NdArray, Any]]:
-    """The gradients of Variables in the middle, by their numbers, each with its cell."""
-    found = list(middle(plan).values()) if gradients else []
-    return [(found[i].grad, gy) for i, gy in zip(numbers, gradients, strict=True)]
+    return Found(arrived, list(zip(retained, results[end:], strict=True)))
 
 
 def _interpreted(
-    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeds: list[Any], snapshot: Snapshot, options: Options
+    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, seeds: list[Any], snapshot: Snapshot,
+    options: Options,
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """The same, op by op, with the hooks around every function of the gradient graph."""
-    graph = gradient_graph(outputs, plan, wanted, [seed is not None for seed in seeds], options.retain_grad)
+    graph = gradient_graph(outputs, plan, key, met)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))
     own = {*plan.functions, *[y.parent for y in outputs]}
@@ -280,4 +341,6 @@ def _interpreted(
     gradients = [*graph.gradients, *graph.retained.values()]
     shown = outputs if is_watched([*outputs, *gradients]) else []  # the forward is part of what is watched
     values = run_one_by_one([*gradients, *shown], snapshot, leaves, before, after, hooked=lambda f: f not in own)
-    return values[: len(wanted)], _cells_of(plan, graph.retained, values[len(wanted) : len(gradients)])
+    count = len(key.wanted)
+    cells = [y.grad for y in at(plan, graph.retained)]
+    return values[:count], list(zip(cells, values[count : len(gradients)], strict=True))

@@ -1,14 +1,12 @@
-"""Gradients that are kept at their Variables, and what is out of a gradient's reach."""
+"""What is in a gradient's reach, and what is out of it."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 
 from backward_registry import registry
 
-from ..graph import NdArray, Variable, engine, functions_of
-from ..graph.value import Deferred
+from ..graph import Variable, functions_of
 from .request import Request
 
 
@@ -36,33 +34,3 @@ def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -
     if lost and request.unreachable == "raise":
         raise ValueError(f"inputs{lost}: no gradient of the outputs can reach them")
     return lost
-
-
-def keep_gradient(x: Variable, gx: Variable) -> None:
-    """Let `x.grad_var` be `gx`, and `x.g` its value, computed when it is read."""
-    x.grad_var = gx
-    x.grad.defer(_ValueOf(gx, x.grad).value())
-
-
-class _ValueOf:
-    """Computes a Variable's value for a cell."""
-
-    __slots__ = ("_cell", "_value", "_variable")
-
-    def __init__(self, variable: Variable, cell: NdArray) -> None:
-        self._variable = variable
-        self._cell = weakref.ref(cell)  # which holds this
-
-    def value(self) -> Deferred:
-        """Returns the Value that the cell is to hold."""
-        value = Deferred(self)
-        self._value = weakref.ref(value)
-        return value
-
-    def run(self) -> None:
-        """Compute it."""
-        variable, value = self._variable, self._value()
-        if variable.cell is self._cell() or not variable.is_computed:
-            engine.evaluate(variable)
-        if value is not None:
-            value.fill(variable.cell.raw())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,15 +11,19 @@ from ..execution.compiled import BoundedCache, executable_of, executables
 from ..execution.forward import RunPlan
 from ..execution.lower import linearize
 from ..execution.program import Program
-from ..graph import NdArray, Variable, contained, switch
+from ..graph import NdArray, Variable, contained, functions_of, path_between, switch
 from ..graph.spec import DType
 from ..graph.users_code import watching_for_users_code
 from ..graph.variable import leaf_of
+from .binding import reached_from
 from .changing_numbers import Changing, changing, with_leaves
 from .grad import emitted
 from .request import Request
 
 Wanted = tuple[int, ...]
+Places = tuple[tuple[int, int], ...]
+"""Variables in the middle of a graph, by the number of their function and that among its outputs."""
+Passed = frozenset[tuple[int, int]]
 
 
 class Fused(NamedTuple):
@@ -34,8 +38,10 @@ class Fused(NamedTuple):
     program: Program
     others: list[Variable]
     """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
-    retained: list[int]
-    """Which of the Variables in the middle have a gradient among the results, by their number."""
+    retained: Places
+    """Which of the Variables in the middle have a gradient among the results."""
+    passed: Passed
+    """Which of them a gradient passes that is not to be kept."""
     dtypes: Mapping[int, DType] = MappingProxyType({})
     """Those of the numbers that are inputs, by the places of their slots."""
     numbers: tuple[Any, ...] = ()
@@ -49,13 +55,17 @@ class Key(NamedTuple):
 
     wanted: Wanted
     """The leaves that need a gradient, by their number."""
-    stops: tuple[tuple[int, int], ...]
+    asked: Places
+    """The Variables in the middle whose `need_grad` was set to True."""
+    stops: Places
+    """Those at which gradients stop."""
     seeded: tuple[bool, ...]
     """Which outputs are given a gradient."""
     rules: int
     """The version of the registry."""
     simplify: bool | frozenset[str]
-    retained: Any
+    retained: Places
+    """The Variables in the middle whose gradient is to be kept."""
     memory: Any
     """The policy of what is computed again."""
 
@@ -63,18 +73,21 @@ class Key(NamedTuple):
 class _Shared:
     """What graphs of one structure share: a Fused, as long as its executable is kept."""
 
-    __slots__ = ("dtypes", "executable", "program", "retained")
+    __slots__ = ("dtypes", "executable", "passed", "program", "retained")
 
     def __init__(self, fused: Fused) -> None:
         self.executable = weakref.ref(fused.executable)
         self.program = fused.program
         self.retained = fused.retained
+        self.passed = fused.passed
         self.dtypes = fused.dtypes
 
     def fused(self) -> Fused | None:
         """The Fused, or None where the executable is gone."""
         executable = self.executable()
-        return None if executable is None else Fused(executable, self.program, [], self.retained, self.dtypes)
+        if executable is None:
+            return None
+        return Fused(executable, self.program, [], self.retained, self.passed, self.dtypes)
 
 
 _fused = executables.learned(BoundedCache(512))
@@ -88,8 +101,8 @@ class GradientGraph(NamedTuple):
     """Of the leaves."""
     seeds: list[Variable]
     """The leaves that stand for the seeds that are given."""
-    retained: dict[int, Variable]
-    """The gradients of Variables in the middle, by their number."""
+    retained: dict[tuple[int, int], Variable]
+    """The gradients of Variables in the middle, by their places."""
 
 
 def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) -> Fused:
@@ -98,13 +111,15 @@ def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) 
     fused = _found(table, (plan.program, key))
     if fused is not None:
         return fused
-    found = None if key.retained or key.memory not in (None, False) else changing(plan.program)
+    held = set(map(id, plan.kept))
+    is_plain = key.memory in (None, False) and not key.asked and all([id(y) in held for y in at(plan, key.retained)])
+    found = changing(plan.program) if is_plain else None
     if found is not None:
         fused = _found(table, (found.program, key)) or _fuse_with_leaves(outputs, plan, key, recompute, found)
         if fused is not None:
             _keep(table, (found.program, key), fused)
             return fused._replace(numbers=found.arrays(fused.dtypes))
-    fused = _fuse(outputs, plan, key, recompute)
+    fused = _fuse(outputs, plan, key, passed(outputs, plan, key), recompute)
     _keep(table, (plan.program, key), fused)
     return fused
 
@@ -121,8 +136,8 @@ def _keep(table: BoundedCache, structure: tuple[Program, Key], fused: Fused) -> 
 
 
 def _fuse(
-    outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any, kept: Sequence[Variable] | None = None,
-    numbers: Sequence[Variable] = (),
+    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, recompute: Any,
+    kept: Sequence[Variable] | None = None, numbers: Sequence[Variable] = (),
 ) -> Fused:
     """Emit the gradients of `outputs`, and make an executable of all.
 
@@ -130,16 +145,17 @@ def _fuse(
         outputs: Those of the plan, or what computes the same.
         plan: That of the graph.
         key: What is wanted.
+        met: What gradients pass.
         recompute: The policy of what is computed again.
         kept: What computes the same as the Variables that the plan keeps; by default these.
         numbers: Leaves that stand for numbers.
     """
-    graph, is_users = watching_for_users_code(
-        lambda: gradient_graph(outputs, plan, key.wanted, key.seeded, bool(key.retained), recompute)
-    )
+    graph, is_users = watching_for_users_code(lambda: gradient_graph(outputs, plan, key, met, recompute, kept))
     results = [*graph.gradients, *graph.retained.values()]
     program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], kept)
-    return Fused(executable_of(program), program, others, list(graph.retained), is_users=is_users)
+    return Fused(
+        executable_of(program), program, others, tuple(graph.retained), met.difference(key.retained), is_users=is_users
+    )
 
 
 def _fuse_with_leaves(
@@ -150,29 +166,38 @@ def _fuse_with_leaves(
     if graph is None:
         return None
     count = len(outputs)
-    fused = _fuse(graph.variables[:count], plan, key, recompute, graph.variables[count:], list(graph.leaves.values()))
+    kept, numbers = graph.variables[count:], list(graph.leaves.values())
+    fused = _fuse(graph.variables[:count], plan, key, passed(outputs, plan, key), recompute, kept, numbers)
     return None if fused.others else fused._replace(dtypes={i: x.dtype for i, x in graph.leaves.items()})
 
 
 @contained
 def gradient_graph(
-    outputs: list[Variable], plan: RunPlan, wanted: Wanted, seeded: Sequence[bool], retain: bool, recompute: Any = False
+    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, recompute: Any = False,
+    kept: Sequence[Variable] | None = None,
 ) -> GradientGraph:
-    seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, seeded, strict=True)]
+    """Emit the gradients that `key` says; the arguments are those of `_fuse`."""
+    seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, key.seeded, strict=True)]
     switch(auto_forward=False, no_grad=False)
-    leaves = [plan.leaves[i] for i in wanted]
+    leaves = [plan.leaves[i] for i in key.wanted]
     given = [seed for seed in seeds if seed is not None]
 
     def program_of(gradients: list[Variable]) -> Program:
         return _program(outputs, plan, gradients, given)[0]
 
-    numbers = {id(y): i for i, y in enumerate(middle(plan).values())} if retain else {}
+    same = dict(zip(map(id, plan.kept), kept or (), strict=False))
+    retained_at = [same.get(id(y), y) for y in at(plan, key.retained)]
+    places = dict(zip(map(id, retained_at), key.retained, strict=True))
+    inputs = [*leaves, *at(plan, key.asked)]
+    if places:
+        _, active, _ = path_between(outputs, inputs)
+        inputs += [y for y in retained_at if id(y) not in active and places[id(y)] in met]
     found = emitted(Request(
-        outputs, leaves, seeds, retain=retain, retained_at=frozenset(numbers), recompute=recompute, final=True,
-        program_of=program_of,
+        outputs, inputs, seeds, retain=bool(places), retained_at=frozenset(places),
+        recompute=recompute, final=True, program_of=program_of,
     ))
-    retained = {numbers[id(y)]: gy for y, gy in found.retained}
-    return GradientGraph(found.gradients, given, retained)
+    retained = {places[id(y)]: gy for y, gy in found.retained}
+    return GradientGraph(found.gradients[: len(leaves)], given, retained)
 
 
 def _program(
@@ -196,22 +221,17 @@ def _program(
     return program, linear.leaves[len(first) :]
 
 
-def middle(plan: RunPlan) -> dict[tuple[int, int], Variable]:
-    """The Variables in the middle of the graph, by function and output."""
-    found = {(i, k): ref() for i, f in enumerate(plan.functions) for k, ref in enumerate(f._outputs)}
-    return {place: y for place, y in found.items() if y is not None}
+def at(plan: RunPlan, places: Iterable[tuple[int, int]]) -> list[Variable]:
+    """The Variables in the middle of a graph at these places."""
+    return [plan.functions[i].outputs[k] for i, k in places]
 
 
-def alive(plan: RunPlan) -> tuple[tuple[int, int], ...]:
-    return tuple(middle(plan))
-
-
-def stops(plan: RunPlan) -> tuple[tuple[int, int], ...]:
-    """Which outputs of functions gradients stop at, by place in the graph."""
-    return tuple([
-        (i, k)
-        for i, f in enumerate(plan.functions)
-        for k, ref in enumerate(f._outputs)
-        for y in [ref()]
-        if y is not None and y._need_grad is False
-    ])
+def passed(outputs: list[Variable], plan: RunPlan, key: Key) -> Passed:
+    """Which Variables in the middle a gradient passes: those above which a leaf needs one, and that it can reach."""
+    needing = {id(x) for x in (*[plan.leaves[i] for i in key.wanted], *at(plan, key.asked))}
+    for f in functions_of(outputs):
+        if not needing.isdisjoint(map(id, f.inputs)):
+            living = [ref() for ref in f._outputs]
+            needing |= {id(y) for y in living if y is not None and y._need_grad is not False}
+    met = needing & reached_from(outputs, frozenset())
+    return frozenset([(i, k) for i, f in enumerate(plan.functions) for k, y in enumerate(f._outputs) if id(y()) in met])

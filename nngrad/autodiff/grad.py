@@ -17,7 +17,7 @@ from ..graph.options import pause_collector
 from ..graph.users_code import watching_for_users_code
 from ..remat import rematerialised
 from . import routes
-from .binding import keep_gradient, unreachable_inputs
+from .binding import unreachable_inputs
 from .coordinates import MOST, leave_room, tied_to, to_be_differentiated
 from .recording import Results
 from .replay import FEWEST, record, replayed, structure_of
@@ -111,7 +111,7 @@ def grad(
         kept.pop(x, None)
         x.cleargrad()
     for x, gx in kept.items():
-        keep_gradient(x, gx)
+        x.grad_var = gx
     if build_options().auto_forward:
         # Only now is it known which of the emitted functions are of use.
         engine.run_functions(functions_of([*gradients, *kept.values()]))

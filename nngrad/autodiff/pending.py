@@ -15,7 +15,7 @@ from ..execution.tiers import Settings, settings_of_now, under
 from ..graph import NdArray, build_options
 from ..graph.process import check_process
 from ..graph.value import Deferred, Value
-from .accumulation import put_in_place_of_zeros
+from .accumulation import put_where_empty
 
 
 class PendingBackward:
@@ -51,16 +51,17 @@ class PendingBackward:
         self._places: dict[int, int] = {}
         self.settings = settings_of_now()
 
-    def hold(self, cells: Sequence[NdArray]) -> bool:
-        """Let cells hold the gradients, when they are computed; returns False, and does nothing, where they would have
-        to be added to what is there, or JAX looks for NaN, which is to be found where the backward is asked for."""
+    def hold(self, cells: Sequence[NdArray], retained: Sequence[NdArray]) -> bool:
+        """Let `cells` hold the gradients of leaves, and `retained` those of Variables in the middle, when they are
+        computed; returns False, and does nothing, where they would have to be added to what is there, or JAX looks for
+        NaN, which is to be found where the backward is asked for."""
         config: Any = jax.config
         if config.jax_debug_nans or config.jax_debug_infs or build_options().deterministic:
             return False
-        values = [Deferred(self) for _ in cells]
+        values = [Deferred(self) for _ in (*cells, *retained)]
         self._waiting = [weakref.ref(value) for value in values]
         self._places = {id(value): self._count + i for i, value in enumerate(values)}
-        if not put_in_place_of_zeros(cells, values):
+        if not put_where_empty(cells, retained, values):
             self._waiting = None
             return False
         self._forward.instead = self

@@ -12,6 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from ..graph import Function, Variable, build_options
 from ..graph.function import watched
@@ -35,6 +36,9 @@ OFTEN = 3
 MOST_TIMES = 1 << 60
 """How often a few do."""
 
+_SMALL = 1 << 14
+"""Bytes of an array that it costs nothing to keep."""
+
 MOST_BYTES = 64 << 20
 """How large the results may be, of one read and of all for the same values of the leaves, that are kept unasked."""
 
@@ -49,10 +53,10 @@ class Reading:
         self.unasked = 0
 
     def depend_on(self, leaves: Sequence[Variable], arrays: Sequence[Any]) -> None:
-        """Let results depend on leaves besides, which have these arrays now. They are not kept alive: another array
-        means that the leaf was written to."""
+        """Let results depend on leaves besides, which have these arrays now. Large ones are not kept alive: another
+        array means that the leaf was written to, or lent to somebody who may."""
         for x, array in zip(leaves, arrays, strict=True):
-            self._leaves[id(x)] = x, _nothing if array is None else weakref.ref(array)
+            self._leaves[id(x)] = x, _reference_to(array)
 
     @property
     def leaves(self) -> list[Variable]:
@@ -72,8 +76,11 @@ numbers, if there are any: `Function.known`."""
 Known = tuple[State, dict[int, Any] | None]
 
 
-def _nothing() -> None:
-    """In place of a reference to an array that is gone."""
+def _reference_to(array: Any) -> Callable[[], Any]:
+    """What gives an array as long as it is alive; a small one of NumPy is kept, to be compared with what is there."""
+    if array is None or (isinstance(array, np.ndarray) and array.nbytes <= _SMALL):
+        return lambda: array
+    return weakref.ref(array)
 
 
 def _is_present(state: State) -> bool:
@@ -159,8 +166,11 @@ def evaluate(variable: Variable) -> None:
             variable._family = None
         else:
             return
-    variable.cell.put(value_at(variable, snapshot))
-    variable._at = snapshot
+    array = value_at(variable, snapshot)
+    variable.cell.put(array)
+    known: Known | None = variable.parent.known
+    is_known = known is not None and known[1] is not None and known[1].get(variable.index) is array
+    variable._at = known[0] if known is not None and is_known else snapshot
 
 
 def value_at(variable: Variable, snapshot: Snapshot | None) -> Any:
@@ -365,8 +375,9 @@ def _evaluate_together(wanted: list[Variable], snapshot: Snapshot | None) -> Non
     else:
         by_leaf = snapshot.by_leaf()
         arrays = [by_leaf[id(x)] for x in run.leaves]
+    state = reading if snapshot is None else snapshot
     results = run.executable(*arrays)
     put_together([y.cell for y in wanted], results)
     for y, result in zip(wanted, results, strict=True):
-        keep(reading if snapshot is None else snapshot, y, result)
-        y._at = snapshot
+        keep(state, y, result)
+        y._at = state

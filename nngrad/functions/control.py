@@ -27,7 +27,8 @@ def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
 
     Args:
         x: One or more arrays of any shapes.
-        one_input_grad: Whether the gradient at each of `x` is ones, whatever arrives at the sink; else none is.
+        one_input_grad: Whether the gradient at each of `x` is ones, whatever arrives at the sink. Else `nn.grad` has
+            none of them, and `backward()` of the sink starts from what the `.grad` of each holds.
     """
     del one_input_grad
     dtypes = [each.dtype for each in x if jnp.issubdtype(each.dtype, jnp.floating)]

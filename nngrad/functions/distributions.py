@@ -289,7 +289,7 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
     Args:
         x: `(..., n)`.
         w: Weights, of the shape of `x`; one that is not positive is never chosen while there are others.
-        shape: How many elements are chosen for each row, and how they are arranged; () for one.
+        shape: How many elements are chosen for each row, and how they are arranged; () stands for (1,), as in nnabla.
         replace: Whether an element may come again. Without it each is drawn among those that are left.
         seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
@@ -302,6 +302,7 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
     """
     if x.shape != w.shape:
         raise ValueError(f"random_choice: w {w.shape} must have the shape of x {x.shape}")
+    shape = shape or (1,)
     index = weighted_choice(key_leaf(seed, "random_choice"), w, count=math.prod(shape), replace=replace)
     points, rows = along(index, x.ndim - 1)
     y = slicing.take_points(x, points, axes=(x.ndim - 1,), rows=rows)

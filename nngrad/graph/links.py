@@ -11,6 +11,7 @@ from .engine import engine
 from .ndarray import NdArray
 from .place import warn_user
 from .traverse import by_rank, functions_of, operands_first
+from .value import Deferred
 
 if TYPE_CHECKING:
     from .function import Function
@@ -147,6 +148,46 @@ def become(x: Variable, spec: Spec, what: str) -> None:
     x.spec, x._data = spec, NdArray.of_spec(spec)
 
 
+def keep_gradient(x: Variable, gradient: Variable | None) -> None:
+    """Let `gradient` be the gradient at `x`, and `x.g` its value, computed when it is read; None clears it."""
+    if gradient is None:
+        x.cleargrad()
+        return
+    if not hasattr(gradient, "get_unlinked_variable"):
+        kind = type(gradient).__name__
+        raise TypeError(f"grad_var: expected a Variable or None, got {kind}; set arrays through .g")
+    if gradient.spec is not x.spec:
+        raise ValueError(f"grad_var: the gradient is {gradient.spec}, but the Variable is {x.spec}")
+    cell = x.grad
+    cell.variable = gradient
+    if gradient.parent is not None or gradient.cell is not cell:
+        cell.defer(_ValueOf(gradient, cell).value())
+
+
+class _ValueOf:
+    """Computes a Variable's value for a cell."""
+
+    __slots__ = ("_cell", "_value", "_variable")
+
+    def __init__(self, variable: Variable, cell: NdArray) -> None:
+        self._variable = variable
+        self._cell = weakref.ref(cell)  # which holds this
+
+    def value(self) -> Deferred:
+        """Returns the Value that the cell is to hold."""
+        value = Deferred(self)
+        self._value = weakref.ref(value)
+        return value
+
+    def run(self) -> None:
+        """Compute it."""
+        variable, value = self._variable, self._value()
+        if variable.parent is not None and (variable.cell is self._cell() or not variable.is_computed):
+            engine.evaluate(variable)
+        if value is not None:
+            value.fill(variable.cell.raw())
+
+
 def _cut_off(x: Variable) -> None:
     """Make a leaf of a Variable: the function that computes it gets another output in its place, if somebody asks."""
     f = x.parent
@@ -154,6 +195,7 @@ def _cut_off(x: Variable) -> None:
         from .function import output_variable
 
         x._need_grad = x.need_grad
+        x._grad = None if x._grad is None else x.grad
         gone = weakref.ref(output_variable(f, x.index))
         f._outputs = (*f._outputs[: x.index], gone, *f._outputs[x.index + 1 :])
         x.parent = x._at = x._family = None

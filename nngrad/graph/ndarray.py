@@ -14,7 +14,7 @@ from .operators import CellOperators
 from .options import build_options
 from .process import check_process
 from .spec import FLOAT32, SUPPORTED, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
-from .value import Deferred, Value, Zeros, on_host, writing
+from .value import Deferred, NotKept, Value, Zeros, on_host, writing
 
 _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
@@ -118,6 +118,13 @@ class NdArray(CellOperators):
     """nnabla's name of it."""
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written since it was made or reset, or passed by a backward that kept nothing: what
+        arrives is not added to anything."""
+        value = self._value
+        return value.array is None and (value.__class__ is Zeros or value.__class__ is NotKept)
+
+    @property
     def is_deferred(self) -> bool:
         """Whether the value is one that is computed when it is read, and was not read yet."""
         return self._value.__class__ is Deferred and self._value.array is None
@@ -189,6 +196,12 @@ class NdArray(CellOperators):
             self.variable = None
             self._value = Zeros(self._spec)
 
+    def give_up(self) -> None:
+        """Hold no gradient, after a backward that has kept none here: reading it is an error."""
+        with writing:
+            self.variable = None
+            self._value = NotKept(self._spec)
+
     def fill(self, value: float) -> None:
         """Fill with one number."""
         self.set(value)
@@ -250,6 +263,8 @@ class NdArray(CellOperators):
     def __repr__(self) -> str:
         if self.is_deferred:
             return f"<NdArray {self._spec}, not computed yet>"
+        if self._value.__class__ is NotKept:
+            return f"<NdArray {self._spec}, not kept>"
         return f"<NdArray {self._spec}\n{self.view}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -334,3 +349,8 @@ def _settled(value: Any) -> Any:
         with x64_if(value.dtype.itemsize == 8):
             return jax.device_put(value)  # `asarray` compiles something for each shape
     return value
+
+
+NOT_KEPT = NdArray()
+"""Stands for the gradient of a Variable that a backward has passed, until somebody asks for its cell."""
+NOT_KEPT.give_up()

@@ -160,7 +160,7 @@ class Op(Facts, Generic[P, R]):
         try:
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
                 out = unharmed(jax.eval_shape)(self.traceable(arguments), *[s.abstract() for s in inputs])
-        except REFUSALS as error:
+        except NOT_APPLICABLE as error:
             cause = None if self.is_own else error  # a forward of the user's has lines to show
             raise self.refusal(error, inputs, arguments) from cause
         specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.multiple_results else (out,))])

@@ -10,6 +10,8 @@ import numpy as np
 from .html import table, titled
 from .place import Place
 from .shortening import printable, quoted, value_text
+from .traverse import functions_of
+from .value import is_shared, on_host
 
 if TYPE_CHECKING:
     from .function import Function
@@ -45,7 +47,9 @@ class ShownVariable:
         name = f" {quoted(x.name)}" if x.name else ""
         value = _value_of(x)
         head = f"<Variable{name} {x.spec} ({_kind_of(x)})"
-        return f"{head}>" if value is None else f"{head} = {array_text(value)}>"
+        if value is None:
+            return f"{head}>"
+        return f"{head} = {array_text(value)}{f' ({_OLD})' if _is_old(x) else ''}>"
 
     def _repr_html_(self) -> str:
         x = cast("Variable", self)
@@ -57,6 +61,7 @@ class ShownVariable:
         value = _value_of(x)
         if value is not None:
             rows.append(("value", np.array2string(value, threshold=_MOST_ELEMENTS, max_line_width=100)))
+            rows += [("", _OLD)] * _is_old(x)
         elif x.parent is not None:
             rows.append(("value", "not computed yet"))
         name = f" {quoted(x.name)}" if x.name else ""
@@ -72,7 +77,34 @@ def _kind_of(x: Variable) -> str:
 def _value_of(x: Variable) -> np.ndarray[Any, Any] | None:
     """The value of a Variable, where it is there."""
     cell = x._data
-    return None if cell is None or cell.is_deferred or cell.is_zero else cell.view
+    return None if cell is None or cell.is_deferred or cell.is_empty else cell.view
+
+
+_OLD = "leaves have changed since"
+
+
+def _is_old(x: Variable) -> bool:
+    """Whether a leaf that the value of `x` was computed from has another one now, which the graph has not given it."""
+    state = x._at
+    changed = set() if state is None else {
+        id(leaf) for leaf, before in zip(state.leaves, state.arrays, strict=True) if _has_changed(leaf, before)
+    }
+    if not changed:
+        return False
+    functions = functions_of([x])
+    changed -= {id(leaf) for f in functions for leaf, _ in f.effects}
+    return any([id(leaf) in changed for f in functions for leaf in f.inputs])
+
+
+def _has_changed(leaf: Variable, before: Any) -> bool:
+    """Whether a leaf that had the array `before`, None if that is gone, has other numbers now."""
+    cell = leaf.cell
+    if before is None or cell.is_deferred:
+        return True
+    if cell.is_zero:
+        return bool(np.any(on_host(before)))
+    now = cell._value.array if cell._value.lent else cell.raw()
+    return now is not before and (is_shared(now) or on_host(now).tobytes() != on_host(before).tobytes())
 
 
 class ShownFunction:

@@ -127,6 +127,19 @@ class Zeros(Value):
                 self.array = np.zeros(self.spec.shape, self.spec.dtype)
 
 
+class NotKept(Zeros):
+    """In the place of a gradient that a backward has passed and not kept."""
+
+    __slots__ = ()
+
+    def complete(self) -> None:
+        """Say so, to whoever reads it."""
+        raise RuntimeError(
+            "g: backward() has passed this Variable in the middle of the graph and has not kept its gradient; call "
+            "backward(retain_grad=True), or set its `persistent` to True before; assigning .g sets it"
+        )
+
+
 class Source(Protocol):
     """What computes deferred values."""
 

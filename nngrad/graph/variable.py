@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 import numpy as np
 
 from .engine import BackwardOptions, ForwardOptions, engine
-from .links import Links, become
-from .ndarray import NdArray, checked_spec
+from .links import Links, become, keep_gradient
+from .ndarray import NOT_KEPT, NdArray, checked_spec
 from .operators import Operators
 from .shown import ShownVariable
 from .spec import FLOAT32, DType, Shape, Spec
@@ -65,7 +65,8 @@ class Variable(ShownVariable, Operators, Links):
     """Which output of its parent it is."""
     name: str
     persistent: bool
-    """Whether `forward()` of a graph keeps this Variable's value ready beside the outputs'."""
+    """Whether `forward()` of a graph keeps this Variable's value ready beside the outputs', and `backward()` its
+    gradient."""
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
@@ -73,7 +74,8 @@ class Variable(ShownVariable, Operators, Links):
     _family: Family | None
     _source: Callable[[], Any] | None
     _at: Any
-    """The snapshot from which the data of an output was computed."""
+    """From which values of the leaves the data of an output was computed: the snapshot of a forward, or else what was
+    read."""
 
     def __init__(
         self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32,
@@ -148,6 +150,8 @@ class Variable(ShownVariable, Operators, Links):
 
     @need_grad.setter
     def need_grad(self, value: bool | None) -> None:
+        if value is not None and not isinstance(value, bool | np.bool_):
+            raise TypeError(f"need_grad: expected True or False, got {value!r}")
         if value and not self.spec.differentiable:
             raise TypeError(f"need_grad: a Variable of {self.dtype.name} has no gradient; give it a floating dtype")
         self._need_grad = None if value is None and self.parent is not None else bool(value)
@@ -186,7 +190,7 @@ class Variable(ShownVariable, Operators, Links):
     def is_computed(self) -> bool:
         """Whether the cell of an output holds the value of the last `forward()`, or that value deferred."""
         snapshot = None if self.parent is None else self.parent.snapshot
-        return snapshot is self._at and (snapshot is not None or not self.cell.is_zero)
+        return not self.cell.is_zero if snapshot is None else snapshot is self._at
 
     @property
     def cell(self) -> NdArray:
@@ -198,10 +202,17 @@ class Variable(ShownVariable, Operators, Links):
 
     @property
     def grad(self) -> NdArray:
-        """The cell of its gradient, as `backward()` accumulates it; zeros until then."""
+        """The cell of its gradient, as `backward()` accumulates it for a leaf; zeros until then.
+
+        For a Variable in the middle of a graph a `backward()` that passes it keeps its gradient with
+        `retain_grad=True`, or where `persistent` is True. Reading what was not kept is a RuntimeError.
+        """
         cell = self._grad
-        if cell is None:
-            cell = self._grad = NdArray.of_spec(self.spec)
+        if cell is None or cell is NOT_KEPT:
+            new = NdArray.of_spec(self.spec)
+            if cell is not None:
+                new.give_up()
+            cell = self._grad = new
         return cell
 
     @grad.setter
@@ -211,17 +222,21 @@ class Variable(ShownVariable, Operators, Links):
     @property
     def grad_var(self) -> Variable | None:
         """The gradient as a Variable of its own graph, where `nn.grad` (`set_grad`, `retain_grad`) or a `backward`
-        with `enable_double_backprop` has kept one; else None, also once `.g` was set or zeroed."""
+        with `enable_double_backprop` has kept one; else None, also once `.g` was set or zeroed, or another backward has
+        added to it.
+
+        A Variable that is set is kept, and `.g` is its value, computed when it is read; None is `cleargrad()`.
+        """
         return None if self._grad is None or self._grad.is_zero else self._grad.variable
 
     @grad_var.setter
-    def grad_var(self, gradient: Variable) -> None:
-        self.grad.variable = gradient
+    def grad_var(self, gradient: Variable | None) -> None:
+        keep_gradient(self, gradient)
 
     def cleargrad(self) -> None:
         """Let the gradient be zeros again, and forget its Variable."""
         if self._grad is not None:
-            self._grad.zero()
+            self.grad.zero()
 
     def _checked_cell(self, cell: NdArray, name: str) -> NdArray:
         if not isinstance(cell, NdArray):
@@ -248,7 +263,8 @@ class Variable(ShownVariable, Operators, Links):
     @property
     def g(self) -> np.ndarray[Any, Any]:
         """The gradient as a NumPy array; assigning replaces it, and writing to the array changes it."""
-        return self.grad.data
+        cell = self._grad  # or what stands for one, of which reading says so
+        return self.grad.data if cell is None else cell.data
 
     @g.setter
     def g(self, value: object) -> None:

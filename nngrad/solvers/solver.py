@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import optax
 
+from ..autodiff.met import look_away, look_out, looking, met_with
 from ..execution.fingerprint import structure_of_settings
 from ..graph import Variable
 from ..graph.in_place import raw_together
@@ -29,6 +30,7 @@ from .merged import MergedUpdates
 from .rates import as_rate
 from .state import first_state
 from .state_methods import StateMethods
+from .untrained import solvers, tell_of_untrained
 from .update_hooks import call_after, call_before
 
 Transformation: TypeAlias = optax.GradientTransformation
@@ -197,6 +199,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         with self.updating:
             had_many = self._has_many()
             self._change(become)
+            solvers.add(self)
+            look_out(self)
             self._merged = MergedUpdates(self)
             if self._has_many() is not had_many:
                 self._compile()
@@ -241,6 +245,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         """
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
+        if looking and look_away(self):
+            tell_of_untrained("update", met_with(self._variables))
         call_before(update_pre_hook)
         self.unused_change = ""
         with self.updating:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from ..autodiff.met import look_away
 from ..execution.compiled import has_tiers
 from ..execution.fingerprint import digest_of, structure_of
 from ..execution.recompilations import watched
@@ -20,6 +21,7 @@ from ..graph.process import check_not_traced
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.solver import Solver
+from ..solvers.untrained import tell_of_untrained
 from .auxiliary import Auxiliary
 from .computation import Computation
 from .inputs import check_count, plain
@@ -49,6 +51,7 @@ class TrainStep:
         "_kinds",
         "_live",
         "_mesh",
+        "_others",
         "_raises",
         "_solver",
         "_update",
@@ -77,6 +80,8 @@ class TrainStep:
         self._input_specs = self._computation.input_specs
         self._input_names = names
         self._live = graph.live
+        self._others = graph.others
+        look_away(solver)  # that is seen to here
         self._raises = options.on_nan == "raise"
         self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
         program = graph.program
@@ -109,6 +114,9 @@ class TrainStep:
             kind = (*map(type, arrays), *map(_dtype_of, arrays))
             self._kinds.add(kind)
         solver, mesh = self._solver, self._mesh
+        if self._others:  # by now all solvers have their parameters
+            others, self._others = self._others, []
+            tell_of_untrained("train_step", others)
         if mesh is not None:
             arrays = self._placed(arrays, mesh)
             kind += tuple([array.sharding for array in arrays])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..autodiff.binding import reached_from
 from ..autodiff.grad import emitted
 from ..autodiff.request import Request
 from ..execution.convert import check_read
@@ -64,6 +65,11 @@ class StepGraph:
         if idle:
             warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out what is not trained, "
                       "or check that the graph was built from these Variables")
+        given = set(map(id, [*[x for x, _ in targets], *inputs]))
+        others = [x for x in leaves_of([loss]) if x._need_grad and id(x) not in given]
+        met = reached_from([loss], frozenset()) if others else set()
+        self.others = [x for x in others if id(x) in met]
+        """Leaves with `need_grad` that a gradient would reach, and that are neither trained here nor given."""
         seed = seed_for(loss, solver)
         self.device = device_of([loss])
         leaves = [*[x for x, _ in targets], *inputs]

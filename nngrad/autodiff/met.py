@@ -1,0 +1,53 @@
+"""Leaves that backwards have met, while a solver looks out for such as nobody trains."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from ..graph import Variable
+from ..graph.value import Value
+
+looking: set[weakref.ref[Any]] = set()
+"""Who looks out."""
+
+_met: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
+"""For each backward the leaves that its gradients reached, with the values that they had."""
+
+
+def look_out(by: Any) -> None:
+    """Let what backwards meet be noted, until `by` looks out no longer."""
+    looking.add(weakref.ref(by, looking.discard))
+
+
+def look_away(by: Any) -> bool:
+    """Let `by` look out no longer; returns whether it did."""
+    found = weakref.ref(by) in looking
+    looking.discard(weakref.ref(by))
+    return found
+
+
+def note(leaves: Iterable[Variable]) -> None:
+    """Note which leaves the gradients of one backward reach."""
+    _met.append([(weakref.ref(x), weakref.ref(x.cell._value)) for x in leaves])
+
+
+def met_with(own: Iterable[Variable]) -> list[Variable]:
+    """The leaves that were met together with some of `own`.
+
+    What was written to since is data, and a gradient that was read, or is gone, is somebody's affair already.
+    """
+    cells = {id(p.cell) for p in own}
+    groups = [[(x, value()) for ref, value in group if (x := ref()) is not None] for group in _met]
+    if not looking:
+        _met.clear()
+    written = {id(x) for group in groups for x, value in group if x.cell._value is not value}
+    return [
+        x
+        for group in groups
+        if any([id(x.cell) in cells for x, _ in group])
+        for x, _ in group
+        if id(x) not in written and not (x.grad.is_empty or x.grad._value.lent)
+    ]
