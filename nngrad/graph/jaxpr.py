@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import jax
+from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from .spec import x64_if
@@ -21,9 +22,9 @@ _OBJECTS = {
     "CustomVJPTraced": "custom_vjp_call", "RematTraced": "remat2",
 }  # fmt: skip
 """With `jax_custom_jvp3`, `jax_custom_vjp3` and `jax_remat3`, JAX writes one primitive for all of these, with an object
-in it. By the object's class, the primitive that it writes without them."""
+in it. By the object's class, the primitive that it writes without them. Others have derivatives of their own too."""
 
-_CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT = "call_hi_primitive", "call_hi_primitive_linearized"
+CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT = "call_hi_primitive", "call_hi_primitive_linearized"
 ONE_WAY = "custom_lin"
 """The primitive that stands for the derivative of a function with `custom_vjp`: it can be transposed, and not run."""
 
@@ -52,10 +53,13 @@ def primitives_in(jaxpr: Jaxpr) -> set[str]:
 def name_of(equation: Any) -> str:
     """The name of its primitive, which is the same in all versions of JAX and with all of its switches."""
     name: str = equation.primitive.name
-    if name not in (_CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT):
+    kind = type(equation.params.get("_prim")).__name__
+    if name == _DERIVATIVE_OF_OBJECT:
+        return ONE_WAY if kind == "CustomVJPTraced" else name
+    if name != CALL_OF_OBJECT:
         return name
-    written = _OBJECTS.get(type(equation.params.get("_prim")).__name__, name)
-    return written if name == _CALL_OF_OBJECT else ONE_WAY if written == "custom_vjp_call" else name
+    moves = any([jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars])
+    return _OBJECTS.get(kind, "custom_jvp_call" if moves else "eval_jaxpr")
 
 
 def parameters_of(equation: Any) -> dict[str, Any]:
@@ -66,7 +70,7 @@ def parameters_of(equation: Any) -> dict[str, Any]:
 
 def called(equation: Any) -> ClosedJaxpr | None:
     """The function of equations that it calls, for its inputs; None where it calls none."""
-    if equation.primitive.name == _CALL_OF_OBJECT and name_of(equation) in {*CALLS, *CUSTOM_RULES}:
+    if equation.primitive.name == CALL_OF_OBJECT:
         given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
         with x64_if(any([v.dtype.itemsize >= 8 for v in given])):
             return jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params))(*given)

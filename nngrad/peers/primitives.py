@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..graph.jaxpr import CALLS, CUSTOM_RULES
+from ..graph.jaxpr import CALL_OF_OBJECT, CALLS, CUSTOM_RULES
 from ..jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES
 from .facts import lines_of
 
@@ -36,4 +36,4 @@ def primitives() -> list[Primitive]:
 
 def has_rule(name: str) -> bool:
     """Whether a primitive is opened, by its name."""
-    return any([name in rules for rules in (RULES, CONTROL, COMPLEX, POINTWISE, CALLS, CUSTOM_RULES)])
+    return any([name in rules for rules in (RULES, CONTROL, COMPLEX, POINTWISE, CALLS, CUSTOM_RULES, {CALL_OF_OBJECT})])

@@ -120,6 +120,28 @@ def test_new_primitives_are_opened(name: str) -> None:
     assert not report.opaque, str(report)
 
 
+@pytest.mark.skipif(jax.__version_info__ < (0, 10), reason="products into another dtype are newer")
+def test_products_into_another_dtype_are_not_rounded_before() -> None:
+    x = np.linspace(0.1, 0.9, 5).astype(np.float16)
+
+    def product(x: Any) -> Any:
+        return lax.mul(x, x, out_dtype=np.float32)
+
+    y = nn.from_jax(product)(Variable.from_numpy_array(x))
+    assert y.dtype == np.float32
+    np.testing.assert_array_equal(y.d, x.astype(np.float32) ** 2)
+
+
+def test_results_without_derivatives_are_opened() -> None:
+    """Searching and finding are objects in the newest JAX too: what they compute stands for them."""
+    x = Variable.from_numpy_array(np.array([0.3, 0.0, 0.6], np.float32), need_grad=True)
+    found = nn.from_jax(lambda x: x * jnp.searchsorted(jnp.array([0.1, 0.5]), x) + jnp.nonzero(x, size=3)[0])
+    y = found(x)
+    np.testing.assert_array_equal(y.d, np.array([0.3, 2.0, 1.2], np.float32))
+    np.testing.assert_array_equal(nn.grad([F.sum(y)], [x])[0].d, [1, 0, 2])
+    assert not any([kept.differentiable for kept in found.report().opaque])
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("function", [jnp.linalg.det, lambda a: jnp.linalg.slogdet(a)[1], jnp.linalg.inv])
 def test_small_matrices_are_opened(function: Callable[..., Any], size: int) -> None:

@@ -111,6 +111,7 @@ def _sub(equation: Equation, x: Any, y: Any) -> Variable:
 
 @opens("mul", takes_known=True)
 def _mul(equation: Equation, x: Any, y: Any) -> Variable:
+    require(equation.params.get("out_dtype") is None, "into another dtype")
     value, number, _ = _with_number(equation, x, y)
     if value is None:
         return F.square(variable(x)) if x is y else F.mul2(variable(x), variable(y))
