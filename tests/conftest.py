@@ -30,6 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Workers take neighbouring tests, which share what they compile (`together.py`), and what others have left."""
+    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
+        config.option.dist = "worksteal"
+
+
 def known(flags: tuple[str, ...]) -> tuple[str, ...]:
     """Those flags that this version of XLA knows, which other processes are started to find out."""
 
