@@ -292,7 +292,7 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
     own, others = x.shape[axis : axis + 1], (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if indices.ndim != x.ndim:
         raise ValueError(f"take_along_axis: indices {indices.shape} must have as many axes as x {x.shape}")
-    full = _common_shape(others, indices.shape, f"take_along_axis: but for axis {axis}, x and indices")
+    full = _common_shape((others, indices.shape), f"take_along_axis: but for axis {axis}, x and indices")
     if (rows := (*full[:axis], *own, *full[axis + 1 :])) != x.shape:
         x = movement.broadcast(x, shape=rows)
     if full != indices.shape:
