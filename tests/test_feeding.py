@@ -31,7 +31,7 @@ def ahead() -> int:
 
 def none_ahead() -> bool:
     """Whether there are none soon."""
-    until = time.monotonic() + 20
+    until = time.monotonic() + 10
     while ahead() and time.monotonic() < until:
         time.sleep(0.01)
     return not ahead()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import queue
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -27,9 +28,10 @@ class Ahead:
     """
 
     def __init__(self, start: Callable[[], Iterator[Any]], count: int) -> None:
-        self._between = _Between(count)
+        self._between = _Between(count, weakref.ref(self))
         work = functools.partial(contextvars.copy_context().run, _work, start, self._between)
         self._thread = OwnThread(work)
+        weakref.finalize(self, _close, self._between, self._thread)  # at the end of the interpreter too
 
     def next(self) -> Any:
         """The next result.
@@ -50,24 +52,33 @@ class Ahead:
 
     def close(self) -> None:
         """End the thread, and close the iterator."""
-        between = self._between
-        between.is_closed = True
-        between.to_thread.put(None)
-        self._thread.end(_PATIENCE)
-        between.results.clear()
+        _close(self._between, self._thread)
 
 
 class _Between:
     """What the thread and the one who reads both know. Nothing in it has a lock that an interrupt could leave held."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, reader: weakref.ref[Any]) -> None:
         self.count = count
+        self.reader = reader
         self.results: deque[Any] = deque()
         self.error: BaseException | None = None
         self.has_ended = False
         self.is_closed = False
         self.to_reader: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.to_thread: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def is_over(self) -> bool:
+        """Whether nobody will read any more. Python drops an interrupt that comes while an object is taken down, and
+        what was to be done then: so it is looked whether there is a reader."""
+        return self.is_closed or self.reader() is None
+
+
+def _close(between: _Between, thread: OwnThread) -> None:
+    between.is_closed = True
+    between.to_thread.put(None)
+    thread.end(_PATIENCE)
+    between.results.clear()
 
 
 def _wait(bell: queue.SimpleQueue[None]) -> None:
@@ -83,9 +94,9 @@ def _work(start: Callable[[], Iterator[Any]], between: _Between) -> None:
         results = start()
         try:
             for result in results:
-                while len(between.results) >= between.count and not between.is_closed:
+                while len(between.results) >= between.count and not between.is_over():
                     _wait(between.to_thread)
-                if between.is_closed:
+                if between.is_over():
                     return
                 between.results.append(result)
                 between.to_reader.put(None)

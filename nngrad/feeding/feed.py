@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -34,8 +33,7 @@ class Feed:
                 raise RuntimeError("the feed was closed, and batches of the iterator that waited ahead are gone")
             self._end()
             ahead = _ahead(self._source, self._count)
-            weakref.finalize(self, ahead.close)  # before there is a thread to be ended
-            self._end = ahead.close
+            self._end = ahead.close  # before there is a thread to be ended
             self._ahead = ahead
         batch, self._position = self._ahead.next()
         return batch

@@ -46,7 +46,9 @@ class OwnThread:
 
     def end(self, timeout: float) -> None:
         """Never let it begin; or wait until it has worked, for so many seconds at most, but not for itself."""
-        if not self._claim.acquire(blocking=False) and self._ident != threading.get_ident():
+        if self._claim.acquire(blocking=False):
+            self._is_over = True
+        elif self._ident != threading.get_ident():
             self.wait(timeout)
 
     def _run(self) -> None:
