@@ -19,6 +19,30 @@ except ImportError:  # not a POSIX system: nothing is locked there, and so no le
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
+_OF_OTHERS = {
+    ".h5": "HDF5", ".hdf5": "HDF5", ".json": "JSON", ".keras": "Keras", ".mlir": "MLIR", ".mlmodel": "Core ML",
+    ".nnb": "nnabla", ".nnp": "nnabla", ".nntxt": "nnabla", ".npy": "NumPy", ".npz": "NumPy", ".onnx": "ONNX",
+    ".pb": "protobuf", ".pkl": "pickle", ".protobuf": "protobuf", ".prototxt": "protobuf", ".pt": "PyTorch",
+    ".pt2": "PyTorch", ".pth": "PyTorch", ".safetensors": "safetensors", ".tflite": "TensorFlow Lite",
+}  # fmt: skip
+"""Endings of files by which others know formats."""
+
+
+def check_own_ending(path: str | Path, function: str, ending: str, instead: str) -> None:
+    """Raise a ValueError if a file is to be called as one of another format is, and not as one that `function` writes.
+
+    Args:
+        path: The file.
+        function: What is about to write it.
+        ending: The usual ending of its files.
+        instead: How files of other formats come about.
+    """
+    found = Path(path).suffix.lower()
+    if found in _OF_OTHERS:
+        raise ValueError(f"path: {str(path)!r} ends as {_OF_OTHERS[found]} files do, and {function} writes a format of "
+                         f"its own, which nothing else reads: give a path that ends in {ending}, or none of these. "
+                         f"{instead}")
+
 
 def write_whole(path: str | Path, content: bytes) -> None:
     """Make `content` the file `path`: all of it or, where that fails or is interrupted, nothing.

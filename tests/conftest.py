@@ -2,12 +2,16 @@
 
 Programs are optimised as graphs and hardly as machine code: most of the time of a test is compilation, of which that is
 the larger part. With `--optimised` they are compiled as users' programs are. With `--subset`, every sixth case of tests
-with many cases is run, but all of what each op computes (`test_rules.py`).
+with many cases is run, but all of what each op computes (`test_rules.py`). A test that takes longer than `--limit`
+seconds ends the process, which says which test it was and where each thread stood.
 """
 
+import faulthandler
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 
 os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
@@ -16,6 +20,8 @@ import jax
 import pytest
 
 FEW, EVERY = 6, 6
+LIMIT = 900
+"""Seconds, on a busy machine."""
 
 QUICKLY_COMPILED = (
     "--xla_backend_optimization_level=0",
@@ -28,6 +34,7 @@ QUICKLY_COMPILED = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--subset", action="store_true", help=f"every {EVERY}th case of tests with more than {FEW}")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
+    parser.addoption("--limit", type=float, default=LIMIT, help="after how many seconds a test ends the process")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,6 +59,38 @@ def pytest_configure(config: pytest.Config) -> None:
     if not (config.getoption("--optimised") or hasattr(config, "workerinput")):  # workers have what is set here
         # before JAX starts, which reads it then, here and in processes from here
         os.environ["XLA_FLAGS"] = " ".join([*known(QUICKLY_COMPILED), os.environ.get("XLA_FLAGS", "")]).strip()
+    hear_interrupts()
+    _stderr.append(os.dup(2))  # which nothing captures yet
+
+
+def hear_interrupts() -> None:
+    """Let Ctrl-C be heard here and in processes that are started from here: a shell starts what runs in the background
+    without it, and Python leaves that so."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+_stderr: list[int] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    limit = item.config.getoption("--limit")
+    timer = threading.Timer(limit, _end, (item.nodeid, limit))
+    timer.daemon = True
+    timer.start()
+    faulthandler.dump_traceback_later(limit + 30, exit=True, file=_stderr[0])  # where Python itself stands still
+    try:
+        return (yield)
+    finally:
+        timer.cancel()
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _end(test: str, limit: float) -> None:
+    os.write(_stderr[0], f"\n{test} takes longer than {limit:g} s\n".encode())
+    faulthandler.dump_traceback(_stderr[0])
+    os._exit(1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

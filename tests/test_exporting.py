@@ -373,3 +373,16 @@ def test_another_process_runs_it_without_the_graph(files: dict[str, Path], tmp_p
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.split()[:4] == ["output", "dtype", "shape", "values"]
+
+
+@pytest.mark.parametrize("name", ["m.onnx", "m.ONNX", "m.pt", "m.npz", "m.safetensors", "m.nnp", "m.h5"])
+def test_files_are_not_called_as_those_of_other_formats(tmp_path: Path, name: str) -> None:
+    x = nn.Variable((2,))
+    for write, usual in ((lambda path: nn.export(F.sin(x), x, path), ".nnx"),
+                         (lambda path: nn.save_graph(path, F.sin(x), x), ".graph")):  # fmt: skip
+        said = f"^path: .*{name}' ends as .* files do, and nn.* a path that ends in {usual}"
+        with pytest.raises(ValueError, match=said):
+            write(tmp_path / name)
+    assert not list(tmp_path.iterdir())
+    nn.export(F.sin(x), x, tmp_path / "m.v2")
+    nn.load_exported(tmp_path / "m.v2")

@@ -91,7 +91,6 @@ class Checkpointer:
         self._losses = RecentLosses()
         self._noted: NotedSignals | None = None
         self._at: int | None = None  # the step after which the run stands
-        self._saved: int | None = None  # the step that is saved or restored
 
     # ---------------------------------------------------------------- saving
 
@@ -137,7 +136,7 @@ class Checkpointer:
         if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
             raise ValueError(f"step: expected how many steps are done, an int, got {step!r}")
         step = int(step)
-        if step == self._saved:
+        if step == self._store.last:
             return
         later = [other for other in self._store.steps() if other >= step]
         if later:
@@ -151,7 +150,7 @@ class Checkpointer:
                                                   step))
         facts |= {"step": step, "metrics": {name: float(value) for name, value in (metrics or {}).items()}}
         self._store.write(step, arrays, facts)
-        self._at = self._saved = step
+        self._at = step
 
     def wait(self) -> None:
         """Wait until the last checkpoint is written.
@@ -222,7 +221,7 @@ class Checkpointer:
         restore(self._contents, self._store, found, only)
         self._losses.clear()
         if only is None:
-            self._at = self._saved = found
+            self._at = self._store.last = found
         return found
 
     # ---------------------------------------------------------------- ending

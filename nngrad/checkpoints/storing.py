@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,9 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from ..graph.own_thread import OwnThread
 from ..graph.place import warn_user
+from .ending import finished_at_exit
 from .seal import DamagedCheckpoint, check_files, read_facts, write_seal
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
@@ -32,6 +34,42 @@ def orbax() -> Any:
         raise ImportError("checkpoints need orbax-checkpoint, which is not installed: pip install 'nngrad[train]'"
                           ) from error
     return orbax.checkpoint
+
+
+class _Writing:
+    """A checkpoint that was begun, and will be written whatever interrupts the one who began it.
+
+    Orbax begins it in a thread of its own: in the midst of that it cannot be left.
+
+    Args:
+        step: The step.
+        facts: Its facts.
+        arrays: Its arrays, which are not changed while they are here.
+        begin: Lets orbax begin with the arrays.
+    """
+
+    def __init__(
+        self, step: int, facts: dict[str, Any], arrays: Mapping[str, Any], begin: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.step = step
+        self.facts = facts
+        self.arrays = arrays
+        self._begin = begin
+        self._error: BaseException | None = None
+        self._thread = OwnThread(self._work)
+
+    def _work(self) -> None:
+        try:
+            self._begin(dict(self.arrays))
+        except BaseException as error:
+            self._error = error
+
+    def wait_until_begun(self) -> None:
+        """Wait until orbax writes in threads of its own; raises what it raised."""
+        self._thread.start()
+        self._thread.wait()
+        if self._error is not None:
+            raise self._error
 
 
 class Store:
@@ -55,7 +93,9 @@ class Store:
             async_options=library.options.AsyncOptions(post_finalization_callback=self._seal),
         )
         self._library = library
-        self._writing: tuple[int, dict[str, Any], Mapping[str, Any]] | None = None  # the step, its facts and its arrays
+        self._writing: _Writing | None = None
+        self.last: int | None = None
+        """The step of the last checkpoint that was begun, or restored."""
         self._is_tidy = False
 
     # ---------------------------------------------------------------- writing
@@ -68,11 +108,14 @@ class Store:
                 shutil.rmtree(left, ignore_errors=True)
         self._is_tidy = True
         self.path.mkdir(parents=True, exist_ok=True)
-        self._writing = step, facts, arrays
+        finished_at_exit.add(self.wait)
+        self._writing = _Writing(step, facts, arrays, lambda given: self._writer.save(
+            self._directory(step), args=self._library.args.PyTreeSave(given)))
+        self.last = step
         try:
-            self._writer.save(self._directory(step), args=self._library.args.PyTreeSave(dict(arrays)))
-        except BaseException:
-            self._writing, self._is_tidy = None, False
+            self._writing.wait_until_begun()
+        except Exception:
+            self._writing, self.last, self._is_tidy = None, None, False
             raise
 
     def wait(self) -> None:
@@ -83,12 +126,16 @@ class Store:
         """
         writing = self._writing
         try:
+            if writing is not None:
+                writing.wait_until_begun()
             self._writer.wait_until_finished()
         except Exception as error:
-            self._writing, self._is_tidy = None, False
-            step = "" if writing is None else f" of step {writing[0]}"
+            self._writing, self.last, self._is_tidy = None, None, False
+            step = "" if writing is None else f" of step {writing.step}"
+            finished_at_exit.discard(self.wait)
             raise OSError(f"{self.path}: the checkpoint{step} could not be written: {error}") from error
         self._writing = None
+        finished_at_exit.discard(self.wait)
         if writing is not None and jax.process_index() == 0:
             for superfluous in self._superfluous():
                 shutil.rmtree(self._directory(superfluous), ignore_errors=True)
@@ -98,10 +145,9 @@ class Store:
         first process, in the thread that writes."""
         if self._writing is None:
             raise RuntimeError("nothing is being written")
-        step, facts, _ = self._writing
-        (unfinished,) = self.path.glob(f"{step}{_UNFINISHED}*")
-        write_seal(unfinished, facts)
-        self._writing = step, facts, {}  # the arrays are written: a step need not spare their memory any more
+        (unfinished,) = self.path.glob(f"{self._writing.step}{_UNFINISHED}*")
+        write_seal(unfinished, self._writing.facts)
+        self._writing.arrays = {}  # the arrays are written: a step need not spare their memory any more
 
     def _superfluous(self) -> list[int]:
         steps = self.steps()

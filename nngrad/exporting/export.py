@@ -21,6 +21,7 @@ from ..graph.capture import placeholder
 from ..graph.spec import FLOAT32, dtype_of, spec_of, x64_if
 from ..graph.spelling import did_you_mean
 from ..parameter import get_parameters
+from ..replacing import check_own_ending
 from .container import Described, Named, write
 from .symbolic import AnySize, NotForAnySize, for_any_size
 
@@ -98,7 +99,7 @@ def export(
         inputs: Variables, in a list or a dict by name; their names are those of the dict, or the Variables' own. Beside
             a function also shapes, in which one name may stand for a size, of float32; or `jax.ShapeDtypeStruct`s,
             which may have a size that `jax.export.symbolic_shape` has made, with constraints.
-        path: The file.
+        path: The file; its ending is ".nnx" by custom, and must not be that of another format.
         platforms: What the program is for: any of 'cpu', 'cuda', 'rocm', 'tpu'.
         parameters_inside: Whether parameters are constants of the program; else they are beside it in the file, as
             safetensors, and `load_exported` takes others in place of them.
@@ -109,10 +110,12 @@ def export(
         ImportError: The package `flatbuffers` is not installed.
         TypeError: Something in `outputs` or `inputs` is not what it must be.
         ValueError: The graph updates leaves, runs on a mesh, calls Python on the host, or has a function that cannot be
-            exported for a platform or for any size; two inputs or outputs have one name.
+            exported for a platform or for any size; two inputs or outputs have one name; `path` ends as files of
+            another format do, such as '.onnx'.
         OSError: The file cannot be written; the message names it.
     """
     check_installed("nn.export")
+    check_own_ending(path, "nn.export", ".nnx", "Other programs take what nn.to_jax returns, by converters for JAX")
     wanted = _wanted(inputs, callable(outputs))
     names = list(dict.fromkeys([n for each in wanted for n in each.shape if isinstance(n, str)]))
     if len(names) > 1:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -22,7 +21,7 @@ class Feed:
         self._count = ahead
         self._position = source.position()
         self._ahead: Ahead | None = None
-        self._finalizer: Any = None
+        self._end: Callable[[], Any] = lambda: None
         self._has_lost = False
 
     def __iter__(self) -> Feed:
@@ -32,8 +31,10 @@ class Feed:
         if self._ahead is None:
             if self._has_lost:
                 raise RuntimeError("the feed was closed, and batches of the iterator that waited ahead are gone")
-            self._ahead = _started(self._source, self._count)
-            self._finalizer = weakref.finalize(self, self._ahead.close)
+            self._end()
+            ahead = _ahead(self._source, self._count)
+            self._end = ahead.close  # before there is a thread to be ended
+            self._ahead = ahead
         batch, self._position = self._ahead.next()
         return batch
 
@@ -60,10 +61,10 @@ class Feed:
         """End what works ahead. The next batch starts it again, from the position that was reached; not so for an
         iterator, which cannot go back."""
         if self._ahead is not None:
-            self._finalizer()
-            self._ahead = None
-            self._has_lost = self._source.is_once
             self._source.go_to(self._position)
+            self._has_lost = self._source.is_once
+            self._ahead = None  # before it ends: what is interrupted while it does gives no more batches
+        self._end()
 
     def __enter__(self) -> Feed:
         return self
@@ -116,7 +117,7 @@ def feed(
     return Feed(source_of(source, epochs), int(ahead))
 
 
-def _started(source: Source, count: int) -> Ahead:
+def _ahead(source: Source, count: int) -> Ahead:
     """The batches of `source` on their devices, ahead of use."""
     options = build_options()
     mesh, context = options.mesh, options.context

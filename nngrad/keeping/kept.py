@@ -13,7 +13,7 @@ from ..archives import archive_of, members_of
 from ..graph import Variable, contained
 from ..graph.family import together
 from ..parameter import get_parameters
-from ..replacing import read_whole, write_whole
+from ..replacing import check_own_ending, read_whole, write_whole
 from ..storage import arrays_from, content_of
 from .checked import Unknown, integer, listed, text
 from .reading import GraphReader
@@ -65,9 +65,10 @@ def save_graph(
     Raises:
         TypeError: Something is no Variable, or no text is its name.
         ValueError: The graph has a function that cannot be in a file, such as one of JAX that was not opened; the
-            message names it.
+            message names it. Or `path` ends as files of another format do.
         OSError: The file cannot be written; the message names it.
     """
+    check_own_ending(path, "nn.save_graph", ".graph", "Parameters alone are written by nn.save_parameters")
     given = {"outputs": _checked(outputs, "outputs"), "inputs": _checked(inputs, "inputs")}
     chosen = get_parameters(grad_only=False) if parameters is None else _by_name(parameters, "parameters")
     try:

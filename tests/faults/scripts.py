@@ -8,10 +8,15 @@ import sys
 from pathlib import Path
 
 
-def output_of(script: str, *arguments: object) -> list[str]:
-    """The lines that `script` prints. It must end by itself, and without an error, within two minutes."""
+def ended(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """What `script` prints, and its exit code. It must end by itself within two minutes."""
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "JAX_PLATFORMS": "cpu"}
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)], env=environment,
+    return subprocess.run([sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)], env=environment,
                           timeout=120, capture_output=True, text=True, check=False)
+
+
+def output_of(script: str, *arguments: object) -> list[str]:
+    """The lines that `script` prints. It must end without an error."""
+    done = ended(script, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

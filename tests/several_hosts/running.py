@@ -13,8 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 LAUNCH = """
-import signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background without it
+import sys
 from nngrad_command.entry import main
 sys.exit(main(['launch', *sys.argv[1:]]))
 """
