@@ -23,7 +23,14 @@ from .movement import broadcast, stack
 # ---------------------------------------------------------------- slices
 
 
-@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", taken=told_by_key)
+def _taken(shape: tuple[int, ...], key: tuple[Entry, ...]) -> tuple[int, ...] | None:
+    """The shape of what `key` takes, if it has nothing but ints."""
+    numbers = [n for entry in key if entry is not None for n in (entry if isinstance(entry, tuple) else (entry,))]
+    return _shape_of(key) if {int}.issuperset(map(type, numbers)) and len(_places(key, shape)) == len(shape) else None
+
+
+@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", taken=told_by_key,
+    shape=_taken)
 def take_slices(x: Array, /, key: Static) -> jax.Array:
     """A regular part of `x`: what `x[key]` is for a key of ints, slices and None.
 

@@ -65,6 +65,9 @@ class Facts:
     into (`nngrad.graph.within`)."""
     taken: Keys | None = None
     """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
+    shape: Callable[..., tuple[int, ...] | None] | None = None
+    """For an op of one input, in whose dtype it gives one array: `shape(input's shape, *arguments)` is that of the
+    array, so that `forward` need not be traced to know it. None, or any error, where only `forward` can tell."""
     placed: Keys | None = None
     """For an op that puts its inputs, as they are, at places of its output, which has zeros elsewhere: the key of
     each."""

@@ -141,8 +141,19 @@ class Op(Facts, Generic[P, R]):
         if specs is None:
             if len(self._specs) >= _MOST_ANSWERS:
                 self._specs.clear()
-            specs = self._specs[arguments, given] = marked_if_wide(self.traced_specs(given, arguments), given)
+            specs = self._told_specs(given, arguments) or self.traced_specs(given, arguments)
+            specs = self._specs[arguments, given] = marked_if_wide(specs, given)
         return specs
+
+    def _told_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
+        """The same, where `shape` tells; None elsewhere, also where `forward` is to say what is wrong."""
+        if self.shape is None:
+            return None
+        try:
+            shape = self.shape(given[0].shape, *arguments)
+        except (TypeError, ValueError):
+            return None
+        return None if shape is None else spec_of(shape, given[0].dtype).alone
 
     def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
         """Whether it does much arithmetic for each element of such inputs. Where nothing is declared, as of what users

@@ -225,3 +225,37 @@ def test_what_the_table_forgets_is_freed(table: Any) -> None:
     assert [ref() is not None for ref in executables] == [False] * 5 + [True]
     trained(1)  # known as a structure, and compiled again
     assert table.info().misses == 7
+
+
+def test_parts_of_an_array_are_known_without_tracing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of a concatenation is another slice, so that of very many each would be traced."""
+    asked = []
+    traced = jax.eval_shape
+    monkeypatch.setattr(jax, "eval_shape", lambda *args: asked.append(1) or traced(*args))
+
+    def questions(count: int, size: int) -> int:
+        xs = [leaf(np.full((2, size), i / 7)) for i in range(count)]
+        asked.clear()
+        gradients = nn.grad([F.sum(F.concatenate(*xs, axis=1) ** 3)], xs)
+        assert [g.spec for g in gradients] == [x.spec for x in xs]
+        np.testing.assert_allclose(gradients[3].d, 3 * (3 / 7) ** 2, rtol=1e-14)
+        return len(asked)
+
+    assert max(questions(10, 3), questions(200, 5)) < 10
+
+
+@pytest.mark.parametrize("key", [
+    ((0, 2, 1), (2, 2, -1)), (1, (0, 3, 1)), (None, (1, 0, 1), None, 2), (0, 0), ((1, 1, -1), (0, 2, 2)),
+])
+def test_what_is_told_of_a_part_is_what_tracing_gives(key: Any) -> None:
+    x = leaf(np.arange(6.0).reshape(2, 3), np.float32)
+    index = tuple([
+        e if not isinstance(e, tuple) else [e[0] + i * e[2] for i in range(e[1])] for e in key if e is not None
+    ])
+    y = F.take_slices(x, key=key)
+    assert (y.spec,) == F.take_slices.traced_specs((x.spec,), (key,))
+    lists = [i if isinstance(i, list) else [i] for i in index]
+    assert y.d.ravel().tolist() == [float(x.d[i, j]) for i in lists[0] for j in lists[1]]
+    for wrong in ((0,), ((0, 3, 1), 0), (2, 0), ("a", 0)):
+        with pytest.raises((TypeError, ValueError), match=r"^take_slices"):
+            F.take_slices(x, key=wrong)
