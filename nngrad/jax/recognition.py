@@ -187,7 +187,7 @@ def _structure_of_derivative(equation: Any, around: Around) -> Hashable:
     """What the derivative of a call computes; None where JAX has none, as of some derivatives of its own functions."""
     try:
         derivative = _derivative(equation)
-    except (TypeError, ValueError, NotImplementedError):
+    except (AssertionError, TypeError, ValueError, NotImplementedError):
         return None
     return structure_of(_without_rules(derivative.jaxpr, (*around, structure_of(_jaxpr_of(equation)))))
 
