@@ -108,8 +108,8 @@ def _axes_first(x: Variable, axes: tuple[int, ...]) -> Variable:
 POINTWISE = (
     *[(getattr(special, name), sign)
       for name, sign in {
-          "dawsn": "scan", "fresnel": "scan", "hyp1f1": "while", "hyp2f1": "while", "owens_t": "dot_general",
-          "poch": "argmax", "sici": "scan", "zeta": "zeta",
+          "dawsn": "sign", "fresnel": "sin", "hyp1f1": "while", "hyp2f1": "while", "owens_t": "dot_general",
+          "poch": "argmax", "sici": "argmax", "zeta": "zeta",
       }.items()
       if hasattr(special, name)],  # by what JAX there is
     (jnp.frexp, "bitcast_convert_type"), (jnp.ldexp, "bitcast_convert_type"),
