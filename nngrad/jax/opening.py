@@ -173,7 +173,8 @@ class Opening:
     def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
         """What an equation gives as a function of nngrad that is not looked into."""
         name = name_of(equation)
-        if self._inlined and name in POINTWISE:
+        alike = len({tuple(v.aval.shape) for v in (*equation.invars, *equation.outvars)}) == 1
+        if self._inlined and name in POINTWISE and alike:
             return [_sum_of(equation, given)]
         if not self._inlined and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given]):
             found = self._by_elements(equation, given)

@@ -108,8 +108,8 @@ def _axes_first(x: Variable, axes: tuple[int, ...]) -> Variable:
 POINTWISE = (
     *[(getattr(special, name), sign)
       for name, sign in {
-          "dawsn": "scan", "fresnel": "scan", "hyp1f1": "while", "hyp2f1": "while", "owens_t": "dot_general",
-          "poch": "argmax", "sici": "scan", "zeta": "zeta",
+          "dawsn": "sign", "fresnel": "sin", "hyp1f1": "while", "hyp2f1": "while", "owens_t": "dot_general",
+          "poch": "argmax", "sici": "argmax", "zeta": "zeta",
       }.items()
       if hasattr(special, name)],  # by what JAX there is
     (jnp.frexp, "bitcast_convert_type"), (jnp.ldexp, "bitcast_convert_type"),
@@ -187,7 +187,7 @@ def _structure_of_derivative(equation: Any, around: Around) -> Hashable:
     """What the derivative of a call computes; None where JAX has none, as of some derivatives of its own functions."""
     try:
         derivative = _derivative(equation)
-    except (TypeError, ValueError, NotImplementedError):
+    except (AssertionError, TypeError, ValueError, NotImplementedError):
         return None
     return structure_of(_without_rules(derivative.jaxpr, (*around, structure_of(_jaxpr_of(equation)))))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import jax
 import jax.scipy.special as special
 import numpy as np
 
 from .rows import LESS, MORE, POSITIVE, UNIT, X, Y, row, rows_of
 
 ROWS = [
-    *rows_of(special, "jax.scipy.special.", "i0 i0e i1 i1e erf erfc expit log_ndtr ndtr erfcx dawsn", X),
+    *rows_of(special, "jax.scipy.special.", "i0 i0e i1 i1e erf erfc expit log_ndtr ndtr dawsn", X),
+    # JAX 0.12 raises where it takes the second derivative of arrays
+    *rows_of(special, "jax.scipy.special.", "erfcx", X, orders=3 if jax.__version_info__ < (0, 12) else 1),
     *rows_of(special, "jax.scipy.special.", "digamma entr expi gamma gammaln loggamma factorial gammasgn", POSITIVE),
     *rows_of(special, "jax.scipy.special.", "exp1", POSITIVE, orders=1),  # JAX fails at the second order
     *rows_of(special, "jax.scipy.special.", "spence", UNIT),

@@ -231,7 +231,7 @@ def _reduce_precision(equation: Equation, x: Variable) -> Variable:
 
 
 POINTWISE |= {
-    "igamma", "igamma_grad_a", "igammac", "nextafter", "reduce_precision",
+    "bitcast_convert_type", "igamma", "igamma_grad_a", "igammac", "nextafter", "reduce_precision",
     "regularized_incomplete_beta", "zeta",
 }  # fmt: skip
-"""These have no rule, or none for some of their parameters."""
+"""These have no rule, or none for some of their parameters. They go element by element where the shapes are alike."""
