@@ -1,9 +1,9 @@
 """Executables in two tiers: one that is compiled cheaply runs first, and the best one takes over when it is ready.
 
 XLA's compiler for CPUs takes seconds for a large program. Told to optimise less it takes two fifths to a seventh of
-that, by its version, and what it makes runs two to six times slower. So a large program is compiled cheaply at its first call. When it has
-been in use for as long as that took, the best executable is compiled in the background, from the same lowering, and
-takes over between two calls. A program that is run once is compiled once.
+that, by its version, and what it makes runs two to six times slower. So a large program is compiled cheaply at its
+first call. When it has been in use for as long as that took, the best executable is compiled in the background, from
+the same lowering, and takes over between two calls. A program that is run once is compiled once.
 """
 
 from __future__ import annotations
