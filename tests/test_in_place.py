@@ -20,7 +20,7 @@ import nngrad.jax as nj
 X = np.random.RandomState(0).standard_normal((8, 6))
 
 
-def written(update: Callable[[Any], Any], *start: int) -> Callable[[Any], Any]:
+def written(update: Callable[[Any], Any], *start: Any) -> Callable[[Any], Any]:
     """A function that writes what is made of an array into that array, which gets a further axis then."""
     return lambda x: lax.dynamic_update_slice(jnp.sin(x), update(jnp.sin(x)), start)[None]
 
@@ -38,7 +38,7 @@ SHIFTED: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
               lambda a: np.concatenate([a[:1], a[1:] + a[:-1]])),
     "set": (lambda x: jnp.sin(x).at[1:].set(jnp.sin(x)[:-1])[None], lambda a: np.concatenate([a[:1], a[:-1]])),
     "at an index that is computed": (
-        lambda x: lax.dynamic_update_slice(jnp.sin(x), jnp.sin(x)[:-1], (jnp.int32(x[0, 0] * 0 + 1), jnp.int32(0)))[None],
+        lambda x: written(rows, jnp.int32(x[0, 0] * 0 + 1), jnp.int32(0))(x),
         lambda a: np.concatenate([a[:1], a[:-1]]),
     ),
 }  # fmt: skip

@@ -350,6 +350,20 @@ def test_without_the_options_there_is_one_tier(monkeypatch: pytest.MonkeyPatch) 
     tiers.cheap_options.cache_clear()
 
 
+def test_an_option_that_xla_does_not_know_is_left_out_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = dict(tiers.cheap_options())
+    assert known["xla_backend_optimization_level"] == "0" and "xla_cpu_parallel_codegen_split_count" in known
+    wanted = {"xla_there_is_no_such_option": True, **known, "xla_backend_optimization_level_of_old": "0"}
+    monkeypatch.setattr(tiers, "_CHEAP", wanted)
+    tiers.cheap_options.cache_clear()
+    try:
+        assert tiers.cheap_options() == known
+        np.testing.assert_allclose(function()(POINTS), reference(), rtol=1e-6)
+        assert nn.executables.info().cheap == 1
+    finally:
+        tiers.cheap_options.cache_clear()
+
+
 def test_other_settings_and_places_are_compiled_by_jax() -> None:
     f = function()
     expected = f(POINTS)
