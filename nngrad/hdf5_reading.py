@@ -6,6 +6,7 @@ It says what the datasets are, a line of JSON, with their values behind; or, as 
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import sys
@@ -23,9 +24,9 @@ def read(content: bytes) -> tuple[list[list[Any]], list[Any]]:
     Raises:
         Exception: It is none, or damaged, or holds what no parameter can be.
     """
-    import h5py
     import numpy as np
 
+    h5py: Any = importlib.import_module("h5py")
     found: list[tuple[tuple[bool, int, str], Any]] = []
 
     def add(name: str, item: Any) -> None:

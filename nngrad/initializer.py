@@ -202,7 +202,7 @@ class WeightNormalizationScaleInitializer(BaseInitializer):
 
     def __call__(self, shape: Shape) -> Array:
         slices = np.moveaxis(np.asarray(self.w.d, np.float64), self.dim, 0)
-        norms: Array = np.sqrt(np.sum(slices.reshape(slices.shape[0], -1) ** 2, axis=1) + self.eps)
+        norms: Array = np.sqrt(np.sum(slices**2, axis=tuple(range(1, slices.ndim))) + self.eps)
         return norms.reshape(tuple(shape))
 
     def __repr__(self) -> str:

@@ -461,6 +461,16 @@ def check_taken(case: Case) -> bool:
     return True
 
 
+def check_shape(case: Case) -> bool:
+    """The shape is told as tracing gives it, and so is the dtype."""
+    if case.op.shape is None:
+        return False
+    (x,) = map(Variable.from_numpy_array, case.arrays)
+    told = case.op.shape(x.shape, *case.arguments)
+    assert [(s.shape, s.dtype) for s in case.op.traced_specs((x.spec,), case.arguments)] == [(told, x.dtype)], "shape"
+    return True
+
+
 def check_placed(case: Case) -> bool:
     """Each input is at its key in the output, and there is nothing elsewhere."""
     if case.op.placed is None:
@@ -481,7 +491,7 @@ checks: dict[str, Callable[[Case], bool | Check]] = {
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,
     "selects": check_selects, "view": check_view, "reduction": check_reduction, "cost": check_cost,
     "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
-    "taken": check_taken, "placed": check_placed,
+    "taken": check_taken, "shape": check_shape, "placed": check_placed,
 }  # fmt: skip
 
 

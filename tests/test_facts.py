@@ -61,7 +61,7 @@ def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
 
 
 SHOWING = {"add_n", "batch_matmul", "convolve", "less", "linear_combination", "mean", "mul2", "optimization_barrier",
-           "reshape", "softmax", "split", "sqrt", "stack", "sub2", "tanh", "transpose", "where"}
+           "reshape", "softmax", "split", "sqrt", "stack", "sub2", "take_slices", "tanh", "transpose", "where"}
 
 
 SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
@@ -471,6 +471,11 @@ def stepped(x, /, val: float = 1.5):
 @wrong("taken", X, taken=lambda shapes, arguments: ((0, (0, 3, 1)),))
 def second_row(x, /):
     return x[1]
+
+
+@wrong("shape", X, shape=lambda shape: shape)
+def first_row(x, /):
+    return x[0]
 
 
 @wrong("placed", X, placed=lambda shapes, arguments: (((0, 2, 1), (0, 3, 1)),))
