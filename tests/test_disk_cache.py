@@ -239,7 +239,8 @@ def test_solvers_do_not_take_each_others_steps(tmp_path: Path) -> None:
     *second, traced_again = lines_of(tmp_path / "executables", SOLVERS)
     assert first == without
     assert second == without
-    assert len(set(without)) == 11  # as many as there are solvers
+    for way in (without[::2], without[1::2]):  # of the two XLA may round one otherwise
+        assert len(set(way)) == len(way) == 11
     assert traced.split()[1:] == ["Adam", "AdamW", "Halved", "Sgd"]
     assert traced_again.split()[1:] == ["Halved", "Sgd"]
 

@@ -22,8 +22,8 @@ from nngrad import DynamicLossScale, Variable
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((32, 8)).astype(np.float32)
 T = RNG.standard_normal((32, 1)).astype(np.float32)
-TINY = 2.0**-22
-"""Multiplies a loss such that its gradients are below what float16 holds."""
+TINY = 2.0**-24
+"""Multiplies a loss such that its gradients are below what float16 holds, of which this is the smallest."""
 
 
 RATE = 0.05
