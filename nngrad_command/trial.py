@@ -75,7 +75,7 @@ def _try_devices(report: TextIO) -> None:
 
     x64 = "on" if jnp.zeros((), int).dtype == "int64" else "off (nngrad switches it on for graphs with 64-bit values)"
     _say(report, "note", f"x64 of JAX: {x64}")
-    for line in _disk():
+    for line in [*_lacking(), *_disk()]:
         _say(report, "note", line)
 
 
@@ -116,6 +116,15 @@ def _trouble(device: Any) -> str:
 
 _EXPECTED = (0.0867221, 1.9456501)
 """The loss, and the new w, by hand."""
+
+
+def _lacking() -> list[str]:
+    """What this version of JAX has not, of what nngrad takes from inside of it."""
+    import jax
+
+    from nngrad.graph.inside_jax import missing
+
+    return [f"JAX {jax.__version__} does not have {each}" for each in missing()]
 
 
 def _disk() -> list[str]:

@@ -1,8 +1,8 @@
 """Executables of XLA as bytes, and back; and calls of them that are as fast as those of a jitted function.
 
 JAX has all that is needed, but not in public: `jax.experimental.serialize_executable` does the same by pickle, whose
-contents can run anything when they are read. All that is taken from inside of JAX is taken here. Where a version of JAX
-has it in another form, `IS_SUPPORTED` is False or there are no bytes, and executables are compiled in every process.
+contents can run anything when they are read. Where a version of JAX has it in another form, `IS_SUPPORTED` is False or
+there are no bytes, and executables are compiled in every process.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ import jax
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-try:
-    from jax._src import config, core, stages, tree_util
-    from jax._src.interpreters import pxla
-    from jax._src.lib import xla_client  # type: ignore[attr-defined]
+from ..graph.inside_jax import taken
 
-    trace_context: Callable[[], tuple[Any, ...]] = config.trace_context
-    """All settings and contexts on which depends what a function is compiled to, in this thread."""
-    _make_call = xla_client._xla.pjit  # type: ignore[attr-defined]
-    _PLAIN_FACTS: dict[str, Any] = {
-        "name": "nngrad", "unordered_effects": [], "ordered_effects": [], "keepalive": [], "host_callbacks": [],
-        "mut": None, "auto_spmd_lowering": False, "all_args_info": None, "pgle_profiler": None,
-    }  # fmt: skip
-    """What holds of an executable of a pure function for one device."""
-    _FACTS = {f.name for f in dataclasses.fields(pxla.UnloadedMeshExecutable)}
-    _RESTORED = {
-        "xla_executable", "device_list", "backend", "input_avals", "input_shardings", "output_avals",
-        "output_shardings", "committed", "kept_var_idx", "xla_in_layouts", "dispatch_in_layouts", "xla_out_layouts",
-    }  # fmt: skip
-    IS_SUPPORTED = _RESTORED <= _FACTS <= _RESTORED | _PLAIN_FACTS.keys()
-    """Whether this version of JAX is known well enough."""
-except (ImportError, AttributeError, TypeError):
-    IS_SUPPORTED = False
+trace_context: Any = taken("trace_context")
+"""All settings and contexts on which depends what a function is compiled to, in this thread."""
+_registry, _make_devices = taken("dispatch_registry"), taken("xla_client.DeviceList")
+_make_call = taken("xla_client._xla.pjit")
+_executable, _fast_data = taken("UnloadedMeshExecutable"), taken("MeshExecutableFastpathData")
+_cache_keys, _shard = taken("JitGlobalCppCacheKeys"), taken("cc_shard_arg")
+_PLAIN_FACTS: dict[str, Any] = {
+    "name": "nngrad", "unordered_effects": [], "ordered_effects": [], "keepalive": [], "host_callbacks": [],
+    "mut": None, "auto_spmd_lowering": False, "all_args_info": None, "pgle_profiler": None,
+}  # fmt: skip
+"""What holds of an executable of a pure function for one device."""
+_FACTS = {f.name for f in dataclasses.fields(_executable)} if dataclasses.is_dataclass(_executable) else set()
+_RESTORED = {
+    "xla_executable", "device_list", "backend", "input_avals", "input_shardings", "output_avals",
+    "output_shardings", "committed", "kept_var_idx", "xla_in_layouts", "dispatch_in_layouts", "xla_out_layouts",
+}  # fmt: skip
+IS_SUPPORTED = _RESTORED <= _FACTS <= _RESTORED | _PLAIN_FACTS.keys() and None not in (
+    trace_context, _registry, _make_call, _make_devices, _fast_data, _cache_keys, _shard
+)  # fmt: skip
+"""Whether this version of JAX is known well enough."""
 
 PLATFORMS = frozenset({"cpu", "gpu"})
 """Where executables can be made bytes of."""
@@ -51,8 +51,9 @@ _CALL = re.compile(r'custom_call_target="([^"]*)"')
 def to_bytes(compiled: Any) -> bytes | None:
     """A `jax.stages.Compiled` as bytes; None where it is not of a pure function for one device that returns tuples of
     arrays, or the backend has no bytes of it."""
-    facts = getattr(compiled._executable, "_unloaded_executable", None)
-    if facts is None or compiled._params.const_args or len(facts.device_list) != 1 or facts.host_callbacks:
+    facts = getattr(getattr(compiled, "_executable", None), "_unloaded_executable", None)
+    parameters = getattr(compiled, "_params", None)
+    if facts is None or getattr(parameters, "const_args", True) or len(facts.device_list) != 1 or facts.host_callbacks:
         return None
     if any([getattr(facts, name, None) for name in ("unordered_effects", "ordered_effects", "keepalive", "mut")]):
         return None
@@ -102,7 +103,7 @@ def from_bytes(
     if described["calls"]:
         lower()
     client = device.client
-    devices = xla_client.DeviceList((device,))
+    devices = _make_devices((device,))
     try:
         xla = client.deserialize_executable(zlib.decompress(content[4 + size :]), executable_devices=devices)
     except (jax.errors.JaxRuntimeError, NotImplementedError):
@@ -125,13 +126,13 @@ def from_bytes(
         "dispatch_in_layouts": [None] * len(kept),
         "xla_out_layouts": [None] * len(outputs),
     }
-    executable = pxla.UnloadedMeshExecutable(**{name: facts[name] for name in _FACTS}).load()
-    infos = jax.tree.unflatten(arguments, [stages.ArgInfo(*each) for each in inputs])
-    return stages.Compiled(executable, [], (infos, {}), _structure(described["results"]))
+    executable = _executable(**{name: facts[name] for name in _FACTS}).load()
+    infos = jax.tree.unflatten(arguments, [jax.stages.ArgInfo(*each) for each in inputs])
+    return jax.stages.Compiled(executable, [], (infos, {}), _structure(described["results"]))
 
 
 def _aval(shape: Sequence[int], dtype: str, weak: bool = False) -> Any:
-    return core.ShapedArray(tuple(shape), np.dtype(dtype), weak_type=weak)
+    return jax.core.ShapedArray(tuple(shape), np.dtype(dtype), weak_type=weak)
 
 
 class _OtherTree(Exception):
@@ -177,10 +178,10 @@ def dispatched(choose: Choice, jitted: Any) -> Callable[..., Any]:
         if compiled is None:
             return jitted(*arguments), None, False
         executable: Any = compiled._executable
-        given, _ = tree_util.dispatch_registry.flatten(arguments, None)
+        given, _ = _registry.flatten(arguments, None)
         results = jax.tree.unflatten(compiled.out_tree, executable.call(*given))
-        arrays, tree = tree_util.dispatch_registry.flatten(results, None)
-        fast = pxla.MeshExecutableFastpathData(
+        arrays, tree = _registry.flatten(results, None)
+        fast = _fast_data(
             executable.xla_executable, tree, executable._in_shardings, executable._out_shardings,
             [array.aval for array in arrays], [array.committed for array in arrays],
             [i in executable._kept_var_idx for i in range(len(given))], executable._dispatch_in_layouts, [],
@@ -188,7 +189,7 @@ def dispatched(choose: Choice, jitted: Any) -> Callable[..., Any]:
         return results, fast, False
 
     call: Any = _make_call(
-        "nngrad", jitted, on_miss, [], [], pxla.JitGlobalCppCacheKeys(), tree_util.dispatch_registry, pxla.cc_shard_arg
+        "nngrad", jitted, on_miss, [], [], _cache_keys(), _registry, _shard
     )
     call._fun = jitted  # which JAX calls to find out where a NaN comes from, if it is to look for them
     return call  # type: ignore[no-any-return]

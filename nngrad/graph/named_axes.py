@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-try:  # JAX has it in no public place
-    from jax._src.core import get_axis_env
-except ImportError:
-    get_axis_env = None  # type: ignore[assignment]
+from .inside_jax import taken
+
+_get_axis_env = taken("get_axis_env")
 
 
 def named_axes() -> tuple[tuple[Any, int], ...]:
-    """Name and size of each; none where that is not known. What is traced now may hold for these alone."""
-    return () if get_axis_env is None else tuple(get_axis_env().axis_sizes.items())
+    """Name and size of each; what equals nothing else where that is not known. What is traced now may hold for these
+    alone."""
+    return ((object(), 0),) if _get_axis_env is None else tuple(_get_axis_env().axis_sizes.items())

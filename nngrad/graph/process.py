@@ -4,17 +4,12 @@ there in the child; and where JAX traces, what changes values that are kept."""
 from __future__ import annotations
 
 import os
-import sys
 import threading
 
-try:  # JAX has it in no public place
-    from jax._src.core import trace_ctx
+from .inside_jax import taken
 
-    _is_outside = trace_ctx.is_top_level
-except (ImportError, AttributeError):
-    def _is_outside() -> bool:
-        """Whether JAX traces nothing in this thread; True where that is not known."""
-        return True
+_trace = taken("trace_ctx")
+_is_started = taken("backends_are_initialized")
 
 
 class _Fork(threading.local):
@@ -53,7 +48,7 @@ def check_not_traced(what: str, instead: str) -> None:
     Raises:
         TypeError: JAX is tracing a function, in this thread.
     """
-    if not _is_outside():
+    if _trace is not None and not _trace.is_top_level():
         raise TypeError(
             f"{what} cannot be called where JAX traces a function (jax.jit, jax.grad, jax.vmap): it changes values "
             f"that are kept. It is compiled already; for a function to be traced use {instead}"
@@ -61,9 +56,8 @@ def check_not_traced(what: str, instead: str) -> None:
 
 
 def _before_fork() -> None:
-    # JAX tells no other way. It may wait for JAX to be started by another thread, which the child could not.
-    is_started = getattr(sys.modules.get("jax._src.xla_bridge"), "backends_are_initialized", None)
-    _fork.with_jax = is_started is not None and is_started()
+    # It may wait for JAX to be started by another thread, which the child could not.
+    _fork.with_jax = _is_started is None or _is_started()
 
 
 def _in_child() -> None:

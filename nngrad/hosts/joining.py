@@ -10,7 +10,6 @@ import threading
 from dataclasses import dataclass
 
 import jax
-from jax._src.distributed import global_state
 
 from nngrad_command.last_words import is_there
 from nngrad_command.launched import COORDINATOR, JOINED, STEP_TIMEOUT
@@ -19,6 +18,7 @@ from ..graph import processes
 from .failure import HostError
 from .launchers import Launcher, launcher_of
 from .leaving import leave
+from .store import global_state
 from .watching import Watch
 
 HEARTBEAT_TIMEOUT, INITIALIZATION_TIMEOUT, TIMEOUT = 100.0, 300.0, 600.0

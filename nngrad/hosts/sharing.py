@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jax._src.distributed import global_state
 
 from ..graph import processes
 from .failure import HostError
-from .store import Store
+from .store import Store, global_state
 from .watching import Watch
 
 _passed = 0

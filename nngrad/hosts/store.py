@@ -5,7 +5,29 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from jax._src.distributed import global_state
+import jax
+
+from ..graph.inside_jax import taken
+
+
+class _Public:
+    """What JAX tells of its processes in public."""
+
+    client = coordinator_address = None
+
+    @property
+    def process_id(self) -> int:
+        """Which process this is."""
+        return int(jax.process_index()) if jax.distributed.is_initialized() else 0
+
+    @property
+    def num_processes(self) -> int:
+        """How many there are."""
+        return int(jax.process_count()) if jax.distributed.is_initialized() else 1
+
+
+global_state: Any = taken("global_state") or _Public()
+"""What JAX knows of its processes, without starting devices."""
 
 PREFIX = "nngrad/hosts"
 TERMINATION = "RECEIVED_PREEMPTION_NOTICE"
@@ -17,6 +39,9 @@ class Store:
 
     def __init__(self) -> None:
         self._client: Any = global_state.client
+        if isinstance(global_state, _Public):
+            raise RuntimeError(f"nn.hosts cannot join processes with JAX {jax.__version__}, which does not have "
+                               "jax._src.distributed.global_state: install another version of JAX")
 
     def write(self, folder: str, index: int, text: str) -> None:
         """Set the value of `folder/index`, whatever it was."""

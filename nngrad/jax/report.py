@@ -112,7 +112,7 @@ def _keep_rows(functions: Sequence[Function]) -> bool:
 
 def place_of(equation: Any) -> str:
     """Where the user wrote an equation, as file and line; empty where that is not known."""
-    traceback = getattr(equation.source_info, "traceback", None)
+    traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     frames = [] if traceback is None else traceback.frames
     for frame in frames:
         if not frame.file_name.startswith(_LIBRARIES):

@@ -134,7 +134,7 @@ def _drawn(layout: Layout, style: Style, title: str, scopes: bool) -> Drawing:
     above = 30.0 if title else 0.0
     width = max(layout.width, text_width(title, 15, bold=True) + 2 * MARGIN)
     height = layout.height + above
-    # Pictures of one page must not share names of patterns. What is drawn is rounded: the last digits of a layout
+    # Pictures of one page must not share names of patterns. What is drawn is rounded; the last digits of a layout
     # differ from one version of Python to another.
     mark = hashlib.sha256((_Painter(style, scopes, "").picture(layout) + escaped(title)).encode()).hexdigest()[:8]
     painter = _Painter(style, scopes, mark)
