@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .hdf5_reading import MOST_FOLD
 from .replacing import read_whole, write_whole
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -174,18 +175,26 @@ def _held(message: Any, where: str) -> Held:
 
 
 def _read_archive(content: bytes, where: str) -> Held:
-    held = Held({}, {})
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = [(PurePosixPath(name).suffix, name) for name in archive.namelist()]
-            chosen = [each for each in names if each[0] in (".h5", ".protobuf")]
-            # Where there is none, the parameters are beside the network.
-            for suffix, name in chosen or [each for each in names if each[0] in (".nntxt", ".prototxt")]:
-                member = READABLE[suffix](archive.read(name), f"{where}: {name}")
-                held.arrays.update(member.arrays)
-                held.need_grad.update(member.need_grad)
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError) as error:  # cut off; with a password; odd
+            nbytes = sum([each.file_size for each in archive.infolist()])
+            if nbytes > MOST_FOLD * len(content):
+                raise ValueError(f"it is said to hold {nbytes} bytes, which do not go into {len(content)}")
+            end = content.rindex(b"PK\5\6")  # of the directory, where it says how many there are
+            if int.from_bytes(content[end + 10 : end + 12], "little") not in (len(archive.infolist()), 0xFFFF):
+                raise ValueError("its directory has not as many files as it says")
+            # All of them: where a name is damaged, a file's own name is another one.
+            members = {name: archive.read(name) for name in archive.namelist()}
+    except Exception as error:  # cut off; with a password; odd: it is nearly any
         raise ValueError(f"{where}: not an archive of nnabla's, or a damaged one ({error})") from error
+    suffixes = {name: PurePosixPath(name).suffix for name in members}
+    chosen = [name for name, suffix in suffixes.items() if suffix in (".h5", ".protobuf")]
+    held = Held({}, {})
+    # Where there is none, the parameters are beside the network.
+    for name in chosen or [name for name, suffix in suffixes.items() if suffix in (".nntxt", ".prototxt")]:
+        member = READABLE[suffixes[name]](members[name], f"{where}: {name}")
+        held.arrays.update(member.arrays)
+        held.need_grad.update(member.need_grad)
     return held
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import io
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,44 @@ def test_an_h5_file_of_which_bytes_are_others(tmp_path: Path) -> None:
         assert {name: p.shape for name, p in loaded.items()} == {name: a.shape for name, a in VALUES.items()}
     nn.clear_parameters()
     assert 7 <= refused < 14
+
+
+def archive() -> bytes:
+    """An archive of nnabla's, compressed."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("nnp_version.txt", "0.1\n" * 20)
+        file.writestr("network.nntxt", 'parameter { variable_name: "w" shape { dim: 2 } data: 1 data: 2 }' * 9)
+    return content.getvalue()
+
+
+def changed(content: bytes, place: int, instead: bytes) -> bytes:
+    return content[:place] + instead + content[place + len(instead) :]
+
+
+DIRECTORY = archive().index(b"PK\1\2")
+SECOND = archive().index(b"PK\1\2", DIRECTORY + 1)
+END = archive().index(b"PK\5\6")
+
+
+@pytest.mark.parametrize("content", [
+    changed(archive(), archive().index(b"network.nntxt") + 13, b"\xff" * 8),
+    changed(archive(), SECOND + 46, b"netwosk.nn7xt"),
+    changed(archive(), DIRECTORY + 32, b"\xff"),
+    changed(archive(), SECOND + 24, (2**31 - 1).to_bytes(4, "little")),
+    changed(archive(), END + 16, b"\xff\xff\xff\x7f"),
+    changed(archive(), DIRECTORY + 10, b"\x63"),
+    archive()[:-1],
+], ids=["values", "name in the directory", "length of a comment", "size", "place of the directory", "method", "cut"])
+def test_a_damaged_archive_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "p.nnp"
+    path.write_bytes(archive())
+    assert nn.load_parameters(path)["w"].d.tolist() == [1, 2]
+    nn.clear_parameters()
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"^{path}: not an archive of nnabla's, or a damaged one"):
+        nn.load_parameters(path)
+    assert not nn.get_parameters(grad_only=False)
 
 
 def test_nothing_of_the_reading_process_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
