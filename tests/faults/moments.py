@@ -6,12 +6,21 @@ import dis
 import functools
 import itertools
 import sys
+import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any
 
 INTERRUPTIBLE = {"RESUME", "JUMP_BACKWARD", "CALL", "CALL_KW", "CALL_FUNCTION_EX"}
 """The instructions after which CPython runs the handlers of signals."""
+
+INTERRUPTED = (KeyboardInterrupt, Exception)
+"""What an interrupt becomes: JAX makes an error of its own of some, which then says something else."""
+MONITORING: Any = getattr(sys, "monitoring", None)
+"""Since Python 3.12."""
+TOOL = 3
+if MONITORING is not None:
+    MONITORING.use_tool_id(TOOL, "moments")
 
 
 @functools.cache
@@ -38,25 +47,49 @@ class Interrupts:
         self.count = 0
         self.where = ""
 
+    def _reach(self, code: CodeType, offset: int) -> None:
+        """Note an instruction of this thread that is about to run."""
+        if offset in moments_of(code) and code is not Interrupts.__exit__.__code__:
+            self.count += 1
+            if self.count == self.moment:
+                self._end()
+                self.where = code.co_qualname
+                raise KeyboardInterrupt
+
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "call":
             frame.f_trace_opcodes = True
             frame.f_trace_lines = False
-        elif event == "opcode" and frame.f_lasti in moments_of(frame.f_code):
-            self.count += 1
-            if self.count == self.moment:
-                sys.settrace(None)
-                self.where = frame.f_code.co_qualname
-                raise KeyboardInterrupt
+        elif event == "opcode":
+            self._reach(frame.f_code, frame.f_lasti)
         return self._trace
 
+    def _instruction(self, code: CodeType, offset: int) -> None:
+        if threading.get_ident() == self._thread:
+            self._reach(code, offset)
+
     def __enter__(self) -> Interrupts:
-        self._before = sys.gettrace()
-        sys.settrace(self._trace)
+        self._thread = threading.get_ident()
+        if MONITORING is None:
+            self._before = sys.gettrace()
+            sys.settrace(self._trace)
+        else:  # `settrace` leaves instructions out there, of functions that it meets first
+            MONITORING.register_callback(TOOL, MONITORING.events.INSTRUCTION, self._instruction)
+            MONITORING.set_events(TOOL, MONITORING.events.INSTRUCTION)
         return self
 
+    def _end(self) -> None:
+        if MONITORING is None:
+            sys.settrace(None)
+        else:
+            MONITORING.set_events(TOOL, 0)
+
     def __exit__(self, *_: object) -> None:
-        sys.settrace(self._before)
+        self._end()
+        if MONITORING is None:
+            sys.settrace(self._before)
+        else:
+            MONITORING.register_callback(TOOL, MONITORING.events.INSTRUCTION, None)
 
 
 def instructions_of(action: Callable[[], Any]) -> int:

@@ -21,7 +21,7 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.graph.function import watched
 
-from .moments import Interrupts, instructions_of
+from .moments import INTERRUPTED, Interrupts, instructions_of
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +61,8 @@ def interrupted(action: Callable[[], Any], moment: int, later: tuple[str, ...] =
     try:
         with interrupts:
             action()
-    except KeyboardInterrupt:
+    except INTERRUPTED:
+        assert interrupts.where
         if interrupts.where not in later:
             assert state() == PLAIN, interrupts.where
     assert state() == PLAIN, interrupts.where
@@ -363,7 +364,7 @@ def test_signals_while_a_structure_is_compiled(alarm: Callable[[float], None], a
         try:
             alarm(moments.uniform(1e-4, 6e-2))
             action(size)
-        except KeyboardInterrupt:
+        except INTERRUPTED:
             met += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         np.testing.assert_allclose(action(size), COMPILED[action](points(size)), rtol=1e-13)
