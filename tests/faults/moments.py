@@ -14,6 +14,14 @@ from typing import Any
 INTERRUPTIBLE = {"RESUME", "JUMP_BACKWARD", "CALL", "CALL_KW", "CALL_FUNCTION_EX"}
 """The instructions after which CPython runs the handlers of signals."""
 
+INTERRUPTED = (KeyboardInterrupt, Exception)
+"""What an interrupt becomes: JAX makes an error of its own of some, which then says something else."""
+MONITORING: Any = getattr(sys, "monitoring", None)
+"""Since Python 3.12."""
+TOOL = 3
+if MONITORING is not None:
+    MONITORING.use_tool_id(TOOL, "moments")
+
 
 @functools.cache
 def moments_of(code: CodeType) -> frozenset[int]:
@@ -31,13 +39,6 @@ def moments_of(code: CodeType) -> frozenset[int]:
     ])
 
 
-MONITORING: Any = getattr(sys, "monitoring", None)
-"""From Python 3.12 on; there a function that was not traced before tells a tracer nothing of its instructions."""
-TOOL = 4
-if MONITORING is not None:
-    MONITORING.use_tool_id(TOOL, "interrupts")
-
-
 class Interrupts:
     """Raises KeyboardInterrupt at the moment of a given number at which Python might within, and counts them."""
 
@@ -46,40 +47,49 @@ class Interrupts:
         self.count = 0
         self.where = ""
 
+    def _reach(self, code: CodeType, offset: int) -> None:
+        """Note an instruction of this thread that is about to run."""
+        if offset in moments_of(code) and code is not Interrupts.__exit__.__code__:
+            self.count += 1
+            if self.count == self.moment:
+                self._end()
+                self.where = code.co_qualname
+                raise KeyboardInterrupt
+
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "call":
             frame.f_trace_opcodes = True
             frame.f_trace_lines = False
         elif event == "opcode":
-            self._at(frame.f_code, frame.f_lasti)
+            self._reach(frame.f_code, frame.f_lasti)
         return self._trace
 
-    def _at(self, code: CodeType, offset: int) -> Any:
-        if offset not in moments_of(code):
-            return MONITORING and MONITORING.DISABLE
+    def _instruction(self, code: CodeType, offset: int) -> None:
         if threading.get_ident() == self._thread:
-            self.count += 1
-            if self.count == self.moment:
-                self._follow(False)
-                self.where = code.co_qualname
-                raise KeyboardInterrupt
-        return None
-
-    def _follow(self, on: bool) -> None:
-        if MONITORING is None:
-            sys.settrace(self._trace if on else self._before)
-        else:
-            MONITORING.set_events(TOOL, MONITORING.events.INSTRUCTION if on else 0)
+            self._reach(code, offset)
 
     def __enter__(self) -> Interrupts:
-        self._before, self._thread = sys.gettrace(), threading.get_ident()
-        if MONITORING is not None:
-            MONITORING.register_callback(TOOL, MONITORING.events.INSTRUCTION, self._at)
-        self._follow(True)
+        self._thread = threading.get_ident()
+        if MONITORING is None:
+            self._before = sys.gettrace()
+            sys.settrace(self._trace)
+        else:  # `settrace` leaves instructions out there, of functions that it meets first
+            MONITORING.register_callback(TOOL, MONITORING.events.INSTRUCTION, self._instruction)
+            MONITORING.set_events(TOOL, MONITORING.events.INSTRUCTION)
         return self
 
+    def _end(self) -> None:
+        if MONITORING is None:
+            sys.settrace(None)
+        else:
+            MONITORING.set_events(TOOL, 0)
+
     def __exit__(self, *_: object) -> None:
-        self._follow(False)
+        self._end()
+        if MONITORING is None:
+            sys.settrace(self._before)
+        else:
+            MONITORING.register_callback(TOOL, MONITORING.events.INSTRUCTION, None)
 
 
 def instructions_of(action: Callable[[], Any]) -> int:

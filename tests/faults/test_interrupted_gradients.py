@@ -21,7 +21,7 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.graph.function import watched
 
-from .moments import Interrupts, instructions_of
+from .moments import INTERRUPTED, Interrupts, instructions_of
 
 
 @pytest.fixture(autouse=True)
@@ -61,8 +61,8 @@ def interrupted(action: Callable[[], Any], moment: int, later: tuple[str, ...] =
     try:
         with interrupts:
             action()
-    except (KeyboardInterrupt, Exception):  # JAX makes an error of its own of some
-        assert interrupts.where, "an error of the action's own"
+    except INTERRUPTED:
+        assert interrupts.where
         if interrupts.where not in later:
             assert state() == PLAIN, interrupts.where
     assert state() == PLAIN, interrupts.where
@@ -99,14 +99,14 @@ def test_grad_at_every_instruction() -> None:
     def action() -> None:
         nn.grad([y], [x])
 
-    total = instructions_of(action)
+    action()
     moment = 1
     while interrupted(action, moment):
         moment += 1
         if moment % 200 == 0:
             check_gradient()
             np.testing.assert_allclose(nn.grad([y], [x])[0].d, 1 - np.tanh([0.5, 2.0]) ** 2, rtol=1e-13)
-    assert moment > total / 2 > 150
+    assert moment > 300
 
 
 X = leaf(0.5, 2.0)
@@ -364,7 +364,7 @@ def test_signals_while_a_structure_is_compiled(alarm: Callable[[float], None], a
         try:
             alarm(moments.uniform(1e-4, 6e-2))
             action(size)
-        except KeyboardInterrupt:
+        except INTERRUPTED:
             met += 1
         signal.setitimer(signal.ITIMER_REAL, 0)
         np.testing.assert_allclose(action(size), COMPILED[action](points(size)), rtol=1e-13)

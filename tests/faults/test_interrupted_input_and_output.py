@@ -17,7 +17,7 @@ import pytest
 import nngrad as nn
 from tests.test_feeding import none_ahead
 
-from .moments import Interrupts, instructions_of
+from .moments import INTERRUPTED, Interrupts, instructions_of
 from .scripts import ended, output_of
 
 
@@ -54,7 +54,7 @@ def test_the_saves_after_one_that_was_interrupted_work(tmp_path: Path) -> None:
     steps, again = itertools.count(3), 0
     for moment in random.Random(0).sample(range(1, total), 40):
         step = next(steps)
-        with pytest.raises(KeyboardInterrupt), Interrupts(moment):
+        with pytest.raises(INTERRUPTED), Interrupts(moment):
             saving.save(step)
         if moment % 2:
             saving.save(step)  # once more the same
@@ -167,10 +167,6 @@ def test_saves_in_a_storm_of_signals(tmp_path: Path) -> None:
 def batches() -> Iterator[np.ndarray]:
     for i in range(4):
         yield np.full(2, float(i))
-
-
-INTERRUPTED = (KeyboardInterrupt, RuntimeError)
-"""What an interrupt becomes: Python's own queues make a RuntimeError of some, about a lock that is not held."""
 
 
 def test_a_feed_interrupted_at_its_start_is_ended_or_goes_on() -> None:
