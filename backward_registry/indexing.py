@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import nngrad.functions as F
 from nngrad.functions.array import zeros_like
-from nngrad.functions.indexing import along, condition_at, condition_axes
+from nngrad.functions.conditions import condition_at, condition_axes
+from nngrad.functions.indexing import along
 from nngrad.graph import Function, Variable
 
 from . import backward, non_differentiable

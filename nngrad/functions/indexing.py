@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -17,32 +16,10 @@ from ..graph.leaf import common_floating
 from . import array, control, elementwise, movement, slicing
 from .arithmetic import alike
 from .comparison import holds
+from .conditions import common_shape, condition_axes
 from .reduction import values_or_indices
 
 # ---------------------------------------------------------------- masks
-
-
-def condition_axes(condition: tuple[int, ...], *values: tuple[int, ...]) -> tuple[int, ...]:
-    """Which axes of the result of `where` those of a condition are, counted from the last one. They follow from the
-    shapes of the condition and of the values: with values of another shape the same condition may say another thing."""
-    shape, ndim = _common_shape(values, "x_true and x_false"), len(condition)
-    start = len(shape) if condition == shape[:ndim] else ndim
-    return tuple(range(-start, ndim - start))
-
-
-def condition_at(condition: Variable, axes: tuple[int, ...], *values: tuple[int, ...]) -> Variable:
-    """A condition in a shape in which `where` takes its axes for these ones of the result, counted from the last.
-
-    Args:
-        condition: The condition.
-        axes: The axes.
-        values: The shapes of the values that it is to select from.
-    """
-    if condition_axes(condition.shape, *values) == axes:
-        return condition
-    sizes, ndim = dict(zip(axes, condition.shape, strict=True)), max(-axes[0], *map(len, values))
-    y: Variable = movement.reshape(condition, shape=tuple([sizes.get(a, 1) for a in range(-ndim, 0)]))
-    return y
 
 
 def _selected(f: Function) -> tuple[Places, ...]:
@@ -73,17 +50,9 @@ def where(condition: Array, x_true: Array, x_false: Array, /) -> jax.Array:
     axes = condition_axes(condition.shape, x_true.shape, x_false.shape)
     shape = jnp.broadcast_shapes(x_true.shape, x_false.shape)
     if axes and axes[-1] == -1:
-        shape = _common_shape((shape, condition.shape), "condition and the values")
+        shape = common_shape((shape, condition.shape), "condition and the values")
     condition = lax.broadcast_in_dim(holds(condition), shape, tuple([len(shape) + a for a in axes]))
     return lax.select(condition, jnp.broadcast_to(x_true, shape), jnp.broadcast_to(x_false, shape))
-
-
-def _common_shape(shapes: Sequence[tuple[int, ...]], names: str) -> tuple[int, ...]:
-    try:
-        shape: tuple[int, ...] = jnp.broadcast_shapes(*shapes)
-    except ValueError:
-        raise ValueError(f"{names} of shapes {' and '.join(map(str, shapes))} do not broadcast") from None
-    return shape
 
 
 # ---------------------------------------------------------------- points
@@ -292,7 +261,7 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
     own, others = x.shape[axis : axis + 1], (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if indices.ndim != x.ndim:
         raise ValueError(f"take_along_axis: indices {indices.shape} must have as many axes as x {x.shape}")
-    full = _common_shape((others, indices.shape), f"take_along_axis: but for axis {axis}, x and indices")
+    full = common_shape((others, indices.shape), f"take_along_axis: but for axis {axis}, x and indices")
     if (rows := (*full[:axis], *own, *full[axis + 1 :])) != x.shape:
         x = movement.broadcast(x, shape=rows)
     if full != indices.shape:

@@ -26,7 +26,7 @@ import nngrad.functions as F
 from backward_registry import Rule
 
 from ..functions.array import zeros_like
-from ..functions.indexing import condition_at, condition_axes
+from ..functions.conditions import condition_at, condition_axes
 from ..graph import Function, Op, Variable, apply, build_options
 from .numbers import WITH_NUMBERS, as_multiple, is_zero
 from .rules import Number, declared
