@@ -1,11 +1,15 @@
 """What holds for all tests: they compile what they run, whatever the disk has, and leave JAX's settings alone.
 
 Programs are optimised as graphs and hardly as machine code: most of the time of a test is compilation, of which that is
-the larger part. With `--optimised` they are compiled as users' programs are. With `--subset`, every sixth case of tests
-with many cases is run, but all of what each op computes (`test_rules.py`).
+the larger part. With `--optimised` they are compiled as users' programs are.
+
+`--subset` is for other versions of Python and JAX than that of the whole suite. Every sixth case of tests with many
+cases is run. Of files that rest on one version no more than on another a third is left, and another third on the next
+version of Python. What each op computes (`test_rules.py`) is run in full.
 """
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +20,12 @@ import jax
 import pytest
 
 FEW, EVERY = 6, 6
+RESTS_ON_VERSIONS = re.compile(
+    "/tests/(faults|opening|jax_models)/|(rules|from_jax|jax_function|inside_jax|drop_in|named_axes|fork|hosts|disk|execut"
+    "|tiers|background|pieces|layouts|lower|export|kept|nnabla_files|archives|storage|debug|precision|scaling|dtypes"
+    "|loops|linear|solvers|random|show|cli|description)[^/]*$"
+)
+"""Files that rest on JAX's primitives and compilers, or on Python's frames and processes."""
 
 QUICKLY_COMPILED = (
     "--xla_backend_optimization_level=0",
@@ -26,7 +36,7 @@ QUICKLY_COMPILED = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--subset", action="store_true", help=f"every {EVERY}th case of tests with more than {FEW}")
+    parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
 
 
@@ -58,6 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for test, group in cases.items() if len(group) > FEW and "test_rules.py" not in test
         for i, item in enumerate(group) if i % EVERY
     }  # fmt: skip
+    others = [item for item in items if item not in left_out and not RESTS_ON_VERSIONS.search(str(item.path))]
+    left_out.update([item for i, item in enumerate(others) if (i + sys.version_info.minor) % 3])
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
