@@ -1,13 +1,17 @@
 """What holds for all tests: they compile what they run, whatever the disk has, and leave JAX's settings alone.
 
 Programs are optimised as graphs and hardly as machine code: most of the time of a test is compilation, of which that is
-the larger part. With `--optimised` they are compiled as users' programs are. With `--subset`, every sixth case of tests
-with many cases is run, but all of what each op computes (`test_rules.py`). A test that takes longer than `--limit`
+the larger part. With `--optimised` they are compiled as users' programs are. A test that takes longer than `--limit`
 seconds ends the process, which says which test it was and where each thread stood.
+
+`--subset` is for other versions of Python and JAX than that of the whole suite. Every sixth case of tests with many
+cases is run. Of files that rest on one version no more than on another a third is left, and another third on the next
+version of Python. What each op computes (`test_rules.py`) is run in full.
 """
 
 import faulthandler
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +26,12 @@ import pytest
 FEW, EVERY = 6, 6
 LIMIT = 900
 """Seconds, on a busy machine."""
+RESTS_ON_VERSIONS = re.compile(
+    "/tests/(faults|opening|jax_models)/|(rules|from_jax|jax_function|inside_jax|drop_in|named_axes|fork|hosts|disk|execut"
+    "|tiers|background|pieces|layouts|lower|export|kept|nnabla_files|archives|storage|debug|precision|scaling|dtypes"
+    "|loops|linear|solvers|random|show|cli|description)[^/]*$"
+)
+"""Files that rest on JAX's primitives and compilers, or on Python's frames and processes."""
 
 QUICKLY_COMPILED = (
     "--xla_backend_optimization_level=0",
@@ -32,7 +42,7 @@ QUICKLY_COMPILED = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--subset", action="store_true", help=f"every {EVERY}th case of tests with more than {FEW}")
+    parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
     parser.addoption("--limit", type=float, default=LIMIT, help="after how many seconds a test ends the process")
 
@@ -104,6 +114,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for test, group in cases.items() if len(group) > FEW and "test_rules.py" not in test
         for i, item in enumerate(group) if i % EVERY
     }  # fmt: skip
+    others = [item for item in items if item not in left_out and not RESTS_ON_VERSIONS.search(str(item.path))]
+    left_out.update([item for i, item in enumerate(others) if (i + sys.version_info.minor) % 3])
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
     items[:] = [item for item in items if item not in left_out]
 
