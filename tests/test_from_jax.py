@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -418,3 +420,13 @@ def test_errors_name_the_function() -> None:
     with pytest.raises(TypeError) as caught:
         nn.from_jax(wrong)(X)
     assert "in from_jax(wrong), traced for" in "".join(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("folder", ["jax", "nngrad", "jaxlib/jax", "some where"])
+def test_the_place_of_an_equation_is_the_users_whatever_the_folder_is_called(folder: str, tmp_path: Path) -> None:
+    script = tmp_path / folder / "mine.py"
+    script.parent.mkdir(parents=True)
+    script.write_text("import jax\n\n\ndef f(x):\n    return jax.lax.linalg.schur(x)[0]\n")
+    opened = nn.from_jax(runpy.run_path(str(script))["f"])
+    opened(Variable.from_numpy_array(np.eye(2, dtype=np.float32)))
+    assert f"opaque: schur, at {script}:5" in str(opened.report())

@@ -21,6 +21,7 @@ import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad.execution import background, tiers
 from nngrad.execution.lower import linearize, lower
+from tests.conftest import known
 
 V = nn.Variable
 
@@ -363,6 +364,12 @@ def test_an_option_that_xla_does_not_know_is_left_out_by_itself(monkeypatch: pyt
         assert nn.executables.info().cheap == 1
     finally:
         tiers.cheap_options.cache_clear()
+
+
+def test_flags_that_this_xla_does_not_know_are_left_out_of_those_of_tests() -> None:
+    flag = "--xla_backend_optimization_level=0"
+    assert known((flag,)) == (flag,)
+    assert known(("--xla_there_is_no_such_flag=1", flag)) == (flag,)
 
 
 def test_other_settings_and_places_are_compiled_by_jax() -> None:
