@@ -1,6 +1,6 @@
 """What the references of all samples give, kept in files: values, gradients and tangents in float64.
 
-    python -m tests.references              # make the files anew
+    python -m tests.references              # make the files anew, or those of some families
     python -m tests.references --tenth 3    # compute every tenth reference, from the third on, and compare
 
 To differentiate a reference three times takes JAX longer than all that the test does with it, and gives the same each
@@ -280,8 +280,10 @@ def agree(now: dict[str, Any], then: dict[str, Any]) -> bool:
 def main() -> None:
     """Make the files anew, or compare some of what they have."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("families", nargs="*", choices=[[], *FAMILIES], metavar="FAMILY", help="by default all")
     parser.add_argument("--tenth", type=int, help="compare every tenth sample, from this one on, with what is kept")
-    tenth = parser.parse_args().tenth
+    given = parser.parse_args()
+    tenth = given.tenth
     if tenth is not None:
         chosen = [s for s in all_samples() if digest(s)][tenth % 10 :: 10]
         if wrong := differences(chosen):
@@ -289,7 +291,7 @@ def main() -> None:
         print(f"{len(chosen)} references give what is kept")
         return
     FILES.mkdir(exist_ok=True)
-    for family in FAMILIES:
+    for family in given.families or FAMILIES:
         samples = [s for s in all_samples(family) if digest(s)]
         arrays = [named(s, e) for s, e in zip(samples, computed(samples), strict=True)]
         # NumPy's files know no bfloat16.
