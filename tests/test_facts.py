@@ -158,6 +158,7 @@ BY_NATURE: dict[str, str] = {
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
     "remat/plan.py": "sums over fan-out, which it makes and finds again",
     "remat/reuse.py": "the marks that recomputation leaves, which are ops",
+    "autodiff/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
     "autodiff/coordinates.py": "columns of a gradient that are read: slices and parts of it",
     "inspection/memory.py": "the same marks",
     "inspection/matching.py": "the same marks",

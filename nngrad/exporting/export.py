@@ -70,7 +70,7 @@ def export(
     outputs: Tensors | Callable[..., Tensors],
     inputs: Input | Sequence[Input] | Mapping[str, Input],
     path: str | Path,
-    platforms: Iterable[str] = PLATFORMS,
+    platforms: str | Iterable[str] = PLATFORMS,
     parameters_inside: bool = False,
     leave_updates_out: bool = False,
 ) -> None:
