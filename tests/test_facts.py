@@ -181,9 +181,9 @@ NAMES_FAMILIES = {
     "cli.py": "lists functions by family",
     "peers/pages.py": "lists functions by family",
     "custom/base.py": "says where a rule is",
-    "autodiff/recording.py": "tells ops and rules of nngrad's own from a user's",
     "autodiff/walk.py": "says in an error where a rule is",
     "execution/fingerprint.py": "names an op for other processes",
+    "graph/inside_jax.py": "a module of JAX, by its name",
     "graph/op.py": "sets it",
 }
 """Files that look at the module of something, each with the reason."""
