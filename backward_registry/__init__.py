@@ -41,13 +41,9 @@ class Rule(NamedTuple):
     def __call__(self, f: Function, *gys: Variable) -> Gradients:
         return self.function(f, *gys)
 
-    @property
-    def is_own(self) -> bool:
-        """Whether it is nngrad's own, so that it gives the same for the same function each time."""
-        return self.module.startswith(_OWN)
 
-
-_OWN = ("nngrad.", "backward_registry.")
+OWN = ("nngrad.", "backward_registry.")
+"""How the modules of rules begin that are nngrad's own, which give the same for the same function each time."""
 
 
 class MissingRule(NotImplementedError):

@@ -12,8 +12,8 @@ from ..execution.forward import RunPlan
 from ..execution.lower import linearize
 from ..execution.program import Program
 from ..graph import NdArray, Variable, contained, functions_of, path_between, switch
+from ..graph.options import watching_for_users_code
 from ..graph.spec import DType
-from ..graph.users_code import watching_for_users_code
 from ..graph.variable import leaf_of
 from .binding import reached_from
 from .changing_numbers import Changing, changing, with_leaves

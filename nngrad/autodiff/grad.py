@@ -13,8 +13,7 @@ from ..execution.program import Program
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
 from ..graph.family import together
 from ..graph.function import next_serial
-from ..graph.options import pause_collector
-from ..graph.users_code import watching_for_users_code
+from ..graph.options import pause_collector, watching_for_users_code
 from ..remat import rematerialised
 from . import routes
 from .binding import unreachable_inputs

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import nngrad.functions as F
-from backward_registry import Registry, missing, registry
+from backward_registry import OWN, Registry, missing, registry
 
 from ..functions.array import zeros_like
 from ..graph import Function, RuleCall, Spec, Variable, by_rank, contained, path_between
 from ..graph.function import watched
-from ..graph.options import Builder, pause_collector
-from ..graph.users_code import users_code_runs
+from ..graph.options import Builder, pause_collector, users_code_runs
 from ..rewrite.builder import emitting
 from ..rewrite.masks import summed, through_masks
 from ..rewrite.numbers import grad_end, is_zero
@@ -148,7 +147,7 @@ class Grad:
         rule = f.op.rules.get(self.place)
         if rule is None:
             raise missing(f.op, described_path(outputs, f))
-        if not rule.is_own:
+        if not rule.module.startswith(OWN):
             users_code_runs()
         filled: Any = gys
         if len(gys) > 1 or gys[0] is None:

@@ -17,8 +17,8 @@ from ..graph.axes import AxisMap, row_places
 from ..graph.facts import unknown
 from ..graph.leaf import as_variables
 from ..graph.op import NOT_APPLICABLE
+from ..graph.options import users_code_runs
 from ..graph.spec import x64_if
-from ..graph.users_code import users_code_runs
 from ..graph.widening import marked_if_wide
 from .host import Result, declared, on_host, shapes_by_running
 from .traced import Specs, TracedForward, traced

@@ -15,11 +15,10 @@ from .engine import engine
 from .exchange import Processes, groups_of
 from .function import Function, create
 from .op import Op
-from .options import build_options, contained, switch_to
+from .options import build_options, contained, switch_to, watching_for_users_code
 from .place import Place
 from .spec import Spec, arguments_need_x64
 from .traverse import functions_of
-from .users_code import watching_for_users_code
 from .variable import Variable
 
 P = ParamSpec("P")

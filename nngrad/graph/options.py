@@ -214,3 +214,23 @@ def pause_collector() -> None:
     if gc.isenabled():
         _pause.set(_CollectorPause())
         gc.disable()
+
+
+# ---------------------------------------------------------------- code of the user's that has a part in what is derived
+
+_watching: ContextVar[tuple[list[bool], ...]] = ContextVar("watching", default=())
+
+
+def users_code_runs() -> None:
+    """Say that code of the user's has a part in what is being derived: it may read what has changed since, so what is
+    derived is not remembered by the structure that it is derived from."""
+    for runs in _watching.get():
+        runs.append(True)
+
+
+@contained
+def watching_for_users_code(derive: Callable[[], R]) -> tuple[R, bool]:
+    """What `derive` returns, and whether code of the user's had a part in it."""
+    runs: list[bool] = []
+    _watching.set((*_watching.get(), runs))
+    return derive(), bool(runs)
