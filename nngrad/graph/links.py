@@ -205,7 +205,7 @@ def _all_functions() -> list[Function]:
     """Every function that is alive."""
     from .function import Function
 
-    return [f for f in gc.get_objects() if f.__class__ is Function]
+    return [f for f in gc.get_objects() if type(f) is Function]
 
 
 def _living_outputs(functions: Iterable[Function]) -> list[Variable]:
