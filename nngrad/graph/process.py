@@ -6,12 +6,16 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from typing import Any
 
 try:  # JAX has it in no public place
     from jax._src.core import trace_ctx
 
     _is_outside = trace_ctx.is_top_level
+    _set_trace = trace_ctx.set_trace
 except (ImportError, AttributeError):
+    trace_ctx = _set_trace = None
+
     def _is_outside() -> bool:
         """Whether JAX traces nothing in this thread; True where that is not known."""
         return True
@@ -58,6 +62,18 @@ def check_not_traced(what: str, instead: str) -> None:
             f"{what} cannot be called where JAX traces a function (jax.jit, jax.grad, jax.vmap): it changes values "
             f"that are kept. It is compiled already; for a function to be traced use {instead}"
         )
+
+
+def trace_of_now() -> Any:
+    """What JAX traces in this thread."""
+    return None if trace_ctx is None else trace_ctx.trace
+
+
+def go_on_in(trace: Any) -> None:
+    """Let JAX trace in this thread what it did before something was interrupted: where an interrupt comes just as it
+    turns to another function, JAX never turns back, and all that is computed from then on fails."""
+    if _set_trace is not None and trace_ctx.trace is not trace:
+        _set_trace(trace)
 
 
 def _before_fork() -> None:
