@@ -9,12 +9,12 @@ import threading
 from typing import Any
 
 try:  # JAX has it in no public place
-    from jax._src.core import trace_ctx
+    from jax._src import core
 
-    _is_outside = trace_ctx.is_top_level
-    _set_trace = trace_ctx.set_trace
+    _traced: Any = core.trace_ctx
+    _is_outside = _traced.is_top_level
 except (ImportError, AttributeError):
-    trace_ctx = _set_trace = None
+    _traced = None
 
     def _is_outside() -> bool:
         """Whether JAX traces nothing in this thread; True where that is not known."""
@@ -66,14 +66,14 @@ def check_not_traced(what: str, instead: str) -> None:
 
 def trace_of_now() -> Any:
     """What JAX traces in this thread."""
-    return None if trace_ctx is None else trace_ctx.trace
+    return None if _traced is None else _traced.trace
 
 
 def go_on_in(trace: Any) -> None:
     """Let JAX trace in this thread what it did before something was interrupted: where an interrupt comes just as it
     turns to another function, JAX never turns back, and all that is computed from then on fails."""
-    if _set_trace is not None and trace_ctx.trace is not trace:
-        _set_trace(trace)
+    if _traced is not None and _traced.trace is not trace:
+        _traced.set_trace(trace)
 
 
 def _before_fork() -> None:

@@ -329,7 +329,7 @@ def test_a_structure_interrupted_in_its_first_compilation_is_made_anew(action: C
     with AtMiss(-1) as counting:
         action(next(sizes))
     assert counting.count > 5 or not CALLS_AT_A_MISS
-    for n in range(1, counting.count + 1, 1 + counting.count // 20):
+    for n in range(1, counting.count + 1, 1 + counting.count // 10):
         size = next(sizes)
         with suppress(KeyboardInterrupt), AtMiss(n):
             action(size)
