@@ -9,6 +9,8 @@ from typing import Any
 
 import jax
 
+from .process import go_on_in, trace_of_now
+
 _CACHES = os.path.join("jax", "_src", "util.py")
 
 
@@ -17,9 +19,11 @@ def unharmed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
+        before = trace_of_now()
         try:
             return function(*arguments, **options)
         except BaseException as error:
+            go_on_in(before)
             if not has_met_half_made(error):
                 raise
         return function(*arguments, **options)

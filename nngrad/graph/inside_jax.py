@@ -21,7 +21,9 @@ class Use(NamedTuple):
 
 DISK = "no executables are kept on disk"
 USES = (
-    Use("jax._src.core", ("trace_ctx",), "that values are changed where JAX traces a function is not refused by name"),
+    Use("jax._src.core", ("trace_ctx",),
+        "that values are changed where JAX traces a function is not refused by name, and a Ctrl-C that comes just as "
+        "JAX turns to another function may leave it there"),
     Use("jax._src.core", ("get_axis_env",), "functions of JAX's are traced anew at each call"),
     Use("jax._src.xla_bridge", ("backends_are_initialized",),
         "a forked process says that it cannot compute, though JAX may not have been started"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 from .inside_jax import taken
 
@@ -53,6 +54,18 @@ def check_not_traced(what: str, instead: str) -> None:
             f"{what} cannot be called where JAX traces a function (jax.jit, jax.grad, jax.vmap): it changes values "
             f"that are kept. It is compiled already; for a function to be traced use {instead}"
         )
+
+
+def trace_of_now() -> Any:
+    """What JAX traces in this thread."""
+    return None if _trace is None else _trace.trace
+
+
+def go_on_in(trace: Any) -> None:
+    """Let JAX trace in this thread what it did before something was interrupted: where an interrupt comes just as it
+    turns to another function, JAX never turns back, and all that is computed from then on fails."""
+    if _trace is not None and _trace.trace is not trace:
+        _trace.set_trace(trace)
 
 
 def _before_fork() -> None:

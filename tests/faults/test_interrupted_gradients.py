@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -324,18 +325,14 @@ COMPILED = {
 @pytest.mark.parametrize("action", COMPILED, ids=lambda a: a.__name__)
 def test_a_structure_interrupted_in_its_first_compilation_is_made_anew(action: Callable[[int], np.ndarray]) -> None:
     sizes = itertools.count(list(COMPILED).index(action) * 1000 + 37)
-    n, seen = 0, 0
-    while True:
-        n, size = n + 1, next(sizes)
-        interrupts = AtMiss(n)
-        try:
-            with interrupts:
-                action(size)
-        except KeyboardInterrupt:
-            pass
-        if interrupts.count < n:
-            break
-        seen += 1
+    action(next(sizes))
+    with AtMiss(-1) as counting:
+        action(next(sizes))
+    assert counting.count > 5 or not CALLS_AT_A_MISS
+    for n in range(1, counting.count + 1, 1 + counting.count // 10):
+        size = next(sizes)
+        with suppress(KeyboardInterrupt), AtMiss(n):
+            action(size)
         in_thread: list[np.ndarray] = []
         thread = threading.Thread(target=lambda *given: given[0].append(action(given[1])), args=(in_thread, size),
                                   daemon=True)
@@ -344,7 +341,25 @@ def test_a_structure_interrupted_in_its_first_compilation_is_made_anew(action: C
         for found in (action(size), *in_thread):
             np.testing.assert_allclose(found, COMPILED[action](points(size)), rtol=1e-13)
         assert in_thread, "a thread waits for what was interrupted"
-    assert seen > 5 or not CALLS_AT_A_MISS
+
+
+def test_an_interrupt_as_jax_turns_to_another_function_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It turns to it in a method, after which nothing would turn back."""
+    manager = sys.modules["jax._src.core"].set_current_trace
+    entered = manager.__enter__
+    for action in COMPILED:
+        for n in range(1, 4):
+            calls = itertools.count(1)
+
+            def enter(self: Any, n: int = n, calls: Any = calls) -> Any:
+                entered(self)
+                if next(calls) == n:
+                    raise KeyboardInterrupt
+
+            with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+                patch.setattr(manager, "__enter__", enter)
+                action(3000 + n)
+            np.testing.assert_allclose(action(3000 + n), COMPILED[action](points(3000 + n)), rtol=1e-13)
 
 
 def calls_at_a_miss() -> bool:
