@@ -176,6 +176,11 @@ def our_sine(x: Any) -> Any:
     return nn.custom_gradient(lambda x: (F.sin(x), lambda gy: gy * F.cos(x)), exact=True)(x)
 
 
+def slope(fun: Any, x: Any) -> Any:
+    """The gradient of what `fun` gives of `x`, a Variable of its own: `fun` may use what it is a copy of."""
+    return nn.grad(F.sum(fun(x)), x)[0]
+
+
 def recomputed(fun: Any, x: Any) -> Any:
     """What `fun` gives, marked."""
     with nn.recompute():
@@ -188,7 +193,7 @@ KITS = (
         selu=F.selu, leaky=F.leaky_relu, abs=F.abs, clip=F.clip, above=F.maximum_scalar, below=F.minimum_scalar,
         larger=F.maximum2, six=F.relu6, hard=F.hard_tanh, scan=F.scan, cond=F.cond, switch=F.switch, map=F.map,
         whilst=F.while_loop, fori=lambda n, step, h: F.fori_loop(0, n, lambda i, h: step(h), h), vmap=nn.vmap,
-        kept=lambda f, x: nn.checkpoint(f)(x), marked=recomputed, grad=lambda f, x: nn.grad(F.sum(f(x)), x)[0],
+        kept=lambda f, x: nn.checkpoint(f)(x), marked=recomputed, grad=lambda f, x: slope(f, F.identity(x)),
         jacobian=lambda f, x: nn.jacobian(f(x), x, batched=False), products=lambda x: F.associative_scan(F.mul2, x),
         matrix=lambda x, shape: F.reshape(x, shape=shape), softmax=F.softmax,
     ),
