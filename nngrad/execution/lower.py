@@ -233,6 +233,7 @@ def in_pieces(program: Program, pieces: list[Piece]) -> Way:
         values: dict[int, Any] = dict(enumerate(arrays))
         with apart(arrays):
             for function, piece in parts:
+                values |= piece.starts
                 values.update(zip(piece.gives, function(*[values[i] for i in piece.takes]), strict=True))
                 for i in piece.done_with:
                     del values[i]

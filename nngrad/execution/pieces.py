@@ -1,32 +1,43 @@
 """Programs that are too long for the compiler, cut into pieces that run one after another.
 
 XLA makes one loop of elementwise functions that follow each other, however many they are. The time that it takes for
-that grows with the square of their number, and past some thousands it fails.
+that grows with the square of their number, and past some thousands it fails. Of arrays that are joined, and parts that
+are results, it looks at each for each other, and makes a kernel of every part.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from ..graph import Spec
+from ..graph import Array, Op, Spec
+from ..graph.arguments import Shape
 from ..graph.body import Step
+from ..graph.parts import Key
+from ..graph.spec import spec_of
 from .program import Call, Program, calls_of
 
 MOST_FUSED = 2000
 """How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with
 1,500 of them, four with 3,000, and fails with 4,500."""
 
+MOST_PARTS = 500
+"""How many leaves XLA may join, and parts of arrays give, in one program. To compile a join of 1,000 takes it a second,
+of 4,000 ten, of 16,000 a minute; and 1,000 parts 4 to 18 seconds."""
+
 PIECE = 64
 """How many operations a piece has. Of a chain whose values are all returned XLA computes each from the first one
 again, so that the work of a piece may grow with the square of this."""
 
 MOST_INPUTS = 128
-"""How many inputs a sum has in a piece."""
+"""How many inputs a sum or a join has in a piece."""
 
 
 class Piece(NamedTuple):
@@ -40,6 +51,16 @@ class Piece(NamedTuple):
     """Its results."""
     done_with: tuple[int, ...]
     """The values that nothing needs after it."""
+    starts: dict[int, Any]
+    """Those of the values that it takes which say where parts of arrays begin."""
+
+
+def part_at(x: Array, starts: Array, /, sizes: Shape, shape: Shape) -> jax.Array:
+    """The part of `x` of `sizes` that begins at `starts`, in a shape: one executable takes it anywhere."""
+    return lax.reshape(lax.dynamic_slice(x, list(starts), sizes), shape)
+
+
+_part_at: Op[Any, Any] = Op(part_at)
 
 
 def _is_fused(call: Call) -> bool:
@@ -53,11 +74,16 @@ def _weight(call: Call) -> int:
 
 
 def is_long(program: Program) -> bool:
-    """Whether XLA would make one loop of more than `MOST_FUSED` operations: of those between which it computes
-    nothing that has to be in memory."""
-    if sum([max(1, len(ins) - 1) for _, _, ins in program.steps]) <= MOST_FUSED:
+    """Whether XLA would make one loop of more than `MOST_FUSED` operations, of those between which it computes nothing
+    that has to be in memory; or join leaves, and give parts of arrays, more than `MOST_PARTS` together."""
+    if sum([max(1, len(ins) - 1) for _, _, ins in program.steps]) + len(program.outputs) <= MOST_PARTS:
         return False
     calls, _ = calls_of(program)
+    results = set(program.outputs)
+    joined = sum([i >= 0 for call in calls if call.op.joined_by is not None for i in call.ins])
+    given = sum([len(results.intersection(call.outs)) for call in calls if call.op.taken is not None])
+    if joined + given > MOST_PARTS:
+        return True
     height: dict[int, int] = {}
     fused = [0]
     for call in calls:
@@ -76,9 +102,10 @@ def is_long(program: Program) -> bool:
 def cut(program: Program) -> list[Piece]:
     """The pieces of a program, in an order in which they can run."""
     calls, specs = calls_of(program)
+    starts: dict[int, Any] = {}
     groups: list[list[Call]] = []
     weight = PIECE
-    for call in _divided(calls, specs):
+    for call in _divided(calls, specs, starts):
         if weight >= PIECE:
             groups.append([])
             weight = 0
@@ -86,7 +113,7 @@ def cut(program: Program) -> list[Piece]:
         weight += _weight(call)
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
     last |= dict.fromkeys(program.outputs, len(groups))
-    return [_piece(group, n, last, specs, program) for n, group in enumerate(groups)]
+    return [_piece(group, n, last, specs, starts, program) for n, group in enumerate(groups)]
 
 
 def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
@@ -95,31 +122,58 @@ def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
     return set_xla_metadata(inlineable="false") if traced else nullcontext()
 
 
-def _divided(calls: list[Call], specs: dict[int, Spec]) -> list[Call]:
-    """The calls, where what sums many arrays becomes several calls, each of which adds to the result of the one
-    before. They add in the same order, so that the sum is the same to the bit."""
+def _divided(calls: list[Call], specs: dict[int, Spec], starts: dict[int, Any]) -> list[Call]:
+    """The calls, where what takes many arrays, or gives many parts of one, becomes several calls.
+
+    A sum adds to the result of the call before, in the same order, so that it is the same to the bit; stretches of what
+    is joined are joined. Where a part begins is a value, which `starts` gets, so that pieces of parts are equal.
+    """
     divided: list[Call] = []
-    number = min(specs, default=0)
-    for call in calls:
-        op, arguments, ins, outs = call
-        if op.fold is None or len(ins) <= MOST_INPUTS or len({specs[i].dtype for i in ins}) > 1:
-            divided.append(call)
+    numbers = itertools.count(min(specs, default=0) - 1, -1)
+
+    def made(op: Op, arguments: tuple[Any, ...], ins: tuple[int, ...]) -> int:
+        number = next(numbers)
+        (specs[number],) = op.result_specs(tuple([specs[i] for i in ins]), arguments)
+        divided.append(Call(op, arguments, ins, (number,)))
+        return number
+
+    for op, arguments, ins, outs in calls:
+        divisible = len(ins) > MOST_INPUTS and len({specs[i].dtype for i in ins}) == 1
+        if divisible and op.fold is not None:
+            before: tuple[int, ...] = ()
+            for start in range(0, len(ins) - MOST_INPUTS, MOST_INPUTS):
+                stop = start + MOST_INPUTS
+                before = (made(op, op.fold(arguments, start, stop, len(ins)), (*before, *ins[start:stop])),)
+            arguments, ins = op.fold(arguments, stop, len(ins), len(ins)), (*before, *ins[stop:])
+        while divisible and op.joined_by is not None and len(ins) > MOST_INPUTS:
+            stretches = [ins[start : start + MOST_INPUTS] for start in range(0, len(ins), MOST_INPUTS)]
+            ins = tuple([made(op, arguments, stretch) for stretch in stretches])
+            op = op.joined_by()
+        keys: tuple[Key, ...] = ()
+        if op.taken is not None:
+            keys = op.taken((specs[ins[0]].shape,), dict(zip(op.argument_names, arguments, strict=True)))
+        windows = [window for key in keys if (window := _window(key)) is not None]
+        if not windows or len(windows) < len(keys):
+            divided.append(Call(op, arguments, ins, outs))
             continue
-        before: tuple[int, ...] = ()
-        for start in range(0, len(ins), MOST_INPUTS):
-            stop = min(start + MOST_INPUTS, len(ins))
-            taken = (*before, *ins[start:stop])
-            part = op.fold(arguments, start, stop, len(ins))
-            if stop < len(ins):
-                number -= 1
-                before = (number,)
-                (specs[number],) = op.result_specs(tuple([specs[i] for i in taken]), part)
-            divided.append(Call(op, part, taken, outs if stop == len(ins) else before))
+        for out, (low, sizes) in zip(outs, windows, strict=True):
+            number = next(numbers)
+            starts[number] = np.array(low, np.int32)
+            specs[number] = spec_of((len(low),), np.dtype(np.int32))
+            divided.append(Call(_part_at, (sizes, specs[out].shape), (*ins, number), (out,)))
     return divided
 
 
+def _window(key: Key) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Where what a key takes begins, and its sizes; None where it is not all that lies between two places."""
+    windows = [(entry, 1, 1) if isinstance(entry, int) else entry for entry in key if entry is not None]
+    if {step for _, _, step in windows} != {1} or {type(n) for window in windows for n in window} != {int}:
+        return None
+    return tuple([start for start, _, _ in windows]), tuple([count for _, count, _ in windows])
+
+
 def _piece(
-    group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], whole: Program
+    group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any], whole: Program
 ) -> Piece:
     """The piece of some calls; `last` says in which piece a value is read last."""
     made = [i for call in group for i in call.outs]
@@ -137,4 +191,5 @@ def _piece(
         tuple([specs[i] for i in takes]), tuple(steps), tuple([numbers[i] for i in gives]), whole.device,
         mesh=whole.mesh,
     )
-    return Piece(program, tuple(takes), gives, tuple([i for i in takes if last[i] == place]))
+    given = {i: starts[i] for i in takes if i in starts}
+    return Piece(program, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), given)

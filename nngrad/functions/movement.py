@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -148,7 +149,13 @@ def flip(x: Array, /, axes: Axes | None = None) -> jax.Array:
 # ---------------------------------------------------------------- joining and parting
 
 
-@op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving", placed=stretches)
+def _joining() -> Any:
+    """The op that joins stretches of what is concatenated or stacked."""
+    return concatenate
+
+
+@op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving", placed=stretches,
+    joined_by=_joining)
 def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     """Arrays joined along an axis that they have, in their common dtype.
 
@@ -166,7 +173,7 @@ def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     return lax.concatenate(alike(*x), axis)
 
 
-@op(linear="together", axes=inserts("axis"), placed=layers)
+@op(linear="together", axes=inserts("axis"), placed=layers, joined_by=_joining)
 def stack(*x: Array, axis: int = 0) -> jax.Array:
     """Arrays joined along a new axis, in their common dtype.
 

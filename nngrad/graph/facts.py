@@ -49,6 +49,9 @@ class Facts:
     """For an op on any number of inputs that can be computed in parts, each of which takes the result of the one before
     as its first input, `fold(arguments, start, stop, count)`: the arguments of the part that has the inputs from
     `start` to `stop` of `count`."""
+    joined_by: Callable[[], Any] | None = None
+    """For an op on any number of inputs that joins them: gives the op that joins, with the same arguments, what this
+    one gives of stretches of them."""
     together: Callable[..., Any] | None = None
     """For a loop: `together(applications)`, where each is a pair of static arguments and the numbers of the inputs, and
     none depends on another, says which of them are one loop that saves work (`nngrad.functions.loop_fusion.Fused`)."""

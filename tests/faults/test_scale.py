@@ -12,6 +12,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
+from nngrad.execution import pieces
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.pieces import MOST_FUSED, cut, is_long
 from nngrad.functions.control import with_updates
@@ -110,13 +111,14 @@ def test_pieces_do_what_the_whole_does() -> None:
     outputs = [y, x, *nn.grad([y], [x, w])]
     program = linearize(outputs).program
     assert not is_long(program)
-    pieces = cut(program)
-    assert len(pieces) > 5
+    parts = cut(program)
+    assert len(parts) > 5
     arrays = [v.d for v in linearize(outputs).leaves]
     with jax.enable_x64(True):
         whole = jax.jit(lower(program))(*arrays)
         values: dict[int, Any] = dict(enumerate(arrays))
-        for piece in pieces:
+        for piece in parts:
+            values |= piece.starts
             results = lower(piece.program)(*[values[i] for i in piece.takes])
             values.update(zip(piece.gives, results, strict=True))
             for i in piece.done_with:
@@ -242,6 +244,42 @@ def test_parts_of_an_array_are_known_without_tracing(monkeypatch: pytest.MonkeyP
         return len(asked)
 
     assert max(questions(10, 3), questions(200, 5)) < 10
+
+
+JOINS: dict[str, tuple[Any, Any]] = {
+    "concatenate": (lambda xs: F.concatenate(*xs, axis=-2), lambda xs: np.concatenate(xs, -2)),
+    "stack": (lambda xs: F.stack(*xs, axis=-1), lambda xs: np.stack(xs, -1)),
+    "dtypes": (lambda xs: F.concatenate(F.cast(xs[0], dtype=np.int32), *xs[1:], axis=0),
+               lambda xs: np.concatenate([xs[0].astype(np.int32), *xs[1:]])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_many_arrays_are_joined_and_parted_in_equal_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """XLA takes minutes to join thousands of leaves, and for thousands of parts as results."""
+    ours, theirs = JOINS[name]
+    monkeypatch.setattr(pieces, "MOST_PARTS", 20)
+    monkeypatch.setattr(pieces, "MOST_INPUTS", 4)
+    monkeypatch.setattr(pieces, "PIECE", 8)
+    arrays = [np.array([[i + 0.25, 0.5 - i]]) for i in range(1, 38)]
+    xs = [leaf(a) for a in arrays]
+    joined = ours(xs)
+    weights = np.cos(np.arange(joined.size)).reshape(joined.shape)
+    gradients = nn.grad([F.sum(joined**3 * weights)], xs)
+    parts = F.split(joined[..., ::-1], axis=0)
+    program = linearize([joined, *gradients, *parts]).program
+    assert is_long(program)
+    divided = cut(program)
+    assert len({piece.program for piece in divided}) <= len(divided) - 4, "most are equal"
+    assert name == "dtypes" or all([len(piece.takes) <= 2 * 8 + 2 for piece in divided])
+    nn.forward_all([joined, *gradients, *parts])
+    expected = theirs(arrays)
+    np.testing.assert_array_equal(joined.d, expected)
+    np.testing.assert_array_equal(np.stack([part.d for part in parts]), expected[..., ::-1])
+    slopes = theirs([np.full_like(a, i) for i, a in enumerate(arrays)])  # which input each element is of
+    for i, g in enumerate(gradients):
+        wanted = (3 * expected**2 * weights)[slopes == i].reshape(1, 2)
+        np.testing.assert_allclose(g.d, wanted * (name != "dtypes" or i > 0), rtol=1e-14)
 
 
 @pytest.mark.parametrize("key", [
