@@ -17,6 +17,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
 
@@ -42,6 +43,7 @@ QUICKLY_COMPILED = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="tests that are marked `slow` too")
     parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
     parser.addoption("--limit", type=float, default=LIMIT, help="after how many seconds a test ends the process")
@@ -49,9 +51,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Workers take neighbouring tests, which share what they compile (`together.py`), and what others have left."""
-    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
-        config.option.dist = "worksteal"
+    """Workers take neighbouring tests, which share what they compile (`together.py`), and what others have left.
+
+    Slow tests are run where they are named, by `-m`, `-k`, a file or a test, or where `--all` is asked for.
+    """
+    option = config.option
+    if not (option.all or option.markexpr or option.keyword) and all([Path(name).is_dir() for name in config.args]):
+        option.markexpr = "not slow"
+    if getattr(option, "numprocesses", None) and option.dist == "no":
+        option.dist = "worksteal"
 
 
 def known(flags: tuple[str, ...]) -> tuple[str, ...]:
