@@ -24,6 +24,8 @@ os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
 import jax
 import pytest
 
+from .costs import Costs
+
 FEW, EVERY = 6, 6
 LIMIT = 900
 """Seconds, on a busy machine."""
@@ -46,6 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="tests that are marked `slow` too")
     parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
+    parser.addoption("--costs", metavar="FILE", help="write seconds of CPU and compilations of each test to a file")
     parser.addoption("--limit", type=float, default=LIMIT, help="after how many seconds a test ends the process")
 
 
@@ -77,6 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not (config.getoption("--optimised") or hasattr(config, "workerinput")):  # workers have what is set here
         # before JAX starts, which reads it then, here and in processes from here
         os.environ["XLA_FLAGS"] = " ".join([*known(QUICKLY_COMPILED), os.environ.get("XLA_FLAGS", "")]).strip()
+    config.pluginmanager.register(Costs(config))
     hear_interrupts()
     _stderr.append(os.dup(2))  # which nothing captures yet
 
