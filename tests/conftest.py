@@ -134,11 +134,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def settings_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that leaves 64-bit types switched on is the one that fails, and not those that come after it.
+    """A test that leaves 64-bit types switched on, or an exception that is being handled, which would be the context of
+    those of others, is the one that fails, and not those that come after it.
 
     But for interrupts: one that comes just as `jax.enable_x64` leaves finds it still in force, in JAX by itself too.
     """
+    before = sys.exception()
     yield
+    assert sys.exception() is before, "an exception is still being handled: an interrupt left an `except`"
     left = jax.config.jax_enable_x64
     if left:
         jax.enable_x64(False).__enter__()  # for those that come after it
