@@ -115,6 +115,9 @@ class Costs:
         self.total += costs
         return costs
 
+    def pytest_collection_finish(self) -> None:
+        self.since()
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, call: pytest.CallInfo[None]) -> Iterator[None]:
         report = yield
