@@ -4,13 +4,12 @@ Programs are optimised as graphs and hardly as machine code: most of the time of
 the larger part. With `--optimised` they are compiled as users' programs are. A test that takes longer than `--limit`
 seconds ends the process, which says which test it was and where each thread stood.
 
-`--subset` is for other versions of Python and JAX than that of the whole suite. Every sixth case of tests with many
-cases is run. Of files that rest on one version no more than on another a third is left, and another third on the next
-version of Python. What each op computes (`test_rules.py`) is run in full.
+`--subset` is for other versions of Python and JAX than that of the whole suite: the files that rest on them most.
 """
 
 import faulthandler
 import os
+import random
 import re
 import signal
 import subprocess
@@ -26,20 +25,19 @@ import pytest
 
 from .costs import Costs
 
-FEW, EVERY = 6, 6
 LIMIT = 900
 """Seconds, on a busy machine."""
 RESTS_ON_VERSIONS = re.compile(
-    "/tests/(faults|opening|jax_models)/|(rules|from_jax|jax_function|inside_jax|drop_in|named_axes|fork|hosts|disk|execut"
-    "|tiers|background|pieces|layouts|lower|export|kept|nnabla_files|archives|storage|debug|precision|scaling|dtypes"
-    "|loops|linear|solvers|random|show|cli|description)[^/]*$"
+    "/tests/(faults|opening)/|/test_(rules|from_jax|jax_function|inside_jax|drop_in|named_axes|custom_gradient"
+    "|execution|disk_cache|tiers|replay|lowering|exporting|nnabla_files|checkpoint|kept_graphs|segments"
+    "|debug|precision|dtypes|linear|show|cli|description)[^/]*$"
 )
-"""Files that rest on JAX's primitives and compilers, or on Python's frames and processes."""
+"""Rules, the ways from and to JAX, execution, files and faults: on JAX's primitives and compilers, Python's frames."""
 
 QUICKLY_COMPILED = (
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
-    "--xla_cpu_parallel_codegen_split_count=2",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 """Flags of XLA; not every version has all of them, and one that it does not know ends the process."""
 
@@ -47,6 +45,7 @@ QUICKLY_COMPILED = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="tests that are marked `slow` too")
     parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="files in a random order, and the tests of each")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
     parser.addoption("--costs", metavar="FILE", help="write seconds of CPU and compilations of each test to a file")
     parser.addoption("--limit", type=float, default=LIMIT, help="after how many seconds a test ends the process")
@@ -116,20 +115,14 @@ def _end(test: str, limit: float) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--subset"):
-        return
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out = {
-        item
-        for test, group in cases.items() if len(group) > FEW and "test_rules.py" not in test
-        for i, item in enumerate(group) if i % EVERY
-    }  # fmt: skip
-    others = [item for item in items if item not in left_out and not RESTS_ON_VERSIONS.search(str(item.path))]
-    left_out.update([item for i, item in enumerate(others) if (i + sys.version_info.minor) % 3])
-    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = [item for item in items if item not in left_out]
+    if config.getoption("--subset"):
+        left_out = [item for item in items if not RESTS_ON_VERSIONS.search(str(item.path))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if RESTS_ON_VERSIONS.search(str(item.path))]
+    if (seed := config.getoption("--shuffle")) is not None:  # file by file: what a file's tests share is made once
+        draw = random.Random(seed).random
+        place = {path: draw() for path in dict.fromkeys([item.path for item in items])}
+        items.sort(key=lambda item: (place[item.path], draw()))
 
 
 @pytest.fixture(autouse=True)
