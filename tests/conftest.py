@@ -4,54 +4,64 @@ Programs are optimised as graphs and hardly as machine code: most of the time of
 the larger part. With `--optimised` they are compiled as users' programs are. A test that takes longer than `--limit`
 seconds ends the process, which says which test it was and where each thread stood.
 
-`--subset` is for other versions of Python and JAX than that of the whole suite. Every sixth case of tests with many
-cases is run. Of files that rest on one version no more than on another a third is left, and another third on the next
-version of Python. What each op computes (`test_rules.py`) is run in full.
+`--subset` is for other versions of Python and JAX than that of the whole suite: the files that rest on them most.
 """
 
 import faulthandler
 import os
+import random
 import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
 
 import jax
 import pytest
 
-FEW, EVERY = 6, 6
+from .costs import Costs
+
 LIMIT = 900
 """Seconds, on a busy machine."""
 RESTS_ON_VERSIONS = re.compile(
-    "/tests/(faults|opening|jax_models)/|(rules|from_jax|jax_function|inside_jax|drop_in|named_axes|fork|hosts|disk|execut"
-    "|tiers|background|pieces|layouts|lower|export|kept|nnabla_files|archives|storage|debug|precision|scaling|dtypes"
-    "|loops|linear|solvers|random|show|cli|description)[^/]*$"
+    "/tests/(faults|opening)/|/test_(rules|from_jax|jax_function|inside_jax|drop_in|named_axes|custom_gradient"
+    "|execution|disk_cache|tiers|replay|lowering|exporting|nnabla_files|checkpoint|kept_graphs|segments"
+    "|debug|precision|dtypes|linear|show|cli|description)[^/]*$"
 )
-"""Files that rest on JAX's primitives and compilers, or on Python's frames and processes."""
+"""Rules, the ways from and to JAX, execution, files and faults: on JAX's primitives and compilers, Python's frames."""
 
 QUICKLY_COMPILED = (
     "--xla_backend_optimization_level=0",
     "--xla_cpu_use_fusion_emitters=false",
-    "--xla_cpu_parallel_codegen_split_count=2",
+    "--xla_cpu_parallel_codegen_split_count=1",
 )
 """Flags of XLA; not every version has all of them, and one that it does not know ends the process."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="tests that are marked `slow` too")
     parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="files in a random order, and the tests of each")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
+    parser.addoption("--costs", metavar="FILE", help="write seconds of CPU and compilations of each test to a file")
     parser.addoption("--limit", type=float, default=LIMIT, help="after how many seconds a test ends the process")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Workers take neighbouring tests, which share what they compile (`together.py`), and what others have left."""
-    if getattr(config.option, "numprocesses", None) and config.option.dist == "no":
-        config.option.dist = "worksteal"
+    """Workers take neighbouring tests, which share what they compile (`together.py`), and what others have left.
+
+    Slow tests are run where they are named, by `-m`, `-k`, a file or a test, or where `--all` is asked for.
+    """
+    option = config.option
+    if not (option.all or option.markexpr or option.keyword) and all([Path(name).is_dir() for name in config.args]):
+        option.markexpr = "not slow"
+    if getattr(option, "numprocesses", None) and option.dist == "no":
+        option.dist = "worksteal"
 
 
 def known(flags: tuple[str, ...]) -> tuple[str, ...]:
@@ -69,6 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not (config.getoption("--optimised") or hasattr(config, "workerinput")):  # workers have what is set here
         # before JAX starts, which reads it then, here and in processes from here
         os.environ["XLA_FLAGS"] = " ".join([*known(QUICKLY_COMPILED), os.environ.get("XLA_FLAGS", "")]).strip()
+    config.pluginmanager.register(Costs(config))
     hear_interrupts()
     _stderr.append(os.dup(2))  # which nothing captures yet
 
@@ -104,29 +115,26 @@ def _end(test: str, limit: float) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--subset"):
-        return
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out = {
-        item
-        for test, group in cases.items() if len(group) > FEW and "test_rules.py" not in test
-        for i, item in enumerate(group) if i % EVERY
-    }  # fmt: skip
-    others = [item for item in items if item not in left_out and not RESTS_ON_VERSIONS.search(str(item.path))]
-    left_out.update([item for i, item in enumerate(others) if (i + sys.version_info.minor) % 3])
-    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
-    items[:] = [item for item in items if item not in left_out]
+    if config.getoption("--subset"):
+        left_out = [item for item in items if not RESTS_ON_VERSIONS.search(str(item.path))]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if RESTS_ON_VERSIONS.search(str(item.path))]
+    if (seed := config.getoption("--shuffle")) is not None:  # file by file: what a file's tests share is made once
+        draw = random.Random(seed).random
+        place = {path: draw() for path in dict.fromkeys([item.path for item in items])}
+        items.sort(key=lambda item: (place[item.path], draw()))
 
 
 @pytest.fixture(autouse=True)
 def settings_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that leaves 64-bit types switched on is the one that fails, and not those that come after it.
+    """A test that leaves 64-bit types switched on, or an exception that is being handled, which would be the context of
+    those of others, is the one that fails, and not those that come after it.
 
     But for interrupts: one that comes just as `jax.enable_x64` leaves finds it still in force, in JAX by itself too.
     """
+    before = sys.exception()
     yield
+    assert sys.exception() is before, "an exception is still being handled: an interrupt left an `except`"
     left = jax.config.jax_enable_x64
     if left:
         jax.enable_x64(False).__enter__()  # for those that come after it

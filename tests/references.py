@@ -27,6 +27,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .costs import of_references
 from .oracle import Arrays, as_tuple, compiled_cheaply, gradients_of, is_floating, projections
 from .samples import FAMILIES, Sample, all_samples
 
@@ -233,6 +234,7 @@ def read(sample: Sample) -> Expected | None:
     return whole(sample, parts["levels"], parts["tangents"])
 
 
+@of_references
 def expected(sample: Sample) -> Expected:
     """What the sample should give: from the files, or else computed."""
     return read(sample) or made([sample])[0]

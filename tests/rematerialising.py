@@ -8,7 +8,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from jax import monitoring
 
 import nngrad as nn
 import nngrad.functions as F
@@ -18,6 +17,7 @@ from nngrad.execution.program import Program
 from nngrad.execution.trials import Trial, trial_of
 from nngrad.graph import Function, Variable
 from nngrad.remat import timeline
+from tests.costs import compilations
 from tests.oracle import compiled_cheaply
 
 LAYERS, BATCH, WIDTH = 12, 64, 16
@@ -103,17 +103,8 @@ def structure_alone() -> Any:
 @contextmanager
 def counted_compilations() -> Iterator[Callable[[], int]]:
     """A function that says how often XLA has compiled something within."""
-    count = 0
-
-    def listen(event: str, _: float, **__: Any) -> None:
-        nonlocal count
-        count += "backend_compile" in event
-
-    monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield lambda: count
-    finally:
-        monitoring.clear_event_listeners()  # JAX 0.8 takes off all or none
+    with compilations() as seconds:
+        yield lambda: len(seconds)
 
 
 def compiled(outputs: Sequence[Variable]) -> Any:

@@ -238,6 +238,7 @@ def by_itself(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return findings(folder, 1)[0]
 
 
+@pytest.mark.slow
 def test_collectives(found: list[dict[str, Any]]) -> None:
     each = [one["collectives"] for one in found]
     assert [one["who"] for one in each] == [[i, REAL, i, "MultiProcessDataParallelCommunicator"] for i in ALL]
@@ -261,6 +262,7 @@ def test_collectives(found: list[dict[str, Any]]) -> None:
         assert one["all-reduces of six arrays"] == 1
 
 
+@pytest.mark.slow
 def test_groups(found: list[dict[str, Any]]) -> None:
     pair = [2, 0] if REAL > 2 else [1, 0]
     for i, one in enumerate(found):
@@ -272,6 +274,7 @@ def test_groups(found: list[dict[str, Any]]) -> None:
         assert alone == ["float32", [1], [i + 1]]
 
 
+@pytest.mark.slow
 def test_graphs_exchange_at_orders_1_and_2(found: list[dict[str, Any]]) -> None:
     """All as in one process with the rows of all: its mean over rows is a mean of the processes' means."""
     rows = np.random.RandomState(0).randn(REAL * ROWS, 3).astype(np.float32)
@@ -329,6 +332,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_hang_or_be_wrong_is_refused_everywhere(name: str, found: list[dict[str, Any]]) -> None:
     for one in found:
@@ -337,6 +341,7 @@ def test_what_would_hang_or_be_wrong_is_refused_everywhere(name: str, found: lis
         assert one["refusals"]["after"] == 2 * REAL**3  # and they go on together
 
 
+@pytest.mark.slow
 def test_one_process_needs_no_launcher(by_itself: dict[str, Any]) -> None:
     alone = by_itself["alone"]
     assert alone["who"] == [0, 1, 0]
@@ -344,6 +349,7 @@ def test_one_process_needs_no_launcher(by_itself: dict[str, Any]) -> None:
     assert alone["gradient"] == [1, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["after", "callback"])
 def test_the_example_is_that_of_one_process(way: str, found: list[dict[str, Any]], by_itself: dict[str, Any]) -> None:
     one, several = by_itself["example"][way], found[0]["example"][way]

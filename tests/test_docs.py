@@ -10,6 +10,8 @@ import pytest
 
 from docs_site.execution import Runner
 
+from .slow import slow_but
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -21,7 +23,7 @@ def runner() -> Iterator[Runner]:
         yield it
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", slow_but(PAGES[:1], PAGES), ids=lambda page: page.name)
 def test_page(page: Path, runner: Runner, tmp_path: Path) -> None:
     wrong = runner.run(page, tmp_path)
     assert not wrong, wrong

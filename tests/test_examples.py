@@ -26,6 +26,7 @@ from backward_registry import registry
 from nngrad.graph import switched
 from nngrad_command.installation import Requirement
 from tests.oracle import compiled_cheaply
+from tests.slow import slow_but
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -145,7 +146,7 @@ def test_every_example_is_tested() -> None:
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {*FEW_STEPS, *elsewhere}
 
 
-@pytest.mark.parametrize("name", FEW_STEPS)
+@pytest.mark.parametrize("name", slow_but(["derivatives_of_sin"], FEW_STEPS))
 def test_script_learns(name: str, script: Any, tmp_path: Path) -> None:
     module = script(name)
     result = module.solve(FEW_STEPS[name], tmp_path)

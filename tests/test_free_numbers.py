@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable
 
-import jax
 import numpy as np
 import pytest
 
@@ -16,23 +13,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.compiled import executable_of
 
-COMPILATION = "/jax/core/compile/backend_compile_duration"
-
-
-@contextmanager
-def compilations() -> Iterator[list[str]]:
-    """What XLA compiles meanwhile."""
-    found: list[str] = []
-
-    def listen(event: str, *_: Any, **__: Any) -> None:
-        if event == COMPILATION:
-            found.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        yield found
-    finally:
-        jax.monitoring.clear_event_listeners()
+from .costs import compilations
 
 
 @pytest.fixture(autouse=True)

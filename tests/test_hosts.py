@@ -316,6 +316,7 @@ def test_process_0_waits_for_those_that_are_there() -> None:
 # ---------------------------------------------------------------- together
 
 
+@pytest.mark.slow
 def test_two_processes_compute_what_one_does(tmp_path: Path) -> None:
     file = tmp_path / "results.npz"
     done = launched("-n", 2, "-m", "tests.several_hosts.programs", 3, file)
@@ -351,6 +352,7 @@ def seconds_since_it_failed(*outputs: str) -> float:
     return time.time() - float(found[1])
 
 
+@pytest.mark.slow
 def test_an_error_under_slurm_is_told_to_all() -> None:
     of_job = {"SLURM_JOB_ID": str(10_000 + os.getpid()), "SLURM_STEP_NODELIST": "localhost", "SLURM_NTASKS": "2",
               "SLURM_STEP_NUM_NODES": "1", "JAX_COORDINATOR_PORT": str(free_port())}
@@ -366,6 +368,7 @@ def test_an_error_under_slurm_is_told_to_all() -> None:
     assert "the end" not in out
 
 
+@pytest.mark.slow
 def test_the_death_of_the_coordinator_under_mpi_is_told_to_all() -> None:
     of_job = {"OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://127.0.0.1:34911", "OMPI_COMM_WORLD_SIZE": "2",
               "JAX_COORDINATOR_PORT": str(free_port())}
@@ -378,6 +381,7 @@ def test_the_death_of_the_coordinator_under_mpi_is_told_to_all() -> None:
     assert re.search(r"process 0 \(.*, pid \d+\).*has died", other_err), other_err
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
     run = "-n", 2, "-m", "tests.several_hosts.resuming", tmp_path / "checkpoints"
     done = launched(*run, 100_000, "--kill", 0.5, 1)
@@ -395,6 +399,7 @@ def test_a_killed_process_ends_all_and_the_run_goes_on(tmp_path: Path) -> None:
         assert f"[{i}] the same bit by bit: 6 of 6 parameters" in again.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_a_process_that_hangs_ends_all() -> None:
     done = launched("-n", 2, "--grace", 20, "-m", "tests.several_hosts.trouble", "loop", 0)
     assert seconds_since_it_failed(done.stdout) < 2 * SECONDS

@@ -19,6 +19,8 @@ from nngrad_command.installation import Requirement
 from tests.jax_models.agreement import filled
 from tests.oracle import compiled_cheaply
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SMALLER = {"WIDTH": 4, "BATCH": 3, "OF_CRITIC": 1, "CHANNELS": 2}
 

@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -19,6 +20,7 @@ import nngrad.parametric_functions as PF
 from nngrad.execution import reading
 from nngrad.execution.compiled import BoundedCache
 from nngrad.execution.interpret import single_ops
+from nngrad.execution.tiers import cheap_options
 from tests.rematerialising import counted_compilations
 
 Count = Callable[[], int]
@@ -30,6 +32,8 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Count]:
     monkeypatch.setattr(reading, "_met", BoundedCache(1 << 14))
     nn.executables.clear()
     single_ops.clear()
+    jax.clear_caches()
+    cheap_options()  # which are tried by a compilation, once
     with counted_compilations() as count:
         yield count
 

@@ -32,6 +32,8 @@ from nngrad.recipes.recipe import Recipe
 from nngrad.recipes.run import recipe_named
 from nngrad.storage import read_arrays
 
+from .slow import slow_but
+
 COMMON = {"steps": 6, "log.every": 2, "log.pictures": 0, "checkpoint.every": 2}
 PICTURES = {"log.pictures": 3}
 TINY: dict[str, dict[str, Any]] = {
@@ -103,7 +105,7 @@ def kill(number: int) -> Callable[[Recipe], None]:
     return lambda _: os.kill(os.getpid(), number)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(["pinn"], NAMES))
 def test_what_a_run_writes(name: str, undisturbed: Callable[[str], Path]) -> None:
     out = undisturbed(name)
     found = rows(out)
@@ -119,7 +121,7 @@ def test_what_a_run_writes(name: str, undisturbed: Callable[[str], Path]) -> Non
     assert not list(out.glob("tensorboard"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(["pinn"], NAMES))
 def test_a_resumed_run_ends_as_an_undisturbed_one(
     name: str,
     undisturbed: Callable[[str], Path],
@@ -274,6 +276,7 @@ def test_a_copy_of_a_recipe_is_one(
     assert "none.py: No such file" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_processes_compute_what_one_does(tmp_path: Path, undisturbed: Callable[[str], Path]) -> None:
     out = tmp_path / "run"
     given = [f"--set={key}={value}" for key, value in {**COMMON, **TINY["pinn"]}.items()]

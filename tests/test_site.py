@@ -203,6 +203,7 @@ def test_signatures_are_those_of_callers() -> None:
 # ---------------------------------------------------------------- what is run
 
 
+@pytest.mark.slow
 def test_pages_that_say_something_else_are_told(tmp_path: Path) -> None:
     page, folder = tmp_path / "page.md", tmp_path / "folder"
     folder.mkdir()
@@ -244,6 +245,7 @@ def test_every_example_has_a_page_and_a_title() -> None:
     assert {e.name for e in examples.examples() if e.picture} == drawing
 
 
+@pytest.mark.slow
 def test_an_example_leaves_its_graph(tmp_path: Path) -> None:
     example = next(e for e in examples.examples() if e.name == "nth_derivative_of_sin")
     assert examples.run(example, tmp_path, full=False) == ""

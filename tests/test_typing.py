@@ -176,10 +176,12 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int], str]
     return errors
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_a_right_program(said: dict[tuple[str, int], str]) -> None:
     assert {key: message for key, message in said.items() if key[0] != "wrong.py"} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(WRONG)), ids=[line for line, _ in WRONG])
 def test_what_is_wrong_is_said_at_its_line(said: dict[tuple[str, int], str], number: int) -> None:
     _, named = WRONG[number]

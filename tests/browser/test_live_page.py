@@ -16,6 +16,8 @@ from nngrad_command.following.serving import Server
 from tests.browser.watching import watched_page
 
 expect = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install -e '.[browser]'").expect
+pytestmark = pytest.mark.slow
+
 HEAD = "step,seconds,critic_loss,generator_loss,critic_gradient_norm\n"
 SOON = 10_000
 """Milliseconds within which the page, which asks each second, must show what is new."""

@@ -78,6 +78,7 @@ def pixel(page: Any, at: list[float]) -> list[int]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_hostile_names_are_text(page: Any) -> None:
     assert page.inner_text("#title") == HOSTILE
     assert page.title() == HOSTILE
@@ -119,6 +120,7 @@ def focused(page: Any) -> str:
     return page.evaluate("document.activeElement.getAttribute('aria-label')")
 
 
+@pytest.mark.slow
 def test_the_tree_of_operands_and_users_is_walked_by_arrows(page: Any) -> None:
     page.evaluate("nngradView.search('op:tanh')")
     page.keyboard.press("n")
@@ -142,6 +144,7 @@ def test_the_tree_of_operands_and_users_is_walked_by_arrows(page: Any) -> None:
     assert state(page, "selected") == operand.split()[1].rstrip(",") != selected
 
 
+@pytest.mark.slow
 def test_what_a_node_costs_is_what_a_walk_over_the_written_graph_adds_up(page: Any, document: dict[str, Any]) -> None:
     nodes, start, read = document["nodes"], document["operands"]["start"], document["operands"]["node"]
     names = [document["strings"][k] for k in nodes["name"]]
@@ -174,6 +177,7 @@ def test_what_a_node_costs_is_what_a_walk_over_the_written_graph_adds_up(page: A
     assert page.input_value("#search") == f"behind:#{chosen}"
 
 
+@pytest.mark.slow
 def test_a_share_of_an_op_finds_that_op_alone(page: Any) -> None:
     row = page.get_by_role("list", name="Operations by op", exact=True).get_by_role("button").first
     op, count, *_ = row.inner_text().split()
@@ -185,6 +189,7 @@ def test_a_share_of_an_op_finds_that_op_alone(page: Any) -> None:
     assert state(page, "hits") == 0
 
 
+@pytest.mark.slow
 def test_the_rule_that_emitted_a_function_is_told(page: Any, document: dict[str, Any]) -> None:
     nodes, strings = document["nodes"], document["strings"]
     node = next(i for i, k in enumerate(nodes["rule"]) if strings[k] == "tanh")
@@ -194,6 +199,7 @@ def test_the_rule_that_emitted_a_function_is_told(page: Any, document: dict[str,
     assert "nn.grad([" in panel  # where it was asked for
 
 
+@pytest.mark.slow
 def test_what_is_around_a_node_is_laid_out_by_itself(page: Any) -> None:
     page.evaluate("nngradView.select('critic/first/affine/W')")
     page.keyboard.press("b")
@@ -206,6 +212,7 @@ def test_what_is_around_a_node_is_laid_out_by_itself(page: Any) -> None:
     assert page.get_attribute("#near", "aria-pressed") == "false"
 
 
+@pytest.mark.slow
 def test_closing_and_opening_all_groups(page: Any) -> None:
     shown = state(page, "visibleNodes")
     page.get_by_role("button", name="Close all").click()
@@ -214,6 +221,7 @@ def test_closing_and_opening_all_groups(page: Any) -> None:
     page.wait_for_function(f"nngradView.state.visibleNodes >= {shown}")
 
 
+@pytest.mark.slow
 def test_search_by_keyboard(page: Any) -> None:
     page.keyboard.press("/")
     page.keyboard.type("op:batch_matmul order:0")
@@ -227,6 +235,7 @@ def test_search_by_keyboard(page: Any) -> None:
     assert state(page, "hits") == 2
 
 
+@pytest.mark.slow
 def test_the_path_from_a_parameter_to_the_loss(page: Any) -> None:
     page.evaluate("nngradView.select('critic/first/affine/W')")
     page.keyboard.press("p")
@@ -237,6 +246,7 @@ def test_the_path_from_a_parameter_to_the_loss(page: Any) -> None:
     assert state(page, "path") is None
 
 
+@pytest.mark.slow
 def test_the_function_that_makes_the_nan_is_one_click_away(page: Any) -> None:
     found = page.get_by_role("list", name="First NaN").get_by_role("button")
     assert found.count() == 1
@@ -245,6 +255,7 @@ def test_the_function_that_makes_the_nan_is_one_click_away(page: Any) -> None:
     assert "the first NaN is made here" in page.inner_text("#panel")
 
 
+@pytest.mark.slow
 def test_what_is_alive_at_the_peak(page: Any) -> None:
     page.click("#peak")
     document = page.evaluate("document.getElementById('graph').textContent")
@@ -258,6 +269,7 @@ def test_what_is_alive_at_the_peak(page: Any) -> None:
     assert state(page, "timelineStep") == 0
 
 
+@pytest.mark.slow
 def test_colours_and_groups_change_what_is_drawn(page: Any) -> None:
     page.evaluate("nngradView.select('critic/first/affine/b'); nngradView.fit()")
     page.keyboard.press("Escape")
@@ -274,6 +286,7 @@ def test_colours_and_groups_change_what_is_drawn(page: Any) -> None:
     assert state(page, "openGroups") == open_groups
 
 
+@pytest.mark.slow
 def test_exports(page: Any) -> None:
     explorer = json.loads(page.evaluate("nngradView.exportModelExplorer()"))
     dot = page.evaluate("nngradView.exportDOT()")
@@ -295,6 +308,7 @@ def test_exports(page: Any) -> None:
     assert list(struct.unpack(">II", picture[16:24])) == size
 
 
+@pytest.mark.slow
 def test_help_and_theme_by_keyboard(page: Any) -> None:
     page.keyboard.press("?")
     assert page.is_visible("#help-dialog") and "dagre" in page.locator("#help-dialog").text_content()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .scripts import output_of
 
 IN_CHILD = """
@@ -33,6 +35,7 @@ def three_keys():
 """
 
 
+@pytest.mark.slow
 def test_children_draw_keys_of_their_own() -> None:
     script = IN_CHILD + """
 before = three_keys()

@@ -246,6 +246,7 @@ def loop_of_blocks() -> None:
             F.tanh(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", [loop_of_gradients, loop_of_blocks])
 def test_signals_at_random_moments(alarm: Callable[[float], None], loop: Callable[[], None]) -> None:
     moments = random.Random(0)
@@ -372,6 +373,7 @@ def calls_at_a_miss() -> bool:
 CALLS_AT_A_MISS = calls_at_a_miss()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", COMPILED, ids=lambda a: a.__name__)
 def test_signals_while_a_structure_is_compiled(alarm: Callable[[float], None], action: Callable[[int], Any]) -> None:
     moments, met = random.Random(1), 0

@@ -157,6 +157,7 @@ print(met)
 """
 
 
+@pytest.mark.slow
 def test_saves_in_a_storm_of_signals(tmp_path: Path) -> None:
     assert int(output_of(STORM, tmp_path)[-1]) > 5
 

@@ -83,6 +83,7 @@ def classic(model: Counting) -> Callable[[Any], Any]:
     return step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", [False, True])
 @pytest.mark.parametrize("reading", [False, True])
 def test_an_interrupted_step_is_done_or_not_done(alarm: Any, statistics: bool, reading: bool) -> None:
@@ -116,6 +117,7 @@ def test_an_interrupted_step_is_done_or_not_done(alarm: Any, statistics: bool, r
     assert done > 10
 
 
+@pytest.mark.slow
 def test_the_first_steps_may_be_interrupted_too(alarm: Any) -> None:
     rng = np.random.default_rng(1)
     for _ in range(20):
@@ -160,6 +162,7 @@ def test_an_interrupted_loop_of_forward_backward_and_update(
                 step(model.ones)
 
 
+@pytest.mark.slow
 def test_a_signal_handler_sees_the_state_before_or_after_a_step(alarm: Any, tmp_path: Any) -> None:
     model = Counting(statistics=True)
     step = model.warm_step()
@@ -183,6 +186,7 @@ def test_a_signal_handler_sees_the_state_before_or_after_a_step(alarm: Any, tmp_
             step = model.warm_step()
 
 
+@pytest.mark.slow
 def test_what_a_handler_writes_stays(alarm: Any) -> None:
     model = Counting((3, 5))
     step = model.warm_step()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from .killed_runs import killed
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_and_resumed_ends_as_an_undisturbed_one() -> None:
     report = killed([("save", 3), ("resume", 1), ("step", 3)], steps=14)
     assert report.killed == report.whole

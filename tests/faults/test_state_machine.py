@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -248,5 +249,10 @@ class Training(RuleBasedStateMachine):
             assert self.is_at(self.now)
 
 
-TestTraining = Training.TestCase
-TestTraining.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+class TestFewRuns(Training.TestCase):  # type: ignore[misc]
+    settings = settings(max_examples=3, stateful_step_count=20, deadline=None)
+
+
+@pytest.mark.slow
+class TestTraining(Training.TestCase):  # type: ignore[misc]
+    settings = settings(max_examples=40, stateful_step_count=30, deadline=None)

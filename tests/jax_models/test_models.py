@@ -8,16 +8,19 @@ from __future__ import annotations
 import pytest
 
 from nngrad.jax.report import Opened
+from tests.slow import slow_but
 
 from .agreement import check
 from .families import FAMILIES, groups, made, report_of, share_opened
 
 EVERY = 4
+GROUPS = groups(EVERY)
 
 OPAQUE = {"safe_softmax_cross_entropy", "multiclass_sparsemax_loss", "messages", "attention of edges"}
 """Those in which something may stay opaque: derivatives that optax's authors set, and the greatest of a segment."""
 
 
+@pytest.mark.slow
 def test_nearly_all_equations_are_opened() -> None:
     reports: dict[str, Opened] = {}
     for family, models in FAMILIES.items():
@@ -27,6 +30,6 @@ def test_nearly_all_equations_are_opened() -> None:
     assert opaque <= OPAQUE
 
 
-@pytest.mark.parametrize("family, names", groups(EVERY), ids=[f"{f} from {names[0]}" for f, names in groups(EVERY)])
+@pytest.mark.parametrize("family, names", slow_but(GROUPS[-1:], GROUPS), ids=[f"{f} from {n[0]}" for f, n in GROUPS])
 def test_models_are_what_jax_gives(family: str, names: list[str]) -> None:
     check(made(family, names))
