@@ -122,12 +122,13 @@ def test_dtypes_are_kept(dtype: str) -> None:
 
 
 def test_a_shape_with_one_row_stays() -> None:
-    for draw in (F.rand, F.randn, F.randint, F.rand_gamma, F.rand_beta, F.rand_binomial):
-        y = draw(shape=(1, 100))
-        y.forward()
+    draws = (F.rand, F.randn, F.randint, F.rand_gamma, F.rand_beta, F.rand_binomial)
+    ys = [draw(shape=shape) for draw, shape in zip(draws, [(1, 100), [1, 100]] * 3, strict=True)]
+    nn.forward_all(ys)
+    for y in ys:
         assert y.shape == y.d.shape == y.data.data.shape == (1, 100)
-        with nn.auto_forward():
-            assert draw(shape=[1, 100], seed=3).d.shape == (1, 100)
+    with nn.auto_forward():
+        assert F.rand(shape=[1, 100], seed=3).d.shape == (1, 100)
 
 
 @pytest.mark.parametrize(("call", "message"), [
