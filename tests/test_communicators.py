@@ -29,6 +29,7 @@ from nngrad.graph.exchange import AXIS
 from nngrad.graph.spec import spec_of
 from nngrad_command.launched import COORDINATOR, INDEX
 from nngrad_command.launched import COUNT as PROCESSES
+from tests.at_once import by_jax
 from tests.communicating import ROWS
 
 COUNT = 3
@@ -64,41 +65,37 @@ EXCHANGES: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
 """Each with the same on the arrays of all processes, stacked along a first axis."""
 
 
-@pytest.mark.parametrize("name", EXCHANGES)
-def test_gradients_are_those_of_the_sum_over_processes(name: str) -> None:
-    exchange, reference = EXCHANGES[name]
+def test_gradients_are_those_of_the_sum_over_processes() -> None:
+    """Of orders 1 to 3, of each exchange; all in one program."""
     rng = np.random.default_rng(3)
     arrays = rng.standard_normal((COUNT, COUNT, 2))
-
-    def total(xs: Any) -> Any:
-        """Process r adds (r + 1) times a sum of what it gets."""
-        ys = reference(jnp.tanh(xs))
-        return sum([(r + 1) * jnp.sum(jnp.sin(ys[r])) for r in range(COUNT)])
-
     x, weight = nn.Variable((COUNT, 2), dtype="float64"), nn.Variable(dtype="float64")
-    g = F.sum(F.sin(exchange(F.tanh(x)))) * weight
-    orders: list[nn.Variable] = []
-    expected: list[Callable[..., Any]] = []
-    of: Callable[..., Any] = total
-    for _ in range(3):
-        (g,) = nn.grad(g, x)
-        orders.append(g)
-        expected.append(jax.grad(of))
-        g, of = F.sum(g * g), lambda xs, of=expected[-1]: jnp.sum(of(xs) ** 2)
-    with jax.enable_x64(True):
-        weights = np.arange(1.0, COUNT + 1)
-        found = jax.jit(jax.vmap(nn.to_jax(orders, [x, weight]), axis_name=AXIS))(arrays, weights)
-        others = jax.jit(lambda xs: [f(xs) for f in expected])(arrays)
-        for i, (one, other) in enumerate(zip(found, others, strict=True)):
-            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(other).max(), err_msg=f"order {i + 1}")
+    orders: dict[tuple[str, int], nn.Variable] = {}
+    expected: dict[tuple[str, int], Callable[..., Any]] = {}
+    for name, (exchange, reference) in EXCHANGES.items():
+
+        def total(xs: Any, reference: Callable[[Any], Any] = reference) -> Any:
+            """Process r adds (r + 1) times a sum of what it gets."""
+            ys = reference(jnp.tanh(xs))
+            return sum([(r + 1) * jnp.sum(jnp.sin(ys[r])) for r in range(COUNT)])
+
+        g, of = F.sum(F.sin(exchange(F.tanh(x)))) * weight, total
+        for order in (1, 2, 3):
+            (g,) = nn.grad(g, x)
+            orders[name, order], expected[name, order] = g, jax.grad(of)
+            g, of = F.sum(g * g), lambda xs, of=expected[name, order]: jnp.sum(of(xs) ** 2)
+    ours = nn.to_jax(list(orders.values()), [x, weight])
+    found = by_jax(jax.vmap(ours, axis_name=AXIS), arrays, np.arange(1.0, COUNT + 1))
+    others = by_jax(lambda xs: [f(xs) for f in expected.values()], arrays)
+    for which, one, other in zip(orders, found, others, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(other).max(), err_msg=f"{which}")
 
 
 def test_tangents_go_through_exchanges() -> None:
     x, t = nn.Variable((2,), dtype="float64"), nn.Variable((2,), dtype="float64")
     y = F.all_reduce(F.sin(x), processes=EVERY)
     arrays, along = np.random.default_rng(1).standard_normal((2, COUNT, 2))
-    with jax.enable_x64(True):
-        found = jax.vmap(nn.to_jax(nn.jvp([y], [x], [t])[0], [x, t]), axis_name=AXIS)(arrays, along)
+    found = by_jax(jax.vmap(nn.to_jax(nn.jvp([y], [x], [t])[0], [x, t]), axis_name=AXIS), arrays, along)
     np.testing.assert_allclose(found, [(np.cos(arrays) * along).sum(0)] * COUNT, rtol=1e-12)
 
 
