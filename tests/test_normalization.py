@@ -11,25 +11,29 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 
+from .at_once import Test, at_once
+
 from_ = nn.Variable.from_numpy_array
 
 
-def test_the_norm_is_at_least_eps() -> None:
+@at_once
+def test_the_norm_is_at_least_eps() -> Test:
     x = from_(np.array([[0.0, 0.0], [3e-4, 4e-4], [3.0, 4.0]]))
     y = F.norm_normalization(x, axes=-1, eps=1e-3)
-    np.testing.assert_allclose(y.d, [[0, 0], [0.3, 0.4], [0.6, 0.8]], rtol=1e-12)
     (g,) = nn.grad(y, x, grad_outputs=[np.ones((3, 2))])
-    (gg,) = nn.grad(g, x)
-    np.testing.assert_allclose(g.d[:2], np.full((2, 2), 1e3), rtol=1e-12)
-    np.testing.assert_allclose(g.d[2], [0.2 - 0.6 * 0.28, 0.2 - 0.8 * 0.28], rtol=1e-12)
-    assert np.isfinite(gg.d).all() and not gg.d[:2].any()
+    found, first, second = yield y, g, *nn.grad(g, x)
+    np.testing.assert_allclose(found, [[0, 0], [0.3, 0.4], [0.6, 0.8]], rtol=1e-12)
+    np.testing.assert_allclose(first[:2], np.full((2, 2), 1e3), rtol=1e-12)
+    np.testing.assert_allclose(first[2], [0.2 - 0.6 * 0.28, 0.2 - 0.8 * 0.28], rtol=1e-12)
+    assert np.isfinite(second).all() and not second[:2].any()
 
 
-def test_at_the_default_eps_zeros_stay_and_small_vectors_have_length_1() -> None:
-    for dtype in ("float16", "float32", "float64"):
-        y = F.norm_normalization(from_(np.array([[0, 0], [3e-7, 4e-7]]), dtype=dtype), axes=1)
-        assert y.dtype == dtype and not y.d[0].any()
-        np.testing.assert_allclose(np.hypot(*y.d[1].astype(float)), 1, rtol=1e-3)
+@at_once
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_at_the_default_eps_zeros_stay_and_small_vectors_have_length_1(dtype: str) -> Test:
+    (y,) = yield (F.norm_normalization(from_(np.array([[0, 0], [3e-7, 4e-7]]), dtype=dtype), axes=1),)
+    assert y.dtype == dtype and not y[0].any()
+    np.testing.assert_allclose(np.hypot(*y[1].astype(float)), 1, rtol=1e-3)
 
 
 def test_the_gradient_of_spectral_norm_is_that_of_the_singular_value_once_u_has_converged() -> None:
