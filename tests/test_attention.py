@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import nngrad.parametric_functions as PF
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters
 
 from .at_once import Test, at_once
+from .refusals import refused
 
 Parameters = dict[str, Any]
 
@@ -256,7 +256,7 @@ X = leaf(drawn(3, 2, 4))
 W = leaf(np.eye(4))
 
 
-@pytest.mark.parametrize("error, message, build", [
+test_what_is_refused = refused([
     (ValueError, "^scaled_dot_product_attention: num_heads 3 does not divide the last axis of query",
      lambda: F.scaled_dot_product_attention(X, X, X, num_heads=3)),
     (ValueError, "^scaled_dot_product_attention: key must be of shape .*steps, batch",
@@ -295,8 +295,4 @@ W = leaf(np.eye(4))
      lambda: PF.transformer_encode(X, 8, 2)),
     (TypeError, "^transformer_decode: activation must be a function",
      lambda: PF.transformer_decode(X, X, 4, 2, activation="relu")),
-])  # fmt: skip
-def test_what_is_refused(error: type[Exception], message: str, build: Callable[[], Any]) -> None:
-    with pytest.raises(error, match=message):
-        build()
-    assert not get_parameters(grad_only=False)
+], after=lambda: not get_parameters(grad_only=False))  # fmt: skip

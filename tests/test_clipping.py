@@ -12,6 +12,7 @@ import nngrad.functions as F
 from nngrad.graph import Variable
 
 from .at_once import Test, at_once
+from .refusals import refused
 
 from_ = Variable.from_numpy_array
 
@@ -126,7 +127,7 @@ def test_dtypes_are_kept(dtype: str) -> Test:
         assert np.isfinite(found.astype(float)).all()
 
 
-@pytest.mark.parametrize(("call", "kind", "message"), [
+test_bad_arguments = refused([
     (lambda: F.clip_grad_by_norm([1.0], clip_norm=0), ValueError, "clip_norm must be positive, got 0"),
     (lambda: F.clip_grad_by_norm([1.0], axes=1), ValueError, "axes 1 is out of range"),
     (lambda: F.clip_grad_by_value([1.0, 2.0], np.zeros(3), 1.0), ValueError, "min of shape .3,.* do not broadcast"),
@@ -135,6 +136,3 @@ def test_dtypes_are_kept(dtype: str) -> Test:
     (lambda: F.bit_shift(np.array([1], np.uint8), np.array([1]), direction="left"), ValueError, "direction must be"),
     (lambda: F.reduce([1.0], op="max"), ValueError, "^reduce: op must be 'sum' or 'mean'"),
 ])
-def test_bad_arguments(call: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        call()

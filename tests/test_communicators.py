@@ -31,6 +31,7 @@ from nngrad_command.launched import COORDINATOR, INDEX
 from nngrad_command.launched import COUNT as PROCESSES
 from tests.at_once import by_jax
 from tests.communicating import ROWS
+from tests.refusals import refused
 
 COUNT = 3
 EVERY = tuple(range(COUNT))
@@ -99,7 +100,7 @@ def test_tangents_go_through_exchanges() -> None:
     np.testing.assert_allclose(found, [(np.cos(arrays) * along).sum(0)] * COUNT, rtol=1e-12)
 
 
-@pytest.mark.parametrize("message, call", [
+test_what_cannot_be_exchanged_is_refused = refused([
     ("processes: give the numbers of different processes", lambda x: F.all_reduce(x, processes=(0, 0))),
     ("processes: give the numbers of different processes", lambda x: F.all_gather(x, processes=())),
     ("processes: give the numbers of different processes", lambda x: F.bcast(x, processes=(-1,))),
@@ -108,10 +109,7 @@ def test_tangents_go_through_exchanges() -> None:
     ("dst: expected a place among the 3 processes", lambda x: F.reduce_to_process(x, processes=EVERY, dst=-1)),
     (r"all_reduce exchanges arrays with the processes \(0, 1, 2\).* in one of 1",
      lambda x: F.all_reduce(x, processes=EVERY).d),
-])
-def test_what_cannot_be_exchanged_is_refused(message: str, call: Callable[[nn.Variable], Any]) -> None:
-    with pytest.raises(ValueError, match=message):
-        call(nn.Variable.from_numpy_array(np.ones(2, np.float32)))
+], given=lambda: nn.Variable.from_numpy_array(np.ones(2, np.float32)))
 
 
 # ---------------------------------------------------------------- one process
@@ -157,7 +155,7 @@ def test_contexts_wait_until_processes_are_joined(monkeypatch: pytest.MonkeyPatc
 CELL, INTS = nn.NdArray((2,)), nn.NdArray((2,), "int32")
 
 
-@pytest.mark.parametrize("error, message, call", [
+test_what_is_wrong_is_named = refused([
     (TypeError, "ctx: expected a Context", lambda comm: C.MultiProcessCommunicator("cpu")),
     (RuntimeError, r"call its init\(\) first", lambda comm: C.Comm().all_reduce([CELL])),
     (RuntimeError, r"call its init\(\) first", lambda comm: C.Dist().rank),
@@ -178,10 +176,7 @@ CELL, INTS = nn.NdArray((2,)), nn.NdArray((2,), "int32")
         communicator_callbacks=[CELL])),
     (ValueError, "group: comm has none called 'x'", lambda comm: F.sync_batch_normalization(
         nn.Variable((2, 3)), comm=comm, group="x")),
-])
-def test_what_is_wrong_is_named(error: type[Exception], message: str, call: Callable[[Any], Any]) -> None:
-    with pytest.raises(error, match=message):
-        call(communicator())
+], given=lambda: communicator())
 
 
 def test_arrays_of_one_dtype_go_together() -> None:
