@@ -226,12 +226,16 @@ def picking(data: Any) -> Pick:
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
-@bounded(1500)
-@given(st.data())
-def test_whatever_is_wrong_is_named(data: Any) -> None:
-    pick = picking(data)
-    name = pick(F.names())
-    built(name, *call(name, pick))
+@pytest.mark.parametrize("examples", [400, pytest.param(1500, marks=pytest.mark.slow)])
+def test_whatever_is_wrong_is_named(examples: int) -> None:
+    @bounded(examples)
+    @given(st.data())
+    def named(data: Any) -> None:
+        pick = picking(data)
+        name = pick(F.names())
+        built(name, *call(name, pick))
+
+    named()
 
 
 def with_gradients(name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Variable]:
