@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,9 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters
+
+from .at_once import Test, at_once
+from .refusals import refused
 
 Parameters = dict[str, Any]
 
@@ -68,34 +70,38 @@ ADDITIVE = np.where(np.tril(np.ones((3, 4)), 1) > 0, drawn(3, 4, seed=11), -np.i
 PADDING = np.array([[0, 0, 1, 1], [0, 0, 0, 0]])
 
 
+@at_once
 @pytest.mark.parametrize("biases", [{}, BIASES])
 @pytest.mark.parametrize("additive", [None, ADDITIVE])
 @pytest.mark.parametrize("padding", [None, PADDING, PADDING > 0, PADDING.astype(np.float64)])
-def test_multi_head_attention(biases: Parameters, additive: Any, padding: Any) -> None:
+def test_multi_head_attention(biases: Parameters, additive: Any, padding: Any) -> Test:
     arguments = {n: leaf(x) for n, x in {**WEIGHTS, **biases}.items()}
-    y, weights = F.multi_head_attention(
+    expected = attended(Q, K, V, 2, WEIGHTS | biases, 0.0 if additive is None else additive, padding)
+    found = yield F.multi_head_attention(
         leaf(Q), leaf(K), leaf(V), 2, **arguments, additive_mask=additive, key_padding_mask=padding
     )
-    expected = attended(Q, K, V, 2, WEIGHTS | biases, 0.0 if additive is None else additive, padding)
-    np.testing.assert_allclose(y.d, expected[0], rtol=1e-10)
-    np.testing.assert_allclose(weights.d, expected[1], rtol=1e-10)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-10)
 
 
-def test_inputs_in_nnabla_s_order() -> None:
+@at_once
+def test_inputs_in_nnabla_s_order() -> Test:
     inputs = [leaf(x) for x in (*WEIGHTS.values(), *BIASES.values())]
-    y, _ = F.multi_head_attention(leaf(Q), leaf(K), leaf(V), 2, *inputs, None, None, 0.0, ADDITIVE, PADDING)
-    np.testing.assert_allclose(y.d, attended(Q, K, V, 2, WEIGHTS | BIASES, ADDITIVE, PADDING)[0], rtol=1e-10)
+    y, _ = yield F.multi_head_attention(leaf(Q), leaf(K), leaf(V), 2, *inputs, None, None, 0.0, ADDITIVE, PADDING)
+    np.testing.assert_allclose(y, attended(Q, K, V, 2, WEIGHTS | BIASES, ADDITIVE, PADDING)[0], rtol=1e-10)
 
 
-def test_an_additive_mask_for_each_head() -> None:
+@at_once
+def test_an_additive_mask_for_each_head() -> Test:
     masks = drawn(4, 3, 4, seed=12)
     arguments = {n: leaf(x) for n, x in WEIGHTS.items()}
-    _, weights = F.multi_head_attention(leaf(Q), leaf(K), leaf(V), 2, **arguments, additive_mask=masks)
+    _, weights = yield F.multi_head_attention(leaf(Q), leaf(K), leaf(V), 2, **arguments, additive_mask=masks)
     each = [attended(Q, K, V, 2, WEIGHTS, mask)[1][i] for i, mask in enumerate(masks)]
-    np.testing.assert_allclose(weights.d, np.stack(each), rtol=1e-10)
+    np.testing.assert_allclose(weights, np.stack(each), rtol=1e-10)
 
 
-def test_one_source_more_that_no_mask_hides() -> None:
+@at_once
+def test_one_source_more_that_no_mask_hides() -> Test:
     more_key, more_value = drawn(6, seed=12), drawn(1, 1, 4, seed=13)
     # What is multiplied by these weights gives the source itself.
     key = np.concatenate([K @ WEIGHTS["k_weight"], np.broadcast_to(more_key, (1, 2, 6))])
@@ -103,40 +109,41 @@ def test_one_source_more_that_no_mask_hides() -> None:
     parameters = WEIGHTS | {"k_weight": np.eye(6), "v_weight": np.eye(4)}
     additive, padding = np.pad(ADDITIVE, ((0, 0), (0, 1))), np.pad(np.ones_like(PADDING), ((0, 0), (0, 1)))
     expected = attended(Q, key, value, 2, parameters, additive, padding)
-    y, weights = F.multi_head_attention(
+    y, weights = yield F.multi_head_attention(
         leaf(Q), leaf(K), leaf(V), 2, **{n: leaf(x) for n, x in WEIGHTS.items()}, attn_bias_k=leaf(more_key),
         attn_bias_v=leaf(more_value), additive_mask=ADDITIVE, key_padding_mask=np.ones_like(PADDING),
     )
-    np.testing.assert_allclose(y.d, expected[0], rtol=1e-10)
-    np.testing.assert_allclose(weights.d, expected[1], rtol=1e-10)
-    assert (weights.d[..., -1] == 1).all()
+    np.testing.assert_allclose(y, expected[0], rtol=1e-10)
+    np.testing.assert_allclose(weights, expected[1], rtol=1e-10)
+    assert (weights[..., -1] == 1).all()
 
 
-def test_gradients_are_finite_where_sources_are_hidden() -> None:
+@at_once
+def test_gradients_are_finite_where_sources_are_hidden() -> Test:
     leaves = [leaf(x) for x in (Q, K, V)]
     y, _ = F.multi_head_attention(
         *leaves, 2, **{n: leaf(x) for n, x in WEIGHTS.items()}, additive_mask=ADDITIVE, key_padding_mask=PADDING
     )
     first = nn.grad(F.sum(y * y), leaves)
-    second = nn.grad(sum(F.sum(g * g) for g in first), leaves)
+    found = yield *first, *nn.grad(sum(F.sum(g * g) for g in first), leaves)
     hidden = np.zeros((4, 2), bool)
     hidden[2:, 0] = True
-    for g in (*first, *second):
-        assert np.isfinite(g.d).all()
-    for g in (*first[1:], *second[1:]):
-        assert not g.d[hidden].any()
-        assert g.d[~hidden].all()
+    assert all([np.isfinite(g).all() for g in found])
+    for g in (*found[1:3], *found[4:]):
+        assert not g[hidden].any() and g[~hidden].all()
 
 
+@at_once
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_narrow_dtypes(dtype: str) -> None:
+def test_narrow_dtypes(dtype: str) -> Test:
     leaves = [nn.Variable.from_numpy_array(x, dtype=dtype) for x in (Q, K, V, *WEIGHTS.values())]
     y, weights = F.multi_head_attention(*leaves[:3], 2, *leaves[3:], additive_mask=ADDITIVE, key_padding_mask=PADDING)
     (g,) = nn.grad(F.sum(y), leaves[0])
     assert {x.dtype.name for x in (y, weights, g)} == {dtype}
     expected = attended(Q, K, V, 2, WEIGHTS, ADDITIVE, PADDING)[0]
-    np.testing.assert_allclose(y.d.astype(np.float64), expected, rtol=0.2, atol=0.2)
-    assert np.isfinite(g.d.astype(np.float64)).all()
+    found, slope = yield y, g
+    np.testing.assert_allclose(found.astype(np.float64), expected, rtol=0.2, atol=0.2)
+    assert np.isfinite(slope.astype(np.float64)).all()
 
 
 def test_dropout_drops_weights() -> None:
@@ -249,7 +256,7 @@ X = leaf(drawn(3, 2, 4))
 W = leaf(np.eye(4))
 
 
-@pytest.mark.parametrize("error, message, build", [
+test_what_is_refused = refused([
     (ValueError, "^scaled_dot_product_attention: num_heads 3 does not divide the last axis of query",
      lambda: F.scaled_dot_product_attention(X, X, X, num_heads=3)),
     (ValueError, "^scaled_dot_product_attention: key must be of shape .*steps, batch",
@@ -288,8 +295,4 @@ W = leaf(np.eye(4))
      lambda: PF.transformer_encode(X, 8, 2)),
     (TypeError, "^transformer_decode: activation must be a function",
      lambda: PF.transformer_decode(X, X, 4, 2, activation="relu")),
-])  # fmt: skip
-def test_what_is_refused(error: type[Exception], message: str, build: Callable[[], Any]) -> None:
-    with pytest.raises(error, match=message):
-        build()
-    assert not get_parameters(grad_only=False)
+], after=lambda: not get_parameters(grad_only=False))  # fmt: skip

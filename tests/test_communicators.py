@@ -29,7 +29,9 @@ from nngrad.graph.exchange import AXIS
 from nngrad.graph.spec import spec_of
 from nngrad_command.launched import COORDINATOR, INDEX
 from nngrad_command.launched import COUNT as PROCESSES
+from tests.at_once import by_jax
 from tests.communicating import ROWS
+from tests.refusals import refused
 
 COUNT = 3
 EVERY = tuple(range(COUNT))
@@ -64,45 +66,41 @@ EXCHANGES: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
 """Each with the same on the arrays of all processes, stacked along a first axis."""
 
 
-@pytest.mark.parametrize("name", EXCHANGES)
-def test_gradients_are_those_of_the_sum_over_processes(name: str) -> None:
-    exchange, reference = EXCHANGES[name]
+def test_gradients_are_those_of_the_sum_over_processes() -> None:
+    """Of orders 1 to 3, of each exchange; all in one program."""
     rng = np.random.default_rng(3)
     arrays = rng.standard_normal((COUNT, COUNT, 2))
-
-    def total(xs: Any) -> Any:
-        """Process r adds (r + 1) times a sum of what it gets."""
-        ys = reference(jnp.tanh(xs))
-        return sum([(r + 1) * jnp.sum(jnp.sin(ys[r])) for r in range(COUNT)])
-
     x, weight = nn.Variable((COUNT, 2), dtype="float64"), nn.Variable(dtype="float64")
-    g = F.sum(F.sin(exchange(F.tanh(x)))) * weight
-    orders: list[nn.Variable] = []
-    expected: list[Callable[..., Any]] = []
-    of: Callable[..., Any] = total
-    for _ in range(3):
-        (g,) = nn.grad(g, x)
-        orders.append(g)
-        expected.append(jax.grad(of))
-        g, of = F.sum(g * g), lambda xs, of=expected[-1]: jnp.sum(of(xs) ** 2)
-    with jax.enable_x64(True):
-        weights = np.arange(1.0, COUNT + 1)
-        found = jax.jit(jax.vmap(nn.to_jax(orders, [x, weight]), axis_name=AXIS))(arrays, weights)
-        others = jax.jit(lambda xs: [f(xs) for f in expected])(arrays)
-        for i, (one, other) in enumerate(zip(found, others, strict=True)):
-            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(other).max(), err_msg=f"order {i + 1}")
+    orders: dict[tuple[str, int], nn.Variable] = {}
+    expected: dict[tuple[str, int], Callable[..., Any]] = {}
+    for name, (exchange, reference) in EXCHANGES.items():
+
+        def total(xs: Any, reference: Callable[[Any], Any] = reference) -> Any:
+            """Process r adds (r + 1) times a sum of what it gets."""
+            ys = reference(jnp.tanh(xs))
+            return sum([(r + 1) * jnp.sum(jnp.sin(ys[r])) for r in range(COUNT)])
+
+        g, of = F.sum(F.sin(exchange(F.tanh(x)))) * weight, total
+        for order in (1, 2, 3):
+            (g,) = nn.grad(g, x)
+            orders[name, order], expected[name, order] = g, jax.grad(of)
+            g, of = F.sum(g * g), lambda xs, of=expected[name, order]: jnp.sum(of(xs) ** 2)
+    ours = nn.to_jax(list(orders.values()), [x, weight])
+    found = by_jax(jax.vmap(ours, axis_name=AXIS), arrays, np.arange(1.0, COUNT + 1))
+    others = by_jax(lambda xs: [f(xs) for f in expected.values()], arrays)
+    for which, one, other in zip(orders, found, others, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(other).max(), err_msg=f"{which}")
 
 
 def test_tangents_go_through_exchanges() -> None:
     x, t = nn.Variable((2,), dtype="float64"), nn.Variable((2,), dtype="float64")
     y = F.all_reduce(F.sin(x), processes=EVERY)
     arrays, along = np.random.default_rng(1).standard_normal((2, COUNT, 2))
-    with jax.enable_x64(True):
-        found = jax.vmap(nn.to_jax(nn.jvp([y], [x], [t])[0], [x, t]), axis_name=AXIS)(arrays, along)
+    found = by_jax(jax.vmap(nn.to_jax(nn.jvp([y], [x], [t])[0], [x, t]), axis_name=AXIS), arrays, along)
     np.testing.assert_allclose(found, [(np.cos(arrays) * along).sum(0)] * COUNT, rtol=1e-12)
 
 
-@pytest.mark.parametrize("message, call", [
+test_what_cannot_be_exchanged_is_refused = refused([
     ("processes: give the numbers of different processes", lambda x: F.all_reduce(x, processes=(0, 0))),
     ("processes: give the numbers of different processes", lambda x: F.all_gather(x, processes=())),
     ("processes: give the numbers of different processes", lambda x: F.bcast(x, processes=(-1,))),
@@ -111,10 +109,7 @@ def test_tangents_go_through_exchanges() -> None:
     ("dst: expected a place among the 3 processes", lambda x: F.reduce_to_process(x, processes=EVERY, dst=-1)),
     (r"all_reduce exchanges arrays with the processes \(0, 1, 2\).* in one of 1",
      lambda x: F.all_reduce(x, processes=EVERY).d),
-])
-def test_what_cannot_be_exchanged_is_refused(message: str, call: Callable[[nn.Variable], Any]) -> None:
-    with pytest.raises(ValueError, match=message):
-        call(nn.Variable.from_numpy_array(np.ones(2, np.float32)))
+], given=lambda: nn.Variable.from_numpy_array(np.ones(2, np.float32)))
 
 
 # ---------------------------------------------------------------- one process
@@ -160,7 +155,7 @@ def test_contexts_wait_until_processes_are_joined(monkeypatch: pytest.MonkeyPatc
 CELL, INTS = nn.NdArray((2,)), nn.NdArray((2,), "int32")
 
 
-@pytest.mark.parametrize("error, message, call", [
+test_what_is_wrong_is_named = refused([
     (TypeError, "ctx: expected a Context", lambda comm: C.MultiProcessCommunicator("cpu")),
     (RuntimeError, r"call its init\(\) first", lambda comm: C.Comm().all_reduce([CELL])),
     (RuntimeError, r"call its init\(\) first", lambda comm: C.Dist().rank),
@@ -181,10 +176,7 @@ CELL, INTS = nn.NdArray((2,)), nn.NdArray((2,), "int32")
         communicator_callbacks=[CELL])),
     (ValueError, "group: comm has none called 'x'", lambda comm: F.sync_batch_normalization(
         nn.Variable((2, 3)), comm=comm, group="x")),
-])
-def test_what_is_wrong_is_named(error: type[Exception], message: str, call: Callable[[Any], Any]) -> None:
-    with pytest.raises(error, match=message):
-        call(communicator())
+], given=lambda: communicator())
 
 
 def test_arrays_of_one_dtype_go_together() -> None:

@@ -14,6 +14,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import functions_of
 
+from .at_once import Test, at_once, values
+
 
 def direct(x: Any, w: Any, pad: Any, stride: Any, dilation: Any, group: int) -> Any:
     """Channels first, by the definition: one product at a time."""
@@ -70,31 +72,44 @@ def steps(c: dict[str, Any]) -> dict[str, Any]:
     return {name: c[name] for name in ("pad", "stride", "dilation", "group")}
 
 
-@settings(max_examples=30, deadline=None)
-@given(cases())
-def test_convolution_is_the_sum_it_says(c: dict[str, Any]) -> None:
-    x, w = arrays(c)
-    y = F.convolution(moved(x, c["last"]), moved(w, c["last"]), **steps(c), channel_last=c["last"])
-    expected = moved(direct(x, w, **steps(c)), c["last"])
-    assert y.shape == expected.shape
-    np.testing.assert_allclose(y.d, expected, atol=1e-4)
+SIZES = ("sizes", "kernel", "pad", "stride", "dilation")
+
+several = st.lists(cases(), min_size=8, max_size=8)
+"""Which are one program."""
 
 
-@settings(max_examples=20, deadline=None)
-@given(cases())
-def test_deconvolution_is_the_transpose(c: dict[str, Any]) -> None:
+@settings(max_examples=4, deadline=None)
+@given(several)
+def test_convolution_is_the_sum_it_says(every: list[dict[str, Any]]) -> None:
+    ys, expected = [], []
+    for c in every:
+        x, w = arrays(c)
+        ys.append(F.convolution(moved(x, c["last"]), moved(w, c["last"]), **steps(c), channel_last=c["last"]))
+        expected.append(moved(direct(x, w, **steps(c)), c["last"]))
+        assert ys[-1].shape == expected[-1].shape
+    for y, value in zip(values(*ys), expected, strict=True):
+        np.testing.assert_allclose(y, value, atol=1e-4)
+
+
+@settings(max_examples=3, deadline=None)
+@given(several)
+def test_deconvolution_is_the_transpose(every: list[dict[str, Any]]) -> None:
     """<convolution(x), y> = <x, deconvolution(y)>, for the x whose size output_padding names."""
-    x, w = arrays(c)
-    rest = [
-        (n + 2 * p - d * (k - 1) - 1) % s
-        for n, k, p, s, d in zip(*(c[name] for name in ("sizes", "kernel", "pad", "stride", "dilation")), strict=True)
-    ]
-    forward = direct(x, w, **steps(c))
-    y = np.random.default_rng(1).standard_normal(forward.shape).astype(np.float32)
-    last = c["last"]
-    back = F.deconvolution(moved(y, last), moved(w, last), **steps(c), channel_last=last, output_padding=rest)
-    assert back.shape == moved(x, last).shape
-    np.testing.assert_allclose(np.sum(forward * y), np.sum(moved(x, last) * back.d), rtol=1e-3, atol=1e-3)
+    backs, products = [], []
+    for c in every:
+        x, w = arrays(c)
+        rest = [
+            (n + 2 * p - d * (k - 1) - 1) % s
+            for n, k, p, s, d in zip(*[c[name] for name in SIZES], strict=True)
+        ]
+        forward, last = direct(x, w, **steps(c)), c["last"]
+        y = np.random.default_rng(1).standard_normal(forward.shape).astype(np.float32)
+        back = F.deconvolution(moved(y, last), moved(w, last), **steps(c), channel_last=last, output_padding=rest)
+        assert back.shape == moved(x, last).shape
+        backs.append(back)
+        products.append((np.sum(forward * y), moved(x, last)))
+    for back, (product, x) in zip(values(*backs), products, strict=True):
+        np.testing.assert_allclose(product, np.sum(x * back), rtol=1e-3, atol=1e-3)
 
 
 def test_a_single_entry_stands_for_all_axes() -> None:
@@ -109,14 +124,16 @@ def test_leading_axes() -> None:
     assert F.convolution(nn.Variable((0, 2, 6)), w).shape == (0, 5, 4)
 
 
+@at_once
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_dtypes_are_kept(dtype: str) -> None:
+def test_dtypes_are_kept(dtype: str) -> Test:
     x, w = (nn.Variable(s, need_grad=True, dtype=dtype) for s in ((1, 2, 4, 4), (2, 2, 2, 2)))
     x.d, w.d = np.ones(x.shape), np.ones(w.shape)
     y = F.convolution(x, w, stride=2)
     gx, gw = nn.grad([y], [x, w])
-    assert y.dtype == gx.dtype == gw.dtype == x.dtype
-    assert np.all(y.d == 8) and np.all(gx.d == 2) and np.all(gw.d == 4)
+    found = yield y, gx, gw
+    assert {each.dtype for each in (y, gx, gw, *found)} == {x.dtype}
+    assert all([np.all(each == value) for each, value in zip(found, (8, 2, 4), strict=True)])
 
 
 @pytest.mark.parametrize("argument, shapes, given", [

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff import replay
-from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of
+from tests.at_once import by_jax, values
 from tests.test_properties import SETTINGS
 
 ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -46,14 +46,14 @@ Form = Callable[[Callable[[Variable], Variable], Variable, list[Partial]], list[
 
 
 def nested(
-    values: dict[Partial, Variable], wanted: list[Partial], step: Callable[[Variable], list[Variable]]
+    known: dict[Partial, Variable], wanted: list[Partial], step: Callable[[Variable], list[Variable]]
 ) -> list[Variable]:
     """Derivatives of those before them; `step` gives those of a Variable by all coordinates."""
     for partial in wanted:
         for k in range(len(partial)):
-            if partial[: k + 1] not in values:
-                values |= {(*partial[:k], i): g for i, g in enumerate(step(values[partial[:k]]))}
-    return [values[partial] for partial in wanted]
+            if partial[: k + 1] not in known:
+                known |= {(*partial[:k], i): g for i, g in enumerate(step(known[partial[:k]]))}
+    return [known[partial] for partial in wanted]
 
 
 def by_columns(u: Callable[[Variable], Variable], x: Variable, wanted: list[Partial]) -> list[Variable]:
@@ -123,16 +123,16 @@ def test_derivatives_are_those_of_jax(act: str, form: str, wanted: tuple[int, li
     x, w = Variable.from_numpy_array(points), [Variable.from_numpy_array(a, need_grad=True) for a in arrays]
     found = FORMS[form](lambda x: network(ours, w, x), x, partials)
     loss = F.add_n(*[F.sum(v * v) for v in found])
-    *values, gradient = interpret([*found, nn.grad(loss, w[1])[0]], {})
+    results = values(*found, *nn.grad(loss, w[1]))
 
     def parts(w1: Any) -> list[Any]:
         w = [arrays[0], w1, arrays[2]]
         return [of_jax(lambda x: network(theirs, w, x), partial)(points) for partial in partials]
 
-    with jax.enable_x64(True):
-        expected = [np.asarray(v) for v in parts(jnp.asarray(arrays[1]))]
-        slope = np.asarray(jax.grad(lambda w1: sum([jnp.sum(v * v) for v in parts(w1)]))(jnp.asarray(arrays[1])))
-    for got, want in zip([*values, gradient], [*expected, slope], strict=True):
+    expected = by_jax(
+        lambda w1: [*parts(w1), jax.grad(lambda w1: sum([jnp.sum(v * v) for v in parts(w1)]))(w1)], arrays[1]
+    )
+    for got, want in zip(results, expected, strict=True):
         size = max(1, np.abs(want).max())
         np.testing.assert_allclose(np.reshape(got, want.shape), want, rtol=1e-9, atol=1e-9 * size)
 
@@ -177,8 +177,8 @@ def test_gradients_of_first_order_are_walks_back() -> None:
 # ---------------------------------------------------------------- what is in hand
 
 
-def first_gradients(values: Any) -> tuple[list[Variable], list[Variable]]:
-    x, t = [Variable.from_numpy_array(values[:, i : i + 1]) for i in (0, 1)]
+def first_gradients(points: Any) -> tuple[list[Variable], list[Variable]]:
+    x, t = [Variable.from_numpy_array(points[:, i : i + 1]) for i in (0, 1)]
     w = [Variable.from_numpy_array(a) for a in weights(2, 4)]
     return [x, t], nn.grad(F.tanh(F.tanh(F.concatenate(x, t, axis=1) @ w[0]) @ w[1]) @ w[2], [x, t])
 
@@ -227,22 +227,21 @@ def test_rows_that_are_mixed_are_differentiated_as_before() -> None:
         f = lambda x: jnp.sum(jnp.tanh((x - x.mean(0, keepdims=True)) @ w.d))  # noqa: E731
         return jnp.sum(jax.grad(f)(x)[:, 0] ** 2)
 
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(again.d, jax.grad(theirs)(jnp.asarray(x.d)), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(again.d, by_jax(jax.grad(theirs), x.d), rtol=1e-10, atol=1e-12)
 
 
 def test_a_loop_that_builds_anew_makes_the_same_graph() -> None:
     points = np.random.default_rng(8).uniform(-1, 1, (3, 2))
-    counts, values = [], []
+    counts, slopes = [], []
     for _ in range(4):
         xs, (u_x, u_t) = first_gradients(points)
         (u_xx, u_xt), (_, u_tt) = nn.grad(u_x, xs), nn.grad(u_t, xs)
         (g,) = nn.grad(F.sum((u_xx + u_tt * u_xt - u_x * u_t) ** 2), xs[0])
         counts.append(len(functions_of([g, u_x, u_t])))
-        values.append(g.d)
+        slopes.append(g.d)
     assert len({*counts}) == 1
-    for value in values[1:]:
-        np.testing.assert_allclose(value, values[0], rtol=1e-12)
+    for slope in slopes[1:]:
+        np.testing.assert_allclose(slope, slopes[0], rtol=1e-12)
     assert counts[0] > replay.FEWEST
 
 

@@ -73,7 +73,9 @@ assert disk.on != any("on disk" in each for each in missing()) and disk.on != (j
 """
 
 
-@pytest.mark.parametrize("use", USES, ids=lambda use: use.names[0])
+@pytest.mark.parametrize(
+    "use", [USES[0], *[pytest.param(use, marks=pytest.mark.slow) for use in USES[1:]]], ids=lambda use: use.names[0]
+)
 def test_without_it_the_same_is_computed(use: Use, tmp_path: Path) -> None:
     """But for what the table says; with a message where something is refused."""
     settings = {**os.environ, "NNGRAD_DISK_CACHE": str(tmp_path / "executables"), "PYTHONPATH": str(ROOT)}
@@ -82,6 +84,7 @@ def test_without_it_the_same_is_computed(use: Use, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_forked_process_says_that_it_cannot_compute_where_nothing_is_known(tmp_path: Path) -> None:
     script = WITHOUT.partition("assert len(missing())")[0] + """
 import os

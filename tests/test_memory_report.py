@@ -17,7 +17,7 @@ def convolutional() -> tuple[Variable, list[Variable]]:
     """A chain of convolutions, normalised over the batch."""
     axes = (0, 2, 3)
     h, weights = Variable((4, 4, 16, 16)), []
-    for _ in range(6):
+    for _ in range(4):
         w = Variable((4, 4, 3, 3), need_grad=True)
         h = F.convolution(h, w, pad=(1, 1))
         h = h - F.mean(h, axis=axes, keepdims=True)
@@ -36,7 +36,7 @@ def rectified() -> tuple[Variable, list[Variable]]:
     return F.mean((h - 1) ** 2), weights
 
 
-def residual(layers: int = 12) -> tuple[Variable, list[Variable]]:
+def residual(layers: int = 8) -> tuple[Variable, list[Variable]]:
     """Dense residual blocks: what arrives at a block is read within it, and added after it."""
     h, weights = Variable((128, 32)), []
     for _ in range(layers):
@@ -46,7 +46,7 @@ def residual(layers: int = 12) -> tuple[Variable, list[Variable]]:
     return F.sum(h**2), weights
 
 
-def attentive(layers: int = 3, batch: int = 4, length: int = 32, width: int = 32) -> tuple[Variable, list[Variable]]:
+def attentive(layers: int = 2, batch: int = 4, length: int = 32, width: int = 32) -> tuple[Variable, list[Variable]]:
     """Normalised self-attention with residual connections."""
     h, weights = Variable((batch, length, width)), []
     for _ in range(layers):
@@ -59,7 +59,7 @@ def attentive(layers: int = 3, batch: int = 4, length: int = 32, width: int = 32
     return F.sum(h**2), weights
 
 
-def recurrent(steps: int = 24, width: int = 32, batch: int = 32) -> tuple[Variable, list[Variable]]:
+def recurrent(steps: int = 16, width: int = 32, batch: int = 32) -> tuple[Variable, list[Variable]]:
     """A gated recurrence: its weight is used at every step."""
     w = Variable((width, 2 * width), need_grad=True)
     h = Variable((batch, width))

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 
 import nngrad as nn
 import nngrad.functions as F
 
+from .at_once import Test, at_once
+from .refusals import refused
+
 from_ = nn.Variable.from_numpy_array
 
 
-def test_the_norm_is_at_least_eps() -> None:
+@at_once
+def test_the_norm_is_at_least_eps() -> Test:
     x = from_(np.array([[0.0, 0.0], [3e-4, 4e-4], [3.0, 4.0]]))
     y = F.norm_normalization(x, axes=-1, eps=1e-3)
-    np.testing.assert_allclose(y.d, [[0, 0], [0.3, 0.4], [0.6, 0.8]], rtol=1e-12)
     (g,) = nn.grad(y, x, grad_outputs=[np.ones((3, 2))])
-    (gg,) = nn.grad(g, x)
-    np.testing.assert_allclose(g.d[:2], np.full((2, 2), 1e3), rtol=1e-12)
-    np.testing.assert_allclose(g.d[2], [0.2 - 0.6 * 0.28, 0.2 - 0.8 * 0.28], rtol=1e-12)
-    assert np.isfinite(gg.d).all() and not gg.d[:2].any()
+    found, first, second = yield y, g, *nn.grad(g, x)
+    np.testing.assert_allclose(found, [[0, 0], [0.3, 0.4], [0.6, 0.8]], rtol=1e-12)
+    np.testing.assert_allclose(first[:2], np.full((2, 2), 1e3), rtol=1e-12)
+    np.testing.assert_allclose(first[2], [0.2 - 0.6 * 0.28, 0.2 - 0.8 * 0.28], rtol=1e-12)
+    assert np.isfinite(second).all() and not second[:2].any()
 
 
-def test_at_the_default_eps_zeros_stay_and_small_vectors_have_length_1() -> None:
-    for dtype in ("float16", "float32", "float64"):
-        y = F.norm_normalization(from_(np.array([[0, 0], [3e-7, 4e-7]]), dtype=dtype), axes=1)
-        assert y.dtype == dtype and not y.d[0].any()
-        np.testing.assert_allclose(np.hypot(*y.d[1].astype(float)), 1, rtol=1e-3)
+@at_once
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_at_the_default_eps_zeros_stay_and_small_vectors_have_length_1(dtype: str) -> Test:
+    (y,) = yield (F.norm_normalization(from_(np.array([[0, 0], [3e-7, 4e-7]]), dtype=dtype), axes=1),)
+    assert y.dtype == dtype and not y[0].any()
+    np.testing.assert_allclose(np.hypot(*y[1].astype(float)), 1, rtol=1e-3)
 
 
 def test_the_gradient_of_spectral_norm_is_that_of_the_singular_value_once_u_has_converged() -> None:
@@ -73,7 +75,7 @@ def test_mean_subtraction_with_what_is_no_leaf_updates_what_is_one() -> None:
 X = from_(np.ones((3, 2)))
 
 
-@pytest.mark.parametrize("message, build", [
+test_what_is_refused = refused([
     ("norm_normalization: axes 2 is out of range", lambda: F.norm_normalization(X, axes=2)),
     ("norm_normalization: .*p must be a finite number of at least 1, got 0.5", lambda: F.norm_normalization(X, p=0.5)),
     ("norm_normalization: eps must not be negative", lambda: F.norm_normalization(X, eps=-1.0)),
@@ -84,7 +86,4 @@ X = from_(np.ones((3, 2)))
     ("mean_subtraction: update_running_mean needs t", lambda: F.mean_subtraction(X, np.ones(2))),
     (r"mean_subtraction: t must have one element, got shape \(2,\)",
      lambda: F.mean_subtraction(X, np.ones(2), np.ones(2))),
-])  # fmt: skip
-def test_what_is_refused(message: str, build: Callable[[], Any]) -> None:
-    with pytest.raises(ValueError, match=f"^{message}"):
-        build()
+], pattern="^{}")  # fmt: skip

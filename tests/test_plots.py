@@ -16,6 +16,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.viewing.spectrum import Ritz, Spectrum, hessian_spectrum_of, lanczos
 
+from .refusals import refused
+
 
 def axes() -> Any:
     return Figure().add_subplot()
@@ -165,7 +167,7 @@ def test_new_axes() -> None:
         pyplot.close(ax.figure)
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
+test_what_is_wrong_is_said = refused([
     (lambda x: nn.plot.growth(x, x, quantity="function"), "quantity: there is no 'function'.*functions"),
     (lambda x: nn.plot.growth(x, x, quantity=None), "quantity: there is no None; there are functions"),
     (lambda x: nn.plot.growth(x, x, 0), "orders: expected a positive int, got 0"),
@@ -176,10 +178,7 @@ def test_new_axes() -> None:
     (lambda x: nn.plot.gradient_norms([{"a/W": 1.0}, {"b/W": 1.0}]), "the same parameters"),
     (lambda x: nn.plot.gradient_norms([{"a/W": 1.0}], steps=[1, 2], ax=axes()), "steps: expected 1 numbers"),
     (lambda x: nn.plot.gradient_norms({"a/W": 1.0}, depth=0), "depth: expected a positive int"),
-])  # fmt: skip
-def test_what_is_wrong_is_said(wrong: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        wrong(variable([1.0, 2.0]))
+], given=lambda: variable([1.0, 2.0]))  # fmt: skip
 
 
 def test_hessians_that_are_not_finite_are_told() -> None:
@@ -188,7 +187,7 @@ def test_hessians_that_are_not_finite_are_told() -> None:
         nn.plot.hessian_spectrum(F.sum(x**3), [x], ax=axes())
 
 
-@pytest.mark.parametrize(("wrong", "message"), [
+test_wrong_types = refused([
     (lambda: nn.plot.gradient_norms({"a/W": "x"}), r"norms\['a/W'\]: expected a number or a parameter, got str"),
     (lambda: nn.plot.gradient_norms([3]), "norms: expected a dict"),
     (lambda: nn.plot.gradient_norms(3), "norms: expected a dict.*got int"),
@@ -196,10 +195,7 @@ def test_hessians_that_are_not_finite_are_told() -> None:
     (lambda: nn.plot.growth(variable([1.0]), variable([1.0]), 2.5), "orders: expected a positive int, got 2.5"),
     (lambda: nn.plot.growth(variable([1.0]), variable([1.0]), others=[1, 2]), "others: expected a dict.*got list"),
     (lambda: nn.plot.gradient_norms({"a/W": 1.0}, ax=3), "ax: expected Axes"),
-])  # fmt: skip
-def test_wrong_types(wrong: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        wrong()
+], kind=TypeError)  # fmt: skip
 
 
 def test_without_matplotlib_it_is_said_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:

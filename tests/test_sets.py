@@ -11,6 +11,9 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
 
+from .at_once import Test, at_once
+from .refusals import refused
+
 from_ = Variable.from_numpy_array
 RNG = np.random.default_rng(0)
 WHOLE = RNG.integers(0, 4, (3, 4)).astype(np.int32)
@@ -20,52 +23,61 @@ X = RNG.standard_normal((3, 4, 2, 2))
 # ---------------------------------------------------------------- against NumPy
 
 
+@at_once
 @pytest.mark.parametrize("axis", [None, 0, 1])
-def test_unique(axis: int | None) -> None:
+def test_unique(axis: int | None) -> Test:
     x = np.concatenate([WHOLE, WHOLE[:1]])
     options: dict[str, Any] = {"with_index": True, "with_inverse": True, "with_counts": True}
     got = F.unique(x, flatten=axis is None, axis=axis, **options)
+    found = yield *got, *F.unique(x, flatten=axis is None, axis=axis, sorted=False, **options)
     expected = np.unique(x, return_index=True, return_inverse=True, return_counts=True, axis=axis)
-    for a, b in zip(got, expected, strict=True):
-        np.testing.assert_array_equal(a.d, b if a is got[0] else np.reshape(b, -1))
-    y, index, inverse, counts = F.unique(x, flatten=axis is None, axis=axis, sorted=False, **options)
+    for i, (a, b) in enumerate(zip(found[:4], expected, strict=True)):
+        np.testing.assert_array_equal(a, np.reshape(b, -1) if i else b)
+    y, index, inverse, counts = found[4:]
     flat = x.reshape(-1) if axis is None else x
-    np.testing.assert_array_equal(np.take(flat, index.d, axis or 0), y.d)
-    np.testing.assert_array_equal(np.take(y.d, inverse.d, axis or 0), flat)
-    np.testing.assert_array_equal(np.bincount(inverse.d), counts.d)
-    assert (np.diff(index.d) > 0).all()
+    np.testing.assert_array_equal(np.take(flat, index, axis or 0), y)
+    np.testing.assert_array_equal(np.take(y, inverse, axis or 0), flat)
+    np.testing.assert_array_equal(np.bincount(inverse), counts)
+    assert (np.diff(index) > 0).all()
 
 
+@at_once
 @pytest.mark.parametrize("axis", [None, 0])
-def test_nothing_has_no_distinct_elements(axis: int | None) -> None:
-    x = np.zeros((0, 3), np.float32)
-    y, index, inverse, counts = F.unique(x, axis is None, axis, with_index=True, with_inverse=True, with_counts=True)
-    assert y.d.shape == ((0,) if axis is None else (0, 3))
-    assert index.d.shape == inverse.d.shape == counts.d.shape == (0,)
-    assert F.unique(x, axis is None, axis, False).d.shape == y.shape
-    values, counts = F.unique(x, axis is None, axis, with_counts=True, size=2)
-    np.testing.assert_array_equal(values.d, np.zeros((2, 3)[: y.ndim]))
-    np.testing.assert_array_equal(counts.d, [0, 0])
+def test_nothing_has_no_distinct_elements(axis: int | None) -> Test:
+    x, given = np.zeros((0, 3), np.float32), (axis is None, axis)
+    y, index, inverse, counts, unsorted, padded, none = yield (
+        *F.unique(x, *given, with_index=True, with_inverse=True, with_counts=True), F.unique(x, *given, False),
+        *F.unique(x, *given, with_counts=True, size=2),
+    )  # fmt: skip
+    assert y.shape == unsorted.shape == ((0,) if axis is None else (0, 3))
+    assert index.shape == inverse.shape == counts.shape == (0,)
+    np.testing.assert_array_equal(padded, np.zeros((2, 3)[: y.ndim]))
+    np.testing.assert_array_equal(none, [0, 0])
 
 
-def test_nonzero_and_masks() -> None:
-    np.testing.assert_array_equal(F.nonzero(WHOLE).d, np.stack(np.nonzero(WHOLE)))
-    np.testing.assert_array_equal(F.gather_nd(WHOLE, F.nonzero(WHOLE)).d, WHOLE[WHOLE != 0])
-    assert F.nonzero(np.zeros((2, 3))).d.shape == (2, 0)
-    np.testing.assert_array_equal(F.bool_gather(X, WHOLE).d, X[WHOLE != 0].reshape(-1, 4))
-    np.testing.assert_array_equal(F.bool_gather(X, WHOLE[:, 0]).d, X[WHOLE[:, 0] != 0].reshape(-1, 16))
-    expected = np.where((WHOLE != 0)[..., None, None], X, -1.0)
-    np.testing.assert_array_equal(F.bool_scatter(F.bool_gather(X, WHOLE), WHOLE, np.full(X.shape, -1.0)).d, expected)
-    np.testing.assert_array_equal(F.bool_fill(X, WHOLE[0, :2] != 0, value=9).d, np.where(WHOLE[0, :2] != 0, 9, X))
+@at_once
+def test_nonzero_and_masks() -> Test:
+    there, narrow = WHOLE != 0, WHOLE[0, :2] != 0
+    expected = [
+        (F.nonzero(WHOLE), np.stack(np.nonzero(WHOLE))), (F.gather_nd(WHOLE, F.nonzero(WHOLE)), WHOLE[there]),
+        (F.nonzero(np.zeros((2, 3))), np.zeros((2, 0))), (F.bool_gather(X, WHOLE), X[there].reshape(-1, 4)),
+        (F.bool_gather(X, WHOLE[:, 0]), X[there[:, 0]].reshape(-1, 16)),
+        (F.bool_scatter(F.bool_gather(X, WHOLE), WHOLE, -np.ones(X.shape)), np.where(there[..., None, None], X, -1)),
+        (F.bool_fill(X, narrow, value=9), np.where(narrow, 9, X)),
+    ]  # fmt: skip
+    for found, (_, value) in zip((yield [y for y, _ in expected]), expected, strict=True):
+        np.testing.assert_array_equal(found, value)
 
 
+@at_once
 @pytest.mark.parametrize("right", [False, True])
-def test_searchsorted(right: bool) -> None:
+def test_searchsorted(right: bool) -> Test:
     rows, values = np.sort(RNG.integers(0, 9, (2, 3, 7)), -1), RNG.integers(-1, 10, (2, 3, 5))
     expected = [np.searchsorted(r, v, "right" if right else "left")
                 for r, v in zip(rows.reshape(6, 7), values.reshape(6, 5), strict=True)]
-    np.testing.assert_array_equal(F.searchsorted(rows, values, right=right).d.reshape(6, 5), expected)
-    np.testing.assert_array_equal(F.searchsorted(rows[0, 0], [0.5, np.nan]).d, np.searchsorted(rows[0, 0], [0.5, 99]))
+    found, last = yield F.searchsorted(rows, values, right=right), F.searchsorted(rows[0, 0], [0.5, np.nan])
+    np.testing.assert_array_equal(found.reshape(6, 5), expected)
+    np.testing.assert_array_equal(last, np.searchsorted(rows[0, 0], [0.5, 99]))
 
 
 # ---------------------------------------------------------------- sizes that depend on values
@@ -86,16 +98,15 @@ def test_other_values_of_the_same_size_are_right_and_others_are_no_silent_error(
     assert np.isnan(kinds.d).all()
 
 
-def test_a_size_may_be_given() -> None:
-    mask = np.array([0, 1, 0, 3])
-    assert F.nonzero(mask, size=3).d.tolist() == [[1, 3, 4]]
-    assert F.nonzero(mask, size=1).d.tolist() == [[1]]
-    x = from_(np.arange(4.0), need_grad=True)
+@at_once
+def test_a_size_may_be_given() -> Test:
+    mask, x = np.array([0, 1, 0, 3]), from_(np.arange(4.0), need_grad=True)
     y = F.bool_gather(x, mask, size=3)
-    assert y.d.tolist() == [1, 3, 0]
-    assert nn.grad(F.sum(y * y), x)[0].d.tolist() == [0, 2, 0, 6]
-    values, counts = F.unique(mask, with_counts=True, size=5)
-    assert values.d.tolist() == [0, 1, 3, 0, 0] and counts.d.tolist() == [2, 1, 1, 0, 0]
+    found = yield (F.nonzero(mask, size=3), F.nonzero(mask, size=1), y, *nn.grad(F.sum(y * y), x),
+                   *F.unique(mask, with_counts=True, size=5))  # fmt: skip
+    assert [each.tolist() for each in found] == [
+        [[1, 3, 4]], [[1]], [1, 3, 0], [0, 2, 0, 6], [0, 1, 3, 0, 0], [2, 1, 1, 0, 0]
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", [lambda x: F.bool_gather(x, x), F.nonzero, F.unique])
@@ -144,22 +155,26 @@ def test_what_is_scattered_is_written_to_a_leaf() -> None:
     assert mapped.d.tolist() == [[5, 1, 2, 6], [5, 5, 6, 6]]
 
 
-def test_measures_against_numpy() -> None:
+@at_once
+def test_measures_against_numpy() -> Test:
     scores, right = RNG.standard_normal((2, 5, 3)), RNG.integers(0, 5, (2, 1, 3))
     best = np.argsort(-scores, axis=1)
-    for n in (1, 3):
-        wrong = ~(best[:, :n] == right).any(1, keepdims=True)
-        np.testing.assert_array_equal(F.top_n_error(scores, right, axis=1, n=n).d, wrong)
+    *errors, confusion, last = yield (
+        *[F.top_n_error(scores, right, axis=1, n=n) for n in (1, 3)], F.confusion_matrix(scores, right, axis=1),
+        F.top_n_error([[np.nan, 1.0]], [[1]]),
+    )  # fmt: skip
+    for n, found in zip((1, 3), errors, strict=True):
+        np.testing.assert_array_equal(found, ~(best[:, :n] == right).any(1, keepdims=True))
     counts = np.zeros((5, 5))
     np.add.at(counts, (right.reshape(-1), best[:, :1].reshape(-1)), 1)
-    np.testing.assert_array_equal(F.confusion_matrix(scores, right, axis=1).d, counts)
-    assert F.top_n_error([[np.nan, 1.0]], [[1]]).d.tolist() == [[1]]
+    np.testing.assert_array_equal(confusion, counts)
+    assert last.tolist() == [[1]]
 
 
 # ---------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(("call", "kind", "message"), [
+test_bad_arguments = refused([
     (lambda: F.bool_gather(X, np.ones(4)), ValueError, r"^bool_gather: input .* must begin with the axes of mask \(4,"),
     (lambda: F.bool_gather(X, WHOLE, size=-1), ValueError, "^bool_gather: size must not be negative"),
     (lambda: F.bool_scatter(X[0], WHOLE, X[:, :3]), ValueError, "^bool_scatter: output .* must begin with the axes"),
@@ -175,15 +190,12 @@ def test_measures_against_numpy() -> None:
     (lambda: F.top_n_error(X, X[..., :1], n=0), ValueError, "^top_n_error: n must be at least 1"),
     (lambda: F.confusion_matrix(X, X, axis=4), ValueError, "^confusion_matrix: axis 4 is out of range"),
 ])
-def test_bad_arguments(call: Any, kind: type[Exception], message: str) -> None:
-    with pytest.raises(kind, match=message):
-        call()
 
 
-def test_nothing_is_scattered() -> None:
-    y = F.bool_scatter(np.zeros((0, 2)), np.zeros(3))
-    np.testing.assert_array_equal(y.d, np.zeros((3, 2)))
+@at_once
+def test_nothing_is_scattered() -> Test:
     x = Variable.from_numpy_array(np.zeros((0, 2)))
-    (gx,) = nn.grad(F.sum(F.bool_scatter(x, np.ones(3)) ** 2), x)
-    assert gx.d.shape == (0, 2)
-    assert np.isnan(F.bool_scatter(x, np.ones(3)).d).all()  # what is missing is seen
+    missing = F.bool_scatter(x, np.ones(3))
+    y, gx, seen = yield F.bool_scatter(np.zeros((0, 2)), np.zeros(3)), *nn.grad(F.sum(missing**2), x), missing
+    np.testing.assert_array_equal(y, np.zeros((3, 2)))
+    assert gx.shape == (0, 2) and np.isnan(seen).all()

@@ -15,7 +15,9 @@ import nngrad as nn
 import nngrad.functions as F
 from backward_registry import backward
 from nngrad.graph import Variable, op
+from tests.at_once import Test, at_once
 from tests.oracle import check, check_differences, nngrad_graph, projections, runner
+from tests.refusals import refused
 
 X = np.array([0.3, -0.7, 1.1])
 
@@ -173,3 +175,46 @@ def test_integer_inputs_have_no_part_in_it() -> None:
 def test_the_oracle_leaves_x64_as_it_was() -> None:
     check(F.sin, jnp.sin, [X], 1)
     assert not jax.config.jax_enable_x64
+
+
+# ---------------------------------------------------------------- tests that are made of others
+
+
+@pytest.mark.parametrize("case", [
+    (lambda: None, "nothing is raised"), (lambda: int("a"), "another message"), (lambda: int("a"), TypeError, "of int"),
+])  # fmt: skip
+def test_what_is_not_refused_as_it_should_be_fails(case: tuple[Any, ...]) -> None:
+    with pytest.raises((pytest.fail.Exception, AssertionError, ValueError)):
+        refused([case])(case)
+    refused([case])((lambda: int("a"), "invalid literal"))
+
+
+def test_what_is_left_behind_by_what_is_refused_is_found() -> None:
+    case = (lambda: int("a"), "invalid")
+    refused([case], after=lambda: True)(case)
+    with pytest.raises(AssertionError):
+        refused([case], after=lambda: False)(case)
+
+
+@pytest.mark.xfail(raises=AssertionError, strict=True)
+@at_once
+@pytest.mark.parametrize("scale", [2, 3])
+def test_of_those_that_are_compiled_together_one_that_is_wrong_fails(scale: int) -> Test:
+    (found,) = yield (F.sin(Variable.from_numpy_array(X)),)
+    np.testing.assert_allclose(found, scale * np.sin(X))
+
+
+@pytest.mark.xfail(raises=TypeError, strict=True)
+@at_once
+def test_one_that_cannot_be_built_fails() -> Test:
+    yield (F.reshape(Variable.from_numpy_array(X), (2, 2)),)
+
+
+@at_once
+@pytest.mark.parametrize("scale", [2, 3])
+def test_and_their_neighbours_pass(scale: int) -> Test:
+    y = F.sin(Variable.from_numpy_array(X)) * scale
+    found, slope = yield y, *nn.grad([y], [leaf := y.parent.inputs[0].parent.inputs[0]])
+    np.testing.assert_allclose(found, scale * np.sin(leaf.d))
+    (again,) = yield (y + slope[0],)  # as often as there is something to compute
+    np.testing.assert_allclose(again, found + slope[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +16,8 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
+from tests.at_once import Test, at_once
+from tests.refusals import refused
 from tests.samples import Sample, all_samples
 
 from_ = Variable.from_numpy_array
@@ -30,41 +31,43 @@ def rows(*shape: int) -> Variable:
 # ---------------------------------------------------------------- single faults
 
 
+@at_once
 @pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
-def test_logsumexp_of_nothing(shape: tuple[int, int], axis: Any) -> None:
+def test_logsumexp_of_nothing(shape: tuple[int, int], axis: Any) -> Test:
     """The logarithm of an empty sum; its gradient raised."""
     x = rows(*shape)
     y = F.logsumexp(x, axis=axis)
-    np.testing.assert_array_equal(y.d, np.full(np.sum(np.zeros(shape), axis=axis).shape, -np.inf))
     (first,) = nn.grad([y], [x])
-    (second,) = nn.grad([first], [x])
-    assert first.d.shape == second.d.shape == shape
+    found, *slopes = yield y, first, *nn.grad([first], [x])
+    np.testing.assert_array_equal(found, np.full(np.sum(np.zeros(shape), axis=axis).shape, -np.inf))
+    assert [g.shape for g in slopes] == [shape, shape]
 
 
+@at_once
 @pytest.mark.parametrize("x0", [(0,), (0, 2), (2, 0)])
 @pytest.mark.parametrize("w", [(0,), (4,), (0, 3), (4, 3), (4, 0)])
-def test_embedding_of_nothing(x0: tuple[int, ...], w: tuple[int, ...]) -> None:
+def test_embedding_of_nothing(x0: tuple[int, ...], w: tuple[int, ...]) -> Test:
     weight = rows(*w)
     y = F.embed(np.zeros(x0, np.int32), weight)
-    assert y.shape == y.d.shape == x0 + w[1:]
-    (gw,) = nn.grad([y], [weight])
-    assert gw.d.shape == w
+    found, slope = yield y, *nn.grad([y], [weight])
+    assert y.shape == found.shape == x0 + w[1:]
+    assert slope.shape == w
 
 
+@at_once
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, bool])
-def test_rows_that_an_empty_table_does_not_have(dtype: Any) -> None:
+def test_rows_that_an_empty_table_does_not_have(dtype: Any) -> Test:
     lowest = {"f": np.nan, "i": np.iinfo(np.int32).min, "b": True}[np.dtype(dtype).kind]
-    for table in (np.zeros((0, 3), dtype), np.zeros((1, 3), dtype)):
-        y = F.embed(np.full((2, 1), 5), from_(table))
-        np.testing.assert_array_equal(y.d, np.full((2, 1, 3), lowest, dtype))
+    for found in (yield [F.embed(np.full((2, 1), 5), from_(np.zeros((n, 3), dtype))) for n in (0, 1)]):
+        np.testing.assert_array_equal(found, np.full((2, 1, 3), lowest, dtype))
 
 
 X = rows(1, 1, 4, 4)
 HUGE = 2**40
 
 
-@pytest.mark.parametrize(("build", "message"), [
+test_refused = refused([
     (lambda: F.sinc_derivative(1.0, order=10**5), r"sinc_derivative\(.*order must be from 0 to 200"),
     (lambda: F.contraction(rows(2), terms=((0,),), output=(1,)), r"contraction\(.*output \(1,\)"),
     (lambda: F.contraction(rows(2), terms=((0, 1),), output=(0,)), r"contraction\(.*terms\[0\] must have an index"),
@@ -100,36 +103,37 @@ HUGE = 2**40
     (lambda: F.mul_scalar(rows(2), val=np.str_("1")), "mul_scalar: argument 'val' must be"),
     (lambda: F.mul_scalar(rows(2), val=10**400), "mul_scalar: argument 'val' is too large"),
     (lambda: F.add_n(), "add_n: give at least one Variable as x"),
-])
-def test_refused(build: Callable[[], Any], message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=f"^{message}"):
-        build()
+], kind=(TypeError, ValueError), pattern="^{}")
 
 
-def test_numbers_that_are_too_large_for_a_small_dtype_are_infinite() -> None:
+@at_once
+def test_numbers_that_are_too_large_for_a_small_dtype_are_infinite() -> Test:
     """Without a warning, for all functions alike."""
     x = from_(np.ones(1, np.float16))
     padded = F.pad(x, (1, 0), "constant", 1e300)
-    for y in (x * 1e300, F.selu(x, scale=1e300), F.constant(1e300, (1,), "float16"), padded):
-        assert np.isinf(y.d[0])
+    for found in (yield x * 1e300, F.selu(x, scale=1e300), F.constant(1e300, (1,), "float16"), padded):
+        assert np.isinf(found[0])
 
 
-def test_high_powers_in_a_monomial() -> None:
+@at_once
+def test_high_powers_in_a_monomial() -> Test:
     x = from_(np.array([1.01, -1.01]))
-    np.testing.assert_allclose(F.monomial(x, powers=(1001,)).d, x.d**1001, rtol=1e-12)
-    np.testing.assert_allclose(F.monomial(x, x, powers=(1001, -1000)).d, x.d, rtol=1e-12)
-    assert F.monomial(x, powers=(10**15,)).d.tolist() == [np.inf, np.inf]
+    powers = [F.monomial(*[x] * len(each), powers=each) for each in ((1001,), (1001, -1000), (10**15,))]
+    for found, expected in zip((yield powers), (x.d**1001, x.d, [np.inf, np.inf]), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
+@at_once
 @pytest.mark.parametrize("including_pad", [True, False])
 @pytest.mark.parametrize(("pad", "stride", "ignore_border"), [(0, 2, True), (1, 2, True), (0, 2, False), (1, 3, False)])
 def test_means_over_windows_count_their_elements(
     pad: int, stride: int, ignore_border: bool, including_pad: bool
-) -> None:
+) -> Test:
     x, kernel = rows(7), 3
     y = F.average_pooling(x, kernel, stride=stride, pad=pad, ignore_border=ignore_border, including_pad=including_pad)
     margin = pad if including_pad else 0
-    for i, value in enumerate(y.d):
+    (found,) = yield (y,)
+    for i, value in enumerate(found):
         inside = range(max(i * stride - pad, -margin), min(i * stride - pad + kernel, 7 + margin))
         total = sum(x.d[j] for j in inside if 0 <= j < 7)
         np.testing.assert_allclose(value, total / len(inside), rtol=1e-12)
@@ -210,48 +214,55 @@ def built(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[Variable,
     return () if out is None else out if isinstance(out, tuple) else (out,)
 
 
-def check_values(ys: Sequence[Variable]) -> None:
-    """What is computed has the shape and dtype that were inferred."""
-    for y in ys:
-        assert y.d.shape == y.shape and y.d.dtype == y.dtype
-
-
 def bounded(examples: int) -> Any:
     """Settings for so many examples, the same in every run."""
     return settings(max_examples=examples, deadline=None, derandomize=True, database=None,
                     suppress_health_check=list(HealthCheck))
 
 
-@bounded(1500)
-@given(st.data())
-def test_whatever_is_wrong_is_named(data: Any) -> None:
-    def pick(choices: Sequence[Any]) -> Any:
-        return choices[data.draw(st.integers(0, len(choices) - 1))]
+def picking(data: Any) -> Pick:
+    """What picks one of several, as the data say."""
+    return lambda choices: choices[data.draw(st.integers(0, len(choices) - 1))]
 
-    name = pick(F.names())
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning)
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
+@pytest.mark.parametrize("examples", [400, pytest.param(1500, marks=pytest.mark.slow)])
+def test_whatever_is_wrong_is_named(examples: int) -> None:
+    @bounded(examples)
+    @given(st.data())
+    def named(data: Any) -> None:
+        pick = picking(data)
+        name = pick(F.names())
         built(name, *call(name, pick))
 
+    named()
 
-@bounded(100)
-@given(st.data())
-def test_whatever_can_be_built_can_be_run_and_differentiated(data: Any) -> None:
-    def pick(choices: Sequence[Any]) -> Any:
-        return choices[data.draw(st.integers(0, len(choices) - 1))]
 
-    name = pick(F.names())
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning)
-        args, kwargs = call(name, pick)
-        ys = built(name, args, kwargs)
-    if not ys or sum(y.spec.nbytes for y in ys) > 2**20:
-        return
-    check_values(ys)
+def with_gradients(name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Variable]:
+    """What the function gives, if it is no more than 1 MiB, and its gradients of orders 1 and 2."""
+    ys = list(built(name, args, kwargs))
+    if sum(y.spec.nbytes for y in ys) > 2**20:
+        return []
     xs = [x for x in args if isinstance(x, Variable) and x.spec.differentiable]
     floating = [y for y in ys if y.spec.differentiable]
-    if xs and floating:
-        first = nn.grad(floating, xs)
-        second = nn.grad(first, xs)
-        assert [g.spec for g in first] == [g.spec for g in second] == [x.spec for x in xs]
-        check_values([*first, *second])
+    if not xs or not floating:
+        return ys
+    first = nn.grad(floating, xs)
+    second = nn.grad(first, xs)
+    assert [g.spec for g in first] == [g.spec for g in second] == [x.spec for x in xs]
+    return [*ys, *first, *second]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")
+@bounded(10)
+@given(st.data())
+def test_whatever_can_be_built_can_be_run_and_differentiated(data: Any) -> None:
+    """What is computed has the shape and dtype that were inferred. Ten functions are one program."""
+    pick = picking(data)
+    ys = []
+    for _ in range(10):
+        name = pick(F.names())
+        ys += with_gradients(name, *call(name, pick))
+    nn.forward_all(ys)
+    for y in ys:
+        assert y.d.shape == y.shape and y.d.dtype == y.dtype, y.parent

@@ -94,8 +94,9 @@ def installation(bare: Path, tmp_path: Path) -> Installation:
 # ---------------------------------------------------------------- packages
 
 
-@pytest.mark.parametrize("name", REQUIRED)
-@pytest.mark.parametrize("error", ["ImportError", "AttributeError", "OSError"])
+@pytest.mark.parametrize(
+    ("name", "error"), list(zip(REQUIRED, ["ImportError", "AttributeError", "OSError"] * 2, strict=True))
+)
 def test_doctor_names_a_required_package_that_cannot_be_imported(
     name: str, error: str, installation: Installation
 ) -> None:
@@ -191,8 +192,8 @@ def test_doctor_survives_a_backend_that_fails(code: str, says: str, installation
 def test_doctor_takes_a_step_on_each_device() -> None:
     done = command(["doctor"], JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     assert done.returncode == 0
-    for number in range(2):
-        assert f"device cpu:{number} (cpu): works" in done.stdout
+    for expected in (*[f"device cpu:{number} (cpu): works" for number in range(2)], *REQUIRED, "python", "x64"):
+        assert expected in done.stdout
 
 
 FAILING = """
@@ -236,13 +237,12 @@ def test_time_where_jax_is_told_to_use_what_is_not_there() -> None:
 # ---------------------------------------------------------------- output
 
 
-def test_output_that_cannot_be_written() -> None:
-    run = [sys.executable, "-m", "nngrad_command"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def test_output_that_cannot_be_written(installation: Installation) -> None:
     with open("/dev/full", "w") as full:
-        for arguments in (["ops"], ["--version"], ["doctor"]):
-            done = subprocess.run([*run, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-                                  env=environment)
+        for python, path, arguments in ((sys.executable, ROOT, "ops"), (installation.python, ROOT, "--version"),
+                                        (installation.python, f"{installation.folder}:{ROOT}", "doctor")):
+            done = subprocess.run([python, "-m", "nngrad_command", arguments], stdout=full, stderr=subprocess.PIPE,
+                                  text=True, check=False, env={**os.environ, "PYTHONPATH": str(path)})
             assert done.stderr == "nngrad: cannot write the output: No space left on device\n"
             assert done.returncode == 1
 
