@@ -21,17 +21,13 @@ from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from tests import test_loops
+from tests.leaves import leaf
 from tests.oracle import compiled_cheaply
 from tests.test_properties import SETTINGS
 
 RNG = np.random.default_rng(0)
 B, N = 3, 2
 X, W = RNG.standard_normal((B, N)), RNG.standard_normal((N, N)) * 0.6
-
-
-def leaf(values: Any) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
 
 
 class Both(NamedTuple):

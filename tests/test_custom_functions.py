@@ -15,15 +15,11 @@ import nngrad as nn
 import nngrad.functions as F
 from backward_registry import registry
 from nngrad.graph import Variable, functions_of
+from tests.leaves import leaf
 from tests.oracle import check
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((2, 3)), RNG.standard_normal((2, 3))
-
-
-def leaf(values: Any, dtype: Any = np.float64, need_grad: bool = True) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
 
 
 # ---------------------------------------------------------------- Chainer's protocol

@@ -11,14 +11,9 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import Variable
+from tests.leaves import leaf
 
 X, W = np.random.default_rng(0).standard_normal((2, 3, 2))
-
-
-def leaf(values: Any, need_grad: bool = True) -> Variable:
-    """A leaf of float64."""
-    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=need_grad)
 
 
 @nn.custom_gradient

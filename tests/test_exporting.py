@@ -24,6 +24,7 @@ import nngrad.parametric_functions as PF
 from nngrad import cli
 from nngrad.exporting.symbolic import SIZES, Differs, scaled
 from nngrad.graph import Array, op
+from tests.leaves import leaf
 
 pytest.importorskip("flatbuffers")
 
@@ -36,10 +37,6 @@ W, V = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 1))
 def no_parameters() -> None:
     nn.clear_parameters()
     nn.seed(0)
-
-
-def leaf(array: np.ndarray, name: str = "") -> nn.Variable:
-    return nn.Variable.from_numpy_array(array, need_grad=True).apply(name=name)
 
 
 def penalty(x: nn.Variable, w: nn.Variable, v: nn.Variable) -> dict[str, nn.Variable]:
@@ -73,7 +70,7 @@ def compare(found: dict[str, Any], rows: int) -> None:
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A graph of fixed shapes, and one of any size, each written once."""
     folder = tmp_path_factory.mktemp("exported")
-    x, w, v = leaf(X, "x"), leaf(W, "w"), leaf(V, "v")
+    x, w, v = (leaf(a, name=name) for a, name in ((X, "x"), (W, "w"), (V, "v")))
     nn.export(penalty(x, w, v), [x], folder / "fixed.nnx")
     struct = jax.ShapeDtypeStruct(jax.export.symbolic_shape("rows, 3"), np.float64)
     nn.export(lambda x: penalty(x, w, v), {"x": struct}, folder / "any.nnx", platforms="cpu", parameters_inside=True)
@@ -176,7 +173,7 @@ def test_updates_of_leaves_are_refused_or_left_out(tmp_path: Path) -> None:
 
 
 def test_bodies_and_branches_of_any_size(tmp_path: Path) -> None:
-    w = leaf(W[:, :3].astype(np.float32))
+    w = leaf(W[:, :3], np.float32)
 
     def build(x: nn.Variable) -> list[nn.Variable]:
         y, _ = F.scan(lambda h, _: (F.tanh(h @ w), h), x, None, length=3)

@@ -17,15 +17,12 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable, functions_of
+from tests.leaves import leaf
 from tests.oracle import check, compiled_cheaply
 
 RNG = np.random.default_rng(5)
 M, B = RNG.normal(size=(3, 3)) + 4 * np.eye(3), RNG.normal(size=3)
 T = np.array(0.3)
-
-
-def leaf(x: object) -> Variable:
-    return Variable.from_numpy_array(np.asarray(x, float))
 
 
 def exactly(f: Callable[..., Any], *xs: Any) -> Any:

@@ -2,51 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-import nngrad as nn
-
-ROOT = Path(nn.__file__).parents[1]
-LIMIT = 240
-"""Seconds: what waits for ever is ended."""
-
-Found = dict[str, Any]
-
-
-def found_by(devices: int, *commands: tuple[str, ...]) -> list[Found]:
-    """What modules find that run at the same time, each in a process with so many devices. All are ended in the end."""
-    settings = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "NNGRAD_DISK_CACHE": "off",
-                "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}  # fmt: skip
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", *command], env=os.environ | settings, cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )
-        for command in commands
-    ]  # fmt: skip
-    results: list[Found] = []
-    try:
-        for process in processes:
-            out, err = process.communicate(timeout=LIMIT)
-            assert process.returncode == 0, out + err
-            results.append(json.loads(out.splitlines()[-1]))
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                print(*process.communicate(), sep="\n")
-    return results
+from tests.processes import Found, found_by
 
 
 @pytest.fixture(scope="module")

@@ -14,14 +14,11 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
+from tests.leaves import leaf
 from tests.oracle import check, compiled_cheaply
 
 TIMES = np.array([0.0, 0.4, 1.0])
 A, Y = np.array(1.3), np.array([0.2, 0.6])
-
-
-def leaf(x: object) -> Variable:
-    return Variable.from_numpy_array(np.asarray(x, float))
 
 
 def growth(y: Variable, t: Variable, a: Variable) -> Variable:

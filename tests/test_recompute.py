@@ -89,6 +89,7 @@ def test_no_policy_makes_it_worse(policy: Any) -> None:
         assert allotted([loss, *nn.grad(loss, weights, recompute=policy)]) <= plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["leaky", "softplus"])
 def test_policies_for_two_gradients_are_no_worse_than_none(activation: str) -> None:
     def outputs(first: Any, second: Any) -> list[Variable]:

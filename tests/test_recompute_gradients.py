@@ -170,7 +170,7 @@ def test_gradients_stop_where_they_did() -> None:
 
 # ---------------------------------------------------------------- further differentiation
 
-@pytest.mark.parametrize("activation", ["leaky", "softplus"])
+@pytest.mark.parametrize("activation", ["leaky", pytest.param("softplus", marks=pytest.mark.slow)])
 def test_the_gradient_of_a_gradient_saves_memory_too(activation: str) -> None:
     each = ("sqrt", nn.Segments(2))
     asked = {"none": (None, None), "inherited": ("sqrt", None), "each": each, "last": (None, "sqrt")}

@@ -19,13 +19,9 @@ from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable, contained, functions_of, switch
 from nngrad.remat.segmented import sizes_of
+from tests.leaves import leaf
 
 RNG = np.random.default_rng(0)
-
-
-def leaf(values: Any) -> Variable:
-    """A leaf that needs a gradient."""
-    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
 
 
 @contained

@@ -19,16 +19,12 @@ from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from nngrad.parameter import clear_parameters, get_parameter
+from tests.leaves import leaf
 from tests.oracle import check
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 5, 2))
 DECAY = 0.8
-
-
-def leaf(values: Any) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
 
 
 class Statistics:

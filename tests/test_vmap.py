@@ -15,18 +15,14 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import functions_of
+from tests.leaves import leaf
 from tests.oracle import check
 from tests.test_loops import OURS, SCANS, THEIRS, flat
 
 RNG = np.random.default_rng(0)
 K, T, N = 2, 4, 3
 X, C, W = RNG.standard_normal((T, 2, N)), RNG.standard_normal((2, N)), RNG.standard_normal((N, N)) * 0.5
-
-
-def leaf(values: Any, dtype: Any = np.float64, need_grad: bool = True) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
 
 
 def ops_of(outputs: Any) -> list[str]:
