@@ -24,6 +24,7 @@ import nngrad.parametric_functions as PF
 from nngrad import cli
 from nngrad.exporting.symbolic import SIZES, Differs, scaled
 from nngrad.graph import Array, op
+from tests.exact import exactly
 from tests.leaves import leaf
 
 pytest.importorskip("flatbuffers")
@@ -59,8 +60,7 @@ def penalty_in_jax(x: Any, w: Any, v: Any) -> dict[str, Any]:
 
 
 def compare(found: dict[str, Any], rows: int) -> None:
-    with jax.enable_x64(True):
-        wanted = penalty_in_jax(jnp.asarray(X[:rows]), W, V)
+    wanted = exactly(penalty_in_jax, X[:rows], W, V)
     assert list(found) == ["loss", "slope", "flat", "second"]
     for name, array in wanted.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-12, atol=1e-13, err_msg=name)

@@ -17,18 +17,13 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable, functions_of
+from tests.exact import exactly
 from tests.leaves import leaf
-from tests.oracle import check, compiled_cheaply
+from tests.oracle import check
 
 RNG = np.random.default_rng(5)
 M, B = RNG.normal(size=(3, 3)) + 4 * np.eye(3), RNG.normal(size=3)
 T = np.array(0.3)
-
-
-def exactly(f: Callable[..., Any], *xs: Any) -> Any:
-    """What a function for JAX gives in float64."""
-    with jax.enable_x64(True):
-        return np.asarray(compiled_cheaply(f)(*map(jnp.asarray, xs)))
 
 
 def repeated(step: Callable[[Any], Any], x: Any, count: int) -> Any:
