@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nngrad as nn
@@ -206,7 +206,7 @@ def of_three(m: Any, x: Any, c: Any) -> Any:
 slopes = jax.vmap(jax.grad(partial(of_three, jnp)), (None, 0))
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=15)
 @given(st.lists(st.tuples(numbers, numbers, numbers), min_size=3, max_size=5))
 def test_numbers_in_any_places(triples: list[tuple[float, float, float]]) -> None:
     for c, expected in zip(triples, exactly(slopes, X, np.array(triples)), strict=True):

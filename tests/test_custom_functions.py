@@ -246,7 +246,7 @@ def _application_of(y: Variable) -> Any:
     return Application(y.parent)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["mul", "sum", "square", "tanh", "sin"]), st.integers(0, 9),
                           st.integers(0, 9)), min_size=1, max_size=7), st.booleans())
 def test_any_graph_of_them_has_the_gradients_that_jax_has(steps: list[tuple[str, int, int]], simplified: bool) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nngrad as nn
@@ -380,7 +380,7 @@ def test_a_rule_that_asks_for_gradients_is_one_backward() -> None:
     assert backward[:2] == ["exp", "Nested"]
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=15)
 @given(
     recipe=recipes(exact=False),
     watching=st.sets(st.sampled_from(["recorder", "timer", "memory", "norm", "debug", "one"])),

@@ -64,7 +64,7 @@ def forced(outputs: list[Variable], leaves: list[Variable], kind: int, through: 
     return rebuild(known, outputs, gradients, plans[kind % len(plans)]).gradients
 
 
-@settings(SETTINGS, max_examples=24)
+@settings(SETTINGS, max_examples=10)
 @given(recipes(), st.integers(0, 20), st.integers(0, 20), st.booleans(), st.sampled_from([np.float64, np.float32]))
 def test_any_plan_gives_the_same_gradients_on_random_graphs(
     recipe: Recipe, one: int, two: int, through: bool, dtype: Any
@@ -81,7 +81,7 @@ def test_any_plan_gives_the_same_gradients_on_random_graphs(
     agree(both((one, two)), both(None), 1e-12 if dtype is np.float64 else 1e-6)
 
 
-@settings(SETTINGS, max_examples=8)
+@settings(SETTINGS, max_examples=5)
 @given(recipes(), st.integers(0, 20))
 def test_any_plan_gives_the_same_gradients_compiled(recipe: Recipe, kind: int) -> None:
     leaves = [Variable.from_numpy_array(x) for x in draw_leaves(recipe)]
@@ -121,7 +121,7 @@ def network(layers: Layers, dtype: Any) -> tuple[Variable, list[Variable]]:
     return F.mean(values[-1] ** 2) + F.mean(F.sin(values[len(values) // 2])), leaves
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=9)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(LAYER)), st.integers(0, 1), st.integers(1, 4)), min_size=3, max_size=14),
     st.sampled_from([False, "sqrt", "auto", nn.Segments(2), POLICIES["all but products"], "every third"]),

@@ -245,6 +245,8 @@ def test_parameters(kind: str, count: int, directions: int) -> None:
     assert not get_parameter(f"r/{kind}/bias").d.any()
     own = [get_parameter(f"r/{kind}/{n}") for n in expected]
     again = getattr(F, kind)(x, *states, *own, num_layers=count, bidirectional=directions == 2)
+    for outputs in (results, again):
+        nn.forward_all(outputs)
     for a, b in zip(results, again, strict=True):
         np.testing.assert_array_equal(a.d, b.d)
 

@@ -97,7 +97,7 @@ def taken(steps: int, policy: Any, order: int = 1) -> float:
     return report.compiled / (64 * 16 * 4)
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_sqrt_takes_the_square_root_of_the_steps(order: int) -> None:
     few, many = (taken(steps, "sqrt", order) for steps in (64, 256))
     assert many < 2.2 * few < 0.25 * taken(256, None, order)
