@@ -26,6 +26,7 @@ from nngrad.execution.rolling import LoopFound, rolled
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly
+from tests.lstm import lstm_in_graphs, lstm_in_jax
 from tests.oracle import compiled_cheaply
 
 V = Variable.from_numpy_array
@@ -76,43 +77,16 @@ def check(*graphs: list[Variable]) -> list[tuple[LoopFound, ...]]:
 # ---------------------------------------------------------------- an LSTM
 
 
-class InGraphs:
-    product, sigmoid, tanh, sum = F.batch_matmul, F.sigmoid, F.tanh, F.sum
-    join = staticmethod(lambda parts: F.concatenate(*parts, axis=1))
-
-
-class InJax:
-    product, tanh, sum = jnp.matmul, jnp.tanh, jnp.sum
-    sigmoid = staticmethod(jax.nn.sigmoid)
-    join = staticmethod(lambda parts: jnp.concatenate(parts, axis=1))
-
-
-def cell(h: Any, c: Any, x: Any, w: Any, of: Any) -> tuple[Any, Any]:
-    """A step of an LSTM, written for nngrad.functions or jax.numpy."""
-    z = of.product(of.join([x, h]), w)
-    i, f, o, g = (z[:, k * WIDTH : (k + 1) * WIDTH] for k in range(4))
-    c = of.sigmoid(f) * c + of.sigmoid(i) * of.tanh(g)
-    return of.sigmoid(o) * of.tanh(c), c
-
-
 def lstm(steps: int, order: int) -> tuple[list[Variable], list[np.ndarray]]:
     """Outputs, and the arrays of sequence and weight."""
     arrays = drawn((steps, BATCH, WIDTH), (2 * WIDTH, 4 * WIDTH))
     x, w = (V(a, need_grad=True) for a in arrays)
-    h = c = V(np.zeros((BATCH, WIDTH)))
-    for t in range(steps):
-        h, c = cell(h, c, x[t], w, InGraphs)
-    return outputs_of(F.sum(h * h), [w, x], x if order == 2 else None), arrays
+    return outputs_of(lstm_in_graphs(x, w), [w, x], x if order == 2 else None), arrays
 
 
-def lstm_in_jax(order: int, x: Any, w: Any) -> Any:
-    """The loss, by a scan."""
-    zeros = jnp.zeros((BATCH, WIDTH), x.dtype)
-
-    def score(x: Any) -> Any:
-        return jnp.sum(lax.scan(lambda s, x: (cell(*s, x, w, InJax), None), (zeros, zeros), x)[0][0] ** 2)
-
-    return score(x) + (jnp.sum(jax.grad(score)(x) ** 2) if order == 2 else 0)
+def with_penalty(order: int, x: Any, w: Any) -> Any:
+    """The loss in JAX."""
+    return lstm_in_jax(x, w) + (jnp.sum(jax.grad(lstm_in_jax)(x, w) ** 2) if order == 2 else 0)
 
 
 @pytest.mark.parametrize(("order", "loops"), [(1, 2), (2, 4)])
@@ -123,7 +97,7 @@ def test_an_lstm_is_as_many_loops_as_it_has_recurrences(order: int, loops: int) 
     with jax.enable_x64(True):
         compiled = compiled_cheaply(lower(linear.program)).lower(*leaves).compile()
         found = compiled(*leaves)
-    expected = exactly(jax.value_and_grad(partial(lstm_in_jax, order), argnums=(1, 0)), *arrays)
+    expected = exactly(jax.value_and_grad(partial(with_penalty, order), argnums=(1, 0)), *arrays)
     assert compiled.as_text().count(" while(") == loops
     nn.forward_all(outputs)
     for y, a, b in zip(outputs, found, jax.tree.leaves(expected), strict=True):
