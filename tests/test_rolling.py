@@ -128,7 +128,7 @@ def test_it_can_be_switched_off() -> None:
     assert rolled(other).loops
     assert program != other
     assert structure_of(program) != structure_of(other)
-    outputs, others = lstm(12, 1)[0], lstm(8, 1)[0]
+    outputs, others = lstm(12, 1)[0], lstm(12, 1)[0]
     nn.forward_all(outputs)
     with nn.unrolled():
         nn.forward_all(others)
