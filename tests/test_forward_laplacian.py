@@ -127,7 +127,7 @@ def network(steps: list[str], end: str, flat: bool) -> tuple[Variable, Variable,
     return ENDS[end][0](h), x, in_jax
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @example(["square plus", "attention", "mean of particles"], "determinant", True)
 @example(["silu", "sum of particles", "pairs"], "product of sums", False)
 @example(["features of pairs", "chosen pairs"], "sum", True)
