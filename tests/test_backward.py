@@ -17,7 +17,7 @@ from tests.leaves import vector
 # ---------------------------------------------------------------- nn.backward
 
 
-def test_gradients_of_several_outputs_are_added_up() -> None:
+def test_gradients_of_several_outputs_are_given_or_taken_from_them_and_added_up() -> None:
     x, w = vector(0.5), vector(2.0)
     y, z = F.sin(x) * w, x * x
     nn.backward([y, z], [[1.0], [10.0]])
@@ -25,9 +25,6 @@ def test_gradients_of_several_outputs_are_added_up() -> None:
     assert w.g == pytest.approx(np.sin(0.5))
     nn.backward([y, z], [1.0, 10.0])
     assert w.g == pytest.approx(2 * np.sin(0.5))  # accumulated
-
-
-def test_gradients_are_taken_from_the_outputs() -> None:
     x = vector(0.5)
     y, z = F.sin(x), x * x
     y.g, z.g = [3.0], [10.0]
@@ -53,22 +50,16 @@ def test_a_leaf_among_the_outputs() -> None:
     assert x.g == pytest.approx(3.0)
 
 
-def test_one_output_twice_counts_twice() -> None:
+def test_one_output_once_twice_on_the_way_to_another_and_none_at_all() -> None:
     x = vector(0.5)
     y = F.sin(x)
     nn.backward([y, y], [1.0, 2.0])
     assert x.g == pytest.approx(3 * np.cos(0.5))
-
-
-def test_a_single_output_and_none_at_all() -> None:
     x = vector(0.5)
     nn.backward(F.sin(x), [None])
     assert x.g == pytest.approx(np.cos(0.5))
     nn.backward([], [])
     assert x.g == pytest.approx(np.cos(0.5))
-
-
-def test_an_output_on_the_way_to_another() -> None:
     x = vector(0.5)
     h = F.sin(x)
     nn.backward([h * h, h], [1.0, 1.0])
@@ -108,7 +99,7 @@ def test_backward_of_several_computes_what_forward_has_deferred(monkeypatch: pyt
     assert y.d == pytest.approx(2.5 * np.sin(0.75))
 
 
-def test_each_output_is_differentiated_where_its_own_forward_was() -> None:
+def test_each_output_is_differentiated_where_its_own_forward_was_if_it_needs_a_gradient() -> None:
     x = vector(1.0)
     y, z = x**2, x**3
     y.forward()
@@ -117,9 +108,6 @@ def test_each_output_is_differentiated_where_its_own_forward_was() -> None:
     x.d = [5.0]
     nn.backward([y, z], [1.0, 1.0])
     assert x.g == pytest.approx(2 * 1.0 + 3 * 4.0)
-
-
-def test_gradients_stop_at_an_output_that_needs_none() -> None:
     x = vector(1.0)
     y, z = x**2, x**3
     z.need_grad = False
@@ -364,7 +352,7 @@ def test_loss_scale_multiplies_the_gradient(grad: Any) -> None:
     np.testing.assert_allclose(gradient(loss_scale=16.0), 16 * gradient(), rtol=1e-14)
 
 
-def test_loss_scales_share_an_executable() -> None:
+def test_loss_scales_share_an_executable_and_scale_leaves() -> None:
     x = vector(0.5)
     y = F.tanh(x) * 0.125
     y.backward(loss_scale=2.0)
@@ -373,9 +361,6 @@ def test_loss_scales_share_an_executable() -> None:
     nn.backward(y, [None], loss_scale=32.0)
     assert nn.executables.info().misses == before
     assert x.g == pytest.approx(98 * 0.125 * (1 - np.tanh(0.5) ** 2))
-
-
-def test_loss_scale_of_a_leaf() -> None:
     x = vector(0.5)
     x.backward(loss_scale=4.0)
     assert x.g == pytest.approx(4.0)
@@ -425,7 +410,7 @@ def test_gradients_of_outputs_that_change_between_two_backwards(route: str) -> N
     assert x.grad_var.d.tolist() == x.g.tolist() == [8.0, 16.0]
 
 
-def test_a_gradient_that_a_solver_has_changed_has_no_variable() -> None:
+def test_a_gradient_that_was_changed_or_added_to_has_no_variable() -> None:
     x = vector(1.0, 2.0)
     solver = S.Sgd()
     solver.set_parameters({"x": x})
@@ -433,6 +418,11 @@ def test_a_gradient_that_a_solver_has_changed_has_no_variable() -> None:
     solver.scale_grad(0.5)
     assert x.g.tolist() == [1.0, 2.0]
     assert x.grad_var is None
+    x = vector(2.0)
+    y = x * x
+    y.backward(enable_double_backprop=True)
+    y.backward()
+    assert x.g == 8 and x.grad_var is None
 
 
 @pytest.mark.parametrize("value", [None, 0.0, 7.0])
@@ -449,14 +439,6 @@ def test_a_gradient_that_was_written_over_has_no_variable(value: float | None) -
     y.backward(enable_double_backprop=True)
     assert x.grad_var is not None
     assert x.grad_var.d.tolist() == [2.0, 4.0]
-
-
-def test_a_gradient_that_is_added_to_has_no_variable() -> None:
-    x = vector(2.0)
-    y = x * x
-    y.backward(enable_double_backprop=True)
-    y.backward()
-    assert x.g == 8 and x.grad_var is None
 
 
 def test_double_backprop_as_chainer_writes_it() -> None:

@@ -52,7 +52,7 @@ def test_reading_computes_what_was_never_computed() -> None:
     np.testing.assert_allclose(y.d, np.exp(x.d) * x.d, rtol=1e-6)
 
 
-def test_a_computed_value_stays_until_the_next_forward() -> None:
+def test_a_value_that_was_computed_or_assigned_stays_until_the_next_forward() -> None:
     x = vector(1.0)
     y = x * 3
     assert y.d == 3
@@ -60,9 +60,15 @@ def test_a_computed_value_stays_until_the_next_forward() -> None:
     assert y.d == 3
     y.forward()
     assert y.d == 6
+    x = vector(1.0)
+    y = x * 2
+    y.d = 100.0
+    assert y.d == 100
+    y.forward()
+    assert y.d == 2
 
 
-def test_forward_freezes_the_leaves() -> None:
+def test_forward_freezes_the_leaves_for_all_that_is_above() -> None:
     x = vector(1.0)
     h = x * 3
     y = h + 1
@@ -72,6 +78,14 @@ def test_forward_freezes_the_leaves() -> None:
     assert h.d == 3
     y.forward()
     assert (y.d, h.d) == (31, 30)
+    x = vector(1.0)
+    h = x * 2
+    h.forward()
+    assert h.d == 2
+    y = h * 5
+    x.d = 3.0
+    y.forward()
+    assert (h.d, y.d) == (6, 30)
 
 
 def test_forward_freezes_a_leaf_that_is_filled_or_swapped_or_written_in_part() -> None:
@@ -113,32 +127,6 @@ def test_intermediates_come_from_the_same_snapshot() -> None:
     assert b.d == pytest.approx(np.sin(np.exp(0.5)), rel=1e-5)
     assert a.d == pytest.approx(np.exp(0.5), rel=1e-5)
     assert c.d == pytest.approx(np.exp(0.5) * np.sin(np.exp(0.5)), rel=1e-5)
-
-
-def test_a_forward_further_down_covers_what_is_above() -> None:
-    x = vector(1.0)
-    h = x * 2
-    h.forward()
-    assert h.d == 2
-    y = h * 5
-    x.d = 3.0
-    y.forward()
-    assert (h.d, y.d) == (6, 30)
-
-
-def test_forward_of_a_leaf_is_nothing() -> None:
-    x = vector(1.0)
-    x.forward()
-    assert x.d == 1
-
-
-def test_assigning_to_an_output() -> None:
-    x = vector(1.0)
-    y = x * 2
-    y.d = 100.0
-    assert y.d == 100
-    y.forward()
-    assert y.d == 2
 
 
 def test_forward_all_shares_a_snapshot_and_an_executable() -> None:
@@ -239,17 +227,6 @@ def test_what_changes_the_gradient_is_not_served_from_the_cache(emissions: list[
     assert len(emissions) == 3
 
 
-def test_need_grad_false_on_the_output_itself() -> None:
-    x = vector(2.0)
-    y = x * x
-    y.backward()
-    assert x.g == 4
-    y.need_grad = False
-    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
-        y.backward()
-    assert x.g == 4
-
-
 def test_gradients_accumulate() -> None:
     x = vector(2.0)
     y = x * x
@@ -265,7 +242,7 @@ def test_gradients_accumulate() -> None:
     assert x.g == 14
 
 
-def test_backward_uses_the_snapshot_of_forward() -> None:
+def test_backward_with_or_without_forward_before_it_uses_one_snapshot() -> None:
     x = vector(2.0)
     y = x * x
     y.forward()
@@ -273,13 +250,17 @@ def test_backward_uses_the_snapshot_of_forward() -> None:
     y.backward()
     assert x.g == 4
     assert y.d == 4
-
-
-def test_backward_without_forward() -> None:
     x = vector(2.0)
     y = x * x
     y.backward()
     assert (x.g, y.d) == (4, 4)
+    x = vector(2.0)
+    h = x * x
+    y = h * 3
+    y.forward()
+    x.d = 7.0
+    h.backward()
+    assert x.g == 4
 
 
 @pytest.mark.parametrize("seed", [
@@ -293,12 +274,20 @@ def test_forms_of_the_seed(seed: Any) -> None:
     assert x.g.tolist() == [12, 24]
 
 
-def test_seed_none_takes_the_grad_that_is_there() -> None:
+def test_seeds_are_taken_from_grad_and_compiled_once() -> None:
     x = vector(2.0, 4.0)
     y = x * x
     y.g = [1.0, 10.0]
     y.backward(None)
     assert x.g.tolist() == [4, 80]
+    x = vector(2.0)
+    y = x * x * 1.1875
+    y.backward(2.0)
+    misses = nn.executables.info().misses
+    for seed in (3.0, 4.0, np.float32([5.0])):
+        y.backward(seed)
+    assert nn.executables.info().misses == misses
+    assert x.g == pytest.approx(1.1875 * 4 * 14)
 
 
 @pytest.mark.parametrize(("seed", "kind"), [
@@ -310,17 +299,6 @@ def test_errors_of_the_seed(seed: Any, kind: Any) -> None:
         y.backward(seed)
 
 
-def test_seeds_of_other_values_do_not_compile_again() -> None:
-    x = vector(2.0)
-    y = x * x * 1.1875
-    y.backward(2.0)
-    misses = nn.executables.info().misses
-    for seed in (3.0, 4.0, np.float32([5.0])):
-        y.backward(seed)
-    assert nn.executables.info().misses == misses
-    assert x.g == pytest.approx(1.1875 * 4 * 14)
-
-
 def test_leaves_that_share_a_grad_cell() -> None:
     w = vector(2.0)
     a, b = w.get_unlinked_variable(), w.get_unlinked_variable()
@@ -329,7 +307,7 @@ def test_leaves_that_share_a_grad_cell() -> None:
         assert w.g == a.g == b.g == 12 * count
 
 
-def test_backward_of_a_leaf() -> None:
+def test_backward_and_forward_of_a_leaf() -> None:
     x = vector(2.0, 3.0)
     x.backward()
     x.backward(np.array([1.0, 5.0]))
@@ -338,6 +316,8 @@ def test_backward_of_a_leaf() -> None:
     with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
         constant.backward()
     assert constant.g == 0
+    x.forward()
+    np.testing.assert_array_equal(x.d, [2, 3])
 
 
 def test_backward_reaches_only_what_needs_it() -> None:
@@ -348,6 +328,14 @@ def test_backward_reaches_only_what_needs_it() -> None:
     with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
         y.backward()
     assert not y.need_grad and x.g == 0
+    x = vector(2.0)
+    y = x * x
+    y.backward()
+    assert x.g == 4
+    y.need_grad = False
+    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
+        y.backward()
+    assert x.g == 4
 
 
 def test_backward_of_a_gradient() -> None:
@@ -357,20 +345,10 @@ def test_backward_of_a_gradient() -> None:
     assert x.g == pytest.approx(-2 * np.sin(0.5) * np.cos(0.5), rel=1e-5)
 
 
-def test_backward_of_an_intermediate_after_forward_of_the_whole() -> None:
-    x = vector(2.0)
-    h = x * x
-    y = h * 3
-    y.forward()
-    x.d = 7.0
-    h.backward()
-    assert x.g == 4
-
-
 # ---------------------------------------------------------------- effects
 
 
-def test_an_effect_is_applied_once_per_forward() -> None:
+def test_an_effect_is_applied_once_per_forward_with_hooks_or_without() -> None:
     counter, x = vector(0.0, need_grad=False), vector(2.0)
     y = with_updates(x * 3, {counter: counter + x})
     y.forward()
@@ -383,9 +361,13 @@ def test_an_effect_is_applied_once_per_forward() -> None:
     y.forward()
     assert counter.d == 8
     assert counter.d == 8
+    counter, x = vector(0.0, need_grad=False), vector(2.0)
+    y = with_updates(x * 3, {counter: counter + x})
+    y.forward(function_pre_hook=lambda f: None)
+    assert (y.d, counter.d) == (6, 2)
 
 
-def test_a_compiled_function_applies_effects_and_reads_live_leaves() -> None:
+def test_a_compiled_function_applies_effects_and_to_jax_leaves_them_out() -> None:
     counter, w, x = vector(0.0, need_grad=False), vector(2.0), vector(0.0)
     y = with_updates(x * w, {counter: counter + x})
     run = nn.compile(y, [x])
@@ -394,9 +376,6 @@ def test_a_compiled_function_applies_effects_and_reads_live_leaves() -> None:
     assert run([4.0]) == 40
     assert counter.d == 7
     assert x.d == 0
-
-
-def test_to_jax_leaves_effects_out() -> None:
     counter, x = vector(0.0, need_grad=False), vector(2.0)
     run = nn.to_jax(with_updates(x * 3, {counter: counter + x}), [x])
     assert run(np.float32([3.0])) == 9
@@ -426,7 +405,7 @@ def test_auto_forward() -> None:
     assert y.d == pytest.approx(np.exp(3.0), rel=1e-6)
 
 
-def test_set_auto_forward() -> None:
+def test_auto_forward_set_for_good_and_with_effects() -> None:
     nn.set_auto_forward(True)
     try:
         x = vector(2.0)
@@ -435,9 +414,6 @@ def test_set_auto_forward() -> None:
         assert y.d == 4
     finally:
         nn.set_auto_forward(False)
-
-
-def test_auto_forward_applies_effects() -> None:
     counter, x = vector(0.0, need_grad=False), vector(2.0)
     with nn.auto_forward():
         y = with_updates(x * 3, {counter: counter + x})
@@ -494,13 +470,6 @@ def test_hooks_of_backward_see_the_gradients_functions_only() -> None:
     y.backward(function_post_hook=seen.append)
     assert seen and not [f for f in seen if id(f) in own]
     assert x.g == pytest.approx(-2 * np.sin(0.5) * np.cos(0.5), rel=1e-5)
-
-
-def test_hooked_forward_applies_effects_once() -> None:
-    counter, x = vector(0.0, need_grad=False), vector(2.0)
-    y = with_updates(x * 3, {counter: counter + x})
-    y.forward(function_pre_hook=lambda f: None)
-    assert (y.d, counter.d) == (6, 2)
 
 
 # ---------------------------------------------------------------- JAX

@@ -29,19 +29,19 @@ def ahead() -> int:
     ])  # fmt: skip
 
 
-def none_ahead() -> bool:
-    """Whether there are none soon."""
+def soon(holds: Callable[[], bool]) -> bool:
+    """Whether something holds before ten seconds are over."""
     until = time.monotonic() + 10
-    while ahead() and time.monotonic() < until:
-        time.sleep(0.01)
-    return not ahead()
+    while not holds() and time.monotonic() < until:
+        time.sleep(0.001)
+    return holds()
 
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     yield
     gc.collect()
-    assert none_ahead()
+    assert soon(lambda: not ahead())
 
 
 def epoch(number: int) -> Iterator[Any]:
@@ -85,9 +85,10 @@ def test_no_more_wait_than_are_asked_for() -> None:
             yield np.ones(2)
 
     fed = nn.feed(lambda _: batches(), ahead=3)
-    next(fed)
-    time.sleep(0.2)
-    assert len(taken) <= 1 + 3 + 1  # that which was given out, those that wait, and one in the thread's hands
+    for given_out in range(1, 50):
+        next(fed)
+        held = given_out + 3 + 1  # those that wait, and one in the thread's hands
+        assert soon(lambda held=held: len(taken) >= held) and len(taken) == held
     fed.close()
 
 

@@ -148,12 +148,6 @@ def test_leaf_as_output(simplified: bool) -> None:
         np.testing.assert_array_equal(gx.d, [5 + 4, 5 + 6])
 
 
-def test_outputs_of_different_shapes_are_summed() -> None:
-    x = Variable.from_numpy_array(np.arange(6.0).reshape(2, 3))
-    (gx,) = nn.grad([F.sum(x * x), x * 3, F.reshape(x, (6,))], x)
-    np.testing.assert_array_equal(gx.d, 2 * x.d + 4)
-
-
 # ---------------------------------------------------------------- inputs
 
 
@@ -169,10 +163,12 @@ def test_unreached_inputs_give_unconnected_zeros(simplified: bool, dtype: Any) -
     assert not [leaf for f in functions_of([zero]) for leaf in f.inputs if leaf.parent is None]
 
 
-def test_unreached_intermediate_gives_zeros() -> None:
+def test_an_unreached_intermediate_and_a_missing_rule_off_the_path_do_not_matter() -> None:
     x = vector(1.0, 2.0)
     h, y = F.exp(x), F.sin(x)
     np.testing.assert_array_equal(nn.grad(y, [h])[0].d, [0, 0])
+    x, other = vector(1.0), vector(2.0)
+    assert nn.grad(x * no_rule(other), x)[0].d == pytest.approx(np.sin(2.0))
 
 
 @pytest.mark.parametrize("unreachable", ["zero", "raise"])
@@ -265,33 +261,36 @@ def test_need_grad_false_on_an_intermediate_stops() -> None:
     assert nn.grad(y, x)[0].d == pytest.approx(3 * np.exp(2.0))
 
 
-def test_need_grad_of_a_leaf_does_not_matter_to_grad() -> None:
-    x = vector(2.0, need_grad=False)
-    assert nn.grad(x * x, x)[0].d == 4
-
-
-def test_no_grad_stops() -> None:
+def test_no_grad_stops_gradients_and_need_grad_of_a_leaf_does_not() -> None:
     x = vector(2.0)
     with nn.no_grad():
         h = F.exp(x)
     assert nn.grad(h * x, x)[0].d == pytest.approx(np.exp(2.0))
+    x = vector(2.0, need_grad=False)
+    assert nn.grad(x * x, x)[0].d == 4
 
 
-def test_broadcast_inputs_get_sums() -> None:
+def test_broadcast_inputs_get_sums_and_outputs_of_different_shapes_are_summed() -> None:
     a = Variable.from_numpy_array(np.arange(3.0))
     b = Variable.from_numpy_array(np.arange(8.0).reshape(2, 4, 1))
     ga, gb = nn.grad(a * b, [a, b])
     np.testing.assert_array_equal(ga.d, np.full(3, 28.0))
     np.testing.assert_array_equal(gb.d, np.full((2, 4, 1), 3.0))
+    x = Variable.from_numpy_array(np.arange(6.0).reshape(2, 3))
+    (gx,) = nn.grad([F.sum(x * x), x * 3, F.reshape(x, (6,))], x)
+    np.testing.assert_array_equal(gx.d, 2 * x.d + 4)
 
 
-def test_gradients_keep_the_dtype_of_their_inputs() -> None:
+def test_gradients_have_the_dtypes_of_inputs_and_seeds_those_of_outputs() -> None:
     half, single, double = (vector(1.0, 2.0, dtype=t) for t in (np.float16, np.float32, np.float64))
     y = half * single + double * half
     assert y.dtype == np.float64
     gradients = nn.grad(y, [half, single, double])
     assert [g.dtype for g in gradients] == [np.float16, np.float32, np.float64]
     assert [g.d.tolist() for g in gradients] == [[2, 4], [1, 2], [1, 2]]
+    x = vector(1.0, 2.0, dtype=np.float16)
+    (gx,) = nn.grad(x * x, x, grad_outputs=np.ones(2, np.float64))
+    assert gx.dtype == np.float16
 
 
 # ---------------------------------------------------------------- grad_outputs
@@ -319,10 +318,13 @@ def test_forms_of_grad_outputs(given: Any) -> None:
     np.testing.assert_allclose(gx.d, 4 * x.d + 2)
 
 
-def test_none_among_grad_outputs_means_ones() -> None:
+def test_none_and_numbers_among_grad_outputs() -> None:
     x = vector(3.0)
     assert nn.grad([x * x, x], x, grad_outputs=[None, 5.0])[0].d == 11
     assert nn.grad([x * x, x], x, grad_outputs=None)[0].d == 7
+    x = vector(1.0, 2.0)
+    (gx,) = nn.grad(x * x, x, grad_outputs=np.array(3.0))
+    np.testing.assert_array_equal(gx.d, [6, 12])
 
 
 def test_a_bare_array_is_not_split_into_rows() -> None:
@@ -339,12 +341,6 @@ def test_an_ndarray_as_grad_outputs_is_read_when_it_is_needed() -> None:
     (gx,) = nn.grad(x * x, x, grad_outputs=cell)
     cell.fill(2.0)
     assert gx.d == 12
-
-
-def test_grad_outputs_are_cast_to_the_outputs_dtype() -> None:
-    x = vector(1.0, 2.0, dtype=np.float16)
-    (gx,) = nn.grad(x * x, x, grad_outputs=np.ones(2, np.float64))
-    assert gx.dtype == np.float16
 
 
 @pytest.mark.parametrize(("given", "kind", "message"), [
@@ -410,7 +406,7 @@ def test_persistent_outputs() -> None:
         nn.grad([y, z], x, persistent_outputs=[True])
 
 
-def test_bind_grad_output() -> None:
+def test_bind_grad_output_of_reached_and_unreached_inputs() -> None:
     x, w = vector(2.0), vector(3.0)
     gx, gw = nn.grad(x * x * w, [x, w], bind_grad_output=True)
     assert gx.data is x.grad and gw.data is w.grad
@@ -421,9 +417,6 @@ def test_bind_grad_output() -> None:
     assert x.g == 12
     gx.forward()
     assert (x.g, w.g) == (6, 4)
-
-
-def test_bind_grad_output_of_an_unreached_input() -> None:
     x, other = vector(2.0), vector(3.0)
     other.g = 7.0
     _, zero = nn.grad(x * x, [x, other], bind_grad_output=True)
@@ -431,16 +424,13 @@ def test_bind_grad_output_of_an_unreached_input() -> None:
     assert other.g == 0
 
 
-def test_a_parameter_that_shares_its_data_stands_for_the_graphs_own() -> None:
+def test_parameters_that_share_their_data() -> None:
     w = vector(2.0)
     y = F.exp(w.get_unlinked_variable(need_grad=True)) * 3.0
     (gw,) = nn.grad(y, [w])
     assert gw.d == pytest.approx(3 * np.exp(2.0))
     (ggw,) = nn.grad(gw, [w])
     assert ggw.d == pytest.approx(3 * np.exp(2.0))
-
-
-def test_a_parameter_that_is_tied_gets_the_sum() -> None:
     w = vector(2.0)
     a, b = w.get_unlinked_variable(), w.get_unlinked_variable()
     (gw,) = nn.grad(a * b * b, [w])
@@ -468,11 +458,6 @@ def test_a_missing_rule_says_what_to_write() -> None:
         nn.grad(two_inputs_no_rule(x, x), x)
     with pytest.raises(MissingRule, match="no_rule"):
         y.backward()
-
-
-def test_a_missing_rule_off_the_path_does_not_matter() -> None:
-    x, other = vector(1.0), vector(2.0)
-    assert nn.grad(x * no_rule(other), x)[0].d == pytest.approx(np.sin(2.0))
 
 
 @pytest.mark.parametrize(("rule", "kind", "message"), [
@@ -580,7 +565,7 @@ def test_show_registry(capsys: pytest.CaptureFixture[str]) -> None:
 # ---------------------------------------------------------------- the emitted graph
 
 
-def test_grad_end_function_begins_the_plain_graph() -> None:
+def test_grad_end_functions_begin_the_plain_graph_and_pass_no_gradient() -> None:
     x, w = vector(0.5), vector(0.25)
     y, z = F.sin(x * w), F.exp(x)
     with nn.simplify(False):
@@ -589,9 +574,6 @@ def test_grad_end_function_begins_the_plain_graph() -> None:
     assert len(ends) == 2
     assert all(f.info.type_name == "GradEndFunction" and f.inputs == () for f in ends)
     assert [f.outputs[0].d.tolist() for f in ends] == [[1.0], [1.0]]
-
-
-def test_no_gradient_passes_a_grad_end_function() -> None:
     x = vector(0.5)
     with nn.simplify(False):
         (gx,) = nn.grad(F.sin(x), x)
@@ -665,12 +647,6 @@ def test_higher_orders_of_a_gradient_penalty() -> None:
     for i in range(2):
         e = step * np.eye(2)[i]
         assert gw.d[i] == pytest.approx((reference(w.d + e) - reference(w.d - e)) / (2 * step), rel=1e-6)
-
-
-def test_an_array_without_axes_is_a_number_as_grad_output() -> None:
-    x = vector(1.0, 2.0)
-    (gx,) = nn.grad(x * x, x, grad_outputs=np.array(3.0))
-    np.testing.assert_array_equal(gx.d, [6, 12])
 
 
 def test_powers_of_large_constants_are_left_to_the_graph() -> None:

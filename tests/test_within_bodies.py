@@ -140,7 +140,7 @@ v4 = sum(v0)  float64[]
 results: v4""")
 
 
-def test_bodies_within_bodies_are_indented_further() -> None:
+def test_bodies_branches_and_conditions_as_text() -> None:
     def inner(h: Any, x: Any) -> Any:
         return F.sin(h) * x, None
 
@@ -149,9 +149,6 @@ def test_bodies_within_bodies_are_indented_further() -> None:
     assert {line.depth for line in lines} == {0, 1, 2}
     assert any(line.depth == 2 and re.match(r"v\d+ = sin\(carry1\)", line.text) for line in lines)
     assert any("carry1 begins as carry0" in line.text for line in lines)
-
-
-def test_branches_and_conditions_as_text() -> None:
     x = leaf(C)
     text = str(nn.show([F.cond(1, F.sin, lambda x: x, x), F.while_loop(lambda y: F.sum(y) < 3, F.cos, x)]))
     assert re.search(r"branch 0\n +v\d+ is leaf\d\n", text)
