@@ -60,12 +60,15 @@ def test_linear_solve_forward_to_order_3(method: str) -> None:
     t, one = leaf(T), leaf(1.0)
     y = nn.linear_solve(system(t, False), F.cos(t * B), method, tol=1e-14)[0]
     h = lambda t: jnp.linalg.solve(jax.vmap(system(t, False), out_axes=1)(jnp.eye(3)), jnp.cos(t * B))  # noqa: E731
+    found, expected = [y], [h]
     for order in range(1, 4):
-        (y,) = nn.jvp(y, t, one)
-        h = jax.jacfwd(h)
-        np.testing.assert_allclose(y.d, exactly(h, T), rtol=1e-9)
-        solves = [f for f in functions_of([y]) if f.name in ("factored_solve", "iterative_solve")]
+        found += nn.jvp(found[-1], t, one)
+        expected.append(jax.jacfwd(expected[-1]))
+        solves = [f for f in functions_of(found[-1:]) if f.name in ("factored_solve", "iterative_solve")]
         assert len(solves) == 1 + order
+    nn.forward_all(found)
+    for y, value in zip(found, exactly(lambda t: [h(t) for h in expected], T), strict=True):
+        np.testing.assert_allclose(y.d, value, rtol=1e-9)
 
 
 def test_a_pytree_is_one_vector() -> None:
