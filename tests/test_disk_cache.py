@@ -7,10 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -314,7 +314,7 @@ def test_what_is_damaged_is_replaced(folder: Path) -> None:
         assert len(entry.read_bytes()) > 1000, name
 
 
-def test_another_executable_under_this_name_is_not_run(folder: Path) -> None:
+def test_files_that_cannot_be_trusted_or_read_are_not_run(folder: Path, tmp_path: Path) -> None:
     slope()
     (entry,) = entries(folder)
     F.sum(nn.Variable.from_numpy_array(np.ones((2, 3), np.float32)) * 7.0).d.copy()
@@ -322,31 +322,16 @@ def test_another_executable_under_this_name_is_not_run(folder: Path) -> None:
     entry.write_bytes(other.read_bytes())
     np.testing.assert_allclose(again(), expected(), rtol=1e-6)
     assert DISK.hits == 0
-
-
-def test_content_that_xla_cannot_read_is_compiled(folder: Path) -> None:
-    slope()
-    (entry,) = entries(folder)
     content = entry.read_bytes()[len(MAGIC) + 64 :]
     size = 4 + int.from_bytes(content[:4], "little")
     Folder(folder, 1 << 30).write(bytes.fromhex(entry.name), content[:size] + zlib.compress(b"no executable"))
     np.testing.assert_allclose(again(), expected(), rtol=1e-6)
     assert (DISK.hits, DISK.misses) == (0, 1)
-
-
-def test_a_file_that_others_can_write_is_not_read(folder: Path) -> None:
-    slope()
-    (entry,) = entries(folder)
     for mode in (0o660, 0o602, 0o644):
         entry.chmod(mode)
         np.testing.assert_allclose(again(), expected(), rtol=1e-6)
         assert DISK.hits == 0
         assert entry.stat().st_mode & 0o777 == 0o600  # written anew
-
-
-def test_links_and_pipes_are_not_read(folder: Path, tmp_path: Path) -> None:
-    slope()
-    (entry,) = entries(folder)
     away = tmp_path / "away"
     for make in (lambda: entry.symlink_to(away), lambda: os.mkfifo(entry, 0o600)):
         entry.replace(away)
@@ -544,23 +529,17 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
 def test_threads_read_all_or_nothing(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "executables", 40_000)
     contents = [bytes([n]) * 5000 for n in range(10)]
-    wrong = []
 
-    def work() -> None:
-        for n in np.random.default_rng(threading.get_ident() % 1000).integers(0, 10, 100):
+    def work(seed: int) -> None:
+        for n in np.random.default_rng(seed).integers(0, 10, 100):
             key = bytes([n]) * 32
             found = folder.read(key)
             if found is None:
                 folder.write(key, contents[n])
-            elif found != contents[n]:
-                wrong.append(n)
+            assert found in (None, contents[n])
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, range(4)))
     count, nbytes = folder.usage()
     assert 0 < count <= 10
     assert nbytes <= 40_000 + 4 * 6000

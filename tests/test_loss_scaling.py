@@ -340,7 +340,7 @@ def test_nn_grad_takes_the_scale_of_a_solver() -> None:
     assert not np.isfinite(infinite.d).all()  # for the solver to find out
 
 
-def test_a_parameter_that_nothing_depends_on() -> None:
+def test_a_parameter_that_nothing_depends_on_and_one_that_is_the_loss() -> None:
     w, idle = (Variable.from_numpy_array([2.0], need_grad=True) for _ in range(2))
     solver = S.Sgd(0.5)
     solver.loss_scaling(DynamicLossScale())
@@ -348,9 +348,6 @@ def test_a_parameter_that_nothing_depends_on() -> None:
         step = nn.train_step(F.sum(w * w), [w, idle], solver)
     step()
     assert (w.d.item(), idle.d.item()) == (0.0, 2.0)
-
-
-def test_a_parameter_that_is_the_loss() -> None:
     for scaling in (4.0, DynamicLossScale()):
         w, solver = Variable.from_numpy_array(2.0, need_grad=True), S.Sgd(0.5)
         solver.loss_scaling(scaling)

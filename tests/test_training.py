@@ -196,13 +196,17 @@ def test_fixed_parameters_stay() -> None:
     assert not np.array_equal(after["two/affine/W"], before["two/affine/W"])
 
 
-def test_variables_that_share_data_add_up() -> None:
+def test_variables_that_share_data_add_up_and_a_parameter_may_be_an_input() -> None:
     w = Variable.from_numpy_array(np.array([2.0]), need_grad=True)
     same = w.get_unlinked_variable(need_grad=True)
     constant = w.get_unlinked_variable(need_grad=False)
     step = train_step(F.sum(w * same * constant), [w], S.Sgd(0.25))
     assert float(step()) == 8
     assert w.d[0] == 2 - 0.25 * 2 * 4
+    x = Variable((3, 1))
+    w = Variable.from_numpy_array(np.ones((3, 1), np.float32), need_grad=True)
+    step = train_step(F.sum(w * x), [w], S.Sgd(1.0), inputs=x)
+    assert [float(step(w)) for _ in range(3)] == [3, 0, 0]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
@@ -255,14 +259,7 @@ def test_inputs_of_other_kinds() -> None:
     assert not any(p.data.raw().is_deleted() for p in get_parameters().values())
 
 
-def test_a_parameter_as_input() -> None:
-    x = Variable((3, 1))
-    w = Variable.from_numpy_array(np.ones((3, 1), np.float32), need_grad=True)
-    step = train_step(F.sum(w * x), [w], S.Sgd(1.0), inputs=x)
-    assert [float(step(w)) for _ in range(3)] == [3, 0, 0]
-
-
-def test_lists_keep_64_bits() -> None:
+def test_64_bits_of_lists_and_what_is_written_in_place_count() -> None:
     x = Variable((2,), dtype="float64")
     w = Variable.from_numpy_array(np.ones(2), need_grad=True, dtype="float64")
     step = train_step(F.sum(w * x), [w], S.Sgd(0.0), inputs=x)
@@ -273,9 +270,6 @@ def test_lists_keep_64_bits() -> None:
         step([0.5])
     with pytest.raises(ValueError, match=r"input 0: .*does not fit int32"):
         step([2**40])
-
-
-def test_parameters_written_in_place_between_steps() -> None:
     x = Variable((2,))
     w = Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True)
     step = train_step(F.sum(w * x), [w], S.Sgd(1.0), inputs=x)

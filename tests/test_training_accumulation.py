@@ -79,14 +79,11 @@ def test_a_function_that_builds_gets_the_shapes_of_a_part() -> None:
         step(X[:10], T[:10])
 
 
-def test_rows_are_counted() -> None:
+def test_rows_are_counted_and_what_has_no_axes_is_the_same_for_all_parts() -> None:
     x, t = Variable((3, 3)), Variable((3, 2))
     step = nn.train_step(error(x, t), get_parameters(), S.Sgd(0.1), inputs=[x, t], accumulate=4)
     with pytest.raises(ValueError, match=r"input 0: expected shape \(12, 3\), got \(3, 3\)"):
         step(X[:3], T[:3])
-
-
-def test_what_has_no_axes_is_the_same_for_all_parts() -> None:
     x, t, weight = Variable((3, 3)), Variable((3, 2)), Variable(())
     step = nn.train_step(error(x, t) * weight, get_parameters(), S.Sgd(0.0), inputs=[x, t, weight], accumulate=4)
     np.testing.assert_allclose(step(X, T, 2.0), 2 * step(X, T, 1.0), rtol=1e-5)
