@@ -116,8 +116,10 @@ def check_equal(found: list[np.ndarray], expected: list[np.ndarray], tolerance: 
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("loss_of", [plain, with_penalty, with_statistics])
+@pytest.mark.parametrize(("loss_of", "solver"), [
+    pytest.param(loss_of, solver, marks=() if loss_of is plain or solver == "Adam" else pytest.mark.slow)
+    for loss_of in (plain, with_penalty, with_statistics) for solver in SOLVERS
+])  # fmt: skip
 def test_numbers_are_those_of_two_executables(
     loss_of: Any, solver: str, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,7 +194,7 @@ def recurrences(draw: Any) -> list[Variable]:
 
 
 @pytest.mark.usefixtures("small")
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(outputs=recurrences())
 def test_with_loops_or_without_it_is_the_same(outputs: list[Variable]) -> None:
     check(outputs)

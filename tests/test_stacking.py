@@ -45,8 +45,10 @@ def in_nngrad(x: nn.Variable, w: nn.Variable, reverse: bool) -> Any:
     return F.scan(step, w, x, reverse=reverse)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [1, 5, 13])
+@pytest.mark.parametrize(("length", "reverse"), [
+    (1, False), (5, True), (13, False), (13, True), *[pytest.param(*each, marks=pytest.mark.slow)
+                                                      for each in ((1, True), (5, False))],
+])  # fmt: skip
 def test_values_and_three_gradients_are_those_of_one_stretch(length: int, reverse: bool) -> None:
     x, w = np.random.RandomState(length).uniform(0.5, 1, (2, length))
 

@@ -213,8 +213,10 @@ def check(f: Any, lam: float, back: float | None = None, again: bool = True) -> 
         np.testing.assert_allclose(ggx.d, np.full(3, back * 6), rtol=1e-12)
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(("protocol", "source"), [
+    pytest.param(protocol, source, marks=() if (i + j) % 2 else pytest.mark.slow)
+    for i, protocol in enumerate(PROTOCOLS) for j, source in enumerate(SOURCES)
+])  # fmt: skip
 def test_what_the_code_reads_is_as_it_is(protocol: Any, source: Any) -> None:
     lam, change = source()
     made["class"] = protocol(lam)
