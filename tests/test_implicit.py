@@ -24,6 +24,7 @@ from tests.oracle import check
 RNG = np.random.default_rng(5)
 M, B = RNG.normal(size=(3, 3)) + 4 * np.eye(3), RNG.normal(size=3)
 T = np.array(0.3)
+slow = pytest.mark.slow
 
 
 def repeated(step: Callable[[Any], Any], x: Any, count: int) -> Any:
@@ -41,7 +42,7 @@ def system(t: Any, symmetric: bool) -> Any:
     return lambda v: m @ v + sin(t) * v * np.arange(1.0, 4.0)
 
 
-@pytest.mark.parametrize("method, orders", [("dense", 3), ("cg", 3), ("bicgstab", 2), ("gmres", 2)])
+@pytest.mark.parametrize("method, orders", [("dense", 3), ("cg", 3), ("gmres", 2), pytest.param("bicgstab", 2, marks=slow)])
 def test_linear_solve_to_every_order(method: str, orders: int) -> None:
     symmetric = method == "cg"
 
@@ -110,7 +111,7 @@ def cubic(a: Any, b: Any) -> Any:
     return jnp.cbrt(b / 2 + s) + jnp.cbrt(b / 2 - s)
 
 
-@pytest.mark.parametrize("linear", ["dense", "gmres"])
+@pytest.mark.parametrize("linear", ["dense", pytest.param("gmres", marks=slow)])
 def test_a_root_against_its_closed_form_to_order_3(linear: str) -> None:
     def ours(a: Variable, b: Variable) -> Variable:
         return nn.root(lambda x: x**3 + a * x - b, 0.5 * b, linear=linear)[0]
@@ -186,6 +187,7 @@ def test_what_is_drawn_is_the_same_in_all_steps_and_in_the_gradient() -> None:
     assert values[0] != values[1]
 
 
+@slow
 @settings(max_examples=4, deadline=None)
 @given(st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_random_systems(n: int, seed: int) -> None:
@@ -255,7 +257,7 @@ def ridge(s: Any, x: Any, y: Any) -> Any:
 FEATURES, TARGETS = RNG.normal(size=(6, 3)), RNG.normal(size=6)
 
 
-@pytest.mark.parametrize("linear", ["dense", "cg"])
+@pytest.mark.parametrize("linear", ["dense", pytest.param("cg", marks=slow)])
 def test_hyper_gradients_of_ridge_regression_to_order_3(linear: str) -> None:
     def ours(s: Variable, x: Variable) -> Variable:
         def loss(w: Variable) -> Variable:

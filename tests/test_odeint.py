@@ -62,8 +62,9 @@ def test_fixed_steps_are_differentiated_as_they_are(times: np.ndarray, orders: i
 
 
 @pytest.mark.parametrize("method, order, gradient", [
-    ("euler", 1, "adjoint"), ("midpoint", 2, "adjoint"), ("heun", 2, "adjoint"), ("rk4", 4, "adjoint"),
-    ("heun", 2, "discretize"), ("rk4", 4, "discretize"),
+    ("euler", 1, "adjoint"), ("rk4", 4, "adjoint"), ("rk4", 4, "discretize"),
+    *[pytest.param(*each, marks=pytest.mark.slow)
+      for each in (("midpoint", 2, "adjoint"), ("heun", 2, "adjoint"), ("heun", 2, "discretize"))],
 ])  # fmt: skip
 def test_the_order_of_methods_and_of_their_gradients(method: str, order: int, gradient: str) -> None:
     exact = exactly(grown, A, Y, TIMES)
