@@ -42,7 +42,9 @@ def system(t: Any, symmetric: bool) -> Any:
     return lambda v: m @ v + sin(t) * v * np.arange(1.0, 4.0)
 
 
-@pytest.mark.parametrize("method, orders", [("dense", 3), ("cg", 3), ("gmres", 2), pytest.param("bicgstab", 2, marks=slow)])
+@pytest.mark.parametrize("method, orders", [
+    ("dense", 3), ("cg", 3), ("gmres", 2), pytest.param("bicgstab", 2, marks=slow),
+])  # fmt: skip
 def test_linear_solve_to_every_order(method: str, orders: int) -> None:
     symmetric = method == "cg"
 
