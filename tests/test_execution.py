@@ -695,7 +695,7 @@ def test_errors_of_python_functions() -> None:
 # ---------------------------------------------------------------- contexts
 
 
-def test_contexts() -> None:
+def test_contexts_and_errors_that_list_what_there_is() -> None:
     cpu = nn.Context("cpu")
     assert cpu == nn.Context(["cpu:float"]) == nn.get_extension_context("cpu", device_id=0)
     assert hash(cpu) == hash(nn.Context("cpu")) and "cpu" in repr(cpu)
@@ -705,9 +705,6 @@ def test_contexts() -> None:
     assert y.parent is not None and y.parent.context == cpu
     assert y.d == 6
     assert isinstance(nn.get_current_context(), nn.Context)
-
-
-def test_errors_of_contexts_list_what_there_is() -> None:
     with pytest.raises(ValueError, match="'cpu', 'cuda'"):
         nn.Context("abacus")
     with pytest.raises(ValueError, match=r"no device '99' of backend 'cpu'; JAX has cpu:0"):
@@ -764,7 +761,7 @@ def test_a_large_float64_leaf() -> None:
     assert nn.to_jax(y, [])() == pytest.approx(1e4 / 9, rel=1e-4)
 
 
-def test_mixed_dtypes() -> None:
+def test_dtypes_are_mixed_and_int64_is_kept() -> None:
     half, single, double = (vector(1.5, dtype=t) for t in (np.float16, np.float32, np.float64))
     integer = Variable.from_numpy_array(np.array([2], np.int32))
     y = half * single + double * integer - half
@@ -773,9 +770,6 @@ def test_mixed_dtypes() -> None:
     y.backward()
     assert [x.g.dtype for x in (half, single, double)] == [np.float16, np.float32, np.float64]
     assert [float(x.g[0]) for x in (half, single, double)] == [0.5, 1.5, 2.0]
-
-
-def test_int64_is_kept() -> None:
     big = 2**40 + 1
     x = Variable.from_numpy_array(np.array([big], np.int64))
     assert (x + x).d.tolist() == [2 * big]

@@ -492,9 +492,15 @@ def test_an_error_within_a_rule_is_noted() -> None:
     assert "backward rule of raising" in "".join(caught.value.__notes__)
 
 
-def test_two_rules_for_one_op_are_refused() -> None:
+def test_rules_that_are_refused(replaced_rule: Any) -> None:
     with pytest.raises(ValueError, match="tanh already has a backward rule"):
         backward(F.tanh)(lambda f, gy: gy)
+    with pytest.raises(KeyError, match="NoSuchOp"):
+        nn.register("NoSuchOp", lambda *a: None)
+    with pytest.raises(TypeError, match="rule: expected a function"):
+        nn.register("Tanh", 3)  # type: ignore[arg-type]
+    replaced_rule("Tanh", lambda gys, *rest: gys, exact=True)
+    assert nn.registry["Tanh"].exact
 
 
 def test_register_in_nnablas_protocol(replaced_rule: Any) -> None:
@@ -517,15 +523,6 @@ def test_register_in_nnablas_protocol(replaced_rule: Any) -> None:
     y.forward()
     y.backward()
     np.testing.assert_array_equal(x.g, np.full((2, 3), 200.0))
-
-
-def test_register_checks_its_arguments(replaced_rule: Any) -> None:
-    with pytest.raises(KeyError, match="NoSuchOp"):
-        nn.register("NoSuchOp", lambda *a: None)
-    with pytest.raises(TypeError, match="rule: expected a function"):
-        nn.register("Tanh", 3)  # type: ignore[arg-type]
-    replaced_rule("Tanh", lambda gys, *rest: gys, exact=True)
-    assert nn.registry["Tanh"].exact
 
 
 def test_register_gives_a_rule_to_an_op_without_one(replaced_rule: Any) -> None:
@@ -610,12 +607,9 @@ def test_emission_reuses_the_forward_graph() -> None:
     np.testing.assert_allclose(gx.d, plain.d)
 
 
-def test_simplify_checks_its_argument() -> None:
+def test_simplify_checks_its_argument_and_an_error_leaves_nothing_switched() -> None:
     with pytest.raises(TypeError, match="on: expected True or False"), nn.simplify(1):  # type: ignore[arg-type]
         pass
-
-
-def test_an_error_leaves_nothing_switched() -> None:
     x = vector(1.0)
     with pytest.raises(MissingRule):
         nn.grad(no_rule(x), x)

@@ -324,11 +324,14 @@ def test_operators_refuse(f: Callable[[Any, Any], Any], other: Any) -> None:
         f(other, leaf(1.0))
 
 
-def test_shapes_that_do_not_broadcast() -> None:
+def test_shapes_that_do_not_broadcast_and_lists_of_variables_are_refused() -> None:
     with pytest.raises(ValueError, match=r"add2.*do not broadcast"):
         leaf(1.0, 2.0) + leaf(1.0, 2.0, 3.0)
     with pytest.raises(ValueError, match=r"mul2.*do not broadcast"):
         leaf(1.0, 2.0) * np.ones(3)
+    x = Variable((2,))
+    with pytest.raises(TypeError, match=r"sin: x is a list of Variables; join them with F\.stack"):
+        F.sin([x, x])
 
 
 def test_matrix_products() -> None:
@@ -476,7 +479,3 @@ def test_large_whole_numbers_are_exact() -> None:
         Variable.from_numpy_array(np.array([1], np.int8)) + 2**60
 
 
-def test_a_list_of_variables_does_not_become_a_constant() -> None:
-    x = Variable((2,))
-    with pytest.raises(TypeError, match=r"sin: x is a list of Variables; join them with F\.stack"):
-        F.sin([x, x])

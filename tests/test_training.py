@@ -118,7 +118,7 @@ def test_the_learning_rate_and_the_state_are_the_solver_s() -> None:
         step(X, T)
 
 
-def test_arrays_that_others_hold_are_not_taken() -> None:
+def test_arrays_that_others_hold_are_not_taken_and_those_that_nobody_holds_are_reused() -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
     loss = error(x, t)
     w = get_parameter("one/affine/W")
@@ -139,10 +139,6 @@ def test_arrays_that_others_hold_are_not_taken() -> None:
     np.testing.assert_array_equal(target.d, copied)
     assert np.isfinite(promised) and np.isfinite(float(loss.d))
     assert not np.array_equal(w.d, copied)
-
-
-def test_arrays_nobody_holds_are_reused() -> None:
-    x, t = Variable((8, 3)), Variable((8, 2))
     w = Variable.from_numpy_array(np.zeros((3, 2), np.float32), need_grad=True)
     step = train_step(F.mean((F.affine(x, w) - t) ** 2.0), {"w": w}, S.Sgd(0.1), inputs=[x, t])
     step(X, T)
@@ -182,7 +178,7 @@ def test_keys_are_drawn_at_each_step() -> None:
     assert len({float(step(X)) for _ in range(5)}) == 5
 
 
-def test_fixed_parameters_stay() -> None:
+def test_fixed_parameters_stay_and_unreached_ones_get_zero_gradients() -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
     loss = error(x, t, fix_parameters=True)
     before = values()
@@ -194,6 +190,13 @@ def test_fixed_parameters_stay() -> None:
     after = values()
     np.testing.assert_array_equal(after["one/affine/W"], before["one/affine/W"])
     assert not np.array_equal(after["two/affine/W"], before["two/affine/W"])
+    x = Variable((8, 3))
+    w, other = (Variable.from_numpy_array(np.ones((3, 1), np.float32), need_grad=True) for _ in range(2))
+    with pytest.warns(UserWarning, match="does not depend on 'other'"):
+        step = train_step(F.mean(F.affine(x, w)), {"w": w, "other": other}, S.Momentum(1.0), inputs=x)
+    step(X)
+    np.testing.assert_array_equal(other.d, np.ones((3, 1)))
+    assert not np.array_equal(w.d, np.ones((3, 1)))
 
 
 def test_variables_that_share_data_add_up_and_a_parameter_may_be_an_input() -> None:
@@ -220,16 +223,6 @@ def test_dtypes(dtype: str) -> None:
     for _ in range(5):
         last = step(X)
     assert w.data.raw().dtype == x.dtype and float(last) < float(first)
-
-
-def test_unreached_parameters_get_zero_gradients() -> None:
-    x = Variable((8, 3))
-    w, other = (Variable.from_numpy_array(np.ones((3, 1), np.float32), need_grad=True) for _ in range(2))
-    with pytest.warns(UserWarning, match="does not depend on 'other'"):
-        step = train_step(F.mean(F.affine(x, w)), {"w": w, "other": other}, S.Momentum(1.0), inputs=x)
-    step(X)
-    np.testing.assert_array_equal(other.d, np.ones((3, 1)))
-    assert not np.array_equal(w.d, np.ones((3, 1)))
 
 
 def test_a_gradient_inside_the_loss() -> None:

@@ -117,13 +117,10 @@ def test_auxiliary_results_are_checked() -> None:
 # ---------------------------------------------------------------- changes of gradients
 
 
-def test_clipping_by_value() -> None:
+def test_clipping_by_value_and_each_gradient_by_norm() -> None:
     _, moved, g = moved_by(clip_grad_by_value=0.1)
     assert any((np.abs(v) > 0.1).any() for v in g.values())
     close(moved, {n: np.clip(g[n], -0.1, 0.1) for n in g}, rtol=1e-4, atol=1e-6)
-
-
-def test_clipping_each_gradient_by_norm() -> None:
     limit = 2.0
     _, moved, g = moved_by(clip_grad_by_norm=limit)
     lengths = {n: norm([v]) for n, v in g.items()}

@@ -337,7 +337,7 @@ class Held(nn.FunctionNode):
         return (grad_outputs[0] * self.lam,)
 
 
-def test_attributes_are_those_of_the_application() -> None:
+def test_attributes_and_values_are_those_of_the_application() -> None:
     x, f = leaf(X), Held(2.0)
     y = f(x)
     f.lam = 5.0
@@ -348,9 +348,6 @@ def test_attributes_are_those_of_the_application() -> None:
     np.testing.assert_array_equal(x.g, np.full(3, 2.0))
     np.testing.assert_array_equal(y.d, 2 * X)
     np.testing.assert_array_equal(nn.grad(f(x), [x])[0].d, np.full(3, 5.0))
-
-
-def test_a_value_is_that_of_the_application_whenever_it_is_read() -> None:
     lam, change = _closure()
     f = in_chainers(lam)()
     x = leaf(X)
@@ -386,7 +383,7 @@ def plain() -> Any:
     return Squared
 
 
-def test_methods_that_are_replaced() -> None:
+def test_methods_and_code_that_are_replaced() -> None:
     cls = plain()
     f = cls()
     check(f, 1.0)
@@ -395,9 +392,6 @@ def test_methods_that_are_replaced() -> None:
     cls.backward = _tripled_back
     check(f, 3.0)
     check(cls(), 3.0)
-
-
-def test_code_that_is_replaced() -> None:
     cls = plain()
     f = cls()
     check(f, 1.0)
