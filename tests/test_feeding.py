@@ -37,11 +37,16 @@ def soon(holds: Callable[[], bool]) -> bool:
     return holds()
 
 
+def none_ahead() -> bool:
+    """Whether there are none soon."""
+    return soon(lambda: not ahead())
+
+
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     yield
     gc.collect()
-    assert soon(lambda: not ahead())
+    assert none_ahead()
 
 
 def epoch(number: int) -> Iterator[Any]:
