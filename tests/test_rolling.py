@@ -236,7 +236,7 @@ WAYS: dict[str, Callable[[Variable, Variable, Variable], Variable]] = {
 }
 
 
-@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.usefixtures("small")
 def test_what_is_read_and_what_is_given(order: int) -> None:
     given = {way: leaves(9) for way in WAYS}
