@@ -12,28 +12,20 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad.autodiff.walk import Grad
-from nngrad.graph import Variable
-
-
-def leaf(*values: float) -> Variable:
-    return Variable.from_numpy_array(np.array(values, np.float64), need_grad=True)
-
+from tests.leaves import vector
 
 # ---------------------------------------------------------------- nn.backward
 
 
-def test_gradients_of_several_outputs_are_added_up() -> None:
-    x, w = leaf(0.5), leaf(2.0)
+def test_gradients_of_several_outputs_are_given_or_taken_from_them_and_added_up() -> None:
+    x, w = vector(0.5), vector(2.0)
     y, z = F.sin(x) * w, x * x
     nn.backward([y, z], [[1.0], [10.0]])
     assert x.g == pytest.approx(2 * np.cos(0.5) + 10.0)
     assert w.g == pytest.approx(np.sin(0.5))
     nn.backward([y, z], [1.0, 10.0])
     assert w.g == pytest.approx(2 * np.sin(0.5))  # accumulated
-
-
-def test_gradients_are_taken_from_the_outputs() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     y, z = F.sin(x), x * x
     y.g, z.g = [3.0], [10.0]
     nn.backward([y, z])
@@ -41,7 +33,7 @@ def test_gradients_are_taken_from_the_outputs() -> None:
 
 
 def test_an_output_without_a_gradient_counts_for_nothing_and_is_named() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     y, z = F.sin(x), x * x
     y.g = [3.0]
     with pytest.warns(UserWarning, match=r"outputs\[1\] has no gradient in its \.grad.*give grad_outputs") as caught:
@@ -51,30 +43,24 @@ def test_an_output_without_a_gradient_counts_for_nothing_and_is_named() -> None:
 
 
 def test_a_leaf_among_the_outputs() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     nn.backward([x, x * x], [2.0, 1.0])
     assert x.g == pytest.approx(3.0)
     nn.backward([x])  # what it has is its own
     assert x.g == pytest.approx(3.0)
 
 
-def test_one_output_twice_counts_twice() -> None:
-    x = leaf(0.5)
+def test_one_output_once_twice_on_the_way_to_another_and_none_at_all() -> None:
+    x = vector(0.5)
     y = F.sin(x)
     nn.backward([y, y], [1.0, 2.0])
     assert x.g == pytest.approx(3 * np.cos(0.5))
-
-
-def test_a_single_output_and_none_at_all() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     nn.backward(F.sin(x), [None])
     assert x.g == pytest.approx(np.cos(0.5))
     nn.backward([], [])
     assert x.g == pytest.approx(np.cos(0.5))
-
-
-def test_an_output_on_the_way_to_another() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     h = F.sin(x)
     nn.backward([h * h, h], [1.0, 1.0])
     assert x.g == pytest.approx((2 * np.sin(0.5) + 1) * np.cos(0.5))
@@ -86,7 +72,7 @@ def test_several_outputs_run_as_one_executable(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Grad, "walk", lambda self, *args: walks.append(args) or original(self, *args))
 
     def step() -> tuple[Any, int]:
-        x = leaf(0.75)
+        x = vector(0.75)
         y, z = F.sin(x) * 1.5, F.exp(x) * x
         nn.forward_all([y, z])
         nn.backward([z, y], [1.0, None])
@@ -104,7 +90,7 @@ def test_several_outputs_run_as_one_executable(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_backward_of_several_computes_what_forward_has_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    x = leaf(0.75)
+    x = vector(0.75)
     y, z = F.sin(x) * 2.5, F.exp(x) * x
     nn.forward_all([y, z])
     assert y.cell.is_deferred and z.cell.is_deferred
@@ -113,8 +99,8 @@ def test_backward_of_several_computes_what_forward_has_deferred(monkeypatch: pyt
     assert y.d == pytest.approx(2.5 * np.sin(0.75))
 
 
-def test_each_output_is_differentiated_where_its_own_forward_was() -> None:
-    x = leaf(1.0)
+def test_each_output_is_differentiated_where_its_own_forward_was_if_it_needs_a_gradient() -> None:
+    x = vector(1.0)
     y, z = x**2, x**3
     y.forward()
     x.d = [2.0]
@@ -122,10 +108,7 @@ def test_each_output_is_differentiated_where_its_own_forward_was() -> None:
     x.d = [5.0]
     nn.backward([y, z], [1.0, 1.0])
     assert x.g == pytest.approx(2 * 1.0 + 3 * 4.0)
-
-
-def test_gradients_stop_at_an_output_that_needs_none() -> None:
-    x = leaf(1.0)
+    x = vector(1.0)
     y, z = x**2, x**3
     z.need_grad = False
     nn.backward([y, z], [1.0, 1.0])
@@ -133,7 +116,7 @@ def test_gradients_stop_at_an_output_that_needs_none() -> None:
 
 
 def test_backward_checks_its_arguments() -> None:
-    x = leaf(1.0)
+    x = vector(1.0)
     with pytest.raises(TypeError, match=r"outputs\[0\]: expected a Variable, got int"):
         nn.backward([1])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="grad_outputs: 1 given for 2 outputs"):
@@ -144,7 +127,7 @@ def test_backward_checks_its_arguments() -> None:
 
 
 def test_a_variable_whose_gradient_is_taken_and_holds_nothing_is_warned_of() -> None:
-    x = leaf(3.0)
+    x = vector(3.0)
     y = x * x
     with pytest.warns(UserWarning, match="grad=None takes what .grad holds, and that of this Variable holds nothing"):
         y.backward(None)
@@ -159,7 +142,7 @@ def test_a_variable_whose_gradient_is_taken_and_holds_nothing_is_warned_of() -> 
 
 @pytest.mark.parametrize("route", ["backward", "Variable.backward", "hooked"])
 def test_gradients_in_the_middle_are_kept_if_asked_for(route: str) -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     h = F.sin(x)
     y = h * h
     y.backward()
@@ -183,7 +166,7 @@ HOOKS: list[dict[str, Any]] = [{}, {"function_pre_hook": lambda f: None}]
 
 @pytest.mark.parametrize("hooks", HOOKS, ids=["compiled", "op by op"])
 def test_what_a_backward_has_passed_and_not_kept_cannot_be_read(hooks: dict[str, Any]) -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     h = F.sin(x)
     before = h.grad  # somebody has the cell
     k, beside, stopped = F.exp(h), h * 3.0, F.unlink(h * 2.0)
@@ -208,7 +191,7 @@ def test_what_a_backward_has_passed_and_not_kept_cannot_be_read(hooks: dict[str,
 
 
 def test_a_leaf_that_shares_a_gradient_with_what_is_passed_starts_anew() -> None:
-    x, w = leaf(2.0), leaf(3.0)
+    x, w = vector(2.0), vector(3.0)
     h = x * x
     unlinked = h.get_unlinked_variable(need_grad=True)  # as nnabla's GANs have it
     first, second = h * 5.0, unlinked * w
@@ -220,7 +203,7 @@ def test_a_leaf_that_shares_a_gradient_with_what_is_passed_starts_anew() -> None
 
 
 def test_a_variable_that_was_passed_and_is_made_a_leaf() -> None:
-    x = leaf(2.0)
+    x = vector(2.0)
     h = x * x
     (h * h).backward()
     h.clear_all_graph_links()
@@ -231,7 +214,7 @@ def test_a_variable_that_was_passed_and_is_made_a_leaf() -> None:
     solver.zero_grad()
     (h * 3.0).backward()
     assert h.g == 3
-    other = leaf(1.0)
+    other = vector(1.0)
     k = other * 2.0
     (k * k).backward()
     with pytest.raises(RuntimeError, match="has not kept"):
@@ -242,7 +225,7 @@ def test_a_variable_that_was_passed_and_is_made_a_leaf() -> None:
 @pytest.mark.parametrize("read", ["each", "last"])
 def test_persistent_variables_keep_their_gradient(hooks: dict[str, Any], read: str) -> None:
     """A loop as in virtual adversarial training: the gradient in the middle is the next direction."""
-    noise, w = leaf(0.3, -0.7), leaf(0.5, 2.0)
+    noise, w = vector(0.3, -0.7), vector(0.5, 2.0)
     r = noise * 2.0
     r.persistent = True
     y = F.sum(F.sin(r) * w)
@@ -261,7 +244,7 @@ def test_persistent_variables_keep_their_gradient(hooks: dict[str, Any], read: s
 
 def test_persistent_gradients_in_graphs_that_are_built_anew() -> None:
     for c in (0.5, 0.7, 0.9, 1.1):  # a number that changes becomes an input
-        x = leaf(0.4)
+        x = vector(0.4)
         h = F.sin(x * c)
         h.persistent = True
         k = F.exp(h)
@@ -275,7 +258,7 @@ def test_persistent_gradients_in_graphs_that_are_built_anew() -> None:
 
 
 def test_need_grad_in_the_middle_asks_for_its_gradient() -> None:
-    x = leaf(3.0)
+    x = vector(3.0)
     x.need_grad = False
     h = x * 2.0
     h.need_grad = True
@@ -295,7 +278,7 @@ def test_need_grad_in_the_middle_asks_for_its_gradient() -> None:
 def test_gradients_in_the_middle_of_random_graphs(seed: int) -> None:
     """What is kept is what `nn.grad` gives, what is passed and not kept cannot be read, the rest are zeros."""
     rng = np.random.default_rng(seed)
-    leaves = [leaf(*rng.uniform(0.5, 1.5, 2)) for _ in range(3)]
+    leaves = [vector(*rng.uniform(0.5, 1.5, 2)) for _ in range(3)]
     leaves[2].need_grad = False
     found = list(leaves)
     for _ in range(10):
@@ -324,7 +307,7 @@ def test_gradients_in_the_middle_of_random_graphs(seed: int) -> None:
 
 @pytest.mark.parametrize("hooks", HOOKS, ids=["compiled", "op by op"])
 def test_a_sink_that_gives_no_gradient_starts_from_those_that_are_set(hooks: dict[str, Any]) -> None:
-    x, w, alone = leaf(2.0), leaf(3.0), leaf(5.0)
+    x, w, alone = vector(2.0), vector(3.0), vector(5.0)
     a, b = x * x, x * w
     inner = F.sink(b, one_input_grad=False)
     s = F.sink(a, inner, alone, F.greater(x, w), one_input_grad=False)
@@ -340,7 +323,7 @@ def test_a_sink_that_gives_no_gradient_starts_from_those_that_are_set(hooks: dic
 
 
 def test_a_sink_of_which_no_gradient_is_set_says_so() -> None:
-    x = leaf(2.0)
+    x = vector(2.0)
     with pytest.warns(UserWarning, match=r"F\.sink with one_input_grad=False takes what the \.grad"):
         F.sink(x * x, one_input_grad=False).backward()
     assert x.g == 0
@@ -348,7 +331,7 @@ def test_a_sink_of_which_no_gradient_is_set_says_so() -> None:
 
 def test_kept_gradients_belong_to_the_variables_of_each_graph() -> None:
     for value in (0.5, 1.5, 2.5):  # one structure
-        x = leaf(value)
+        x = vector(value)
         h = F.exp(x)
         k = h * 3.0
         (k * k).backward(retain_grad=True)
@@ -359,7 +342,7 @@ def test_kept_gradients_belong_to_the_variables_of_each_graph() -> None:
 @pytest.mark.parametrize("grad", [1, None, 3.0, [2.0, 5.0]])
 def test_loss_scale_multiplies_the_gradient(grad: Any) -> None:
     def gradient(**options: Any) -> Any:
-        x = leaf(0.5, 1.0)
+        x = vector(0.5, 1.0)
         y = F.tanh(x)
         if grad is None:
             y.g = [7.0, 8.0]
@@ -369,8 +352,8 @@ def test_loss_scale_multiplies_the_gradient(grad: Any) -> None:
     np.testing.assert_allclose(gradient(loss_scale=16.0), 16 * gradient(), rtol=1e-14)
 
 
-def test_loss_scales_share_an_executable() -> None:
-    x = leaf(0.5)
+def test_loss_scales_share_an_executable_and_scale_leaves() -> None:
+    x = vector(0.5)
     y = F.tanh(x) * 0.125
     y.backward(loss_scale=2.0)
     before = nn.executables.info().misses
@@ -378,10 +361,7 @@ def test_loss_scales_share_an_executable() -> None:
     nn.backward(y, [None], loss_scale=32.0)
     assert nn.executables.info().misses == before
     assert x.g == pytest.approx(98 * 0.125 * (1 - np.tanh(0.5) ** 2))
-
-
-def test_loss_scale_of_a_leaf() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     x.backward(loss_scale=4.0)
     assert x.g == pytest.approx(4.0)
     with pytest.raises(ValueError, match="loss_scale: must be positive"):
@@ -389,7 +369,7 @@ def test_loss_scale_of_a_leaf() -> None:
 
 
 def test_double_backprop_keeps_gradients_as_variables() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     y = F.sin(x)
     y.backward()
     assert x.grad_var is None
@@ -403,7 +383,7 @@ def test_double_backprop_keeps_gradients_as_variables() -> None:
 
 
 def test_gradients_that_are_variables_add_up_until_they_are_cleared() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     y = F.sin(x)
     for count in (1, 2, 3):
         nn.backward(y, 1.0, enable_double_backprop=True)
@@ -417,7 +397,7 @@ def test_gradients_that_are_variables_add_up_until_they_are_cleared() -> None:
 
 @pytest.mark.parametrize("route", ["nn.backward", "Variable.backward"])
 def test_gradients_of_outputs_that_change_between_two_backwards(route: str) -> None:
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     y = F.sum(x * x)
     for given in (1.0, 3.0):
         y.g = given
@@ -430,19 +410,24 @@ def test_gradients_of_outputs_that_change_between_two_backwards(route: str) -> N
     assert x.grad_var.d.tolist() == x.g.tolist() == [8.0, 16.0]
 
 
-def test_a_gradient_that_a_solver_has_changed_has_no_variable() -> None:
-    x = leaf(1.0, 2.0)
+def test_a_gradient_that_was_changed_or_added_to_has_no_variable() -> None:
+    x = vector(1.0, 2.0)
     solver = S.Sgd()
     solver.set_parameters({"x": x})
     F.sum(x * x).backward(enable_double_backprop=True)
     solver.scale_grad(0.5)
     assert x.g.tolist() == [1.0, 2.0]
     assert x.grad_var is None
+    x = vector(2.0)
+    y = x * x
+    y.backward(enable_double_backprop=True)
+    y.backward()
+    assert x.g == 8 and x.grad_var is None
 
 
 @pytest.mark.parametrize("value", [None, 0.0, 7.0])
 def test_a_gradient_that_was_written_over_has_no_variable(value: float | None) -> None:
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     y = F.sum(x * x)
     y.backward(enable_double_backprop=True)
     if value is None:
@@ -456,16 +441,8 @@ def test_a_gradient_that_was_written_over_has_no_variable(value: float | None) -
     assert x.grad_var.d.tolist() == [2.0, 4.0]
 
 
-def test_a_gradient_that_is_added_to_has_no_variable() -> None:
-    x = leaf(2.0)
-    y = x * x
-    y.backward(enable_double_backprop=True)
-    y.backward()
-    assert x.g == 8 and x.grad_var is None
-
-
 def test_double_backprop_as_chainer_writes_it() -> None:
-    x = leaf(2.0)
+    x = vector(2.0)
     y = x**3
     y.backward(enable_double_backprop=True)
     gx = x.grad_var
@@ -476,7 +453,7 @@ def test_double_backprop_as_chainer_writes_it() -> None:
 
 
 def test_a_gradient_variable_that_is_set_is_kept() -> None:
-    x, w = leaf(2.0, 3.0), leaf(1.0, 4.0)
+    x, w = vector(2.0, 3.0), vector(1.0, 4.0)
     h = x * 2.0
     for v in (x, h):
         gradient = w * w
@@ -486,16 +463,16 @@ def test_a_gradient_variable_that_is_set_is_kept() -> None:
         assert v.grad_var is gradient
     x.grad_var = w
     np.testing.assert_array_equal(x.g, w.d)
-    x.grad_var = leaf(0.0, 0.0)
+    x.grad_var = vector(0.0, 0.0)
     np.testing.assert_array_equal(x.g, 0)
     with pytest.raises(TypeError, match=r"grad_var: expected a Variable or None, got ndarray; set arrays through \.g"):
         x.grad_var = np.ones(2)
     with pytest.raises(ValueError, match=r"grad_var: the gradient is float64\[1\], but the Variable is float64\[2\]"):
-        x.grad_var = leaf(1.0)
+        x.grad_var = vector(1.0)
 
 
 def test_a_gradient_penalty_through_backward() -> None:
-    x, w = leaf(0.5), leaf(2.0)
+    x, w = vector(0.5), vector(2.0)
     (F.sin(x * w)).backward(enable_double_backprop=True)
     assert x.grad_var is not None
     penalty = x.grad_var**2
@@ -507,7 +484,7 @@ def test_a_gradient_penalty_through_backward() -> None:
 
 
 def test_double_backprop_of_several_outputs_flows_into_their_gradients() -> None:
-    x, v = leaf(0.5), leaf(3.0)
+    x, v = vector(0.5), vector(3.0)
     nn.backward([F.sin(x), x * x], [v, None], enable_double_backprop=True)
     assert x.grad_var is not None
     (gv,) = nn.grad(x.grad_var, v)
@@ -516,7 +493,7 @@ def test_double_backprop_of_several_outputs_flows_into_their_gradients() -> None
 
 
 def test_no_warning_where_all_is_well() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     y = F.sin(x)
     y.g = [1.0]
     with warnings.catch_warnings():

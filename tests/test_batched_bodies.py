@@ -21,17 +21,13 @@ from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from tests import test_loops
-from tests.oracle import compiled_cheaply
+from tests.exact import exactly
+from tests.leaves import leaf
 from tests.test_properties import SETTINGS
 
 RNG = np.random.default_rng(0)
 B, N = 3, 2
 X, W = RNG.standard_normal((B, N)), RNG.standard_normal((N, N)) * 0.6
-
-
-def leaf(values: Any) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
 
 
 class Both(NamedTuple):
@@ -134,11 +130,11 @@ def follow(recipe: Recipe, m: Both, x: Any, w: Any) -> Any:
     return values[-1] + values[len(values) // 2] * 0.1
 
 
-def close(ours: Any, expected: Any) -> None:
+def close(ours: Any, expected: Any, name: str = "") -> None:
     """Compare arrays, relative to the largest."""
     expected = np.asarray(expected)
     scale = max(1.0, float(np.max(np.abs(expected), initial=0)))
-    np.testing.assert_allclose(ours.d, expected, rtol=1e-9, atol=1e-9 * scale)
+    np.testing.assert_allclose(ours.d, expected, rtol=1e-9, atol=1e-9 * scale, err_msg=name)
 
 
 def derivatives_of_rows(y: Variable, x: Variable, batched: bool) -> list[Variable]:
@@ -174,9 +170,7 @@ def check_row_by_row(recipe: Recipe, x: Variable, w: Variable, y: Variable, of_r
             by_rows(jax.jacfwd(of_row))(x, w), jnp.sum(hessians, axis=1), jnp.trace(hessians, axis1=2, axis2=3),
         ]  # fmt: skip
 
-    with jax.enable_x64(True):
-        expected = compiled_cheaply(everything)(jnp.asarray(x.d), jnp.asarray(w.d))
-    for a, b in zip(ours, expected, strict=True):
+    for a, b in zip(ours, exactly(everything, x.d, w.d), strict=True):
         close(a, b)
 
 
@@ -201,18 +195,25 @@ def test_rows_that_are_seen_to_be_independent(recipe: Recipe) -> None:
     check_row_by_row(recipe, x, w, y, derivatives_of_rows(y, x, batched=True))
 
 
-@pytest.mark.parametrize("name", [*OPERATIONS, *OF_ONE_ROW])
-def test_each_by_itself(name: str) -> None:
+def test_each_by_itself() -> None:
     """Every operation at least once, whatever hypothesis comes to try: values and Jacobians."""
-    x, w = leaf(X), leaf(W)
-    y = nn.vmap(lambda x: follow([(name, 0, 0)], OURS, x, w))(x)
-    matrix = nn.vmap(lambda x: nn.jacobian(follow([(name, 0, 0)], OURS, x, w), x, batched=False))(x)
-    nn.forward_all([y, matrix])
-    with jax.enable_x64(True):
+    x, w, names = leaf(X), leaf(W), [*OPERATIONS, *OF_ONE_ROW]
+
+    def both(name: str) -> list[Variable]:
+        def of_row(x: Variable) -> Variable:
+            return follow([(name, 0, 0)], OURS, x, w)
+        return [nn.vmap(of_row)(x), nn.vmap(lambda x: nn.jacobian(of_row(x), x, batched=False))(x)]
+
+    def both_in_jax(name: str, x: Any) -> list[Any]:
         def of_row(x: Any) -> Any:
             return follow([(name, 0, 0)], THEIRS, x, jnp.asarray(W))
-        close(y, jnp.stack([of_row(jnp.asarray(row)) for row in X]))
-        close(matrix, jnp.stack([jax.jacfwd(of_row)(jnp.asarray(row)) for row in X]))
+        return [jnp.stack([f(row) for row in x]) for f in (of_row, jax.jacfwd(of_row))]
+
+    found = [y for name in names for y in both(name)]
+    nn.forward_all(found)
+    expected = exactly(lambda x: [y for name in names for y in both_in_jax(name, x)], X)
+    for i, (a, b) in enumerate(zip(found, expected, strict=True)):
+        close(a, b, names[i // 2])
 
 
 def loops_in(outputs: Any) -> list[Any]:

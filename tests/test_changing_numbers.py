@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff import fused
+from tests.exact import exactly
 from tests.test_properties import SETTINGS
 
 X = np.array([0.3, 0.7, 1.1, -0.4])
@@ -68,10 +70,9 @@ FORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_gradients_are_right_for_every_number_and_emitted_twice(form: str, emissions: list[Any]) -> None:
     build, reference = FORMS[form]
-    numbers = [0.31, 0.57, 2.0, 1e-3, -1.7, 0.57, 5.5]
-    with jax.enable_x64(True):
-        for c in numbers:
-            np.testing.assert_allclose(gradient(build, c), jax.grad(reference)(X, c), rtol=1e-12, atol=1e-14)
+    numbers = np.array([0.31, 0.57, 2.0, 1e-3, -1.7, 0.57, 5.5])
+    for c, expected in zip(numbers, exactly(jax.vmap(jax.grad(reference), (None, 0)), X, numbers), strict=True):
+        np.testing.assert_allclose(gradient(build, float(c)), expected, rtol=1e-12, atol=1e-14)
     assert len(emissions) == 2
 
 
@@ -151,9 +152,9 @@ def test_numbers_below_and_above_gradients(graph_order: int, emissions: list[Any
 
         return y(x)
 
-    with jax.enable_x64(True):
-        for c in (0.41, 0.83, 1.7, 0.29):
-            np.testing.assert_allclose(gradient(build, c), jax.grad(reference)(X, c), rtol=1e-11, atol=1e-13)
+    numbers = np.array([0.41, 0.83, 1.7, 0.29])
+    for c, expected in zip(numbers, exactly(jax.vmap(jax.grad(reference), (None, 0)), X, numbers), strict=True):
+        np.testing.assert_allclose(gradient(build, float(c)), expected, rtol=1e-11, atol=1e-13)
     assert len(emissions) == 2
 
 
@@ -198,15 +199,15 @@ def test_what_is_retained_is_emitted_for_each_number(emissions: list[Any]) -> No
 numbers = st.floats(-3, 3, allow_subnormal=False).filter(lambda c: abs(c) > 1e-3)
 
 
-@SETTINGS
+def of_three(m: Any, x: Any, c: Any) -> Any:
+    return m.sum((c[0] - m.sin(x * c[1])) * m.exp(0.1 * x) + c[2] * x + c[0])
+
+
+slopes = jax.vmap(jax.grad(partial(of_three, jnp)), (None, 0))
+
+
+@settings(SETTINGS, max_examples=15)
 @given(st.lists(st.tuples(numbers, numbers, numbers), min_size=3, max_size=5))
 def test_numbers_in_any_places(triples: list[tuple[float, float, float]]) -> None:
-    def build(x: Any, c: Any, sin: Any, exp: Any, total: Any) -> Any:
-        a, b, d = c
-        return total((a - sin(x * b)) * exp(0.1 * x) + d * x + a)
-
-    with jax.enable_x64(True):
-        for c in triples:
-            found = gradient(lambda x, c: build(x, c, F.sin, F.exp, F.sum), c)
-            expected = jax.grad(lambda x, c=c: build(x, c, jnp.sin, jnp.exp, jnp.sum))(X)
-            np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-13)
+    for c, expected in zip(triples, exactly(slopes, X, np.array(triples)), strict=True):
+        np.testing.assert_allclose(gradient(partial(of_three, F), c), expected, rtol=1e-11, atol=1e-13)

@@ -13,14 +13,11 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
+from tests.exact import exactly
+from tests.leaves import leaf
 
 RNG = np.random.default_rng(0)
 X, W = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 4)) * 0.5
-
-
-def leaf(values: Any) -> Variable:
-    """A leaf that needs a gradient."""
-    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
 
 
 def nth(order: int, value: Callable[..., Any], grad: Callable[..., Any], sin: Any, total: Any) -> Callable[..., Any]:
@@ -44,8 +41,7 @@ def ours(order: int, value: Callable[..., Any]) -> float:
 
 def theirs(order: int, value: Callable[..., Any]) -> float:
     """By JAX."""
-    with jax.enable_x64(True):
-        return float(nth(order, value, lambda f, *a: jax.grad(f, (0, 1))(*a), jnp.sin, jnp.sum)(X, W))
+    return float(exactly(nth(order, value, lambda f, *a: jax.grad(f, (0, 1))(*a), jnp.sin, jnp.sum), X, W))
 
 
 def in_a_row(m: Any, checkpoint: Any, scan: Any) -> Callable[..., Any]:

@@ -2,79 +2,55 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
+from tests.processes import Found, found_by, printed_by
 from tests.saved_on_meshes import SAVED_AT
 
-ROOT = Path(__file__).parents[1]
-LIMIT = 150.0
-
-
-def output_of(arguments: list[object], flags: str = "", code: int = 0) -> str:
-    """What a process prints, which is killed with all that it has started if it takes too long."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-    process = subprocess.Popen([sys.executable, *map(str, arguments)], env=environment, cwd=ROOT, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-    try:
-        output, errors = process.communicate(timeout=LIMIT)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        output, errors = process.communicate()
-        pytest.fail(f"not done within {LIMIT:g} s:\n{output}{errors}")
-    assert process.returncode == code, output + errors
-    return output
+pytestmark = pytest.mark.slow  # several processes
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    output = output_of(["-m", "tests.saved_on_meshes", tmp_path_factory.mktemp("saved")],
-                       "--xla_force_host_platform_device_count=8")
-    result: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return result
+def found(tmp_path_factory: pytest.TempPathFactory) -> Found:
+    return found_by(8, ("tests.saved_on_meshes", tmp_path_factory.mktemp("saved")))[0]
 
 
-def test_nothing_of_the_extra_is_imported_before_it_is_needed(found: dict[str, Any]) -> None:
+def test_nothing_of_the_extra_is_imported_before_it_is_needed(found: Found) -> None:
     assert found["imported"] == []
 
 
-def test_a_resumed_run_on_as_many_devices_ends_at_the_same_bits(found: dict[str, Any]) -> None:
+def test_a_resumed_run_on_as_many_devices_ends_at_the_same_bits(found: Found) -> None:
     assert found["on 4"]["done"] == SAVED_AT
     for what in ("arrays", "state", "places"):
         assert found["on 4"][what] == found["whole"][what]
 
 
 @pytest.mark.parametrize("run", ["on 1", "made"])
-def test_a_run_goes_on_with_another_number_of_devices(found: dict[str, Any], run: str) -> None:
+def test_a_run_goes_on_with_another_number_of_devices(found: Found, run: str) -> None:
     assert found[run]["done"] == SAVED_AT
     for what in ("arrays", "state"):
         for name, array in found["whole"][what].items():
             np.testing.assert_allclose(found[run][what][name], array, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
-def test_arrays_come_to_the_placement_of_the_present_run(found: dict[str, Any]) -> None:
+def test_arrays_come_to_the_placement_of_the_present_run(found: Found) -> None:
     restored = found["made"]["restored"]
     assert "'data': 8" in restored and "(None, 'data')" in restored, restored
     assert "SingleDevice" in found["on 1"]["places"]["divided/affine/W"]
 
 
-def test_what_is_fed_is_divided_over_the_mesh(found: dict[str, Any]) -> None:
+def test_what_is_fed_is_divided_over_the_mesh(found: Found) -> None:
     assert [spec.endswith("('data',)") for spec in found["fed"]] == [True, True]
 
 
 def test_at_sigterm_all_processes_save_the_same_step(tmp_path: Path) -> None:
-    output = output_of(["-m", "nngrad", "launch", "-n", "2", "--timeout", "60",
-                        ROOT / "tests" / "faults" / "run_of_several.py", tmp_path], code=143)
+    (lines_of_both,) = printed_by(
+        1, ("-m", "nngrad", "launch", "-n", 2, "--timeout", 60, "tests/faults/run_of_several.py", tmp_path), code=143)
     said: dict[str, list[str]] = {"[0]": [], "[1]": []}
-    for line in output.splitlines():
+    for line in lines_of_both:
         if line[:3] in said and line.split()[1] in ("exit", "resumed", "whole"):
             said[line[:3]].append(line[4:])
     step = int(said["[0]"][0].split()[4])

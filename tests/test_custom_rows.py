@@ -13,17 +13,13 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
+from tests.leaves import leaf
 from tests.oracle import check
 
 RNG = np.random.default_rng(0)
 X, W = RNG.standard_normal((4, 3)), RNG.standard_normal((3, 3))
 calls: list[tuple[int, ...]] = []
 """The shapes that the functions below were called with on the host."""
-
-
-def leaf(values: Any) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
 
 
 class Cumulated(nn.FunctionNode):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -15,11 +16,9 @@ import nngrad.functions as F
 from nngrad.autodiff.walk import Grad
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable
+from tests import leaves
 
-
-def leaf(*values: Any, need_grad: bool = True, dtype: Any = np.float32) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.array(values, dtype), need_grad=need_grad)
+vector = partial(leaves.vector, dtype=np.float32)
 
 
 @pytest.fixture
@@ -48,23 +47,29 @@ def small_cache() -> Iterator[Any]:
 
 
 def test_reading_computes_what_was_never_computed() -> None:
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     y = F.exp(x) * x
     np.testing.assert_allclose(y.d, np.exp(x.d) * x.d, rtol=1e-6)
 
 
-def test_a_computed_value_stays_until_the_next_forward() -> None:
-    x = leaf(1.0)
+def test_a_value_that_was_computed_or_assigned_stays_until_the_next_forward() -> None:
+    x = vector(1.0)
     y = x * 3
     assert y.d == 3
     x.d = 2.0
     assert y.d == 3
     y.forward()
     assert y.d == 6
+    x = vector(1.0)
+    y = x * 2
+    y.d = 100.0
+    assert y.d == 100
+    y.forward()
+    assert y.d == 2
 
 
-def test_forward_freezes_the_leaves() -> None:
-    x = leaf(1.0)
+def test_forward_freezes_the_leaves_for_all_that_is_above() -> None:
+    x = vector(1.0)
     h = x * 3
     y = h + 1
     y.forward()
@@ -73,10 +78,18 @@ def test_forward_freezes_the_leaves() -> None:
     assert h.d == 3
     y.forward()
     assert (y.d, h.d) == (31, 30)
+    x = vector(1.0)
+    h = x * 2
+    h.forward()
+    assert h.d == 2
+    y = h * 5
+    x.d = 3.0
+    y.forward()
+    assert (h.d, y.d) == (6, 30)
 
 
 def test_forward_freezes_a_leaf_that_is_filled_or_swapped_or_written_in_part() -> None:
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     y = x * 3
     for change in (
         lambda: x.data.fill(7.0),
@@ -105,7 +118,7 @@ def test_a_numpy_array_that_was_given_may_change_afterwards() -> None:
 
 
 def test_intermediates_come_from_the_same_snapshot() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     a = F.exp(x)
     b = F.sin(a)
     c = a * b
@@ -116,34 +129,8 @@ def test_intermediates_come_from_the_same_snapshot() -> None:
     assert c.d == pytest.approx(np.exp(0.5) * np.sin(np.exp(0.5)), rel=1e-5)
 
 
-def test_a_forward_further_down_covers_what_is_above() -> None:
-    x = leaf(1.0)
-    h = x * 2
-    h.forward()
-    assert h.d == 2
-    y = h * 5
-    x.d = 3.0
-    y.forward()
-    assert (h.d, y.d) == (6, 30)
-
-
-def test_forward_of_a_leaf_is_nothing() -> None:
-    x = leaf(1.0)
-    x.forward()
-    assert x.d == 1
-
-
-def test_assigning_to_an_output() -> None:
-    x = leaf(1.0)
-    y = x * 2
-    y.d = 100.0
-    assert y.d == 100
-    y.forward()
-    assert y.d == 2
-
-
 def test_forward_all_shares_a_snapshot_and_an_executable() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     h = F.exp(x)
     y, z = h * 2, h * 3
     before = nn.executables.info()
@@ -157,7 +144,7 @@ def test_forward_all_shares_a_snapshot_and_an_executable() -> None:
 
 
 def test_nnablas_clear_options_are_accepted() -> None:
-    x = leaf(1.0)
+    x = vector(1.0)
     y = x * 2
     y.forward(clear_buffer=True)
     y.forward(clear_no_need_grad=True)
@@ -170,7 +157,7 @@ def test_nnablas_clear_options_are_accepted() -> None:
 
 
 def test_forward_and_backward_are_one_executable() -> None:
-    x, w = leaf(0.5, 0.25), leaf(2.0, 3.0)
+    x, w = vector(0.5, 0.25), vector(2.0, 3.0)
     y = F.sum(F.tanh(x * w) * 1.0625)
     nn.executables.clear()
     y.forward()
@@ -187,7 +174,7 @@ def test_forward_and_backward_are_one_executable() -> None:
 def test_backward_computes_what_forward_has_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
     from nngrad.execution.forward import DeferredRun
 
-    x = leaf(0.5)
+    x = vector(0.5)
     y = F.exp(x) * 1.03125
     y.forward()
     monkeypatch.setattr(DeferredRun, "run", lambda self: pytest.fail("the forward ran by itself"))
@@ -196,7 +183,7 @@ def test_backward_computes_what_forward_has_deferred(monkeypatch: pytest.MonkeyP
 
 
 def test_a_rebuilt_graph_is_neither_emitted_nor_compiled_again(emissions: list[int]) -> None:
-    w = leaf(0.5, 0.25)
+    w = vector(0.5, 0.25)
 
     def step(data: Any) -> float:
         x = Variable.from_numpy_array(data)
@@ -217,7 +204,7 @@ def test_a_rebuilt_graph_is_neither_emitted_nor_compiled_again(emissions: list[i
 
 
 def test_what_changes_the_gradient_is_not_served_from_the_cache(emissions: list[int]) -> None:
-    x, w = leaf(2.0), leaf(3.0)
+    x, w = vector(2.0), vector(3.0)
 
     def gradients() -> list[float]:
         h = F.exp(x * 0.5)
@@ -240,19 +227,8 @@ def test_what_changes_the_gradient_is_not_served_from_the_cache(emissions: list[
     assert len(emissions) == 3
 
 
-def test_need_grad_false_on_the_output_itself() -> None:
-    x = leaf(2.0)
-    y = x * x
-    y.backward()
-    assert x.g == 4
-    y.need_grad = False
-    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
-        y.backward()
-    assert x.g == 4
-
-
 def test_gradients_accumulate() -> None:
-    x = leaf(2.0)
+    x = vector(2.0)
     y = x * x
     for count in (1, 2, 3):
         y.forward()
@@ -266,21 +242,25 @@ def test_gradients_accumulate() -> None:
     assert x.g == 14
 
 
-def test_backward_uses_the_snapshot_of_forward() -> None:
-    x = leaf(2.0)
+def test_backward_with_or_without_forward_before_it_uses_one_snapshot() -> None:
+    x = vector(2.0)
     y = x * x
     y.forward()
     x.d = 5.0
     y.backward()
     assert x.g == 4
     assert y.d == 4
-
-
-def test_backward_without_forward() -> None:
-    x = leaf(2.0)
+    x = vector(2.0)
     y = x * x
     y.backward()
     assert (x.g, y.d) == (4, 4)
+    x = vector(2.0)
+    h = x * x
+    y = h * 3
+    y.forward()
+    x.d = 7.0
+    h.backward()
+    assert x.g == 4
 
 
 @pytest.mark.parametrize("seed", [
@@ -288,31 +268,19 @@ def test_backward_without_forward() -> None:
     nn.NdArray.from_numpy_array([3.0, 3.0]), Variable.from_numpy_array([3.0, 3.0]), [3.0, 3.0],
 ], ids=["int", "float", "float32", "array", "int array", "JAX", "NdArray", "Variable", "list"])
 def test_forms_of_the_seed(seed: Any) -> None:
-    x = leaf(2.0, 4.0)
+    x = vector(2.0, 4.0)
     y = x * x
     y.backward(seed)
     assert x.g.tolist() == [12, 24]
 
 
-def test_seed_none_takes_the_grad_that_is_there() -> None:
-    x = leaf(2.0, 4.0)
+def test_seeds_are_taken_from_grad_and_compiled_once() -> None:
+    x = vector(2.0, 4.0)
     y = x * x
     y.g = [1.0, 10.0]
     y.backward(None)
     assert x.g.tolist() == [4, 80]
-
-
-@pytest.mark.parametrize(("seed", "kind"), [
-    (np.ones(3), ValueError), ("one", TypeError), (True, TypeError), (np.ones((2, 1)), ValueError), ({}, TypeError),
-])
-def test_errors_of_the_seed(seed: Any, kind: Any) -> None:
-    y = leaf(2.0, 4.0) * 2
-    with pytest.raises(kind, match="grad"):
-        y.backward(seed)
-
-
-def test_seeds_of_other_values_do_not_compile_again() -> None:
-    x = leaf(2.0)
+    x = vector(2.0)
     y = x * x * 1.1875
     y.backward(2.0)
     misses = nn.executables.info().misses
@@ -322,57 +290,66 @@ def test_seeds_of_other_values_do_not_compile_again() -> None:
     assert x.g == pytest.approx(1.1875 * 4 * 14)
 
 
+@pytest.mark.parametrize(("seed", "kind"), [
+    (np.ones(3), ValueError), ("one", TypeError), (True, TypeError), (np.ones((2, 1)), ValueError), ({}, TypeError),
+])
+def test_errors_of_the_seed(seed: Any, kind: Any) -> None:
+    y = vector(2.0, 4.0) * 2
+    with pytest.raises(kind, match="grad"):
+        y.backward(seed)
+
+
 def test_leaves_that_share_a_grad_cell() -> None:
-    w = leaf(2.0)
+    w = vector(2.0)
     a, b = w.get_unlinked_variable(), w.get_unlinked_variable()
     for count in (1, 2):
         (a * b * b).backward()
         assert w.g == a.g == b.g == 12 * count
 
 
-def test_backward_of_a_leaf() -> None:
-    x = leaf(2.0, 3.0)
+def test_backward_and_forward_of_a_leaf() -> None:
+    x = vector(2.0, 3.0)
     x.backward()
     x.backward(np.array([1.0, 5.0]))
     assert x.g.tolist() == [2, 6]
-    constant = leaf(2.0, need_grad=False)
+    constant = vector(2.0, need_grad=False)
     with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
         constant.backward()
     assert constant.g == 0
+    x.forward()
+    np.testing.assert_array_equal(x.d, [2, 3])
 
 
 def test_backward_reaches_only_what_needs_it() -> None:
-    x, w = leaf(2.0, need_grad=False), leaf(3.0)
+    x, w = vector(2.0, need_grad=False), vector(3.0)
     (x * w).backward()
     assert (x.g, w.g) == (0, 2)
     y = x * 2
     with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
         y.backward()
     assert not y.need_grad and x.g == 0
+    x = vector(2.0)
+    y = x * x
+    y.backward()
+    assert x.g == 4
+    y.need_grad = False
+    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
+        y.backward()
+    assert x.g == 4
 
 
 def test_backward_of_a_gradient() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     (gx,) = nn.grad(F.sin(x), x)
     (gx * gx).backward()
     assert x.g == pytest.approx(-2 * np.sin(0.5) * np.cos(0.5), rel=1e-5)
 
 
-def test_backward_of_an_intermediate_after_forward_of_the_whole() -> None:
-    x = leaf(2.0)
-    h = x * x
-    y = h * 3
-    y.forward()
-    x.d = 7.0
-    h.backward()
-    assert x.g == 4
-
-
 # ---------------------------------------------------------------- effects
 
 
-def test_an_effect_is_applied_once_per_forward() -> None:
-    counter, x = leaf(0.0, need_grad=False), leaf(2.0)
+def test_an_effect_is_applied_once_per_forward_with_hooks_or_without() -> None:
+    counter, x = vector(0.0, need_grad=False), vector(2.0)
     y = with_updates(x * 3, {counter: counter + x})
     y.forward()
     assert (y.d, counter.d, y.d) == (6, 2, 6)
@@ -384,10 +361,14 @@ def test_an_effect_is_applied_once_per_forward() -> None:
     y.forward()
     assert counter.d == 8
     assert counter.d == 8
+    counter, x = vector(0.0, need_grad=False), vector(2.0)
+    y = with_updates(x * 3, {counter: counter + x})
+    y.forward(function_pre_hook=lambda f: None)
+    assert (y.d, counter.d) == (6, 2)
 
 
-def test_a_compiled_function_applies_effects_and_reads_live_leaves() -> None:
-    counter, w, x = leaf(0.0, need_grad=False), leaf(2.0), leaf(0.0)
+def test_a_compiled_function_applies_effects_and_to_jax_leaves_them_out() -> None:
+    counter, w, x = vector(0.0, need_grad=False), vector(2.0), vector(0.0)
     y = with_updates(x * w, {counter: counter + x})
     run = nn.compile(y, [x])
     assert run(np.float32([3.0])) == 6
@@ -395,10 +376,7 @@ def test_a_compiled_function_applies_effects_and_reads_live_leaves() -> None:
     assert run([4.0]) == 40
     assert counter.d == 7
     assert x.d == 0
-
-
-def test_to_jax_leaves_effects_out() -> None:
-    counter, x = leaf(0.0, need_grad=False), leaf(2.0)
+    counter, x = vector(0.0, need_grad=False), vector(2.0)
     run = nn.to_jax(with_updates(x * 3, {counter: counter + x}), [x])
     assert run(np.float32([3.0])) == 9
     assert counter.d == 0
@@ -408,7 +386,7 @@ def test_to_jax_leaves_effects_out() -> None:
 
 
 def test_auto_forward() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     assert not nn.get_auto_forward()
     with nn.auto_forward():
         assert nn.get_auto_forward()
@@ -427,26 +405,23 @@ def test_auto_forward() -> None:
     assert y.d == pytest.approx(np.exp(3.0), rel=1e-6)
 
 
-def test_set_auto_forward() -> None:
+def test_auto_forward_set_for_good_and_with_effects() -> None:
     nn.set_auto_forward(True)
     try:
-        x = leaf(2.0)
+        x = vector(2.0)
         y = x * x
         x.d = 9.0
         assert y.d == 4
     finally:
         nn.set_auto_forward(False)
-
-
-def test_auto_forward_applies_effects() -> None:
-    counter, x = leaf(0.0, need_grad=False), leaf(2.0)
+    counter, x = vector(0.0, need_grad=False), vector(2.0)
     with nn.auto_forward():
         y = with_updates(x * 3, {counter: counter + x})
     assert (y.d, counter.d) == (6, 2)
 
 
 def test_no_grad() -> None:
-    x = leaf(2.0)
+    x = vector(2.0)
     with nn.no_grad():
         h = x * x
         with nn.no_grad(False):
@@ -458,7 +433,7 @@ def test_no_grad() -> None:
 
 
 def test_hooks_are_called_in_rank_order() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     y = F.exp(F.sin(x) * x) + F.cos(x)
     calls: list[tuple[str, str]] = []
     ranks: list[int] = []
@@ -479,7 +454,7 @@ def test_hooks_are_called_in_rank_order() -> None:
 
 
 def test_a_post_hook_sees_the_values() -> None:
-    x = leaf(2.0)
+    x = vector(2.0)
     y = (x * 3) + 1
     seen: dict[str, float] = {}
     y.forward(function_post_hook=lambda f: seen.update({f.name: float(f.outputs[0].d[0])}))
@@ -487,7 +462,7 @@ def test_a_post_hook_sees_the_values() -> None:
 
 
 def test_hooks_of_backward_see_the_gradients_functions_only() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     (gx,) = nn.grad(F.sin(x), x)
     y = gx * gx
     own = {id(f) for f in nn.graph.functions_of([y])}
@@ -497,18 +472,11 @@ def test_hooks_of_backward_see_the_gradients_functions_only() -> None:
     assert x.g == pytest.approx(-2 * np.sin(0.5) * np.cos(0.5), rel=1e-5)
 
 
-def test_hooked_forward_applies_effects_once() -> None:
-    counter, x = leaf(0.0, need_grad=False), leaf(2.0)
-    y = with_updates(x * 3, {counter: counter + x})
-    y.forward(function_pre_hook=lambda f: None)
-    assert (y.d, counter.d) == (6, 2)
-
-
 # ---------------------------------------------------------------- JAX
 
 
 def test_to_jax_under_jit_vmap_and_grad() -> None:
-    x, w = leaf(0.5, 0.25), leaf(2.0, 3.0)
+    x, w = vector(0.5, 0.25), vector(2.0, 3.0)
     y = F.sum(F.tanh(x * w))
     f = nn.to_jax(y, [x, w])
     a, b = jnp.array([0.1, 0.2]), jnp.array([0.3, 0.4])
@@ -534,7 +502,7 @@ def test_to_jax_with_a_sharding() -> None:
 
 
 def test_to_jax_freezes_other_leaves() -> None:
-    x, w = leaf(1.0), leaf(2.0)
+    x, w = vector(1.0), vector(2.0)
     f = nn.to_jax([x * w, x], [x])
     w.d = 100.0
     product, same = f(np.float32([3.0]))
@@ -542,7 +510,7 @@ def test_to_jax_freezes_other_leaves() -> None:
 
 
 def test_intermediates_as_inputs_of_to_jax_and_compile() -> None:
-    x = leaf(1.0)
+    x = vector(1.0)
     h = F.exp(x)
     y = h * h + x
     assert nn.to_jax(y, [h, x])(np.float32([3.0]), np.float32([10.0])) == 19
@@ -552,7 +520,7 @@ def test_intermediates_as_inputs_of_to_jax_and_compile() -> None:
 
 @pytest.mark.parametrize("make", [nn.to_jax, nn.compile])
 def test_errors_of_graphs_as_functions(make: Any) -> None:
-    x, w = leaf(1.0, 2.0), leaf(1.0, 2.0)
+    x, w = vector(1.0, 2.0), vector(1.0, 2.0)
     y = x * w
     with pytest.raises(TypeError, match="inputs"):
         make(y, [x, 3.0])
@@ -568,7 +536,7 @@ def test_errors_of_graphs_as_functions(make: Any) -> None:
 
 
 def test_arrays_are_cast_to_the_inputs_dtypes() -> None:
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     for make in (nn.to_jax, nn.compile):
         f = make(x * 0.5, [x])
         for given in (np.array([3, 5]), [3, 5], np.array([3.0, 5.0]), x * 1 + 2, nn.NdArray.from_numpy_array([3, 5])):
@@ -584,7 +552,7 @@ def test_the_cache_is_bounded(small_cache: Any) -> None:
     small_cache.clear()
     assert small_cache.info()[:3] == (0, 0, 0)
     small_cache.resize(3)
-    x = leaf(1.0)
+    x = vector(1.0)
     for i in range(5):
         assert F.reshape(x, shape=(1,) * i).d.shape == (1,) * i
     assert small_cache.info()[:4] == (0, 5, 3, 3)
@@ -604,7 +572,7 @@ def test_the_cache_is_bounded(small_cache: Any) -> None:
 
 
 def test_structures_that_differ_do_not_share() -> None:
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     assert (x * 2).d.tolist() == [2, 4]
     assert (x * 3).d.tolist() == [3, 6]
     assert (x - 2 * x).d.tolist() == [-1, -2]
@@ -630,7 +598,7 @@ def test_python_functions_share_executables_by_their_attributes() -> None:
         def backward(self, f: nn.Function, gy: Variable) -> Variable:
             return gy * self.by
 
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     assert Scale(2)(x).d.tolist() == [2, 4]
     misses = nn.executables.info().misses
     assert Scale(2)(x).d.tolist() == [2, 4]
@@ -656,7 +624,7 @@ class Multiples(nn.PythonFunction):
 
 
 def test_forward_and_backward_of_several_outputs() -> None:
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     p, q = Multiples()(x)
     p.forward()
     p.backward()
@@ -672,7 +640,7 @@ def test_forward_and_backward_of_several_outputs() -> None:
 
 
 def test_loss_scaling_in_float16() -> None:
-    x = leaf(1.0, 2.0, dtype=np.float16)
+    x = vector(1.0, 2.0, dtype=np.float16)
     F.sum(x * x).backward(1024.0)
     assert x.g.dtype == np.float16 and x.g.tolist() == [2048, 4096]
 
@@ -681,7 +649,7 @@ def test_a_hook_that_fails_leaves_the_graph_usable() -> None:
     def fail(f: nn.Function) -> None:
         raise RuntimeError("hook")
 
-    x = leaf(2.0)
+    x = vector(2.0)
     y = x * x
     with pytest.raises(RuntimeError, match="hook"):
         y.forward(function_pre_hook=fail)
@@ -707,7 +675,7 @@ def test_errors_of_python_functions() -> None:
         def forward(self, x: Any) -> Any:
             return x
 
-    x = leaf(1.0)
+    x = vector(1.0)
     with pytest.raises(ValueError, match="outputs = 2"):
         Wrong()(x)
     with pytest.raises(NotImplementedError, match="Bare has no forward"):
@@ -727,19 +695,16 @@ def test_errors_of_python_functions() -> None:
 # ---------------------------------------------------------------- contexts
 
 
-def test_contexts() -> None:
+def test_contexts_and_errors_that_list_what_there_is() -> None:
     cpu = nn.Context("cpu")
     assert cpu == nn.Context(["cpu:float"]) == nn.get_extension_context("cpu", device_id=0)
     assert hash(cpu) == hash(nn.Context("cpu")) and "cpu" in repr(cpu)
     with nn.context_scope(cpu):
         assert nn.get_current_context() == cpu
-        y = leaf(2.0) * 3
+        y = vector(2.0) * 3
     assert y.parent is not None and y.parent.context == cpu
     assert y.d == 6
     assert isinstance(nn.get_current_context(), nn.Context)
-
-
-def test_errors_of_contexts_list_what_there_is() -> None:
     with pytest.raises(ValueError, match="'cpu', 'cuda'"):
         nn.Context("abacus")
     with pytest.raises(ValueError, match=r"no device '99' of backend 'cpu'; JAX has cpu:0"):
@@ -759,7 +724,7 @@ def test_errors_of_contexts_list_what_there_is() -> None:
 
 def test_float64_without_switching_it_on_for_all() -> None:
     assert not jax.config.jax_enable_x64
-    x = leaf(1 / 3, dtype=np.float64)
+    x = vector(1 / 3, dtype=np.float64)
     y = F.exp(x) * 3 + 1 / 7
     assert y.dtype == y.d.dtype == np.float64
     assert y.d == pytest.approx(3 * np.exp(1 / 3) + 1 / 7, rel=1e-15)
@@ -796,8 +761,8 @@ def test_a_large_float64_leaf() -> None:
     assert nn.to_jax(y, [])() == pytest.approx(1e4 / 9, rel=1e-4)
 
 
-def test_mixed_dtypes() -> None:
-    half, single, double = (leaf(1.5, dtype=t) for t in (np.float16, np.float32, np.float64))
+def test_dtypes_are_mixed_and_int64_is_kept() -> None:
+    half, single, double = (vector(1.5, dtype=t) for t in (np.float16, np.float32, np.float64))
     integer = Variable.from_numpy_array(np.array([2], np.int32))
     y = half * single + double * integer - half
     assert y.dtype == np.float64
@@ -805,9 +770,6 @@ def test_mixed_dtypes() -> None:
     y.backward()
     assert [x.g.dtype for x in (half, single, double)] == [np.float16, np.float32, np.float64]
     assert [float(x.g[0]) for x in (half, single, double)] == [0.5, 1.5, 2.0]
-
-
-def test_int64_is_kept() -> None:
     big = 2**40 + 1
     x = Variable.from_numpy_array(np.array([big], np.int64))
     assert (x + x).d.tolist() == [2 * big]

@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nngrad as nn
@@ -20,11 +20,8 @@ import nngrad.functions as F
 from nngrad import hooks
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.function import function_hooks
+from tests.leaves import vector
 from tests.test_properties import SETTINGS, Recipe, draw_leaves, follow, recipes
-
-
-def leaf(*values: float) -> Variable:
-    return Variable.from_numpy_array(np.array(values, np.float64), need_grad=True)
 
 
 class Recorder(nn.FunctionHook):
@@ -111,7 +108,7 @@ ROUTES = [
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.__name__)
 @pytest.mark.parametrize("simplified", [True, False])
 def test_hooks_see_the_same_on_every_route(route: Callable[[Variable], Any], simplified: bool) -> None:
-    x = leaf(0.5, 1.0)
+    x = vector(0.5, 1.0)
     with nn.simplify(simplified), Recorder() as seen:
         gx = route(x)
     np.testing.assert_allclose(gx, 2 * np.cos(2 * x.d) * np.exp(np.sin(2 * x.d)), rtol=1e-14)
@@ -126,7 +123,7 @@ def test_hooks_see_the_same_on_every_route(route: Callable[[Variable], Any], sim
 
 
 def test_backward_hooks_are_given_inputs_and_gradients() -> None:
-    x = leaf(0.5, 1.0)
+    x = vector(0.5, 1.0)
     with Recorder() as seen:
         forward_then_backward(x)
     (at,) = [i for i, e in enumerate(seen.events) if e == "<- sin"]
@@ -136,7 +133,7 @@ def test_backward_hooks_are_given_inputs_and_gradients() -> None:
 
 
 def test_a_gradient_of_a_gradient() -> None:
-    x = leaf(0.5, 1.0)
+    x = vector(0.5, 1.0)
     with Recorder() as seen:
         (gx,) = nn.grad(F.sum(F.sin(x) ** 3), x)
         (ggx,) = nn.grad(gx, x)
@@ -152,7 +149,7 @@ def test_a_gradient_of_a_gradient() -> None:
 
 
 def test_outputs_without_a_gradient_are_none() -> None:
-    x = leaf(1.0, 2.0)
+    x = vector(1.0, 2.0)
     first, _ = F.split(F.exp(x), axis=0)
     with Recorder() as seen:
         (first * 3.0).backward()
@@ -161,7 +158,7 @@ def test_outputs_without_a_gradient_are_none() -> None:
 
 
 def test_a_hook_on_one_function() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     h = F.sin(x * 2.0)
     y = F.exp(h)
     seen = Recorder()
@@ -183,11 +180,11 @@ def test_a_hook_on_one_function() -> None:
 
 
 def test_a_hook_on_one_function_leaves_other_graphs_alone() -> None:
-    watched = F.sin(leaf(0.5))
+    watched = F.sin(vector(0.5))
     assert watched.parent is not None
     seen = Recorder()
     watched.parent.add_hook(seen)
-    x = leaf(0.5)
+    x = vector(0.5)
     (gx,) = nn.grad(F.exp(F.sin(x)) * 1.0, x)  # simplified: nothing is multiplied by 1
     y = F.exp(x)
     y.forward()
@@ -199,7 +196,7 @@ def test_a_hook_on_one_function_leaves_other_graphs_alone() -> None:
 
 
 def test_a_function_that_goes_takes_its_hooks_along() -> None:
-    y = F.sin(leaf(0.5))
+    y = F.sin(vector(0.5))
     assert y.parent is not None
     seen = Recorder()
     alive = weakref.ref(seen)
@@ -210,7 +207,7 @@ def test_a_function_that_goes_takes_its_hooks_along() -> None:
 
 
 def test_names_are_distinct() -> None:
-    y = F.sin(leaf(0.5))
+    y = F.sin(vector(0.5))
     assert y.parent is not None
     y.parent.add_hook(Recorder())
     with pytest.raises(KeyError, match="sin has a hook named 'Recorder' already; give another name"):
@@ -237,7 +234,7 @@ def test_a_hook_is_named_by_its_class() -> None:
 
     assert (Mine().name, Named().name, hooks.TimerHook().name) == ("Mine", "by me", "TimerHook")
     with Mine():  # and does nothing
-        backward_alone(leaf(0.5))
+        backward_alone(vector(0.5))
 
 
 def test_several_hooks_are_called_in_turn() -> None:
@@ -250,7 +247,7 @@ def test_several_hooks_are_called_in_turn() -> None:
         def forward_preprocess(self, function: nn.Function, in_data: Any) -> None:
             order.append(self.name)
 
-    y = F.sin(leaf(0.5))
+    y = F.sin(vector(0.5))
     assert y.parent is not None
     y.parent.add_hook(Noting("own"))
     with Noting("first"), Noting("second"):
@@ -263,7 +260,7 @@ def test_a_hook_that_fails_is_taken_off_and_leaves_the_graph_usable() -> None:
         def backward_preprocess(self, function: nn.Function, in_data: Any, out_grad: Any) -> None:
             raise RuntimeError("no")
 
-    x = leaf(0.5)
+    x = vector(0.5)
     y = F.sin(x)
     with pytest.raises(RuntimeError, match="no"), Failing():
         y.backward()
@@ -273,7 +270,7 @@ def test_a_hook_that_fails_is_taken_off_and_leaves_the_graph_usable() -> None:
 
 def test_hooks_of_another_thread_are_not_called() -> None:
     with Recorder() as seen:
-        other = threading.Thread(target=lambda: backward_alone(leaf(0.5)))
+        other = threading.Thread(target=lambda: backward_alone(vector(0.5)))
         other.start()
         other.join()
     assert seen.events == ["added None", "deleted None"]
@@ -289,7 +286,7 @@ def test_a_gradient_that_was_built_before_is_watched_in_its_simplified_form() ->
 
 
 def test_compiled_graphs_are_not_watched() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     y = F.sin(x)
     run = nn.compile(y, x)
     with Recorder() as seen:
@@ -301,7 +298,7 @@ def test_compiled_graphs_are_not_watched() -> None:
 
 
 def test_a_forward_is_watched_once() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     with Recorder() as seen:
         y = model(x)
         y.forward()
@@ -318,7 +315,7 @@ def test_a_forward_is_watched_once() -> None:
 
 
 def test_what_was_written_to_an_output_does_not_mislead_a_watched_backward() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     h = F.exp(x)
     y = h * h
     with Recorder():
@@ -331,7 +328,7 @@ def test_what_was_written_to_an_output_does_not_mislead_a_watched_backward() -> 
 def test_hooked_graphs_are_not_kept_alive() -> None:
     timer, norms, memory, recorder = hooks.TimerHook(), hooks.GradientNormHook(), hooks.MemoryHook(), Recorder()
     with timer, norms, memory, recorder:
-        x = leaf(0.5, 1.0)
+        x = vector(0.5, 1.0)
         y = model(x)
         y.forward()
         y.backward()
@@ -349,7 +346,7 @@ def test_a_graph_goes_without_the_collector() -> None:
     gc.disable()
     try:
         with Recorder():
-            x = leaf(0.5)
+            x = vector(0.5)
             y = model(x)
             y.forward()
             y.backward()
@@ -373,7 +370,7 @@ class Nested(nn.PythonFunction):
 
 
 def test_a_rule_that_asks_for_gradients_is_one_backward() -> None:
-    x = leaf(0.5)
+    x = vector(0.5)
     with Recorder() as seen, nn.simplify(False):
         (gx,) = nn.grad(F.exp(Nested()(x)), x)
         (ggx,) = nn.grad(gx, x)
@@ -383,7 +380,7 @@ def test_a_rule_that_asks_for_gradients_is_one_backward() -> None:
     assert backward[:2] == ["exp", "Nested"]
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=15)
 @given(
     recipe=recipes(exact=False),
     watching=st.sets(st.sampled_from(["recorder", "timer", "memory", "norm", "debug", "one"])),
@@ -426,7 +423,7 @@ def test_watching_changes_no_values(
 def test_forward_mode_has_no_backward_to_watch() -> None:
     def watched(derivative: Callable[[Variable], Any]) -> list[str]:
         with Recorder() as seen:
-            derivative(leaf(0.5, 1.0)).forward()
+            derivative(vector(0.5, 1.0)).forward()
         return [event for event in seen.events if event[:2] in ("->", "<-")]
 
     forward = ["-> mul_scalar", "-> sin", "-> exp"]
@@ -440,7 +437,7 @@ def test_forward_mode_has_no_backward_to_watch() -> None:
 
 def test_timer() -> None:
     with hooks.TimerHook() as timer:
-        forward_then_backward(leaf(0.5, 1.0))
+        forward_then_backward(vector(0.5, 1.0))
     times = timer.times
     assert set(times) == {
         (name, way) for name in ("mul_scalar", "sin", "exp", "sum") for way in ("forward", "backward")
@@ -466,7 +463,7 @@ def test_memory() -> None:
 
 
 def test_gradient_norms() -> None:
-    x = leaf(3.0, 4.0)
+    x = vector(3.0, 4.0)
     with hooks.GradientNormHook() as norms:
         for _ in range(2):
             F.sum(F.sin(x) * 10.0).backward()
@@ -480,14 +477,14 @@ def test_gradient_norms() -> None:
 def test_printing() -> None:
     file = io.StringIO()
     with hooks.PrintHook(file):
-        backward_alone(leaf(0.5, 1.0))
+        backward_alone(vector(0.5, 1.0))
     lines = file.getvalue().splitlines()
     assert lines[0] == "forward  mul_scalar x: float64[2] in [0.5, 1]"
     assert lines[4] == "backward sum gradient: float64[] 1"
     assert lines[6] == "backward sin gradient: float64[2] in [2.32, 2.483]"
     file = io.StringIO()
     with hooks.PrintHook(file, wanted=lambda f: f.name == "log"):
-        F.sum(F.log(leaf(0.0, 1.0)) ** 2).forward()
+        F.sum(F.log(vector(0.0, 1.0)) ** 2).forward()
     assert file.getvalue() == "forward  log x: float64[2] in [0, 1]\n"
 
 
@@ -501,7 +498,7 @@ def test_printing_of_what_is_not_finite_and_of_single_numbers(capsys: pytest.Cap
     with np.errstate(invalid="ignore"):
         assert described(np.array([np.inf, 1.0])) == "float64[2] in [1, inf], 1 not finite"
     with hooks.PrintHook():
-        F.sin(leaf(0.5)).forward()
+        F.sin(vector(0.5)).forward()
     assert capsys.readouterr().out == "forward  sin x: float64[1] 0.5\n"
 
 
@@ -516,7 +513,7 @@ class Failing(Recorder):
 
 
 def test_a_hook_that_cannot_start_is_not_in_force() -> None:
-    y = F.sin(leaf(0.5))
+    y = F.sin(vector(0.5))
     assert y.parent is not None
     with pytest.raises(OSError, match="no file"), Failing():
         pass
@@ -530,7 +527,7 @@ def test_a_hook_that_cannot_start_is_not_in_force() -> None:
 
 @pytest.mark.parametrize("wrong", [3, Recorder])
 def test_what_is_no_hook_is_refused(wrong: Any) -> None:
-    y = F.sin(leaf(0.5))
+    y = F.sin(vector(0.5))
     assert y.parent is not None
     with pytest.raises(TypeError, match=r"hook: expected an instance of nn\.FunctionHook, got"):
         y.parent.add_hook(wrong)
@@ -548,14 +545,14 @@ def test_times_of_functions_within_functions_are_their_own(monkeypatch: pytest.M
     ticks = iter(range(100))
     monkeypatch.setattr("nngrad.hooks.timer.time.perf_counter", lambda: float(next(ticks)))
     with hooks.TimerHook() as timer, Slow():
-        F.exp(leaf(0.5)).forward()
+        F.exp(vector(0.5)).forward()
     assert timer.history == [("sin", "forward", 1.0), ("exp", "forward", 3.0)]
 
 
 def test_a_timer_on_one_function_in_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     now = {"first": 0.0, "second": 100.0}
     monkeypatch.setattr("nngrad.hooks.timer.time.perf_counter", lambda: now[threading.current_thread().name])
-    timer, f = hooks.TimerHook(), F.sin(leaf(0.5)).parent
+    timer, f = hooks.TimerHook(), F.sin(vector(0.5)).parent
     assert f is not None
     begun, other = threading.Event(), threading.Event()
 

@@ -17,21 +17,14 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable, functions_of
-from tests.oracle import check, compiled_cheaply
+from tests.exact import exactly
+from tests.leaves import leaf
+from tests.oracle import check
 
 RNG = np.random.default_rng(5)
 M, B = RNG.normal(size=(3, 3)) + 4 * np.eye(3), RNG.normal(size=3)
 T = np.array(0.3)
-
-
-def leaf(x: object) -> Variable:
-    return Variable.from_numpy_array(np.asarray(x, float))
-
-
-def exactly(f: Callable[..., Any], *xs: Any) -> Any:
-    """What a function for JAX gives in float64."""
-    with jax.enable_x64(True):
-        return np.asarray(compiled_cheaply(f)(*map(jnp.asarray, xs)))
+slow = pytest.mark.slow
 
 
 def repeated(step: Callable[[Any], Any], x: Any, count: int) -> Any:
@@ -49,7 +42,9 @@ def system(t: Any, symmetric: bool) -> Any:
     return lambda v: m @ v + sin(t) * v * np.arange(1.0, 4.0)
 
 
-@pytest.mark.parametrize("method, orders", [("dense", 3), ("cg", 3), ("bicgstab", 2), ("gmres", 2)])
+@pytest.mark.parametrize("method, orders", [
+    ("dense", 3), ("cg", 3), ("gmres", 2), pytest.param("bicgstab", 2, marks=slow),
+])  # fmt: skip
 def test_linear_solve_to_every_order(method: str, orders: int) -> None:
     symmetric = method == "cg"
 
@@ -68,12 +63,15 @@ def test_linear_solve_forward_to_order_3(method: str) -> None:
     t, one = leaf(T), leaf(1.0)
     y = nn.linear_solve(system(t, False), F.cos(t * B), method, tol=1e-14)[0]
     h = lambda t: jnp.linalg.solve(jax.vmap(system(t, False), out_axes=1)(jnp.eye(3)), jnp.cos(t * B))  # noqa: E731
+    found, expected = [y], [h]
     for order in range(1, 4):
-        (y,) = nn.jvp(y, t, one)
-        h = jax.jacfwd(h)
-        np.testing.assert_allclose(y.d, exactly(h, T), rtol=1e-9)
-        solves = [f for f in functions_of([y]) if f.name in ("factored_solve", "iterative_solve")]
+        found += nn.jvp(found[-1], t, one)
+        expected.append(jax.jacfwd(expected[-1]))
+        solves = [f for f in functions_of(found[-1:]) if f.name in ("factored_solve", "iterative_solve")]
         assert len(solves) == 1 + order
+    nn.forward_all(found)
+    for y, value in zip(found, exactly(lambda t: [h(t) for h in expected], T), strict=True):
+        np.testing.assert_allclose(y.d, value, rtol=1e-9)
 
 
 def test_a_pytree_is_one_vector() -> None:
@@ -115,7 +113,7 @@ def cubic(a: Any, b: Any) -> Any:
     return jnp.cbrt(b / 2 + s) + jnp.cbrt(b / 2 - s)
 
 
-@pytest.mark.parametrize("linear", ["dense", "gmres"])
+@pytest.mark.parametrize("linear", ["dense", pytest.param("gmres", marks=slow)])
 def test_a_root_against_its_closed_form_to_order_3(linear: str) -> None:
     def ours(a: Variable, b: Variable) -> Variable:
         return nn.root(lambda x: x**3 + a * x - b, 0.5 * b, linear=linear)[0]
@@ -191,6 +189,7 @@ def test_what_is_drawn_is_the_same_in_all_steps_and_in_the_gradient() -> None:
     assert values[0] != values[1]
 
 
+@slow
 @settings(max_examples=4, deadline=None)
 @given(st.integers(1, 3), st.integers(0, 2**32 - 1))
 def test_random_systems(n: int, seed: int) -> None:
@@ -260,7 +259,7 @@ def ridge(s: Any, x: Any, y: Any) -> Any:
 FEATURES, TARGETS = RNG.normal(size=(6, 3)), RNG.normal(size=6)
 
 
-@pytest.mark.parametrize("linear", ["dense", "cg"])
+@pytest.mark.parametrize("linear", ["dense", pytest.param("cg", marks=slow)])
 def test_hyper_gradients_of_ridge_regression_to_order_3(linear: str) -> None:
     def ours(s: Variable, x: Variable) -> Variable:
         def loss(w: Variable) -> Variable:

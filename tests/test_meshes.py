@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
 import socket
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-import nngrad as nn
+from tests.processes import Found, found_by
 
-ROOT = Path(nn.__file__).parents[1]
-LIMIT = 240
-"""Seconds: what waits for ever is ended."""
-
-Found = dict[str, Any]
-
-
-def found_by(devices: int, *commands: tuple[str, ...]) -> list[Found]:
-    """What modules find that run at the same time, each in a process with so many devices. All are ended in the end."""
-    settings = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "NNGRAD_DISK_CACHE": "off",
-                "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}  # fmt: skip
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", *command], env=os.environ | settings, cwd=ROOT, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )
-        for command in commands
-    ]  # fmt: skip
-    results: list[Found] = []
-    try:
-        for process in processes:
-            out, err = process.communicate(timeout=LIMIT)
-            assert process.returncode == 0, out + err
-            results.append(json.loads(out.splitlines()[-1]))
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                print(*process.communicate(), sep="\n")
-    return results
+slow = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def found() -> Found:
-    """What `on_meshes.py` has found."""
-    return found_by(8, ("tests.on_meshes",))[0]
+    """What the quick parts of `on_meshes.py` have found."""
+    return found_by(8, ("tests.on_meshes", "compiled_step", "afterwards", "uneven", "memory", "refused", "scopes"))[0]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Found:
+    """What the others have found."""
+    others = "data_parallel", "tensor_parallel", "graphs", "constraints", "random_numbers"
+    return found_by(8, ("tests.on_meshes", *others))[0]
 
 
 @pytest.fixture(scope="module")
@@ -75,24 +47,28 @@ def same(a: Any, b: Any, tolerance: float = 1e-6) -> None:
 
 
 @pytest.mark.parametrize("count", [4, 8])
-def test_a_critic_trains_as_on_one_device(found: Found, count: int) -> None:
+@slow
+def test_a_critic_trains_as_on_one_device(trained: Found, count: int) -> None:
     """With batch statistics, masks, noise, a gradient of second order and a last batch that is not divisible."""
-    of = found["data_parallel"]
+    of = trained["data_parallel"]
     alone = of["1"] if count == 8 else of["1, even"]
     assert len({*alone["losses"]}) == len(alone["losses"])
     same(of[str(count)], alone, 3e-6)
 
 
-def test_transformations_of_optax_too(found: Found) -> None:
-    same(found["data_parallel"]["optax, 2"], found["data_parallel"]["optax, 1"], 3e-6)
+@slow
+def test_transformations_of_optax_too(trained: Found) -> None:
+    same(trained["data_parallel"]["optax, 2"], trained["data_parallel"]["optax, 1"], 3e-6)
 
 
-def test_without_the_axis_data_batches_are_whole(found: Found) -> None:
-    same(found["data_parallel"]["optax, no data"], found["data_parallel"]["optax, 1"], 3e-6)
+@slow
+def test_without_the_axis_data_batches_are_whole(trained: Found) -> None:
+    same(trained["data_parallel"]["optax, no data"], trained["data_parallel"]["optax, 1"], 3e-6)
 
 
-def test_random_numbers_do_not_depend_on_the_mesh(found: Found) -> None:
-    of = found["random_numbers"]
+@slow
+def test_random_numbers_do_not_depend_on_the_mesh(trained: Found) -> None:
+    of = trained["random_numbers"]
     assert of["8"] == of["1"]
 
 
@@ -129,8 +105,9 @@ def test_what_a_report_says_is_of_one_device(found: Found) -> None:
 # ---------------------------------------------------------------- parameters
 
 
-def test_parameters_divided_over_an_axis(found: Found) -> None:
-    of = found["tensor_parallel"]
+@slow
+def test_parameters_divided_over_an_axis(trained: Found) -> None:
+    of = trained["tensor_parallel"]
     same(of["divided"]["losses"], of["whole"]["losses"])
     shards = of["divided"]["shards"]
     divided = {name for name, (whole, own) in shards.items() if own == whole // 4}
@@ -138,24 +115,27 @@ def test_parameters_divided_over_an_axis(found: Found) -> None:
     assert of["divided"]["state"] == [[1, 1], *shards.values(), *shards.values()]
 
 
-def test_weights_that_are_divided_are_never_gathered(found: Found) -> None:
-    of = found["tensor_parallel"]["attention"]
+@slow
+def test_weights_that_are_divided_are_never_gathered(trained: Found) -> None:
+    of = trained["tensor_parallel"]["attention"]
     assert "model" in of["place"]
     assert of["weight"] > max(size for _, size, _ in of["collectives"])
-    for each in (of, found["tensor_parallel"]["divided"]):
+    for each in (of, trained["tensor_parallel"]["divided"]):
         assert {kind for kind, _, _ in each["collectives"]} == {"all-reduce"}, "of activations and gradients"
 
 
-def test_fully_sharded_data_parallel(found: Found) -> None:
-    of = found["tensor_parallel"]
+@slow
+def test_fully_sharded_data_parallel(trained: Found) -> None:
+    of = trained["tensor_parallel"]
     same(of["data"]["losses"], of["whole"]["losses"])
     shards = of["data"]["shards"]
     assert {name for name, (whole, own) in shards.items() if own == whole // 8} == {*shards} - {"second/conv/b"}
     assert of["data"]["state"] == [[1, 1], *shards.values(), *shards.values()]
 
 
-def test_values_in_the_middle_are_divided_and_so_are_their_gradients(found: Found) -> None:
-    of = found["constraints"]
+@slow
+def test_values_in_the_middle_are_divided_and_so_are_their_gradients(trained: Found) -> None:
+    of = trained["constraints"]
     same(of["8"], of["1"], 1e-4)
     assert "'data', 'model'" in of["place"]
 
@@ -163,8 +143,9 @@ def test_values_in_the_middle_are_divided_and_so_are_their_gradients(found: Foun
 # ---------------------------------------------------------------- other ways to run
 
 
-def test_forward_backward_update_compile_and_to_jax(found: Found) -> None:
-    of = found["graphs"]
+@slow
+def test_forward_backward_update_compile_and_to_jax(trained: Found) -> None:
+    of = trained["graphs"]
     same(of["8"], of["1"], 1e-5)
     assert "data" in of["batch"] and "data" in of["to_jax place"]
     assert set(of["parameters"]) == {8}
@@ -232,6 +213,7 @@ def test_what_is_refused(found: Found, name: str) -> None:
 # ---------------------------------------------------------------- parts from several processes
 
 
+@slow
 def test_parts_from_two_processes_are_one_batch(halves: list[Found]) -> None:
     first, second, alone = halves
     assert first == second
@@ -248,6 +230,7 @@ def test_parts_from_two_processes_are_one_batch(halves: list[Found]) -> None:
         ("keys", "random numbers: the keys are others in process 1 than in process 0"),
     ],
 )
+@slow
 def test_what_processes_must_agree_on(halves: list[Found], name: str, message: str) -> None:
     for each in halves[:2]:
         with pytest.raises(AssertionError, match=message):

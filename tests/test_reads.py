@@ -152,7 +152,7 @@ def test_what_is_written_to_a_leaf_counts_for_what_is_read_later(written: Any) -
     assert (z * 1.5).d == 45
 
 
-def test_a_view_that_is_held_and_written_to_counts() -> None:
+def test_what_is_written_to_a_view_counts_and_after_a_forward_it_does_not() -> None:
     x = nn.Variable.from_numpy_array([1.0])
     view = x.d
     y = x + 1
@@ -162,9 +162,6 @@ def test_a_view_that_is_held_and_written_to_counts() -> None:
     assert z.d == 50
     view[...] = 5.0
     assert after.d == 600
-
-
-def test_what_is_written_after_a_forward_does_not_count() -> None:
     x = nn.Variable.from_numpy_array([1.0])
     y = x + 1
     z = y * 10

@@ -50,6 +50,7 @@ def test_more_levels_take_less_memory(levels: int) -> None:
     assert allotted(more) < allotted(fewer)
 
 
+@pytest.mark.slow
 def test_a_deep_chain_takes_logarithmic_memory() -> None:
     layers, batch, width = 400, 16, 2
     loss, weights = chain(layers, batch, width)
@@ -89,6 +90,7 @@ def test_no_policy_makes_it_worse(policy: Any) -> None:
         assert allotted([loss, *nn.grad(loss, weights, recompute=policy)]) <= plain
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("activation", ["leaky", "softplus"])
 def test_policies_for_two_gradients_are_no_worse_than_none(activation: str) -> None:
     def outputs(first: Any, second: Any) -> list[Variable]:
@@ -101,11 +103,11 @@ def test_policies_for_two_gradients_are_no_worse_than_none(activation: str) -> N
         assert allotted(outputs(first, second)) <= plain, (first, second)
 
 
-def test_a_share_of_arithmetic_is_enough_to_save_memory_where_all_passes_leave_values() -> None:
-    for first in (False, "sqrt"):
-        loss, weights = critic(first, 16, "tanh")
-        plain, again = ([loss, *nn.grad(loss, weights, recompute=p)] for p in (False, "auto"))
-        assert allotted(again) < 0.9 * allotted(plain)
+@pytest.mark.parametrize("first", [False, pytest.param("sqrt", marks=pytest.mark.slow)])
+def test_a_share_of_arithmetic_is_enough_to_save_memory_where_all_passes_leave_values(first: Any) -> None:
+    loss, weights = critic(first, 16, "tanh")
+    plain, again = ([loss, *nn.grad(loss, weights, recompute=p)] for p in (False, "auto"))
+    assert allotted(again) < 0.9 * allotted(plain)
 
 
 def test_where_nothing_is_gained_the_plain_graph_comes_back() -> None:

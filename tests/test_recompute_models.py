@@ -148,6 +148,17 @@ POLICIES: dict[str, Any] = {
 }
 
 
+QUICK = {"skipping", "siamese"}
+"""Models that meet each policy quickly."""
+
+
+def of_models(name: str, *cases: Any) -> pytest.MarkDecorator:
+    """A mark that runs a test with each of these cases, the first value of which is a model."""
+    rows = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return pytest.mark.parametrize(
+        name, [pytest.param(*row, marks=() if row[0] in QUICK else pytest.mark.slow) for row in rows])
+
+
 def every_other(models: Iterable[str], policies: Iterable[Any]) -> list[tuple[str, Any]]:
     """Pairs such that each model meets half of the policies, and each policy half of the models."""
     return [(m, p) for i, m in enumerate(models) for j, p in enumerate(policies) if (i + j) % 2 == 0]
@@ -181,7 +192,7 @@ def plain(model: str) -> tuple[Outcome, list[Any], list[Any]]:
     return outcome, values[: len(outcome.first)], values[len(outcome.first) :]
 
 
-@pytest.mark.parametrize("model", MODELS)
+@of_models("model", *MODELS)
 def test_plain_gradients_are_those_of_jax(model: str) -> None:
     b = Builder(False)
     loss = MODELS[model](b)
@@ -201,7 +212,7 @@ def test_plain_gradients_are_those_of_jax(model: str) -> None:
     agree_as_one(second, twice, 1e-11)
 
 
-@pytest.mark.parametrize("model, policy", every_other(MODELS, POLICIES))
+@of_models("model, policy", *every_other(MODELS, POLICIES))
 def test_policies_change_no_gradient_and_take_no_more_memory(model: str, policy: str) -> None:
     without, first, second = plain(model)
     p = POLICIES[policy]
@@ -213,7 +224,7 @@ def test_policies_change_no_gradient_and_take_no_more_memory(model: str, policy:
     agree_as_one(values[len(first) :], second, 1e-12)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@of_models("model", *MODELS)
 def test_a_policy_at_one_order_alone(model: str) -> None:
     without, _, second = plain(model)
     once, both = Outcome(model, "sqrt", False), Outcome(model, "sqrt", "sqrt")
@@ -235,7 +246,7 @@ def of(model: str) -> tuple[Variable, list[Variable]]:
     return MODELS[model](b), b.leaves
 
 
-@pytest.mark.parametrize("model, policy", every_other(MODELS, DECIDED))
+@of_models("model, policy", *every_other(MODELS, DECIDED))
 def test_no_policy_takes_more_memory_as_compiled(model: str, policy: Any) -> None:
     loss, leaves = of(model)
     plain, again = ([loss, *nn.grad(loss, leaves, recompute=p)] for p in (False, policy))
@@ -257,7 +268,7 @@ def ranking(model: str, policy: Any) -> list[int]:
     return [allotted_by(c.program) for c in sorted(seen.values(), key=lambda c: c.peak)]
 
 
-@pytest.mark.parametrize("model", ["deep", "several"])
+@of_models("model", "deep", "several")
 def test_the_smallest_as_compiled_is_among_the_first_three(model: str) -> None:
     found = ranking(model, "sqrt")
     assert len(found) > 4 and min(found[:3]) == min(found) < max(found)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 import nngrad as nn
 import nngrad.functions as F
@@ -19,7 +16,8 @@ import nngrad.solvers as S
 from nngrad.execution.trials import temporaries
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
-from tests.rematerialising import BATCH, WIDTH, chain, counted_compilations, products, values_of
+from tests.processes import printed_by
+from tests.rematerialising import BATCH, WIDTH, chain, counted_compilations, products, structure_alone, values_of
 from tests.test_properties import agree
 
 # ---------------------------------------------------------------- every route
@@ -108,6 +106,7 @@ def test_a_jax_function_of_it_can_be_transformed() -> None:
 SHARDED = """
 import jax, numpy as np, nngrad as nn
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from tests.processes import printed_by
 from tests.rematerialising import chain, products, temporaries
 from nngrad.graph import leaves_of
 from tests.test_properties import agree
@@ -128,12 +127,9 @@ assert len(jax.devices()) == 2 and least < 0.7 * most and many > few, found[1:]
 """
 
 
+@pytest.mark.slow  # another process
 def test_it_saves_memory_on_each_of_several_devices() -> None:
-    root = str(Path(__file__).parents[1])
-    paths = os.pathsep.join([root, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu", "PYTHONPATH": paths}
-    done = subprocess.run([sys.executable, "-c", SHARDED], env=os.environ | flags, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    printed_by(2, ("-c", SHARDED))
 
 
 def test_hooks_see_the_plain_gradient() -> None:
@@ -161,7 +157,8 @@ def test_random_functions_have_the_same_mask() -> None:
         (slope,) = nn.grad(loss, [x], recompute=policy)
         return [*first, *nn.grad(F.sum(slope**2), weights, recompute=policy)]
 
-    plain, again = both_orders(False), both_orders("sqrt")
+    with structure_alone():
+        plain, again = both_orders(False), both_orders("sqrt")
     assert [f for f in functions_of(again) if f.name == "optimization_barrier"]
     for _ in range(2):
         results = nn.compile([*plain, *again])()  # one draw of keys for both
@@ -182,7 +179,8 @@ def test_batch_statistics_are_updated_once() -> None:
         values = [p.d.copy() for p in nn.get_parameters(grad_only=False).values()]
         return [*values, *[p.g.copy() for p in nn.get_parameters().values()]]
 
-    agree(statistics("sqrt"), statistics(None), 1e-5)
+    with structure_alone():
+        agree(statistics("sqrt"), statistics(None), 1e-5)
     nn.clear_parameters()
 
 
@@ -199,11 +197,12 @@ def test_masks_and_statistics_at_order_two_on_every_route() -> None:
             h = F.dropout(F.tanh(z), 0.3, seed=i)
         (slope,) = nn.grad(F.sum(h**2), [x], recompute=policy)
         loss = F.mean(F.sum(slope**2, axis=1)) + F.mean(h)
+        gradients = nn.grad(loss, weights, recompute=policy) if route == "compile" else [slope]
         step = {
-            "backward": lambda: (loss.forward(), loss.backward(recompute=policy)),
-            "train_step": nn.train_step(loss, weights, S.Sgd(lr=1e-2), recompute=policy),
-            "compile": nn.compile([loss, *(gradients := nn.grad(loss, weights, recompute=policy))]),
-        }[route]
+            "backward": lambda: lambda: (loss.forward(), loss.backward(recompute=policy)),
+            "train_step": lambda: nn.train_step(loss, weights, S.Sgd(lr=1e-2), recompute=policy),
+            "compile": lambda: nn.compile([loss, *gradients]),
+        }[route]()
         if policy:
             assert [f for f in functions_of(gradients) if f.name == "optimization_barrier"]
         got = [step() for _ in range(2)][-1]
@@ -211,7 +210,8 @@ def test_masks_and_statistics_at_order_two_on_every_route() -> None:
         return [*[np.array(a) for a in kept], *[r.d.copy() for r in running]]
 
     for route in ("backward", "train_step", "compile"):
-        again, plain = results("sqrt", route), results(False, route)
+        with structure_alone():
+            again, plain = results("sqrt", route), results(False, route)
         assert not np.allclose(plain[4], 0), "the running mean was to change"
         agree(again, plain, 1e-4)
 

@@ -17,6 +17,8 @@ from nngrad.execution.passes import prepared, prepared_for
 from nngrad.execution.program import Program, calls_of, in_one
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
+from tests.exact import exactly
+from tests.lstm import lstm_in_graphs, lstm_in_jax
 from tests.rematerialising import temporaries
 
 STEPS, WIDTH, BATCH = 20, 4, 3
@@ -28,32 +30,9 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(STEPS, BATCH, WIDTH)), rng.normal(size=(2 * WIDTH, 4 * WIDTH)) / WIDTH
 
 
-def lstm(x: Any, w: Any, of: Any) -> Any:
-    """The sum of what an LSTM comes to, written for nngrad.functions or jax.numpy."""
-    h = c = of.zeros((BATCH, WIDTH))
-    for t in range(STEPS):
-        z = of.product(of.join([x[t], h]), w)
-        i, f, o, g = (z[:, k * WIDTH : (k + 1) * WIDTH] for k in range(4))
-        c = of.sigmoid(f) * c + of.sigmoid(i) * of.tanh(g)
-        h = of.sigmoid(o) * of.tanh(c)
-    return of.sum(h * h)
-
-
-class InGraphs:
-    zeros = staticmethod(lambda shape: Variable.from_numpy_array(np.zeros(shape)))
-    product, sigmoid, tanh, sum = F.batch_matmul, F.sigmoid, F.tanh, F.sum
-    join = staticmethod(lambda parts: F.concatenate(*parts, axis=1))
-
-
-class InJax:
-    zeros, product, tanh, sum = jnp.zeros, jnp.matmul, jnp.tanh, jnp.sum
-    sigmoid = staticmethod(jax.nn.sigmoid)
-    join = staticmethod(lambda parts: jnp.concatenate(parts, axis=1))
-
-
 def gradient(arrays: tuple[np.ndarray, np.ndarray]) -> tuple[Variable, Variable, Variable]:
     x, w = (Variable.from_numpy_array(a, need_grad=True) for a in arrays)
-    (g,) = nn.grad(lstm(x, w, InGraphs), [w])
+    (g,) = nn.grad(lstm_in_graphs(x, w), [w])
     return x, w, g
 
 
@@ -110,12 +89,10 @@ def test_gradients_of_both_orders_are_those_of_jax(arrays: tuple[np.ndarray, np.
     x, _, g = gradient(arrays)
     (second,) = nn.grad(F.sum(g * g), [x])
     nn.forward_all([g, second])
-    with jax.enable_x64(True):
-        slope = jax.grad(lambda x, w: lstm(x, w, InJax), argnums=1)
-        expected = slope(*arrays)
-        np.testing.assert_allclose(g.d, expected, rtol=1e-11, atol=1e-13)
-        expected = jax.grad(lambda x, w: jnp.sum(slope(x, w) ** 2))(*arrays)
-        np.testing.assert_allclose(second.d, expected, rtol=1e-10, atol=1e-13)
+    slope = jax.grad(lstm_in_jax, argnums=1)
+    once, twice = exactly(lambda *xs: (slope(*xs), jax.grad(lambda x, w: jnp.sum(slope(x, w) ** 2))(*xs)), *arrays)
+    np.testing.assert_allclose(g.d, once, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(second.d, twice, rtol=1e-10, atol=1e-13)
 
 
 def test_short_recurrences_and_networks_are_left_alone() -> None:

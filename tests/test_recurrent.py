@@ -18,6 +18,7 @@ import nngrad.sequences as sequences
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters
+from tests.leaves import leaf
 from tests.oracle import check, compiled_cheaply
 from tests.samples.recurrent import elman, gru, layers, lstm
 
@@ -27,11 +28,6 @@ BIASES = {"rnn": (), "lstm": (4,), "gru": (4,)}
 STATES = {"rnn": 1, "lstm": 2, "gru": 1}
 CELLS = {"rnn": elman(jnp.tanh), "lstm": lstm, "gru": gru}
 KINDS = list(GATES)
-
-
-def leaf(values: Any, dtype: Any = np.float64) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=True)
 
 
 def arrays_for(kind: str, steps: int = 3, batch: int = 2, inputs: int = 2, size: int = 2, count: int = 1,
@@ -249,6 +245,8 @@ def test_parameters(kind: str, count: int, directions: int) -> None:
     assert not get_parameter(f"r/{kind}/bias").d.any()
     own = [get_parameter(f"r/{kind}/{n}") for n in expected]
     again = getattr(F, kind)(x, *states, *own, num_layers=count, bidirectional=directions == 2)
+    for outputs in (results, again):
+        nn.forward_all(outputs)
     for a, b in zip(results, again, strict=True):
         np.testing.assert_array_equal(a.d, b.d)
 

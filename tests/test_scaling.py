@@ -3,51 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-import nngrad as nn
 from benchmarks.scaling.account import collectives
+from tests.processes import Found, found_by, printed_by
 
 from .sharded_samples import TOLERANCE
 
-ROOT = Path(nn.__file__).parents[1]
-LIMIT = 300
-"""Seconds: what waits for ever is ended."""
-
-Found = dict[str, Any]
-
-
-def output_of(*command: str, devices: int) -> list[str]:
-    """The lines that a module of the tests prints on so many virtual devices."""
-    settings = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}", "NNGRAD_DISK_CACHE": "off",
-                "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", *command], env=os.environ | settings, cwd=ROOT, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    try:
-        out, err = process.communicate(timeout=LIMIT)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            print(*process.communicate(), sep="\n")
-    assert process.returncode == 0, out + err
-    return out.splitlines()
+pytestmark = pytest.mark.slow  # whole trainings
 
 
 @pytest.fixture(scope="module")
 def found() -> Found:
     """What `runs_on_meshes.py` has found."""
-    result: Found = json.loads(output_of("tests.runs_on_meshes", "--short", devices=8)[-1])
-    return result
+    return found_by(8, ("tests.runs_on_meshes", "--short"))[0]
 
 
 # ---------------------------------------------------------------- the same results
@@ -131,7 +102,7 @@ OPS = "gather,scatter_nd,top_k_data,max_pooling"
 
 
 def test_samples_give_the_same_in_parts() -> None:
-    lines = output_of("tests.sharded_samples", "--only", OPS, "--least", devices=2)
+    (lines,) = printed_by(2, ("-W", "error", "-m", "tests.sharded_samples", "--only", OPS, "--least"))
     results = [json.loads(line) for line in lines if line.startswith("{")]
     assert len({entry["id"].partition(",")[0] for entry in results}) == len(OPS.split(","))
     assert not [entry for entry in results if "failed" in entry]

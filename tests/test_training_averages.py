@@ -12,26 +12,13 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad import Variable
-from nngrad.parameter import clear_parameters, get_parameter, get_parameters
-
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((8, 3)).astype(np.float32)
-T = RNG.standard_normal((8, 2)).astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def _empty() -> None:
-    clear_parameters()
-    nn.seed(1)
+from nngrad.parameter import get_parameter, get_parameters
+from tests.two_layers import T, X, anew, close, error, put, values  # noqa: F401 - anew is a fixture
 
 
 def network() -> tuple[Variable, list[Variable]]:
     x, t = Variable((8, 3)), Variable((8, 2))
-    return F.mean((PF.affine(F.tanh(PF.affine(x, 4, name="one")), 2, name="two") - t) ** 2.0), [x, t]
-
-
-def values() -> dict[str, np.ndarray]:
-    return {n: np.array(p.d, np.float64) for n, p in get_parameters().items()}
+    return error(x, t), [x, t]
 
 
 def averaged(average: nn.MovingAverage) -> dict[str, np.ndarray]:
@@ -52,9 +39,8 @@ def test_it_is_the_weighted_mean_of_the_steps(in_step: bool, corrected: bool) ->
         seen.append(values())
         weights = [0.8 * w for w in weights] + [0.2]
     assert average.count == 5
-    for n, v in averaged(average).items():
-        expected = sum(w * s[n] for w, s in zip(weights, seen, strict=True)) / sum(weights)
-        np.testing.assert_allclose(v, expected, rtol=1e-5, atol=1e-6)
+    means = {n: sum(w * s[n].astype(float) for w, s in zip(weights, seen, strict=True)) / sum(weights) for n in seen[0]}
+    close(averaged(average), means, rtol=1e-5, atol=1e-6)
 
 
 def test_applied_within_a_block_alone() -> None:
@@ -72,14 +58,12 @@ def test_applied_within_a_block_alone() -> None:
 
     plain = losses()
     with average.applied():
-        for n, v in averaged(average).items():
-            np.testing.assert_array_equal(values()[n], v)
+        close(values(), averaged(average))
         within = losses()
     assert within != plain and losses() == plain
     with pytest.raises(ZeroDivisionError), average.applied():
         1 / 0  # noqa: B018
-    for n, v in values().items():
-        np.testing.assert_array_equal(v, before[n])
+    close(values(), before)
     step(X, T)
     assert not np.array_equal(values()["two/affine/W"], before["two/affine/W"])
 
@@ -93,8 +77,7 @@ def test_training_within_the_block_is_refused() -> None:
     before = values()
     with pytest.raises(RuntimeError, match="was replaced within the block"), average.applied():
         step(X, T)
-    for n, v in values().items():
-        np.testing.assert_array_equal(v, before[n])
+    close(values(), before)
     for _ in range(4):
         step(X, T)
     assert all(np.isfinite(v).all() for v in values().values())
@@ -112,8 +95,7 @@ def test_state_is_saved_and_restored(tmp_path: Path) -> None:
     whole, solver = nn.MovingAverage(get_parameters(), 0.9), S.Adam(0.1)
     run(4, whole, solver)
     expected = whole.get_states()
-    for n, v in start.items():
-        get_parameter(n).d = v
+    put(start)
     first, solver = nn.MovingAverage(get_parameters(), 0.9), S.Adam(0.1)
     run(2, first, solver)
     first.save_states(tmp_path / "average.safetensors")
@@ -121,16 +103,15 @@ def test_state_is_saved_and_restored(tmp_path: Path) -> None:
     second.load_states(tmp_path / "average.safetensors")
     run(2, second, solver)
     assert list(expected) == ["count", *[f"average:{n}" for n in start]]
-    for n, v in second.get_states().items():
-        np.testing.assert_array_equal(v, expected[n])
-    for error, message, states in [
+    close(second.get_states(), expected)
+    for kind, message, states in [
         (TypeError, "expected arrays by name, got list", []),
         (ValueError, r"missing \['count'\], unknown \[\]", {n: v for n, v in expected.items() if n != "count"}),
         (ValueError, r"'count' counts, so it must not be negative", {**expected, "count": np.int32(-1)}),
         (ValueError, r"'average:two/affine/b' must be float32\[2\]",
          {**expected, "average:two/affine/b": np.zeros(3, np.float32)}),
     ]:
-        with pytest.raises(error, match=message):
+        with pytest.raises(kind, match=message):
             second.set_states(states)
 
 
@@ -150,8 +131,7 @@ def test_running_statistics_and_skipped_steps() -> None:
     before = average.get_states()
     step(X * np.inf)  # which the loss scale skips
     assert solver.skipped_updates == 1
-    for n, v in average.get_states().items():
-        np.testing.assert_array_equal(v, before[n])
+    close(average.get_states(), before)
 
 
 def test_averages_in_the_loss() -> None:
@@ -189,13 +169,13 @@ def test_averages_have_float32_at_least(dtype: str) -> None:
 def test_arguments_are_checked() -> None:
     loss, inputs = network()
     other = Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True, dtype="float32")
-    for error, message, arguments in [
+    for kind, message, arguments in [
         (ValueError, "decay: must be at least 0 and less than 1, got 1.0", (get_parameters(), 1.0)),
         (ValueError, "there are none", ({},)),
         (TypeError, "only floating dtypes can be averaged", ([Variable((2,), dtype="int32")],)),
         (ValueError, "only leaves", ([loss],)),
     ]:
-        with pytest.raises(error, match=message):
+        with pytest.raises(kind, match=message):
             nn.MovingAverage(*arguments)
     average = nn.MovingAverage([other])
     with pytest.raises(ValueError, match="averages: '0' is neither trained nor updated by this step"):

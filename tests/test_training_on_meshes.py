@@ -2,45 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
 
-import nngrad as nn
+from tests.processes import Found, found_by
 
-ROOT = Path(nn.__file__).parents[1]
-LIMIT = 180
-"""Seconds: what waits for ever is ended."""
-
-Found = dict[str, Any]
+pytestmark = pytest.mark.slow  # whole trainings
 
 
 @pytest.fixture(scope="module")
 def found() -> Found:
     """What `training_on_meshes.py` has found."""
-    settings = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "NNGRAD_DISK_CACHE": "off",
-                "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}  # fmt: skip
-    process = subprocess.Popen(
-        [sys.executable, "-W", "error", "-m", "tests.training_on_meshes"], env=os.environ | settings, cwd=ROOT,
-        text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-    )  # fmt: skip
-    try:
-        out, err = process.communicate(timeout=LIMIT)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            print(*process.communicate(), sep="\n")
-    assert process.returncode == 0, out + err
-    result: Found = json.loads(out.splitlines()[-1])
-    return result
+    return found_by(8, ("tests.training_on_meshes",))[0]
 
 
 @pytest.mark.parametrize(("case", "tolerance"), [("1 float32", 1e-5), ("4 float32", 1e-5), ("4 bfloat16", 0.05)])

@@ -13,30 +13,8 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad import Variable
-from nngrad.parameter import clear_parameters, get_parameter, get_parameters
-
-RNG = np.random.default_rng(0)
-X = RNG.standard_normal((8, 3)).astype(np.float32)
-T = RNG.standard_normal((8, 2)).astype(np.float32)
-
-
-@pytest.fixture(autouse=True)
-def _empty() -> None:
-    clear_parameters()
-    nn.seed(1)
-
-
-def network(x: Variable) -> Variable:
-    return PF.affine(F.tanh(PF.affine(x, 4, name="one")), 2, name="two")
-
-
-def values() -> dict[str, np.ndarray]:
-    return {n: np.array(p.d) for n, p in get_parameters(grad_only=False).items()}
-
-
-def put(given: dict[str, np.ndarray]) -> None:
-    for name, value in given.items():
-        get_parameter(name).d = value
+from nngrad.parameter import get_parameter, get_parameters
+from tests.two_layers import T, X, anew, close, error, network, put, values  # noqa: F401 - anew is a fixture
 
 
 def gradients(loss: Variable) -> dict[str, np.ndarray]:
@@ -50,7 +28,7 @@ def gradients(loss: Variable) -> dict[str, np.ndarray]:
 def moved_by(**options) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The parameters before a step of gradient descent at rate 1, by how much it moves them, and their gradients."""
     x, t = Variable.from_numpy_array(X), Variable.from_numpy_array(T)
-    loss = F.mean((network(x) - t) ** 2.0) * 8.0
+    loss = error(x, t) * 8.0
     before, g = values(), gradients(loss)
     nn.train_step(loss, get_parameters(), S.Sgd(1.0), inputs=[x, t], **options)(X, T)
     return before, {n: before[n] - v for n, v in values().items()}, g
@@ -66,10 +44,10 @@ def norm(arrays) -> float:
 def test_auxiliary_results_have_their_structure() -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
     y = network(x)
-    error, size = F.mean((y - t) ** 2.0), F.mean(y**2.0)
+    off, size = F.mean((y - t) ** 2.0), F.mean(y**2.0)
     best = F.max(y, axis=1, only_index=True)
-    loss = error + 0.5 * size
-    aux = {"parts": [error, (size,)], "outputs": y, "best": best, "norm": "gradient_norm", "none": None, "x": x,
+    loss = off + 0.5 * size
+    aux = {"parts": [off, (size,)], "outputs": y, "best": best, "norm": "gradient_norm", "none": None, "x": x,
            "W": get_parameter("one/affine/W")}
     before, start = values(), None
     step = nn.train_step(loss, get_parameters(), S.Adam(0.1), inputs=[x, t], aux=aux)
@@ -92,7 +70,7 @@ def test_auxiliary_results_have_their_structure() -> None:
 
 def test_measures_of_the_step_itself() -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
-    loss = F.mean((network(x) - t) ** 2.0)
+    loss = error(x, t)
     solver = S.Sgd(0.0)
     solver.loss_scaling(2.0**10)
     step = nn.train_step(loss, get_parameters(), solver, inputs=[x, t], clip_grad_by_global_norm=1e-3,
@@ -128,39 +106,33 @@ def test_a_function_that_builds_returns_auxiliary_results() -> None:
 def test_auxiliary_results_are_checked() -> None:
     x = Variable((8, 3))
     loss = F.mean(network(x) ** 2.0)
-    for error, message, aux in [
+    for kind, message, aux in [
         (TypeError, r"aux\['a'\]\[1\]: expected a Variable or the name of a result, got int", {"a": [loss, 3]}),
         (ValueError, r"aux: no result 'gradient_nrom'.*did you mean.*gradient_norm", "gradient_nrom"),
     ]:
-        with pytest.raises(error, match=message):
+        with pytest.raises(kind, match=message):
             nn.train_step(loss, get_parameters(), S.Sgd(), inputs=x, aux=aux)
 
 
 # ---------------------------------------------------------------- changes of gradients
 
 
-def test_clipping_by_value() -> None:
+def test_clipping_by_value_and_each_gradient_by_norm() -> None:
     _, moved, g = moved_by(clip_grad_by_value=0.1)
     assert any((np.abs(v) > 0.1).any() for v in g.values())
-    for n, v in moved.items():
-        np.testing.assert_allclose(v, np.clip(g[n], -0.1, 0.1), rtol=1e-4, atol=1e-6)
-
-
-def test_clipping_each_gradient_by_norm() -> None:
+    close(moved, {n: np.clip(g[n], -0.1, 0.1) for n in g}, rtol=1e-4, atol=1e-6)
     limit = 2.0
     _, moved, g = moved_by(clip_grad_by_norm=limit)
     lengths = {n: norm([v]) for n, v in g.items()}
     assert min(lengths.values()) < limit < max(lengths.values())
-    for n, v in moved.items():
-        np.testing.assert_allclose(v, g[n] * min(1.0, limit / lengths[n]), rtol=1e-4, atol=1e-6)
+    close(moved, {n: g[n] * min(1.0, limit / lengths[n]) for n in g}, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("limit", [0.5, 1e3, math.inf])
 def test_clipping_all_gradients_by_their_norm(limit: float) -> None:
     _, moved, g = moved_by(clip_grad_by_global_norm=limit)
     factor = min(1.0, limit / norm(g.values()))
-    for n, v in moved.items():
-        np.testing.assert_allclose(v, g[n] * factor, rtol=1e-4, atol=1e-6)
+    close(moved, {n: g[n] * factor for n in g}, rtol=1e-4, atol=1e-6)
 
 
 def test_weight_decay_comes_last() -> None:
@@ -172,15 +144,14 @@ def test_weight_decay_comes_last() -> None:
     changed = {n: v * min(1.0, 0.6 / norm([v])) for n, v in changed.items()}
     factor = min(1.0, 0.7 / norm(changed.values()))
     assert factor < 1
-    for n, v in moved.items():
-        decay = 0.25 if n.endswith("W") else 0.0
-        np.testing.assert_allclose(v, changed[n] * factor + decay * before[n], rtol=1e-4, atol=1e-6)
+    decay = {n: 0.25 * v if n.endswith("W") else 0.0 for n, v in before.items()}
+    close(moved, {n: v * factor + decay[n] for n, v in changed.items()}, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_changes_are_those_of_gradients_that_are_not_scaled(dynamic: bool) -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
-    loss = F.mean((network(x) - t) ** 2.0)
+    loss = error(x, t)
     start, results = values(), []
     for scaling in (None, nn.DynamicLossScale() if dynamic else 2.0**12):
         put(start)
@@ -191,14 +162,13 @@ def test_changes_are_those_of_gradients_that_are_not_scaled(dynamic: bool) -> No
         for _ in range(3):
             step(X, T)
         results.append(values())
-    for n, v in results[0].items():
-        np.testing.assert_allclose(results[1][n], v, rtol=1e-5, atol=1e-7)
-        assert not np.array_equal(v, start[n])
+    close(results[1], results[0], rtol=1e-5, atol=1e-7)
+    assert not any([np.array_equal(v, start[n]) for n, v in results[0].items()])
 
 
 def test_the_solver_s_own_methods_are_not_ignored_silently() -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
-    loss = F.mean((network(x) - t) ** 2.0)
+    loss = error(x, t)
     solver = S.Sgd(0.1)
     step = nn.train_step(loss, get_parameters(), solver, inputs=[x, t])
     for change in (lambda: solver.weight_decay(0.1), lambda: solver.clip_grad_by_norm(1.0)):
@@ -215,7 +185,7 @@ def test_the_solver_s_own_methods_are_not_ignored_silently() -> None:
 def test_options_are_checked() -> None:
     x = Variable((8, 3))
     loss = F.mean(network(x) ** 2.0)
-    for error, message, options in [
+    for kind, message, options in [
         (TypeError, "accumulate: expected an int, got 2.0", {"accumulate": 2.0}),
         (ValueError, "accumulate: must be 1 or more, got 0", {"accumulate": 0}),
         (ValueError, "clip_grad_by_norm: must be above 0", {"clip_grad_by_norm": 0}),
@@ -226,7 +196,7 @@ def test_options_are_checked() -> None:
         (ValueError, "on_nan: must be 'skip', 'raise' or None, got 'stop'", {"on_nan": "stop"}),
         (TypeError, r"averages\[0\]: expected an nn.MovingAverage, got int", {"averages": [1]}),
     ]:
-        with pytest.raises(error, match=message):
+        with pytest.raises(kind, match=message):
             nn.train_step(loss, get_parameters(), S.Sgd(), inputs=x, **options)
 
 
@@ -236,7 +206,7 @@ def test_options_are_checked() -> None:
 @pytest.mark.parametrize("on_nan", ["skip", "raise"])
 def test_nothing_changes_where_something_is_not_finite(on_nan: str) -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
-    loss = F.mean((network(PF.batch_normalization(x)) - t) ** 2.0)
+    loss = error(PF.batch_normalization(x), t)
     solver, average = S.Adam(0.1), nn.MovingAverage(get_parameters())
     step = nn.train_step(loss, get_parameters(), solver, inputs=[x, t], on_nan=on_nan, averages=average, aux="finite")
     for _ in range(4):
@@ -253,9 +223,7 @@ def test_nothing_changes_where_something_is_not_finite(on_nan: str) -> None:
             with pytest.raises(FloatingPointError, match=message):
                 step(X, bad)
         for now, old in [(values(), before), (solver.get_states(), state), (average.get_states(), averaged)]:
-            assert now.keys() == old.keys()
-            for n, v in now.items():
-                np.testing.assert_array_equal(v, old[n])
+            close(now, old)
     step(X, T)
     assert not np.array_equal(values()["bn/mean"], before["bn/mean"])
     assert not np.array_equal(values()["two/affine/W"], before["two/affine/W"])

@@ -131,8 +131,9 @@ def test_data_and_gradients_that_are_read_are_not_named() -> None:
 def test_parameters_that_are_given_again_are_looked_at_again() -> None:
     w, v, x = leaf(np.eye(3), "w"), leaf(np.eye(3), "v"), nn.Variable(X.shape)
     loss = F.mean((x @ w @ v) ** 2)
-    solver = S.Sgd(0.01)
+    solver, idle = S.Sgd(0.01), S.Sgd(0.01)
     solver.set_parameters({"w": w, "v": v})
+    idle.set_parameters({"u": leaf(np.eye(3))})  # which looks out all the while
     x.d = X
 
     def step() -> None:

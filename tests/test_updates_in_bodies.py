@@ -19,16 +19,12 @@ from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from nngrad.parameter import clear_parameters, get_parameter
+from tests.leaves import leaf
 from tests.oracle import check
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((4, 5, 2))
 DECAY = 0.8
-
-
-def leaf(values: Any) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, np.float64), need_grad=True)
 
 
 class Statistics:
@@ -116,11 +112,14 @@ def test_a_loop_as_long_as_a_condition_holds(bound: int | None) -> None:
     assert (steps.d, y.d, count.d) == (3, 0 + 10 + 20, 30)
 
 
-def test_a_condition_sees_what_the_steps_have_updated() -> None:
+def test_a_condition_sees_what_the_steps_have_updated_and_no_steps_update_nothing() -> None:
     count = Variable.from_numpy_array(0.0)
     last = F.while_loop(lambda s: count < 3, lambda s: with_updates(s + 1, {count: count + 1}), leaf(0.0))
     last.forward()
     assert (last.d, count.d) == (3, 3)
+    stats = Statistics()
+    F.map(stats.normalized, Variable((0, 5, 2))).forward()
+    stats.agree()
 
 
 def test_only_the_branch_that_is_taken_updates() -> None:
@@ -143,12 +142,6 @@ def test_what_does_not_depend_on_the_step_updates_at_each_all_the_same() -> None
         stats.follow(X[0])
     stats.agree()
     assert count.d == 4
-
-
-def test_no_steps_update_nothing() -> None:
-    stats = Statistics()
-    F.map(stats.normalized, Variable((0, 5, 2))).forward()
-    stats.agree()
 
 
 def test_gradients_see_nothing_of_it() -> None:

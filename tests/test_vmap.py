@@ -15,18 +15,15 @@ from jax import lax
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.graph import Variable, functions_of
+from nngrad.graph import functions_of
+from tests.exact import exactly
+from tests.leaves import leaf
 from tests.oracle import check
 from tests.test_loops import OURS, SCANS, THEIRS, flat
 
 RNG = np.random.default_rng(0)
 K, T, N = 2, 4, 3
 X, C, W = RNG.standard_normal((T, 2, N)), RNG.standard_normal((2, N)), RNG.standard_normal((N, N)) * 0.5
-
-
-def leaf(values: Any, dtype: Any = np.float64, need_grad: bool = True) -> Variable:
-    """A leaf with these values."""
-    return Variable.from_numpy_array(np.asarray(values, dtype), need_grad=need_grad)
 
 
 def ops_of(outputs: Any) -> list[str]:
@@ -183,17 +180,13 @@ def test_rows_stop_at_different_steps() -> None:
         nn.grad(y, x)
 
 
-def test_rows_that_stop_together() -> None:
+def test_rows_stop_together_and_those_that_are_done_do_not_keep_a_loop_within_from_ending() -> None:
     w = leaf(W)
     y = nn.vmap(lambda c: F.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, F.tanh(s[1] @ w)), (0, c))[1])(leaf(X))
     expected = X
     for _ in range(3):
         expected = np.tanh(expected @ W)
     np.testing.assert_allclose(y.d, expected, rtol=1e-12)
-
-
-def test_rows_that_are_done_do_not_keep_a_loop_within_from_ending() -> None:
-    """The loop within would not end for 0, at which no row begins it."""
     def ours(a: Any) -> Any:
         def halved(a: Any) -> Any:
             return F.while_loop(lambda b: F.abs(b) < 1, lambda b: b * 2, a) * 0 + a - 1
@@ -251,19 +244,15 @@ def test_gradients_of_each_sample_reach_what_is_read_from_outside() -> None:
         rows = [jax.grad(lambda w, i=i: loss(jnp, X[0][i], X[1][i], w))(w) for i in range(2)]
         return sum(jnp.sqrt(jnp.sum(g**2)) for g in rows)
 
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(gw.d, jax.grad(total)(jnp.asarray(W)), rtol=1e-10)
+    np.testing.assert_allclose(gw.d, exactly(jax.grad(total), W), rtol=1e-10)
 
 
-def test_gradients_of_each_sample_are_products_of_all_at_once() -> None:
+def test_gradients_of_each_sample_are_products_of_all_at_once_and_batched_once() -> None:
     w, x, t = leaf(W), leaf(RNG.random((50, N))), leaf(RNG.random((50, N)))
     each = nn.vmap(lambda x, t: nn.grad(loss(F, x, t, w), [w])[0])(x, t)
     names = ops_of([each])
     assert "mapped" not in names and "scan_of_body" not in names
     assert sum([f.op.heavy for f in functions_of([each])]) == 2
-
-
-def test_equal_functions_are_batched_once() -> None:
     def value() -> float:
         w, x, t = leaf(W), leaf(RNG.random((5, N))), leaf(RNG.random((5, N)))
         return float(nn.vmap(lambda x, t: nn.grad(loss(F, x, t, w), [w])[0])(x, t).d.sum())
@@ -331,7 +320,7 @@ def test_random_functions_draw_for_each_row() -> None:
     assert len(np.unique(both.d)) == 30
 
 
-def test_gradients_stop_where_they_did() -> None:
+def test_gradients_stop_where_they_did_and_switches_are_in_force() -> None:
     def fun(x: Any) -> Any:
         inner = F.sin(x)
         inner.need_grad = False
@@ -340,9 +329,6 @@ def test_gradients_stop_where_they_did() -> None:
     x = leaf(C)
     (g,) = nn.grad(F.sum(nn.vmap(fun)(x)), x)
     np.testing.assert_allclose(g.d, np.sin(C))
-
-
-def test_switches_that_are_in_force() -> None:
     x = leaf(C)
     with nn.auto_forward():
         assert nn.vmap(lambda x: F.sum(F.sin(x)))(x).is_computed

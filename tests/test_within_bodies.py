@@ -140,7 +140,7 @@ v4 = sum(v0)  float64[]
 results: v4""")
 
 
-def test_bodies_within_bodies_are_indented_further() -> None:
+def test_bodies_branches_and_conditions_as_text() -> None:
     def inner(h: Any, x: Any) -> Any:
         return F.sin(h) * x, None
 
@@ -149,9 +149,6 @@ def test_bodies_within_bodies_are_indented_further() -> None:
     assert {line.depth for line in lines} == {0, 1, 2}
     assert any(line.depth == 2 and re.match(r"v\d+ = sin\(carry1\)", line.text) for line in lines)
     assert any("carry1 begins as carry0" in line.text for line in lines)
-
-
-def test_branches_and_conditions_as_text() -> None:
     x = leaf(C)
     text = str(nn.show([F.cond(1, F.sin, lambda x: x, x), F.while_loop(lambda y: F.sum(y) < 3, F.cos, x)]))
     assert re.search(r"branch 0\n +v\d+ is leaf\d\n", text)
@@ -176,7 +173,7 @@ def test_text_of_a_graph_names_what_is_read_and_orders() -> None:
 # ---------------------------------------------------------------- costs
 
 
-def test_what_is_in_a_loop_counts_at_each_step_or_once() -> None:
+def test_what_is_in_loops_and_branches_counts_at_each_step_or_once() -> None:
     y = recurrent(leaf(X), leaf(C), leaf(W))
     product = 2 * 2 * 3 * 3
     assert nn.count(y).by_op["batch_matmul"] == Tally(T, T, 0, T * product, T * 8 * (6 + 9 + 6))
@@ -185,9 +182,6 @@ def test_what_is_in_a_loop_counts_at_each_step_or_once() -> None:
     assert once.by_op["batch_matmul"] == Tally(1, 1, 0, product, 8 * (6 + 9 + 6))
     assert once.by_op["scan_of_body"] == Tally(1, 0, 0, 0, 0)
     assert once.functions == 4
-
-
-def test_counts_of_loops_in_loops_multiply_and_of_branches_the_dearest_counts() -> None:
     w = leaf(W)
 
     def step(h: Any, _: Any) -> Any:

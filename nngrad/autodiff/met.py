@@ -35,19 +35,21 @@ def note(leaves: Iterable[Variable]) -> None:
 
 
 def met_with(own: Iterable[Variable]) -> list[Variable]:
-    """The leaves that were met together with some of `own`.
+    """The leaves that were met together with some of `own`, which are looked at now and not another time.
 
     What was written to since is data, and a gradient that was read, or is gone, is somebody's affair already.
     """
     cells = {id(p.cell) for p in own}
-    groups = [[(x, value()) for ref, value in group if (x := ref()) is not None] for group in _met]
-    if not looking:
-        _met.clear()
-    written = {id(x) for group in groups for x, value in group if x.cell._value is not value}
+    noted = [(group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in _met]
+    written = {id(x) for _, group in noted for x, value in group if x.cell._value is not value}
+    with_own = [any([id(x.cell) in cells for x, _ in group]) for _, group in noted]
+    _met.clear()
+    if looking:
+        _met.extend([group for (group, _), is_own in zip(noted, with_own, strict=True) if not is_own])
     return [
         x
-        for group in groups
-        if any([id(x.cell) in cells for x, _ in group])
+        for (_, group), is_own in zip(noted, with_own, strict=True)
+        if is_own
         for x, _ in group
         if id(x) not in written and not (x.grad.is_empty or x.grad._value.lent)
     ]
