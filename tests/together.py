@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -105,16 +106,20 @@ def called(calls: Sequence[Called]) -> list[list[Arrays]]:
         places.append((group, len(group)))
         group += rows
 
+    def all_rows(f: Callable[..., Any], stacked: list[Any]) -> Any:
+        if stacked and len(stacked[0]) > 1:
+            return jax.lax.map(lambda row: as_tuple(f(*row)), stacked)
+        return jax.tree.map(lambda y: jnp.asarray(y)[None], as_tuple(f(*[x[0] for x in stacked])))
+
     def everything(given: list[list[Any]]) -> list[Any]:
-        return [jax.lax.map(lambda row, f=f: as_tuple(f(*row)), stacked) if stacked else as_tuple(f())
-                for (f, *_), stacked in zip(groups, given, strict=True)]  # fmt: skip
+        return [all_rows(f, stacked) for (f, *_), stacked in zip(groups, given, strict=True)]
 
     with jax.enable_x64(True):
         stacks = [[np.stack(column) for column in zip(*rows, strict=True)] for rows in groups.values()]
         results = compiled_cheaply(everything)(stacks) if groups else []
     found = {id(rows): jax.tree.map(np.asarray, ys) for rows, ys in zip(groups.values(), results, strict=True)}
     return [
-        [list(jax.tree.map(lambda y: np.array(y[at] if row else y), found[id(group)]))  # noqa: B023
+        [list(jax.tree.map(lambda y: np.array(y[at if row else 0]), found[id(group)]))  # noqa: B023
          for at, row in enumerate(rows, start=start)]
         for (_, rows), (group, start) in zip(calls, places, strict=True)
     ]  # fmt: skip
