@@ -15,7 +15,6 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -97,8 +96,8 @@ def computed(wanted: Sequence[Wanted | Called]) -> list[Any]:
 
 
 def called(calls: Sequence[Called]) -> list[list[Arrays]]:
-    """What each function gives for each row. A function that several call is traced once for all rows of some shapes,
-    and computes one after the other, so that the same numbers give the same."""
+    """What each function gives for each row, by one executable that runs as often as there are rows of one. A function
+    that several call is in it once for rows of the same shapes."""
     groups: dict[Any, list[Sequence[Any]]] = {}
     places = []
     for f, rows in calls:
@@ -106,23 +105,18 @@ def called(calls: Sequence[Called]) -> list[list[Arrays]]:
         places.append((group, len(group)))
         group += rows
 
-    def all_rows(f: Callable[..., Any], stacked: list[Any]) -> Any:
-        if stacked and len(stacked[0]) > 1:
-            return jax.lax.map(lambda row: as_tuple(f(*row)), stacked)
-        return jax.tree.map(lambda y: jnp.asarray(y)[None], as_tuple(f(*[x[0] for x in stacked])))
+    def everything(given: list[Sequence[Any]]) -> list[Any]:
+        return [as_tuple(f(*row)) for (f, *_), row in zip(groups, given, strict=True)]
 
-    def everything(given: list[list[Any]]) -> list[Any]:
-        return [all_rows(f, stacked) for (f, *_), stacked in zip(groups, given, strict=True)]
-
+    run, results = compiled_cheaply(everything), []
     with jax.enable_x64(True):
-        stacks = [[np.stack(column) for column in zip(*rows, strict=True)] for rows in groups.values()]
-        results = compiled_cheaply(everything)(stacks) if groups else []
-    found = {id(rows): jax.tree.map(np.asarray, ys) for rows, ys in zip(groups.values(), results, strict=True)}
+        for k in range(max(map(len, groups.values()), default=0)):
+            result = run([rows[min(k, len(rows) - 1)] for rows in groups.values()])
+            results.append(dict(zip(map(id, groups.values()), jax.tree.map(np.array, result), strict=True)))
     return [
-        [list(jax.tree.map(lambda y: np.array(y[at if row else 0]), found[id(group)]))  # noqa: B023
-         for at, row in enumerate(rows, start=start)]
+        [list(results[k][id(group)]) for k in range(start, start + len(rows))]
         for (_, rows), (group, start) in zip(calls, places, strict=True)
-    ]  # fmt: skip
+    ]
 
 
 def computed_graphs(wanted: Sequence[Wanted]) -> list[Computed]:
