@@ -54,8 +54,8 @@ def gradients_of(h: Callable[..., Any], rs: Arrays) -> Callable[..., tuple[Any, 
     return g
 
 
-def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Arrays], orders: int) -> list[Arrays]:
-    """`[f(x), g1, g2, ...]` by nested `jax.vjp`."""
+def levels_of(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Arrays]) -> Callable[..., list[Any]]:
+    """`[f(x), g1, g2, ...]` by nested `jax.vjp`, as a function of the floating inputs."""
     places = [i for i, x in enumerate(inputs) if is_floating(x)]
 
     def at(*xs: Any) -> tuple[Any, ...]:
@@ -66,14 +66,19 @@ def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Ar
 
     def everything(*xs: Any) -> list[tuple[Any, ...]]:
         results, h = [at(*xs)], at
-        for rs in directions[:orders]:
+        for rs in directions:
             h = gradients_of(h, rs)
             results.append(h(*xs))
         return results
 
+    return everything
+
+
+def jax_orders(f: Callable[..., Any], inputs: Sequence[Any], directions: list[Arrays], orders: int) -> list[Arrays]:
+    """The same, computed."""
     with jax.enable_x64(True):
-        results = compiled_cheaply(everything)(*[jnp.asarray(inputs[i]) for i in places])
-        return [[np.asarray(a) for a in level] for level in results]
+        run = compiled_cheaply(levels_of(f, inputs, directions[:orders]))
+        return [[np.asarray(a) for a in level] for level in run(*[jnp.asarray(x) for x in inputs if is_floating(x)])]
 
 
 def nngrad_graph(

@@ -15,7 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
-from tests.oracle import check
+from tests.together import Check, compared, together
 
 RNG = np.random.default_rng(0)
 X, W = RNG.standard_normal((2, 3)), RNG.standard_normal((3, 3)) * 0.5
@@ -78,8 +78,9 @@ def flat(function: Callable[..., Any], m: Both) -> Callable[..., tuple[Any, ...]
 
 
 @pytest.mark.parametrize("function", BRANCHES, ids=lambda f: f.__name__)
-def test_branches_to_order_3(function: Callable[..., Any]) -> None:
-    check(flat(function, OURS), flat(function, THEIRS), [X, W], 3)
+@together
+def test_branches_to_order_3(function: Callable[..., Any]) -> Check:
+    yield from compared(flat(function, OURS), flat(function, THEIRS), [X, W], 3)
 
 
 @pytest.mark.parametrize("function", BRANCHES, ids=lambda f: f.__name__)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of, leaves_of
 from tests.test_properties import SETTINGS
+from tests.together import Called, Check, Wanted, together, values
 
 Array = Any
 RNG = np.random.default_rng(3)
@@ -106,14 +108,9 @@ OPERATORS = {
 CASES = [(name, field, b) for name, op in OPERATORS.items() for field in op.fields for b in (True, False)]
 
 
-def expected(name: str, field: str, batched: bool, w: Sequence[Array]) -> Array:
-    """What JAX gives."""
-    at = OPERATORS[name].theirs(lambda x: FIELDS[field].theirs(x, w))
-    return jax.vmap(at)(jnp.asarray(POINTS)) if batched else at(jnp.asarray(POINTS[0]))
-
-
 @pytest.mark.parametrize(("name", "field", "batched"), CASES)
-def test_operators_are_those_of_jax_and_can_be_trained_through(name: str, field: str, batched: bool) -> None:
+@together
+def test_operators_are_those_of_jax_and_can_be_trained_through(name: str, field: str, batched: bool) -> Check:
     y, x, w = setting(FIELDS[field], batched)
     operator = OPERATORS[name]
     result = operator.ours(y, x, batched=batched)
@@ -125,12 +122,8 @@ def test_operators_are_those_of_jax_and_can_be_trained_through(name: str, field:
         value = jax.vmap(at)(x0) if batched else at(x0)
         return jnp.sum(value * value), value
 
-    run = nn.compile([result, *gradients], [])
-    value, gw, gx = run()
-    with jax.enable_x64(True):
-        points = jnp.asarray(POINTS if batched else POINTS[0])
-        reference = jax.jit(jax.value_and_grad(theirs, argnums=(1, 0), has_aux=True))
-        (_, wanted), (wanted_w, wanted_x) = reference(points, jnp.asarray(W[0]))
+    reference = Called(jax.value_and_grad(theirs, argnums=(1, 0), has_aux=True), [[x.d, W[0]]])
+    (((value, gw, gx),),), (((_, wanted), (wanted_w, wanted_x)),) = yield [Wanted([[result, *gradients]]), reference]
     if name in ("laplacian", "bilaplacian"):
         assert value.shape == y.shape
     for a, b in ((value, np.reshape(wanted, value.shape)), (gw, wanted_w), (gx, wanted_x)):
@@ -139,13 +132,14 @@ def test_operators_are_those_of_jax_and_can_be_trained_through(name: str, field:
 
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("name", [name for name, op in OPERATORS.items() if op.chunks])
-def test_chunks_change_nothing(name: str, batched: bool) -> None:
+@together
+def test_chunks_change_nothing(name: str, batched: bool) -> Check:
     operator = OPERATORS[name]
     y, x, _ = setting(FIELDS[operator.fields[0]], batched)
-    whole = operator.ours(y, x, batched=batched)
-    for chunk in (1, 2, 5):
-        part = operator.ours(y, x, batched=batched, chunk=chunk)
-        np.testing.assert_allclose(*interpret([part, whole], {}), rtol=1e-12, atol=1e-12)
+    parts = [operator.ours(y, x, batched=batched, chunk=chunk) for chunk in (1, 2, 5)]
+    whole, *found = yield from values(operator.ours(y, x, batched=batched), *parts)
+    for part in found:
+        np.testing.assert_allclose(part, whole, rtol=1e-12, atol=1e-12)
 
 
 def test_shapes() -> None:
@@ -166,9 +160,10 @@ def test_shapes() -> None:
     assert nn.laplacian(z, image).shape == (2, 2, 3)
 
 
-def test_a_full_jacobian_is_the_batched_one_on_its_diagonal() -> None:
+@together
+def test_a_full_jacobian_is_the_batched_one_on_its_diagonal() -> Check:
     y, x, _ = setting(FIELDS["2"], True)
-    full, rows = interpret([nn.jacobian(y, x, batched=False), nn.jacobian(y, x)], {})
+    full, rows = yield from values(nn.jacobian(y, x, batched=False), nn.jacobian(y, x))
     b = np.arange(4)
     np.testing.assert_allclose(np.asarray(full)[b, :, b, :], rows, rtol=1e-12)
     np.testing.assert_allclose(np.abs(full).sum(), np.abs(rows).sum(), rtol=1e-12)
@@ -189,22 +184,23 @@ def blocks_setting(batched: bool) -> tuple[Callable[..., Any], list[Variable], l
 
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("forward", [True, False])
-def test_blocks_of_a_jacobian_are_those_of_jax(batched: bool, forward: bool) -> None:
+@together
+def test_blocks_of_a_jacobian_are_those_of_jax(batched: bool, forward: bool) -> Check:
     each, ys, xs, theirs = blocks_setting(batched)
     if not forward:
         ys = [F.tanh(ys[1])] if batched else [F.sum(ys[0])]
-    ours = nn.jacobian(ys, xs, batched=batched)
-    with jax.enable_x64(True):
-        function = theirs
-        if not forward:
-            function = lambda a, b: (jnp.tanh(theirs(a, b)[1]) if batched else jnp.sum(theirs(a, b)[0]),)  # noqa: E731
-        expected = each(jax.jacobian(function, argnums=(0, 1)))(*[jnp.array(x.d) for x in xs])
-        jax.tree.map(lambda u, v: np.testing.assert_allclose(u.d, v, rtol=1e-10), ours, expected)
+    function = theirs
+    if not forward:
+        function = lambda a, b: (jnp.tanh(theirs(a, b)[1]) if batched else jnp.sum(theirs(a, b)[0]),)  # noqa: E731
+    expected = Called(each(jax.jacobian(function, argnums=(0, 1))), [[x.d for x in xs]])
+    (ours,), (blocks,) = yield [Wanted(nn.jacobian(ys, xs, batched=batched)), expected]
+    jax.tree.map(lambda u, v: np.testing.assert_allclose(u, v, rtol=1e-10), ours, [list(row) for row in blocks])
 
 
 @pytest.mark.parametrize("batched", [True, False])
 @pytest.mark.parametrize("chunk", [None, 2])
-def test_blocks_of_a_hessian_are_those_of_jax(batched: bool, chunk: int | None) -> None:
+@together
+def test_blocks_of_a_hessian_are_those_of_jax(batched: bool, chunk: int | None) -> Check:
     each, ys, xs, theirs = blocks_setting(batched)
     energy = F.sum(ys[0] ** 2, axis=1) * ys[1]
     ours = nn.hessian(energy if batched else F.sum(energy), xs, batched, chunk)
@@ -213,9 +209,10 @@ def test_blocks_of_a_hessian_are_those_of_jax(batched: bool, chunk: int | None) 
         y, z = theirs(a, b)
         return jnp.sum(jnp.sum(y**2, axis=-1) * z)
 
-    with jax.enable_x64(True):
-        expected = each(jax.hessian(scalar, argnums=(0, 1)))(*[jnp.array(x.d) for x in xs])
-        jax.tree.map(lambda u, v: np.testing.assert_allclose(u.d, v, rtol=1e-9, atol=1e-12), ours, expected)
+    expected = Called(each(jax.hessian(scalar, argnums=(0, 1))), [[x.d for x in xs]])
+    (found,), (blocks,) = yield [Wanted(ours), expected]
+    near = functools.partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-12)
+    jax.tree.map(near, found, [list(row) for row in blocks])
     (gradient,) = nn.grad([F.sum(ours[0][1] ** 2)], [xs[0]])
     assert gradient.shape == xs[0].shape
 
@@ -250,10 +247,12 @@ def test_blocks_share_what_they_have_in_common() -> None:
     assert count(both) == count([alone]), "one pass backward for all blocks of y"
 
 
-def test_curl_in_two_dimensions() -> None:
+@together
+def test_curl_in_two_dimensions() -> Check:
     x = Variable.from_numpy_array(RNG.standard_normal((5, 2)))
     y = F.stack(-x[:, 1] * x[:, 0], F.sin(x[:, 0]), axis=1)
-    np.testing.assert_allclose(nn.curl(y, x).d, np.cos(x.d[:, 0]) + x.d[:, 0], rtol=1e-12)
+    (curl,) = yield from values(nn.curl(y, x))
+    np.testing.assert_allclose(curl, np.cos(x.d[:, 0]) + x.d[:, 0], rtol=1e-12)
     p = Variable.from_numpy_array([0.5, 2.0])
     assert nn.curl(p * p[::-1], p, batched=False).shape == ()
 
@@ -261,7 +260,8 @@ def test_curl_in_two_dimensions() -> None:
 # ---------------------------------------------------------------- products
 
 
-def test_jvp_vjp_and_hvp_are_those_of_jax() -> None:
+@together
+def test_jvp_vjp_and_hvp_are_those_of_jax() -> Check:
     arrays = [RNG.standard_normal((2, 3)), RNG.standard_normal((3,))]
     vectors = [RNG.standard_normal(a.shape) for a in arrays]
     weights = [RNG.standard_normal((2, 3)), RNG.standard_normal(())]
@@ -271,46 +271,47 @@ def test_jvp_vjp_and_hvp_are_those_of_jax() -> None:
     def theirs(p: Array, q: Array) -> tuple[Array, Array]:
         return jnp.tanh(p * q), jnp.sum(jax.nn.softmax(p) * q)
 
-    with jax.enable_x64(True):
-        primals, moves = tuple(jnp.asarray(v) for v in arrays), tuple(jnp.asarray(v) for v in vectors)
-        tangents = jax.jvp(theirs, primals, moves)[1]
-        pulled = jax.vjp(theirs, *primals)[1](tuple(jnp.asarray(v) for v in weights))
-        gradient = jax.grad(lambda p, q: sum(jnp.sum(y) for y in theirs(p, q)), argnums=(0, 1))
-        product = jax.jvp(gradient, primals, moves)[1]
-    for ours, wanted in (
-        (nn.jvp(outputs, [a, b], vectors), tangents),
-        (nn.vjp(outputs, [a, b], weights), pulled),
-        (nn.hvp(outputs, [a, b], vectors), product),
-    ):
-        for got, value in zip(interpret(ours, {}), wanted, strict=True):
+    def products(*given: Array) -> tuple[Any, ...]:
+        primals, moves, pulls = given[:2], given[2:4], given[4:]
+        gradient = jax.grad(lambda p, q: sum([jnp.sum(y) for y in theirs(p, q)]), argnums=(0, 1))
+        return *(jax.jvp(f, primals, moves)[1] for f in (theirs, gradient)), jax.vjp(theirs, *primals)[1](pulls)
+
+    xs = [a, b]
+    ours = [nn.jvp(outputs, xs, vectors), nn.hvp(outputs, xs, vectors), nn.vjp(outputs, xs, weights)]
+    (found,), (wanted,) = yield [Wanted(ours), Called(products, [[*arrays, *vectors, *weights]])]
+    for level, expected in zip(found, wanted, strict=True):
+        for got, value in zip(level, expected, strict=True):
             np.testing.assert_allclose(got, value, rtol=1e-11, atol=1e-13)
 
 
-def test_gradients_flow_into_tangents() -> None:
+@together
+def test_gradients_flow_into_tangents() -> Check:
     x, t = Variable.from_numpy_array([0.5, 2.0]), Variable.from_numpy_array([1.0, -1.0])
     (y,) = nn.jvp(F.sin(x), x, t)
-    gx, gt = nn.grad(y, [x, t])
-    np.testing.assert_allclose(gx.d, -np.sin(x.d) * t.d, rtol=1e-6)
-    np.testing.assert_allclose(gt.d, np.cos(x.d), rtol=1e-6)
     (along,) = nn.jvp(F.sin(x), x, x * x)
-    (ga,) = nn.grad(along, x)
-    np.testing.assert_allclose(ga.d, -np.sin(x.d) * x.d**2 + np.cos(x.d) * 2 * x.d, rtol=1e-5)
+    gx, gt, ga = yield from values(*nn.grad(y, [x, t]), *nn.grad(along, x))
+    np.testing.assert_allclose(gx, -np.sin(x.d) * t.d, rtol=1e-6)
+    np.testing.assert_allclose(gt, np.cos(x.d), rtol=1e-6)
+    np.testing.assert_allclose(ga, -np.sin(x.d) * x.d**2 + np.cos(x.d) * 2 * x.d, rtol=1e-5)
 
 
-def test_what_is_not_reached_is_zero() -> None:
+@together
+def test_what_is_not_reached_is_zero() -> Check:
     x, z = Variable.from_numpy_array(POINTS), Variable.from_numpy_array(POINTS)
     y = F.sin(z)
-    for result in (*nn.jvp(y, x, 1.0), *nn.vjp(y, x, 1.0), *nn.hvp(y, x, 1.0), nn.laplacian(y, x), nn.jacobian(y, x)):
-        assert not result.d.any()
+    results = *nn.jvp(y, x, 1.0), *nn.vjp(y, x, 1.0), *nn.hvp(y, x, 1.0), nn.laplacian(y, x), nn.jacobian(y, x)
+    assert not any([a.any() for a in (yield from values(*results))])
 
 
-def test_leaves_that_share_data_stand_for_each_other() -> None:
+@together
+def test_leaves_that_share_data_stand_for_each_other() -> Check:
     x = Variable.from_numpy_array(POINTS)
     same = x.get_unlinked_variable()
     y = F.sum(F.sin(x), axis=1)
-    np.testing.assert_allclose(nn.laplacian(y, same).d, -np.sin(POINTS).sum(1), rtol=1e-12)
-    np.testing.assert_allclose(nn.jvp(y, same, POINTS)[0].d, (np.cos(POINTS) * POINTS).sum(1), rtol=1e-12)
-    np.testing.assert_allclose(nn.hessian_diagonal(y, same).d, -np.sin(POINTS), rtol=1e-12)
+    graphs = nn.laplacian(y, same), nn.jvp(y, same, POINTS)[0], nn.hessian_diagonal(y, same)
+    expected = -np.sin(POINTS).sum(1), (np.cos(POINTS) * POINTS).sum(1), -np.sin(POINTS)
+    for a, b in zip((yield from values(*graphs)), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
 
 
 def test_operators_under_auto_forward_are_computed() -> None:
@@ -322,12 +323,13 @@ def test_operators_under_auto_forward_are_computed() -> None:
     np.testing.assert_allclose(result.d, 6 * POINTS.sum(1), rtol=1e-12)
 
 
-def test_operators_without_simplification() -> None:
+@together
+def test_operators_without_simplification() -> Check:
     y, x, _ = setting(FIELDS["2"], True)
     simple = [nn.laplacian(y, x), nn.jacobian(y, x)]
     with nn.simplify(False):
         plain = [nn.laplacian(y, x), nn.jacobian(y, x)]
-    results = interpret([*simple, *plain], {})
+    results = yield from values(*simple, *plain)
     for a, b in zip(results[:2], results[2:], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
 
@@ -335,34 +337,40 @@ def test_operators_without_simplification() -> None:
 # ---------------------------------------------------------------- partial derivatives
 
 
-def test_partial_derivatives_of_a_polynomial() -> None:
+@together
+def test_partial_derivatives_of_a_polynomial() -> Check:
     x, t = (Variable.from_numpy_array(RNG.standard_normal((6, 1))) for _ in range(2))
     u = x**4 * t**3 + F.sin(x) * t
     u_t, u_xt, u_tx, u_xxx, u_xxt = nn.derivatives(u, [(t,), (x, t), (t, x), (x, x, x), (x, t, x)])
-    a, b = x.d, t.d
-    np.testing.assert_allclose(u_t.d, 3 * a**4 * b**2 + np.sin(a), rtol=1e-11)
-    np.testing.assert_allclose(u_xt.d, 12 * a**3 * b**2 + np.cos(a), rtol=1e-11)
     assert u_xt is u_tx
-    np.testing.assert_allclose(u_xxx.d, 24 * a * b**3 - np.cos(a) * b, rtol=1e-11)
-    np.testing.assert_allclose(u_xxt.d, 36 * a**2 * b**2 - np.sin(a), rtol=1e-11)
+    a, b = x.d, t.d
+    expected = (
+        3 * a**4 * b**2 + np.sin(a), 12 * a**3 * b**2 + np.cos(a), 24 * a * b**3 - np.cos(a) * b,
+        36 * a**2 * b**2 - np.sin(a),
+    )  # fmt: skip
+    for got, wanted in zip((yield from values(u_t, u_xt, u_xxx, u_xxt)), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-11)
 
 
-def test_prefixes_are_shared() -> None:
+@together
+def test_prefixes_are_shared() -> Check:
     x = Variable.from_numpy_array(RNG.standard_normal((6, 1)))
     u = F.exp(F.sin(x))
     first, third, second = nn.derivatives(u, [x, (x, x, x), (x, x)])
     (again,) = nn.grad(first, x)
     assert second.parent in functions_of([third]) or len(functions_of([third])) < 25
-    np.testing.assert_allclose(second.d, again.d, rtol=1e-12)
+    np.testing.assert_allclose(*(yield from values(second, again)), rtol=1e-12)
 
 
-def test_variables_that_mix_rows_keep_their_order() -> None:
+@together
+def test_variables_that_mix_rows_keep_their_order() -> Check:
     x, t = (Variable.from_numpy_array(RNG.standard_normal(3)) for _ in range(2))
     u = F.cumsum(x * t) ** 3
     xt, tx = nn.derivatives(u, [(x, t), (t, x)])
-    np.testing.assert_allclose(xt.d, nn.grad(nn.grad(u, x), t)[0].d, rtol=1e-12)
-    np.testing.assert_allclose(tx.d, nn.grad(nn.grad(u, t), x)[0].d, rtol=1e-12)
-    assert not np.allclose(xt.d, tx.d)
+    xt, tx, as_xt, as_tx = yield from values(xt, tx, *nn.grad(nn.grad(u, x), t), *nn.grad(nn.grad(u, t), x))
+    np.testing.assert_allclose(xt, as_xt, rtol=1e-12)
+    np.testing.assert_allclose(tx, as_tx, rtol=1e-12)
+    assert not np.allclose(xt, tx)
 
 
 @st.composite

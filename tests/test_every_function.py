@@ -1,10 +1,9 @@
-"""Every function in every floating dtype, and in the body of a loop. One executable for each family: few to compile."""
+"""Every function in every floating dtype, and in the body of a loop."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,33 +14,40 @@ from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize
 from nngrad.graph import Op, Variable
 
-from .oracle import Arrays, as_tuple, is_floating, runner
-from .samples import FAMILIES, Sample, all_samples
+from .oracle import Arrays, as_tuple, is_floating
+from .references import drawn
+from .samples import Sample, all_samples
+from .together import Check, Wanted, together
 
 HALF = {"float16": 1e-2, "bfloat16": 6e-2}
 """How far results may be off, relative to the largest: a few dozen roundings."""
 
 
-@functools.cache
-def first_of_each(family: str) -> list[tuple[Sample, Arrays]]:
-    """One sample of each function of a family, with its inputs."""
-    first: dict[str, Sample] = {}
-    for sample in all_samples(family):
-        first.setdefault(sample.name, sample)
-    rng = np.random.default_rng(7)
-    return [(sample, [draw(rng) for draw in sample.inputs]) for sample in first.values()]
+class Applied(NamedTuple):
+    """A function, and the gradients of the sum of all its outputs with respect to the floating inputs, where there are
+    any."""
+
+    inputs: list[Variable]
+    outputs: tuple[Variable, ...]
+    gradients: list[Variable]
+
+    def wanted(self, *rows: Arrays) -> Wanted:
+        """All of it, for each row of inputs."""
+        return Wanted([[*self.outputs, *self.gradients]], self.inputs, rows or [[x.data.data for x in self.inputs]])
 
 
-def gradients(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:
-    """Of the sum of all outputs with respect to the floating inputs, where there are any."""
-    moved = [y for y in outputs if y.spec.differentiable]
+def applied(sample: Sample, arrays: Sequence[Any], looped: bool = False) -> Applied:
+    """The sample's function of arrays, or in the body of a loop over them."""
+    inputs = list(map(Variable.from_numpy_array, arrays))
+
+    def function(xs: Sequence[Variable]) -> tuple[Variable, ...]:
+        return as_tuple(getattr(F, sample.name)(*xs, **sample.arguments))
+
+    outputs = F.scan(lambda _, xs: (None, function(xs)), None, inputs)[1] if looped else function(inputs)
+    moved = [y for y in outputs if y.spec.differentiable and sample.orders]
     floating = [x for x in inputs if is_floating(x)]
-    return Grad()(moved, floating, [None] * len(moved)) if moved and floating else []
-
-
-def applied(sample: Sample, inputs: Sequence[Variable]) -> tuple[Variable, ...]:
-    """The sample's function."""
-    return as_tuple(getattr(F, sample.name)(*inputs, **sample.arguments))
+    gradients = Grad()(moved, floating, [None] * len(moved)) if moved and floating else []
+    return Applied(inputs, outputs, gradients)
 
 
 def near(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
@@ -51,75 +57,41 @@ def near(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
     np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * size, err_msg=what)
 
 
-# ---------------------------------------------------------------- dtypes
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_dtypes_are_kept(family: str) -> None:
-    """A function of one floating dtype gives that dtype, or the one that it gives for float64 too; so do gradients."""
-    for sample, arrays in first_of_each(family):
-        usual = [y.dtype for y in applied(sample, list(map(Variable.from_numpy_array, arrays)))]
-        for name in ("float16", "bfloat16", "float32"):
-            dtype = jnp.dtype(name)
-            leaves = [Variable.from_numpy_array(a.astype(dtype) if is_floating(a) else a) for a in arrays]
-            outputs = applied(sample, leaves)
-            for y, whatever in zip(outputs, usual, strict=True):
-                # Statistics of 16-bit numbers are float32.
-                assert y.dtype in (dtype, whatever, np.float32), f"{sample.id} of {name} gives {y.dtype}"
-            given = [x.dtype for x in leaves if is_floating(x)]
-            found = [g.dtype for g in gradients(outputs, leaves)] if sample.orders else given
-            assert found in (given, []), f"gradients of {sample.id} of {name} are {found}"
-
-
-@pytest.mark.parametrize("dtype", HALF)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_half_precision(family: str, dtype: str) -> None:
-    """Values and gradients of 16-bit numbers are those of 64-bit ones, but for rounding."""
-    chosen = [(sample, arrays) for sample, arrays in first_of_each(family) if sample.inputs and not random(sample)]
-    results = []
-    for kind in (dtype, "float64"):
-        leaves, levels = [], []
-        for sample, arrays in chosen:
-            # What is rounded to 16 bits is rounded for both.
-            inputs = [Variable.from_numpy_array(a.astype(dtype).astype(kind) if is_floating(a) else a) for a in arrays]
-            outputs = applied(sample, inputs)
-            leaves += inputs
-            levels.append([*outputs, *(gradients(outputs, inputs) if sample.orders else [])])
-        results.append(runner(levels, leaves)([x.data.data for x in leaves]))
-    for (sample, _), ours, theirs in zip(chosen, *results, strict=True):
+@pytest.mark.parametrize("sample", {s.name: s for s in reversed(all_samples())}.values(), ids=lambda s: s.id)
+@together
+def test_dtypes_and_loops(sample: Sample) -> Check:
+    """A function of one floating dtype gives that dtype, or the one that it gives for float64 too; so do gradients.
+    Values and gradients of 16-bit numbers are those of 64-bit ones, but for rounding; and in the body of a loop of two
+    steps they are those of each step by itself."""
+    arrays = drawn(sample)
+    usual = applied(sample, arrays)
+    by_dtype, rounded = {}, {}
+    for name in (*HALF, "float32"):
+        dtype = jnp.dtype(name)
+        given = [a.astype(dtype) if is_floating(a) else a for a in arrays]
+        by_dtype[name] = found = applied(sample, given)
+        for y, whatever in zip(found.outputs, usual.outputs, strict=True):
+            # Statistics of 16-bit numbers are float32.
+            assert y.dtype in (dtype, whatever.dtype, np.float32), f"of {name} gives {y.dtype}"
+        assert [g.dtype for g in found.gradients] in ([x.dtype for x in given if is_floating(x)], []), f"of {name}"
+        rounded[name] = [x.astype(a.dtype) for x, a in zip(given, arrays, strict=True)]
+    if not arrays or random(usual):
+        return
+    steps = [arrays, [second(a, sample) for a in arrays]]
+    rows, loops = [rounded[name] for name in HALF], []
+    if isinstance(getattr(F, sample.name), Op):  # and is not made of some
+        loops.append(applied(sample, [np.stack(pair) for pair in zip(*steps, strict=True)], looped=True))
+    wide, *others = yield [
+        usual.wanted(*rows, *steps), *[by_dtype[name].wanted() for name in HALF], *[loop.wanted() for loop in loops],
+    ]  # fmt: skip
+    (float16, bfloat16, *singly), found = [level for (level,) in wide], [level for ((level,),) in others]
+    for name, ours, theirs in zip(HALF, found, (float16, bfloat16), strict=False):
         for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            near(a, b, HALF[dtype], f"{sample.id}, result {k}")
-
-
-# ---------------------------------------------------------------- loops
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_in_a_loop(family: str) -> None:
-    """Values and gradients in the body of a loop of two steps are those of each step by itself."""
-    chosen = [(s, arrays) for s, arrays in first_of_each(family) if s.inputs and is_op(s) and not random(s)]
-    leaves, looped, by_itself = [], [], []
-    for sample, arrays in chosen:
-        steps = [Variable.from_numpy_array(np.stack([a, second(a, sample)])) for a in arrays]
-        _, stacked = F.scan(lambda _, xs, sample=sample: (None, applied(sample, xs)), None, steps)
-        looped.append([*stacked, *(gradients(stacked, steps) if sample.orders else [])])
-        rows = []
-        for k in range(2):
-            inputs = [x[k] for x in steps]
-            outputs = applied(sample, inputs)
-            rows.append([*outputs, *(gradients(outputs, inputs) if sample.orders else [])])
-        by_itself.append([F.stack(*pair) for pair in zip(*rows, strict=True)])
-        leaves += steps
-    given = [x.data.data for x in leaves]
-    for (sample, _), ours, theirs in zip(chosen, *[runner(x, leaves)(given) for x in (looped, by_itself)], strict=True):
-        for k, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-            assert a.dtype == b.dtype, f"{sample.id}, result {k}"
-            near(a, b, 1e-10, f"{sample.id}, result {k}")
-
-
-def is_op(sample: Sample) -> bool:
-    """Whether it is an op, and not made of some."""
-    return isinstance(getattr(F, sample.name), Op)
+            near(a, b, HALF[name], f"{name}, result {k}")
+    for looped in found[len(HALF) :]:
+        for k, (a, *b) in enumerate(zip(looped, *singly, strict=True)):
+            assert a.dtype == b[0].dtype, f"in a loop, result {k}"
+            near(a, b, 1e-10, f"in a loop, result {k}")
 
 
 def second(a: Any, sample: Sample) -> Any:
@@ -127,8 +99,7 @@ def second(a: Any, sample: Sample) -> Any:
     return a * 1.01 if is_floating(a) and sample.name != "recomputed" else a
 
 
-def random(sample: Sample) -> bool:
+def random(found: Applied) -> bool:
     """Whether it draws keys of its own, so that no two applications give the same."""
-    inputs = [Variable.from_numpy_array(draw(np.random.default_rng(7))) for draw in sample.inputs]
-    leaves = linearize(applied(sample, inputs), first=inputs).leaves
-    return any([x.dtype == np.uint32 for x in leaves[len(inputs) :]])
+    leaves = linearize(found.outputs, first=found.inputs).leaves
+    return any([x.dtype == np.uint32 for x in leaves[len(found.inputs) :]])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,11 @@ from nngrad.graph.arguments import Axes, Static
 from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
 from nngrad.graph.facts import Facts
 
-from .facts import Case, check_diagonal, checks, near, shows
+from .facts import Case, check_diagonal, checks, near, shown, shows
 from .oracle import as_tuple, is_floating
 from .references import drawn, expected
 from .samples import Sample, all_samples
-from .together import Check, Together, Wanted, side_by_side
+from .together import Called, Check, Wanted, side_by_side, some_at_a_time, together
 
 LIBRARY = Path(nn.__file__).parent
 OF_OPS = [sample for sample in all_samples() if isinstance(getattr(F, sample.name), Op)]
@@ -42,26 +42,29 @@ def case_of(sample: Sample) -> Case:
     return Case(each, arrays, f.arguments)
 
 
-@Together
-def facts(sample: Sample) -> Check:
+@pytest.mark.parametrize("sample", OF_OPS, ids=lambda s: s.id)
+@together
+def test_facts(sample: Sample) -> Check:
     """Every fact that the sample's op is declared with."""
     case = case_of(sample)
-    results = [check(case) for check in checks.values()]
-    yield from side_by_side([each for each in results if isinstance(each, Generator)])
+    yield from side_by_side([shown(name, case) for name in checks])
 
 
-@pytest.mark.parametrize("sample", OF_OPS, ids=lambda s: s.id)
-def test_facts(request: pytest.FixtureRequest, sample: Sample) -> None:
-    facts(request, sample)
+SHOWING = {
+    "reads": "optimization_barrier", "diagonal": "tanh", "rows": "softmax", "batching": "softmax",
+    "channels_last": "convolve", "linear": "sub2", "offset": "linear_combination", "weights": "linear_combination",
+    "powers": "mul2", "fold": "add_n", "bounded": "tanh", "elementwise": "tanh", "broadcasts": "sub2", "truth": "less",
+    "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul", "moving": "transpose",
+    "numbers": "linear_combination", "from_variables": "linear_combination", "taken": "split", "shape": "take_slices",
+    "placed": "stack",
+}  # fmt: skip
+"""For each check, an op whose samples show the fact."""
 
 
 def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
-    cases = [case_of(sample) for sample in OF_OPS if sample.name in SHOWING]
-    assert {name for name in checks if any([shows(name, case) for case in cases])} == set(checks)
-
-
-SHOWING = {"add_n", "batch_matmul", "convolve", "less", "linear_combination", "mean", "mul2", "optimization_barrier",
-           "reshape", "softmax", "split", "sqrt", "stack", "sub2", "take_slices", "tanh", "transpose", "where"}
+    pairs = [(name, sample) for name, op in SHOWING.items() for sample in OF_OPS if sample.name == op]
+    results = some_at_a_time([shown(name, case_of(sample)) for name, sample in pairs], len(pairs))
+    assert {name for (name, _), shows in zip(pairs, results, strict=True) if shows} == set(checks)
 
 
 SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
@@ -122,29 +125,33 @@ NOT_DECLARED_DIAGONAL: dict[str, str] = {
 """Ops whose samples all have a diagonal Jacobian and that are not declared to have, each with the reason."""
 
 
+def shown_diagonal(each: Any, cases: list[Case]) -> Check:
+    """Whether all samples of an op are diagonal and some of them show it, as if it were declared so."""
+    copy = Op(each.forward, diagonal=True, multiple_results=each.multiple_results)
+    try:
+        return any((yield from side_by_side([check_diagonal(case._replace(op=copy)) for case in cases])))
+    except AssertionError:
+        return False
+
+
+def may_be_diagonal(case: Case) -> bool:
+    """Whether its shapes are those of a diagonal op, and large enough to tell."""
+    f = case.function
+    y = f.specs[0]
+    return y.differentiable and y.size >= 2 and all([x.shape == y.shape for x in f.inputs])
+
+
 def test_no_diagonal_op_is_forgotten() -> None:
     """An op whose every sample is diagonal, and the same at all places, is declared so."""
-    found = set()
-    for name in F.names():
+    candidates = {}
+    for name in dict.fromkeys([sample.name for sample in OF_OPS]):
         each = getattr(F, name)
-        cases = [case_of(sample) for sample in OF_OPS if sample.name == name]
-        if not isinstance(each, Op) or each.diagonal or each.multiple_results or each.reads or not each.input_names:
-            continue
-        shown = False
-        for case in cases:
-            f = case.function
-            y = f.specs[0]
-            if not y.differentiable or y.size < 2 or any([x.shape != y.shape for x in f.inputs]):
-                break
-            copy = Op(each.forward, diagonal=True, multiple_results=each.multiple_results)
-            try:
-                shown = check_diagonal(case._replace(op=copy)) or shown
-            except AssertionError:
-                break
-        else:
-            if shown:
-                found.add(name)
-    assert found == set(NOT_DECLARED_DIAGONAL)
+        if not (each.diagonal or each.multiple_results or each.reads) and each.input_names:
+            cases = [case_of(sample) for sample in OF_OPS if sample.name == name]
+            if all(map(may_be_diagonal, cases)):
+                candidates[name] = shown_diagonal(each, cases)
+    found = some_at_a_time(list(candidates.values()))
+    assert {name for name, shows in zip(candidates, found, strict=True) if shows} == set(NOT_DECLARED_DIAGONAL)
 
 
 # ---------------------------------------------------------------- and in no other place
@@ -220,8 +227,9 @@ def test_no_other_file_asks_which_op_it_is() -> None:
 # ---------------------------------------------------------------- every sample by every route
 
 
-@Together
-def routes(sample: Sample) -> Check:
+@pytest.mark.parametrize("sample", [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs], ids=lambda s: s.id)
+@together
+def test_routes(sample: Sample) -> Check:
     """Tangents of orders 1 and 2, forward, against the reference's; and nested gradients by the route that `nn.grad`
     takes, where rows or elements are shown to be independent, against those by the plain walk."""
     wanted, leaves = expected(sample), [Variable.from_numpy_array(x) for x in drawn(sample)]
@@ -246,12 +254,8 @@ def routes(sample: Sample) -> Check:
         near(a, b, f"nested gradients, order {orders}")
 
 
-@pytest.mark.parametrize("sample", [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs], ids=lambda s: s.id)
-def test_routes(request: pytest.FixtureRequest, sample: Sample) -> None:
-    routes(request, sample)
-
-
-def test_the_shape_of_its_input_makes_no_op_diagonal() -> None:
+@together
+def test_the_shape_of_its_input_makes_no_op_diagonal() -> Check:
     """A running sum that is declared `elementwise` is right by every route."""
 
     @op(elementwise=True)
@@ -261,21 +265,22 @@ def test_the_shape_of_its_input_makes_no_op_diagonal() -> None:
     backward(accumulated)(lambda f, gy: F.cumsum(gy, axis=gy.ndim - 1, reverse=True))
     arrays = [np.linspace(-1.0, 1.5, 6).reshape(2, 3)]
     x = Variable.from_numpy_array(arrays[0])
-    for name in checks:
-        shows(name, Case(accumulated, arrays, ()))
+    yield from side_by_side([shown(name, Case(accumulated, arrays, ())) for name in checks])
 
     def field(a: Any) -> Any:
         return jnp.sin(jnp.cumsum(jnp.tanh(a), 1))
 
     y = F.sin(accumulated(F.tanh(x)))
     (gx,) = nn.grad(y, x)
-    with jax.enable_x64(True):
-        first = jax.jacobian(field)(arrays[0])
-        second = jax.jacobian(jax.grad(lambda a: field(a).sum()))(arrays[0])
-    near(nn.jvp(y, x, 1.0)[0].d, np.einsum("abcd->ab", first), "forward")
-    near(nn.jacobian(y, x, batched=False).d, np.asarray(first), "batched")
-    near(nn.grad(F.sum(gx), x)[0].d, np.einsum("abcd->cd", second), "nested gradients")
-    near(nn.hvp(y, x, 1.0)[0].d, np.einsum("abcd->ab", second), "forward over reverse")
+    graphs = [nn.jvp(y, x, 1.0)[0], nn.jacobian(y, x, batched=False), *nn.grad(F.sum(gx), x), *nn.hvp(y, x, 1.0)]
+    (((tangent, matrix, again, product),),), ((first,),), ((second,),) = yield [
+        Wanted([graphs]), Called(jax.jacobian(field), [arrays]),
+        Called(jax.jacobian(jax.grad(lambda a: field(a).sum())), [arrays]),
+    ]  # fmt: skip
+    near(tangent, np.einsum("abcd->ab", first), "forward")
+    near(matrix, first, "batched")
+    near(again, np.einsum("abcd->cd", second), "nested gradients")
+    near(product, np.einsum("abcd->ab", second), "forward over reverse")
     with pytest.raises(ValueError, match="cannot be shown"):
         nn.jacobian(y, x)  # that rows stay apart was not declared
 
@@ -490,10 +495,11 @@ def computes(x, /):
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_fact_is_found(name: str) -> None:
+@together
+def test_a_wrong_fact_is_found(name: str) -> Check:
     kind, case = WRONG[name]
     with pytest.raises(AssertionError):
-        shows(kind, case)
+        yield from shown(kind, case)
 
 
 def test_every_check_is_shown_to_fail() -> None:

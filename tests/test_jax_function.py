@@ -21,6 +21,7 @@ from backward_registry import registry
 from nngrad.functions.jaxpr_structure import structure_of
 from nngrad.graph import Variable, functions_of
 from tests.oracle import check
+from tests.together import Check, compared, together
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((2, 3)), RNG.standard_normal((2, 3))
@@ -113,8 +114,9 @@ def surrogate(x: Any, w: Any) -> Any:
      (surrogate, surrogate, False)],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_to_order_3(fun: Any, reference: Any, numeric: bool) -> None:
-    check(F.jax_function(fun), reference, [X, W], 3, numeric=numeric)
+@together
+def test_to_order_3(fun: Any, reference: Any, numeric: bool) -> Check:
+    yield from compared(F.jax_function(fun), reference, [X, W], 3, numeric=numeric)
 
 
 @pytest.mark.parametrize(("fun", "orders"), [(dense, 3), (looped, 2)])
@@ -123,11 +125,12 @@ def test_unsimplified(fun: Any, orders: int) -> None:
         check(F.jax_function(fun), unrolled if fun is looped else fun, [X, W], orders)
 
 
-def test_in_the_middle_of_a_graph() -> None:
+@together
+def test_in_the_middle_of_a_graph() -> Check:
     def ours(x: Variable, w: Variable) -> Variable:
         return F.sum(F.jax_function(dense)(F.sin(x), w * w) * x)
 
-    check(ours, lambda x, w: jnp.sum(dense(jnp.sin(x), w * w) * x), [X, W], 3)
+    yield from compared(ours, lambda x, w: jnp.sum(dense(jnp.sin(x), w * w) * x), [X, W], 3)
 
 
 def test_order_5_of_a_scalar_function() -> None:

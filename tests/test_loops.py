@@ -23,6 +23,7 @@ from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from tests.oracle import check, compiled_cheaply, runner
+from tests.together import Called, Check, Wanted, compared, together
 
 RNG = np.random.default_rng(0)
 T, N = 4, 3
@@ -147,11 +148,12 @@ def flat(function: Callable[..., Any], m: Both) -> Callable[..., tuple[Any, ...]
 
 @pytest.mark.parametrize("function", SCANS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("length", [0, 1, T])
-def test_scan_to_order_3(function: Callable[..., Any], length: int) -> None:
+@together
+def test_scan_to_order_3(function: Callable[..., Any], length: int) -> Check:
     if function is without_slices and length == 0:
         return  # it reads the first slice
-    orders = 3 if length == T else 1
-    check(flat(function, OURS), flat(function, THEIRS), [X[:length], C, W], orders, numeric=function is not stopped)
+    orders, numeric = 3 if length == T else 1, function is not stopped
+    yield from compared(flat(function, OURS), flat(function, THEIRS), [X[:length], C, W], orders, numeric=numeric)
 
 
 # ---------------------------------------------------------------- forward, and by whatever route is taken
@@ -173,26 +175,28 @@ def squared(g: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("function", [f for f in SCANS if f is not stopped], ids=lambda f: f.__name__)
-def test_tangents_to_order_2(function: Callable[..., Any]) -> None:
+@together
+def test_tangents_to_order_2(function: Callable[..., Any]) -> Check:
     leaves = [leaf(a) for a in (X, C, W)]
-    ys = results_of(function, *leaves)
     directions = [[RNG.standard_normal(a.shape) for a in (X, C, W)] for _ in range(2)]
 
     def theirs(*xs: Any) -> list[Any]:
         return [y for y in flat(function, THEIRS)(*xs) if jnp.issubdtype(y.dtype, jnp.floating)]
 
-    h = theirs
+    ys, h, ours, expected = results_of(function, *leaves), theirs, [], []
     for vs in directions:
-        ys = nn.jvp(ys, leaves, vs)
-        h = moved(h, vs)
-        with jax.enable_x64(True):
-            expected = compiled_cheaply(h)(*[jnp.asarray(a) for a in (X, C, W)])
-        for a, b in zip(ys, expected, strict=True):
-            np.testing.assert_allclose(a.d, b, rtol=1e-9, atol=1e-9)
+        ys, h = nn.jvp(ys, leaves, vs), moved(h, vs)
+        ours.append(ys)
+        expected.append(h)
+    ((found,), *wanted) = yield [Wanted(ours), *[Called(h, [[X, C, W]]) for h in expected]]
+    for level, (other,) in zip(found, wanted, strict=True):
+        for a, b in zip(level, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("function", SCANS, ids=lambda f: f.__name__)
-def test_nested_gradients_by_the_route_that_is_taken(function: Callable[..., Any]) -> None:
+@together
+def test_nested_gradients_by_the_route_that_is_taken(function: Callable[..., Any]) -> Check:
     leaves = [leaf(a) for a in (X, C, W)]
     ours = F.add_n(*[F.sum(F.sin(y)) for y in results_of(function, *leaves)])
 
@@ -200,16 +204,16 @@ def test_nested_gradients_by_the_route_that_is_taken(function: Callable[..., Any
         ys = flat(function, THEIRS)(*xs)
         return sum(jnp.sum(jnp.sin(y)) for y in ys if jnp.issubdtype(y.dtype, jnp.floating))
 
-    h = theirs
+    h, levels, expected = theirs, [], []
     for _ in range(2):
         g = jax.grad(h, argnums=(0, 1, 2))
-        h = squared(g)
-        grads = nn.grad(ours, leaves)
-        ours = F.add_n(*[F.sum(a**2) for a in grads])
-        with jax.enable_x64(True):
-            expected = compiled_cheaply(g)(*[jnp.asarray(a) for a in (X, C, W)])
-        for a, b in zip(grads, expected, strict=True):
-            np.testing.assert_allclose(a.d, b, rtol=1e-8, atol=1e-8 * float(np.max(np.abs(b))))
+        levels.append(nn.grad(ours, leaves))
+        expected.append(g)
+        h, ours = squared(g), F.add_n(*[F.sum(a**2) for a in levels[-1]])
+    ((found,), *wanted) = yield [Wanted(levels), *[Called(g, [[X, C, W]]) for g in expected]]
+    for level, (other,) in zip(found, wanted, strict=True):
+        for a, b in zip(level, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8 * float(np.max(np.abs(b))))
 
 
 # ---------------------------------------------------------------- how many loops

@@ -10,11 +10,12 @@ from nngrad.graph import Variable
 from .oracle import check_levels, check_slopes, nngrad_graph, stepped
 from .references import drawn, expected
 from .samples import Sample, all_samples
-from .together import Check, Together, Wanted
+from .together import Check, Wanted, together
 
 
-@Together
-def rule(sample: Sample) -> Check:
+@pytest.mark.parametrize("sample", all_samples(), ids=lambda s: s.id)
+@together
+def test_op(sample: Sample) -> Check:
     """The sample's values and gradients, and differences of each order."""
     inputs, wanted = drawn(sample), expected(sample)
     orders, leaves = len(wanted.directions), [Variable.from_numpy_array(x) for x in inputs]
@@ -25,8 +26,3 @@ def rule(sample: Sample) -> Check:
     check_levels(got, wanted.levels)
     if around:
         check_slopes(inputs, got, *around, wanted.directions)
-
-
-@pytest.mark.parametrize("sample", all_samples(), ids=lambda s: s.id)
-def test_op(request: pytest.FixtureRequest, sample: Sample) -> None:
-    rule(request, sample)

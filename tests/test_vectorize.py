@@ -16,10 +16,10 @@ from nngrad.autodiff.mapped import mapped
 from nngrad.autodiff.vectorize import vectorize
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Op, Variable, functions_of
-from tests.oracle import as_tuple, is_floating, nngrad_graph, projections
+from tests.oracle import Arrays, as_tuple, is_floating, nngrad_graph, projections
 from tests.samples import Sample, all_samples
 from tests.test_properties import SETTINGS, Recipe, TwoSided, draw_leaves, follow, recipes
-from tests.together import Check, Together, Wanted
+from tests.together import Called, Check, Wanted, function_of, side_by_side, together
 
 K = 4
 
@@ -49,29 +49,28 @@ def varied(a: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.stack([np.roll(a, k, -1) if a.ndim else a for k in range(K)])
 
 
-def one_of_each() -> list[tuple[Sample, tuple[bool, ...]]]:
-    """Two samples of each op, each with those of its inputs that vary: one, the others, and all."""
-    cases, seen = [], dict[str, int]()
+def two_of_each() -> list[Sample]:
+    """Two samples of each op that has inputs."""
+    seen: dict[str, list[Sample]] = {}
     for sample in all_samples():
-        seen[sample.name] = seen.get(sample.name, 0) + 1
-        if isinstance(getattr(F, sample.name), Op) and sample.inputs and seen[sample.name] <= 2:
-            count = len(sample.inputs)
-            choices = {(True,) * count}
-            if sample.name != "recomputed":  # its inputs have the same value
-                choices |= {(True,) + (False,) * (count - 1), (False,) + (True,) * (count - 1)}
-            cases += [(sample, choice) for choice in sorted(choices) if any(choice)]
-    return cases
+        if isinstance(getattr(F, sample.name), Op) and sample.inputs:
+            seen.setdefault(sample.name, []).append(sample)
+    return [sample for several in seen.values() for sample in several[:2]]
 
 
-def shown(case: tuple[Sample, tuple[bool, ...]]) -> str:
-    """A name for the test report."""
-    return f"{case[0].id}-{''.join('1' if b else '0' for b in case[1])}"
+def choices(sample: Sample) -> list[tuple[bool, ...]]:
+    """Which of its inputs vary: one, the others, and all."""
+    count = len(sample.inputs)
+    chosen = {(True,) * count}
+    if sample.name != "recomputed":  # its inputs have the same value
+        chosen |= {(True,) + (False,) * (count - 1), (False,) + (True,) * (count - 1)}
+    return [choice for choice in sorted(chosen) if any(choice)]
 
 
-@Together
-def vectorized(case: tuple[Sample, tuple[bool, ...]]) -> Check:
+@pytest.mark.parametrize("sample", two_of_each(), ids=lambda s: s.id)
+@together
+def test_op(sample: Sample) -> Check:
     """An op and its gradients up to order 2: vectorized, and differentiated after they were vectorized."""
-    sample, batched = case
     rng = np.random.default_rng(7)
     inputs = [draw(rng) for draw in sample.inputs]
     leaves = [Variable.from_numpy_array(x) for x in inputs]
@@ -79,14 +78,24 @@ def vectorized(case: tuple[Sample, tuple[bool, ...]]) -> Check:
     orders = 0 if sample.surrogate else min(sample.orders, 2)
     directions = projections(rng, outputs, inputs, orders) if orders else []
     levels = nngrad_graph(lambda *xs: outputs, leaves, directions, orders)
-    flat = [y for level in levels for y in level]
+    one_by_one = function_of([y for level in levels for y in level], leaves)
+    yield from side_by_side([
+        vectorized(inputs, leaves, levels, directions, one_by_one, batched) for batched in choices(sample)
+    ])  # fmt: skip
 
+
+def vectorized(
+    inputs: Arrays, leaves: list[Variable], levels: list[list[Variable]], directions: list[Arrays], one_by_one: Any,
+    batched: tuple[bool, ...],
+) -> Check:
+    """The same with some of the inputs varied."""
+    flat, orders = [y for level in levels for y in level], len(directions)
     many = [varied(a) if b else a for a, b in zip(inputs, batched, strict=True)]
     table = {x: Variable.from_numpy_array(a) for x, a, b in zip(leaves, many, batched, strict=True) if b}
     values = [table.get(x, x) for x in leaves]
     ours, totals = vectorize(flat, table), vectorize(flat, table, collapse=True)
     # The gradient of what varies is each one's own; of what does not vary it is the sum.
-    first = vectorize(outputs, table)
+    first = vectorize(levels[0], table)
     varies = [b for b, x in zip(batched, inputs, strict=True) if is_floating(x)]
     wide = [
         [r if r is None or not b else np.broadcast_to(r, (K, *r.shape)) for r, b in zip(rs, moved, strict=True)]
@@ -95,11 +104,10 @@ def vectorized(case: tuple[Sample, tuple[bool, ...]]) -> Check:
     ]
     later = nngrad_graph(lambda *xs: first, values, wide, orders)[1:]
 
-    one_by_one = [[a[k] if b else a for a, b in zip(many, batched, strict=True)] for k in range(K)]
-    rows, ((got_each, got_totals, *got_later),) = yield [
-        Wanted(levels, leaves, one_by_one), Wanted([ours, totals, *later], values, [many])
-    ]  # fmt: skip
-    each = [[np.stack([row[n][i] for row in rows]) for i in range(len(level))] for n, level in enumerate(levels)]
+    given = [[a[k] if b else a for a, b in zip(many, batched, strict=True)] for k in range(K)]
+    ((got_each, got_totals, *got_later),), rows = yield [Wanted([ours, totals, *later]), Called(one_by_one, given)]
+    stacked = iter([np.stack(column) for column in zip(*rows, strict=True)])
+    each = [[next(stacked) for _ in level] for level in levels]
     for a, b in zip(got_each, [a for level in each for a in level], strict=True):
         close(a, b)
     for a, b in zip(got_totals, [a for level in each for a in level], strict=True):
@@ -107,11 +115,6 @@ def vectorized(case: tuple[Sample, tuple[bool, ...]]) -> Check:
     for level, expected in zip(got_later, each[1:], strict=True):
         for a, b, v in zip(level, expected, varies, strict=True):
             close(a, b if v else b.sum(0), 1e-9)
-
-
-@pytest.mark.parametrize("case", one_of_each(), ids=shown)
-def test_op(request: pytest.FixtureRequest, case: tuple[Sample, tuple[bool, ...]]) -> None:
-    vectorized(request, case)
 
 
 @settings(SETTINGS, max_examples=25)

@@ -1,22 +1,39 @@
 """Many small checks with one compilation.
 
-A check is a generator: it yields the graphs whose values it wants, is sent the arrays, and compares them. `Together`
-runs the checks of a stretch of cases up to their first `yield`, compiles what all of them want as one executable, and
-goes on. A check that fails fails by itself, with the name of its case.
+A check is a generator: it yields the graphs whose values it wants, is sent the arrays, and compares them. A test that
+is decorated with `together` is such a check: the checks of a stretch of its cases are run up to their first `yield`,
+what all of them want is compiled as one executable, and they go on. A check that fails fails by itself, with the name
+of its case.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
 import pytest
 
+from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable
 
-from .oracle import Arrays, runner
+from .oracle import (
+    Arrays,
+    as_tuple,
+    check_levels,
+    check_slopes,
+    compiled_cheaply,
+    is_floating,
+    levels_of,
+    nngrad_graph,
+    projections,
+    runner,
+    stepped,
+)
 
 
 class Wanted(NamedTuple):
@@ -27,17 +44,88 @@ class Wanted(NamedTuple):
     runs: Sequence[Sequence[Any]] = ((),)
 
 
+class Called(NamedTuple):
+    """A function of arrays, to be called with each of some rows of them, all of the same shapes."""
+
+    f: Callable[..., Any]
+    rows: Sequence[Sequence[Any]]
+
+
 Computed = list[list[Arrays]]
-"""For each run, the arrays of each level."""
+"""For each run, the arrays of each level; for each row, the arrays that the function gives."""
 
-Check = Generator[list[Wanted], list[Computed], Any]
+Check = Generator[list[Wanted | Called], list[Any], Any]
 
 
-def computed(wanted: Sequence[Wanted]) -> list[Computed]:
-    """All of it, by one executable that runs as often as the one that is wanted most often.
+def function_of(graphs: Sequence[Variable], leaves: Sequence[Variable]) -> Callable[..., Any]:
+    """The graphs' arrays as a function of the leaves' arrays."""
+    linear = linearize(graphs, first=leaves)
+    run, constants = lower(linear.program), [x.cell.raw() for x in linear.leaves[len(leaves) :]]
+    return lambda *arrays: run(*arrays, *constants)
+
+
+def compared(f: Callable[..., Any], reference: Callable[..., Any], inputs: Arrays, orders: int, *,
+             numeric: bool = True, rtol: float = 1e-9) -> Check:
+    """`oracle.check` as a check: `f` of Variables is `reference` of arrays at orders 0 to `orders`, and each order has
+    the differences of the order below."""
+    leaves = [Variable.from_numpy_array(x) for x in inputs]
+    outputs = as_tuple(f(*leaves))
+    directions = projections(np.random.default_rng(0), outputs, inputs, orders) if orders else []
+    levels = nngrad_graph(lambda *_: outputs, leaves, directions, orders)
+    theirs = levels_of(reference, inputs, directions)
+    (got, *around), ((expected,),) = yield [
+        Wanted(levels, leaves, [inputs, *(stepped(inputs) if numeric and orders else [])]),
+        Called(lambda *xs: (theirs(*xs),), [[x for x in inputs if is_floating(x)]]),
+    ]
+    check_levels(got, expected, rtol)
+    if around:
+        check_slopes(inputs, got, *around, directions)
+
+
+def values(*graphs: Variable) -> Generator[list[Wanted], list[Computed], Arrays]:
+    """Their arrays."""
+    (((arrays,),),) = yield [Wanted([graphs])]
+    return arrays
+
+
+def computed(wanted: Sequence[Wanted | Called]) -> list[Any]:
+    """All of it: the graphs by one executable, and the functions by one."""
+    graphs = iter(computed_graphs([each for each in wanted if isinstance(each, Wanted)]))
+    calls = iter(called([each for each in wanted if isinstance(each, Called)]))
+    return [next(graphs if isinstance(each, Wanted) else calls) for each in wanted]
+
+
+def called(calls: Sequence[Called]) -> list[list[Arrays]]:
+    """What each function gives for each row, by one executable that runs as often as there are rows of one. A function
+    that several call is in it once for rows of the same shapes."""
+    groups: dict[Any, list[Sequence[Any]]] = {}
+    places = []
+    for f, rows in calls:
+        group = groups.setdefault((f, *[(x.shape, x.dtype) for x in rows[0]]), [])
+        places.append((group, len(group)))
+        group += rows
+
+    def everything(given: list[Sequence[Any]]) -> list[Any]:
+        return [as_tuple(f(*row)) for (f, *_), row in zip(groups, given, strict=True)]
+
+    run, results = compiled_cheaply(everything), []
+    with jax.enable_x64(True):
+        for k in range(max(map(len, groups.values()), default=0)):
+            result = run([rows[min(k, len(rows) - 1)] for rows in groups.values()])
+            results.append(dict(zip(map(id, groups.values()), jax.tree.map(np.array, result), strict=True)))
+    return [
+        [list(results[k][id(group)]) for k in range(start, start + len(rows))]
+        for (_, rows), (group, start) in zip(calls, places, strict=True)
+    ]
+
+
+def computed_graphs(wanted: Sequence[Wanted]) -> list[Computed]:
+    """By one executable that runs as often as the graphs that are wanted most often.
 
     A leaf that several want must stand for the same arrays in each.
     """
+    if not any([level for each in wanted for level in each.levels]):
+        return [[[[] for _ in each.levels] for _ in each.runs] for each in wanted]
     leaves = list(dict.fromkeys([x for each in wanted for x in each.leaves]))
     run = runner([level for each in wanted for level in each.levels], leaves)
     rows = []
@@ -51,12 +139,12 @@ def computed(wanted: Sequence[Wanted]) -> list[Computed]:
     return [[row[i] for row in rows[: len(each.runs)]] for i, each in enumerate(wanted)]
 
 
-def side_by_side(checks: Sequence[Check]) -> Generator[list[Wanted], list[Computed], list[Any]]:
-    """Several checks as one, and what each returns; the first that fails ends all."""
+def side_by_side(checks: Sequence[Check]) -> Check:
+    """Several checks as one, which returns what each returns; the first that fails ends all."""
     returned: list[Any] = [None] * len(checks)
     sent: dict[int, Any] = dict.fromkeys(range(len(checks)))
     while sent:
-        wanted: dict[int, list[Wanted]] = {}
+        wanted: dict[int, list[Wanted | Called]] = {}
         for i, arrays in sent.items():
             try:
                 wanted[i] = checks[i].send(arrays)
@@ -78,7 +166,13 @@ def by_itself(check: Check) -> Any:
         sent = computed(wanted)
 
 
-def guarded(check: Check) -> Generator[list[Wanted], list[Computed], BaseException | None]:
+def some_at_a_time(checks: Sequence[Check], size: int = 20) -> list[Any]:
+    """What each check returns; what `size` of them want is compiled together."""
+    parts = [checks[start : start + size] for start in range(0, len(checks), size)]
+    return [end for part in parts for end in by_itself(side_by_side(part))]
+
+
+def guarded(check: Check) -> Check:
     """The check, which returns what it raises."""
     try:
         yield from check
@@ -105,30 +199,38 @@ def alone(check: Check) -> BaseException | None:
     return None
 
 
-class Together:
-    """A check of each of many cases. What `size` cases that follow each other want is compiled together."""
+ENDS: dict[str, BaseException | None] = {}
+"""What the checks that have run raised, by the names of their tests."""
 
-    def __init__(self, check: Callable[[Any], Check], size: int = 10) -> None:
-        self.check, self.size = check, size
-        self.ends: dict[int, BaseException | None] = {}
 
-    def __call__(self, request: pytest.FixtureRequest, case: Any) -> None:
-        """The test of one case, which is a parameter of the test that asks."""
-        if id(case) not in self.ends:
-            cases = chosen(request, case)
-            at = next(i for i, each in enumerate(cases) if each is case) // self.size * self.size
-            stretch = cases[at : at + self.size]
-            ends = outcomes([functools.partial(self.check, each) for each in stretch])
-            self.ends.update(zip(map(id, stretch), ends, strict=True))
-        if (end := self.ends[id(case)]) is not None:
+def together(check: Callable[..., Check] | None = None, *, size: int = 10) -> Any:
+    """A check as a test, with the parameters that pytest gives it. What `size` tests of a file that follow each other
+    want is compiled together."""
+    if check is None:
+        return functools.partial(together, size=size)
+
+    def test(request: pytest.FixtureRequest, **_: Any) -> None:
+        if request.node.nodeid not in ENDS:
+            tests = [item for item in request.session.items if item.path == request.node.path and size_of(item) == size]
+            at = tests.index(request.node) // size * size
+            stretch = tests[at : at + size]
+            ends = outcomes([functools.partial(item.function.check, **parameters(item)) for item in stretch])
+            ENDS.update(zip([item.nodeid for item in stretch], ends, strict=True))
+        if (end := ENDS[request.node.nodeid]) is not None:
             raise end
 
+    functools.update_wrapper(test, check)
+    request = inspect.Parameter("request", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = inspect.Signature([request, *inspect.signature(check).parameters.values()])
+    vars(test).update(check=check, size=size, __signature__=signature)
+    return test
 
-def chosen(request: pytest.FixtureRequest, case: Any) -> list[Any]:
-    """The cases with which pytest runs the test that asks, in order."""
-    (name,) = [name for name, value in request.node.callspec.params.items() if value is case]
-    return [
-        item.callspec.params[name] for item in request.session.items
-        if isinstance(item, pytest.Function) and item.originalname == request.node.originalname
-        and item.path == request.node.path
-    ]  # fmt: skip
+
+def size_of(test: pytest.Item) -> int | None:
+    """How many tests are compiled with it, if it is a check."""
+    return getattr(test.function, "size", None) if isinstance(test, pytest.Function) else None
+
+
+def parameters(test: Any) -> dict[str, Any]:
+    """What pytest gives to one of the cases of a test."""
+    return test.callspec.params if hasattr(test, "callspec") else {}
