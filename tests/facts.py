@@ -265,6 +265,18 @@ def check_powers(case: Case) -> Check:
     return True
 
 
+def check_joined_by(case: Case) -> Check:
+    """Two stretches, joined, are the same as all at once."""
+    op, count = case.op, len(case.arrays)
+    if op.joined_by is None or count < 2:
+        return False
+    stretches = case.arrays[:1], case.arrays[1:]
+    ((whole,),), *parts = yield from side_by_side([case(case.arrays), *map(case, stretches)])
+    ((joined,),) = yield from case._replace(op=op.joined_by())([part for ((part,),) in parts])
+    near(joined, whole, "joined_by")
+    return True
+
+
 def check_fold(case: Case) -> Check:
     """In two parts, of which the second takes the result of the first, the same as at once."""
     op, count = case.op, len(case.arrays)
@@ -510,6 +522,7 @@ checks: dict[str, Callable[[Case], bool | Check]] = {
     "channels_last": check_channels_last,
     "linear": check_linear, "offset": check_offset, "weights": check_weights, "powers": check_powers,
     "fold": check_fold,
+    "joined_by": check_joined_by,
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,
     "selects": check_selects, "view": check_view, "reduction": check_reduction, "cost": check_cost,
     "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,

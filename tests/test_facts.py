@@ -56,7 +56,7 @@ SHOWING = {
     "powers": "mul2", "fold": "add_n", "bounded": "tanh", "elementwise": "tanh", "broadcasts": "sub2", "truth": "less",
     "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul", "moving": "transpose",
     "numbers": "linear_combination", "from_variables": "linear_combination", "taken": "split", "shape": "take_slices",
-    "placed": "stack",
+    "placed": "stack", "joined_by": "concatenate",
 }  # fmt: skip
 """For each check, an op whose samples show the fact."""
 
