@@ -1,0 +1,203 @@
+"""A fault is planted in a copy of the repository, and tests that reach it are run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from .faults import Fault
+from .processes import run, tested
+from .reach import CASES, Reach, function_of
+
+BUDGET = 20.0
+"""Seconds of a processor that the tests of one fault may take."""
+HANGS = 15.0
+"""Seconds after which one test hangs."""
+STALLS = 120
+"""Seconds by the clock, for the same; the processor may be busy otherwise."""
+
+OF_EACH_OP = (
+    "tests/test_rules.py::test_op", "tests/test_facts.py::test_facts", "tests/test_facts.py::test_routes",
+    "tests/test_vectorize.py::test_op", "tests/test_nan_safety.py::test_derivatives",
+    "tests/test_every_function.py::test_half_precision", "tests/test_every_function.py::test_in_a_loop",
+)  # fmt: skip
+"""Tests of which each op has cases."""
+LEFT_OUT = shutil.ignore_patterns(".git", "build", "dist", ".venv*", "*_cache", ".hypothesis", "node_modules", "site")
+
+
+class Verdict(NamedTuple):
+    """What became of a fault."""
+
+    found: bool
+    how: str
+    """The test that failed, and how; or what was tried."""
+    seconds: float
+    tests: int
+
+
+class Copy:
+    """A copy of the repository, perhaps with the tests of another."""
+
+    def __init__(self, root: Path, tests: Path | None = None) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="mutants-"))
+        self.root, self.log, self.results = self.folder / "nngrad", self.folder / "log", self.folder / "results"
+        shutil.copytree(root, self.root, ignore=LEFT_OUT)
+        if tests is not None:
+            shutil.rmtree(self.root / "tests")
+            shutil.copytree(tests / "tests" if (tests / "tests").exists() else tests, self.root / "tests")
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder)
+
+    @contextmanager
+    def planted(self, fault: Fault | None) -> Iterator[None]:
+        """Within this context the fault is in the copy. Its file has another time, so that no old bytecode is taken."""
+        if fault is None:
+            yield
+            return
+        path = self.root / fault.path
+        kept, times = path.read_bytes(), path.stat()
+        path.write_bytes(fault.planted(kept))
+        os.utime(path, (times.st_mtime + 7, times.st_mtime + 7))
+        try:
+            yield
+        finally:
+            path.write_bytes(kept)
+            os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+    def passes(self, chosen: Sequence[Chosen], budget: float, fault: Fault | None = None) -> Verdict:
+        """What some tests say of a fault, in so many seconds; of none, all that fail are told."""
+        files = list(dict.fromkeys([each.test.partition("::")[0] for each in chosen]))
+        files = [file for file in files if (self.root / file).exists()]
+        self.results.write_text("")
+        clock = 10 * (budget + 30)
+        with self.planted(fault):
+            plugin = Choose(chosen, budget, self.results)
+            code = run(partial(check, files, plugin, fault is not None, self.root), self.root, self.log, clock)
+        told = [json.loads(line) for line in self.results.read_text().splitlines()]
+        failed = [each["failed"] for each in told if "failed" in each]
+        began = [each["began"] for each in told if "began" in each]
+        seconds = max([each["seconds"] for each in told], default=0.0)
+        last = began[-1] if began else "collection"
+        if code in (4, 70):
+            raise RuntimeError(self.log.read_text())
+        if failed:
+            return Verdict(True, "; ".join(failed), seconds, len(began))
+        if code in (0, 5):
+            return Verdict(False, f"{len(began)} tests pass", seconds, len(began))
+        how = {None: "the clock", 1: "stalls", 2: "an error where tests are imported",
+               -signal.SIGPROF: "hangs"}.get(code, f"ends with {code}")  # fmt: skip
+        return Verdict(True, f"{last}: {how}", seconds, len(began))
+
+
+class Chosen(NamedTuple):
+    """A test function, and those of its cases whose names begin with the name of an op, if not all."""
+
+    test: str
+    ops: tuple[str, ...] = ()
+
+
+class Choose:
+    """A plugin that runs chosen tests in their order, as long as time is left."""
+
+    def __init__(self, chosen: Sequence[Chosen], budget: float, results: Path) -> None:
+        self.order = {each.test: (i, each.ops) for i, each in enumerate(chosen)}
+        self.budget, self.results, self.seconds = budget, results, 0.0
+
+    def tell(self, **what: Any) -> None:
+        with self.results.open("a") as file:
+            file.write(json.dumps({**what, "seconds": self.seconds}) + "\n")
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        ranked, counts = [], dict[str, int]()
+        for item in items:
+            name, _, case = item.nodeid.partition("[")
+            if name in self.order:
+                place, ops = self.order[name]
+                if not slow(item) and (not ops or any([re.match(rf"{op}\b", case) for op in ops])):
+                    counts[name] = counts.get(name, 0) + 1
+                    ranked.append((not ops and counts[name] > CASES, place, len(ranked), item))
+        items[:] = [each[-1] for each in sorted(ranked, key=lambda each: each[:3])]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        if self.seconds > self.budget:
+            item.session.shouldstop = "no time is left"
+        self.tell(began=item.nodeid)
+        start = time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, HANGS)
+        try:
+            return (yield)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            self.seconds += time.process_time() - start
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.tell(failed=report.nodeid)
+
+
+def slow(item: pytest.Item) -> bool:
+    """Whether a test is not in the fast tier."""
+    return item.get_closest_marker("slow") is not None or item.get_closest_marker("gpu") is not None
+
+
+def check(files: list[str], plugin: Choose, first: bool, root: Path) -> int:
+    """Run the tests of some files, here, to the first that fails."""
+    if not files:
+        return 5
+    sys.dont_write_bytecode = True
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+    code = tested([*files, *(["-x"] if first else []), "--limit", str(STALLS)], plugin)
+    own = [str(module.__file__) for name, module in sys.modules.items() if name in ("nngrad", "backward_registry")]
+    assert all([file.startswith(str(root)) for file in own]), own
+    return code
+
+
+def stages(fault: Fault, reach: Reach) -> list[list[Chosen]]:
+    """The tests that reach a fault, the likely ones first."""
+    of_ops = [Chosen(test, fault.ops) for test in OF_EACH_OP] if fault.ops else []
+    if fault.group == "fact":
+        of_ops = [*of_ops[1:4], of_ops[0], *of_ops[4:]] if of_ops else []
+        of_ops += [Chosen(test) for test in OF_FACTS.get(fault.kind, ())]
+    reached = [Chosen(test) for test in reach.of(fault.path, fault.line, fault.function)]
+    known = {each.test for each in of_ops}
+    return [stage for stage in (of_ops, [each for each in reached if each.test not in known]) if stage]
+
+
+OF_FACTS = {
+    "precision": ("tests/test_precision.py::test_every_op",),
+}
+"""Tests of facts that are not about each sample."""
+
+
+def judged(fault: Fault, copy: Copy, reach: Reach) -> Verdict:
+    """Whether the tests find a fault."""
+    seconds, tests = 0.0, 0
+    for stage in stages(fault, reach):
+        verdict = copy.passes(stage, BUDGET - seconds, fault)
+        seconds, tests = seconds + verdict.seconds, tests + verdict.tests
+        if verdict.found or seconds >= BUDGET:
+            break
+    else:
+        verdict = Verdict(False, f"{tests} tests pass", seconds, tests)
+    return verdict._replace(seconds=seconds, tests=tests)
+
+
+def still_fail(found: Sequence[str], copy: Copy) -> str:
+    """Which of the tests that found something fail without a fault, too."""
+    verdict = copy.passes([Chosen(function_of(test)) for test in found], 600.0)
+    return verdict.how if verdict.found else ""
