@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
-import time
+import tempfile
 from collections import Counter
 from pathlib import Path
 
 from .equivalent import EQUIVALENT
 from .faults import MUST_BE_FOUND, QUOTAS, Fault, all_faults, chosen
-from .planting import Copy, Verdict, judged
+from .planting import Copy, Verdict, judged, judged_together
 from .processes import prepare
 from .reach import ROOT, Reach, make
+from .swapping import is_swappable
 
 
 def main() -> int:
@@ -39,7 +41,8 @@ def main() -> int:
     if given.list:
         print(*faults, sep="\n")
         return 0
-    verdicts = planted(faults, given.tests, given.kept, bool(given.only))
+    with tempfile.TemporaryDirectory() as folder:
+        verdicts = planted(faults, given.tests, given.kept or Path(folder) / "kept", bool(given.only))
     print(table(faults, verdicts))
     missed = [fault for fault in faults if not verdicts[fault.id].found and fault.id not in EQUIVALENT]
     for fault in missed:
@@ -55,31 +58,36 @@ def rotated(faults: list[Fault], count: int) -> list[Fault]:
     return [by_id[(at + i) % len(by_id)] for i in range(count)]
 
 
-def planted(faults: list[Fault], tests: Path | None, kept: Path | None, loud: bool) -> dict[str, Verdict]:
+def planted(faults: list[Fault], tests: Path | None, kept: Path, loud: bool) -> dict[str, Verdict]:
     """The verdict of each fault."""
-    verdicts: dict[str, Verdict] = {}
-    if kept is not None and kept.exists():
-        lines = [json.loads(line) for line in kept.read_text().splitlines()]
-        verdicts = {id: Verdict(*verdict) for id, verdict in lines}
     prepare()
     copy, reach = Copy(ROOT, tests), Reach(ROOT)
+    told = os.dup(1)
+
+    def said(fault: Fault, verdict: Verdict) -> None:
+        what = "found" if verdict.found else "equivalent" if fault.id in EQUIVALENT else "SURVIVES"
+        lines = f"{what:<10} {fault}\n           {verdict.how} ({verdict.seconds:.1f} s)\n"
+        os.write(told, (lines + (copy.log.read_text() if loud else "")).encode())
+        with kept.open("a") as file:
+            file.write(json.dumps([fault.id, verdict]) + "\n")
+
+    left = [fault for fault in faults if fault.id not in known(kept)]
+    later = [fault for fault in left if is_swappable(fault, ROOT)]
     try:
-        for fault in faults:
-            if fault.id in verdicts:
-                continue
-            start = time.time()
-            verdict = verdicts[fault.id] = judged(fault, copy, reach)
-            said = "found" if verdict.found else "equivalent" if fault.id in EQUIVALENT else "SURVIVES"
-            print(f"{said:<8} {fault}\n         {verdict.how} ({verdict.seconds:.1f} s of tests, "
-                  f"{time.time() - start:.0f} s by the clock)", flush=True)  # fmt: skip
-            if loud:
-                print(copy.log.read_text())
-            if kept is not None:
-                with kept.open("a") as file:
-                    file.write(json.dumps([fault.id, verdict]) + "\n")
+        if later:
+            judged_together(later, copy, reach, said)
+        for fault in left:
+            if fault not in later:
+                said(fault, judged(fault, copy, reach))
     finally:
         copy.remove()
-    return verdicts
+    return known(kept)
+
+
+def known(kept: Path) -> dict[str, Verdict]:
+    """The verdicts that a file has."""
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    return {name: Verdict(*verdict) for name, verdict in map(json.loads, lines)}
 
 
 def table(faults: list[Fault], verdicts: dict[str, Verdict]) -> str:

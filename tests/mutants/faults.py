@@ -59,8 +59,9 @@ class Fault(NamedTuple):
     """The ops whose rules or facts change."""
 
     def planted(self, source: bytes) -> bytes:
-        """The file with the fault."""
-        return source[: self.start] + self.new.encode() + source[self.stop :]
+        """The file with the fault, with as many lines as before."""
+        new = self.new + "\n" * (self.old.count("\n") - self.new.count("\n"))
+        return source[: self.start] + new.encode() + source[self.stop :]
 
     def __str__(self) -> str:
         old, new = [re.sub(r"\s+", " ", text) for text in (self.old, self.new)]
@@ -113,8 +114,7 @@ def is_annotation(node: Node, above: Node | None) -> bool:
 # ---------------------------------------------------------------- rules
 
 COMMUTATIVE = frozenset(
-    "add2 mul2 maximum2 minimum2 logical_and logical_or logical_xor equal not_equal minimum maximum max min zip isclose"
-    .split()
+    ["add2", "mul2", "maximum2", "minimum2", "logical_and", "logical_or", "logical_xor", "equal", "not_equal"]
 )
 
 
@@ -200,7 +200,7 @@ def facts(file: File) -> Iterator[tuple[tuple[str, ...], Edit]]:
 
 
 SWAPPED = {'"each"': '"together"', '"together"': '"each"', '"high"': '"low"', '"low"': '"high"', '"inside"': '"low"',
-           '"moving"': '"in place"', '"add"': '"max"', '"max"': '"min"', '"min"': '"max"', '"mul"': '"add"'}  # fmt: skip
+           '"moving"': '"in place"', '"add"': '"max"', '"max"': '"min"', '"min"': '"max"'}  # fmt: skip
 
 
 def declared(file: File, call: ast.Call, function: ast.FunctionDef) -> Iterator[Edit]:
@@ -226,7 +226,8 @@ def declared(file: File, call: ast.Call, function: ast.FunctionDef) -> Iterator[
             for n in ast.walk(keyword.value):
                 if isinstance(n, ast.Constant) and type(n.value) is int:
                     yield str(name), n, str(n.value + 1)
-                if isinstance(n, ast.Name) and n.id in ("reduces", "mixes") and "keepdims" in ast.unparse(function.args):
+                keeps = "keepdims" in ast.unparse(function.args)
+                if isinstance(n, ast.Name) and n.id in ("reduces", "mixes") and keeps:
                     yield "axes", n, "mixes" if n.id == "reduces" else "reduces"
 
 
@@ -351,19 +352,24 @@ def all_faults(root: Path, group: str) -> list[Fault]:
 def ops_of(file: File) -> dict[str, tuple[str, ...]]:
     """For each function of a file of rules, the ops whose rules it is part of."""
     functions = {n.name: n for n in file.tree.body if isinstance(n, ast.FunctionDef)}
-    ops = {name: set(re.findall(r"\bF\.(\w+)", " ".join(map(file.text, n.decorator_list)))) for name, n in functions.items()}
+    ops = {name: named(" ".join(map(file.text, n.decorator_list))) for name, n in functions.items()}
     for statement in file.tree.body:
         if isinstance(statement, ast.Expr | ast.For):
             text = file.text(statement)
             for name in functions:
                 if re.search(rf"\b{name}\b", text):
-                    ops[name] |= set(re.findall(r"\bF\.(\w+)", text))
+                    ops[name] |= named(text)
     uses = {name: set(re.findall(r"\w+", file.text(n))) & set(functions) - {name} for name, n in functions.items()}
     for _ in functions:
         for name, used in uses.items():
             for other in used:
                 ops[other] |= ops[name]
     return {name: tuple(sorted(each)) for name, each in ops.items()}
+
+
+def named(text: str) -> set[str]:
+    """The functions of F in a text."""
+    return set(re.findall(r"\bF\.(\w+)", text))
 
 
 def chosen(root: Path, seed: int = 0) -> list[Fault]:

@@ -10,7 +10,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ import pytest
 from .faults import Fault
 from .processes import run, tested
 from .reach import CASES, Reach, function_of
+from .swapping import swap
 
 BUDGET = 20.0
 """Seconds of a processor that the tests of one fault may take."""
@@ -46,6 +47,9 @@ class Verdict(NamedTuple):
     """The test that failed, and how; or what was tried."""
     seconds: float
     tests: int
+
+
+Said = Callable[[Fault, Verdict], None]
 
 
 class Copy:
@@ -78,15 +82,11 @@ class Copy:
             path.write_bytes(kept)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
-    def passes(self, chosen: Sequence[Chosen], budget: float, fault: Fault | None = None) -> Verdict:
-        """What some tests say of a fault, in so many seconds; of none, all that fail are told."""
-        files = list(dict.fromkeys([each.test.partition("::")[0] for each in chosen]))
-        files = [file for file in files if (self.root / file).exists()]
+    def verdict(self, work: Callable[[], int], budget: float, fault: Fault | None = None, anew: bool = True) -> Verdict:
+        """What some work, which runs tests, says of a fault."""
         self.results.write_text("")
-        clock = 10 * (budget + 30)
         with self.planted(fault):
-            plugin = Choose(chosen, budget, self.results)
-            code = run(partial(check, files, plugin, fault is not None, self.root), self.root, self.log, clock)
+            code = run(work, self.root, self.log, 10 * (budget + 30), anew)
         told = [json.loads(line) for line in self.results.read_text().splitlines()]
         failed = [each["failed"] for each in told if "failed" in each]
         began = [each["began"] for each in told if "began" in each]
@@ -102,6 +102,13 @@ class Copy:
                -signal.SIGPROF: "hangs"}.get(code, f"ends with {code}")  # fmt: skip
         return Verdict(True, f"{last}: {how}", seconds, len(began))
 
+    def anew(self, chosen: Sequence[Chosen], budget: float, fault: Fault | None = None) -> Verdict:
+        """What chosen tests say of a fault, where nngrad is imported anew."""
+        files = list(dict.fromkeys([each.test.partition("::")[0] for each in chosen]))
+        files = [file for file in files if (self.root / file).exists()]
+        plugin = Runner(budget, self.results, chosen)
+        return self.verdict(partial(check, files, plugin, fault is not None, self.root), budget, fault)
+
 
 class Chosen(NamedTuple):
     """A test function, and those of its cases whose names begin with the name of an op, if not all."""
@@ -110,32 +117,22 @@ class Chosen(NamedTuple):
     ops: tuple[str, ...] = ()
 
 
-class Choose:
-    """A plugin that runs chosen tests in their order, as long as time is left."""
+class Runner:
+    """A plugin that tells which tests are run and fail, and ends when no time is left."""
 
-    def __init__(self, chosen: Sequence[Chosen], budget: float, results: Path) -> None:
-        self.order = {each.test: (i, each.ops) for i, each in enumerate(chosen)}
-        self.budget, self.results, self.seconds = budget, results, 0.0
+    def __init__(self, budget: float, results: Path, chosen: Sequence[Chosen] | None = None) -> None:
+        self.budget, self.results, self.chosen, self.seconds = budget, results, chosen, 0.0
 
     def tell(self, **what: Any) -> None:
         with self.results.open("a") as file:
-            file.write(json.dumps({**what, "seconds": self.seconds}) + "\n")
+            file.write(json.dumps({**what, "seconds": round(self.seconds, 2)}) + "\n")
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        ranked, counts = [], dict[str, int]()
-        for item in items:
-            name, _, case = item.nodeid.partition("[")
-            if name in self.order:
-                place, ops = self.order[name]
-                if not slow(item) and (not ops or any([re.match(rf"{op}\b", case) for op in ops])):
-                    counts[name] = counts.get(name, 0) + 1
-                    ranked.append((not ops and counts[name] > CASES, place, len(ranked), item))
-        items[:] = [each[-1] for each in sorted(ranked, key=lambda each: each[:3])]
+        if self.chosen is not None:
+            items[:] = picked(by_function(items), self.chosen)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        if self.seconds > self.budget:
-            item.session.shouldstop = "no time is left"
         self.tell(began=item.nodeid)
         start = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, HANGS)
@@ -144,18 +141,42 @@ class Choose:
         finally:
             signal.setitimer(signal.ITIMER_PROF, 0)
             self.seconds += time.process_time() - start
+            self.tell()
+            if self.seconds > self.budget:
+                item.session.shouldstop = "no time is left"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self.tell(failed=report.nodeid)
 
 
-def slow(item: pytest.Item) -> bool:
-    """Whether a test is not in the fast tier."""
-    return item.get_closest_marker("slow") is not None or item.get_closest_marker("gpu") is not None
+Items = dict[str, list[pytest.Item]]
 
 
-def check(files: list[str], plugin: Choose, first: bool, root: Path) -> int:
+def by_function(items: Sequence[pytest.Item]) -> Items:
+    """The tests of the fast tier by their functions."""
+    found: Items = {}
+    for item in items:
+        if item.get_closest_marker("slow") is None and item.get_closest_marker("gpu") is None:
+            found.setdefault(function_of(item.nodeid), []).append(item)
+    return found
+
+
+def picked(known: Items, chosen: Sequence[Chosen]) -> list[pytest.Item]:
+    """The cases of chosen tests: of each op all, of the others the first ones, and then the rest."""
+    first, rest = list[pytest.Item](), list[pytest.Item]()
+    for name, ops in chosen:
+        cases = known.get(name, [])
+        if ops:
+            pattern = re.compile(rf"({'|'.join(ops)})\b")
+            first += [item for item in cases if pattern.match(item.nodeid.partition("[")[2])]
+        else:
+            first += cases[:CASES]
+            rest += cases[CASES:]
+    return list(dict.fromkeys(first + rest))
+
+
+def check(files: list[str], plugin: Runner, first: bool, root: Path) -> int:
     """Run the tests of some files, here, to the first that fails."""
     if not files:
         return 5
@@ -188,7 +209,7 @@ def judged(fault: Fault, copy: Copy, reach: Reach) -> Verdict:
     """Whether the tests find a fault."""
     seconds, tests = 0.0, 0
     for stage in stages(fault, reach):
-        verdict = copy.passes(stage, BUDGET - seconds, fault)
+        verdict = copy.anew(stage, BUDGET - seconds, fault)
         seconds, tests = seconds + verdict.seconds, tests + verdict.tests
         if verdict.found or seconds >= BUDGET:
             break
@@ -197,7 +218,58 @@ def judged(fault: Fault, copy: Copy, reach: Reach) -> Verdict:
     return verdict._replace(seconds=seconds, tests=tests)
 
 
+class Swapped(Runner):
+    """A plugin that judges faults which can be planted after nngrad was imported (`swapping.py`): tests are collected
+    once, and run in processes from here."""
+
+    def __init__(self, faults: Sequence[Fault], copy: Copy, reach: Reach, said: Said) -> None:
+        super().__init__(BUDGET, copy.results)
+        self.faults, self.copy, self.reach, self.said = faults, copy, reach, said
+
+    def pytest_sessionstart(self) -> None:
+        """JAX must not start here: processes from here would stand still. Files that start it are left out."""
+        from jax._src import xla_bridge
+
+        self.starts = xla_bridge.backends
+
+        def starts() -> Any:
+            raise RuntimeError("this file starts JAX where it is imported")
+
+        xla_bridge.backends = starts
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        known = by_function(session.items)
+        for fault in self.faults:
+            chosen = [each for stage in stages(fault, self.reach) for each in stage]
+            work = partial(self.work, session, picked(known, chosen), fault)
+            self.said(fault, self.copy.verdict(work, BUDGET, fault, anew=False))
+        return True
+
+    def work(self, session: pytest.Session, items: list[pytest.Item], fault: Fault) -> int:
+        """Run some tests, to the first that fails."""
+        from jax._src import xla_bridge
+
+        xla_bridge.backends = self.starts
+        swap(self.copy.root / fault.path)
+        session.items = items
+        session.testsfailed = 0
+        for item, following in zip(items, [*items[1:], None], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail or session.shouldstop:
+                break
+        return int(bool(session.testsfailed))
+
+
+def judged_together(faults: Sequence[Fault], copy: Copy, reach: Reach, said: Said) -> None:
+    """Judge faults that can be planted after nngrad was imported."""
+    files = {each.test.partition("::")[0] for fault in faults for stage in stages(fault, reach) for each in stage}
+    files = sorted([file for file in files if (copy.root / file).exists()])
+    plugin = Swapped(faults, copy, reach, said)
+    work = partial(tested, [*files, "-x", "-s", "--limit", str(STALLS), "--continue-on-collection-errors"], plugin)
+    run(work, copy.root, copy.folder / "session", 1e6)
+
+
 def still_fail(found: Sequence[str], copy: Copy) -> str:
     """Which of the tests that found something fail without a fault, too."""
-    verdict = copy.passes([Chosen(function_of(test)) for test in found], 600.0)
+    verdict = copy.anew([Chosen(function_of(test)) for test in found], 600.0)
     return verdict.how if verdict.found else ""

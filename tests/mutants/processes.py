@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -32,12 +33,19 @@ def prepare() -> None:
     assert (hypothesis, jax, optax, pytest, scipy) and not set(PACKAGES) & set(sys.modules)
 
 
-def run(work: Callable[[], int], root: Path, log: Path, seconds: float) -> int | None:
+def run(work: Callable[[], int], root: Path, log: Path, seconds: float, anew: bool = True) -> int | None:
     """Do some work in a process of its own, in the folder of a checkout, of which it imports all.
+
+    Args:
+        work: What is done.
+        root: The folder.
+        log: A file for what is printed.
+        seconds: After how many seconds by the clock the process is ended, with all processes from it.
+        anew: Whether it imports the tests anew.
 
     Returns:
         What the work returns; the negated number of the signal that ended it; or None, where it took longer than
-        `seconds` by the clock, and was ended with all processes from it.
+        `seconds`.
     """
 
     def begin() -> None:
@@ -46,7 +54,7 @@ def run(work: Callable[[], int], root: Path, log: Path, seconds: float) -> int |
         os.dup2(out, 1)
         os.dup2(out, 2)
         os.chdir(root)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "tests"]:
+        for name in [name for name in sys.modules if anew and name.partition(".")[0] == "tests"]:
             del sys.modules[name]
         sys.path[0] = str(root)
         os.environ["PYTHONPATH"] = str(root)
@@ -66,10 +74,8 @@ def run(work: Callable[[], int], root: Path, log: Path, seconds: float) -> int |
         process.start()
     process.join(seconds)
     code = process.exitcode
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid or 0, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     process.join()
     return code
 
