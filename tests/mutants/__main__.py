@@ -72,12 +72,11 @@ def planted(faults: list[Fault], tests: Path | None, kept: Path, loud: bool) -> 
             file.write(json.dumps([fault.id, verdict]) + "\n")
 
     left = [fault for fault in faults if fault.id not in known(kept)]
-    later = [fault for fault in left if is_swappable(fault, ROOT)]
     try:
-        if later:
-            judged_together(later, copy, reach, said)
+        if swappable := [fault for fault in left if is_swappable(fault, ROOT)]:
+            judged_together(swappable, copy, reach, said)
         for fault in left:
-            if fault not in later:
+            if fault.id not in known(kept):
                 said(fault, judged(fault, copy, reach))
     finally:
         copy.remove()
