@@ -160,7 +160,7 @@ def rules(file: File) -> Iterator[tuple[tuple[str, ...], Edit]]:
         if isinstance(node, ast.Return) and node.value is not None and names[-1].endswith("_backward"):
             returned = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
             for each in returned:
-                if not isinstance(each, ast.Constant | ast.Starred | ast.List):
+                if not isinstance(each, ast.Constant | ast.Starred | ast.List | ast.ListComp):
                     yield names, ("factor", each, f"2 * ({text(each)})")
             if len(returned) == 2 and not any([isinstance(each, ast.Constant) for each in returned]):
                 yield names, ("swap", node.value, f"({text(returned[1])}, {text(returned[0])})")

@@ -207,7 +207,7 @@ OF_FACTS = {
         "tests/test_declarations.py::test_products_alone_are_computed_in_16_bits",
     ),
     "exact": ("tests/test_structure.py::test_surrogate_rules_are_known_as_such",),
-    "fuses": ("tests/test_declarations.py::test_what_is_computed_in_place",),
+    "fuses": ("tests/test_declarations.py::test_what_is_computed_in_place_moves_no_elements",),
 }
 """Tests of facts that are not about each sample."""
 
