@@ -143,8 +143,8 @@ def make(root: Path) -> None:
 
 # ---------------------------------------------------------------- the map
 
-MOST, OF_A_FILE = 12, 3
-"""How many tests are kept for a line, and how many of these from one file."""
+MOST, OF_A_FILE, LONGEST = 12, 3, 5.0
+"""How many tests are kept for a line, how many of these from one file, and how many seconds each may take."""
 
 Groups = list[tuple[int, list[int]]]
 """Of a function: from which line on, counted from its first, which tests come first."""
@@ -156,7 +156,7 @@ def condensed(root: Path) -> dict[str, Any]:
     for file in files_of(root):
         kept = kept_for(file, root)
         for name, entry in json.loads(gzip.decompress(kept.read_bytes())).items() if kept.exists() else ():
-            if entry["ok"]:
+            if entry["ok"] and entry["seconds"] <= LONGEST:
                 tests[name] = entry["seconds"]
                 reached = sum(map(len, entry["lines"].values()))
                 for path, numbers in entry["lines"].items():
