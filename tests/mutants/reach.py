@@ -170,21 +170,20 @@ def condensed(root: Path) -> dict[str, Any]:
             if number in functions:
                 name, first = functions[number]
                 groups = found.setdefault(path, {}).setdefault(name, [])
-                few = sorted([numbered[test] for test in focused(lines[path][number])])
+                few = [numbered[test] for test in focused(lines[path][number])]
                 if not groups or groups[-1][1] != few:
                     groups.append((number - first, few))
     return {"tests": [[name, tests[name]] for name in sorted(tests)], "functions": found}
 
 
 def focused(reaching: list[tuple[int, str]]) -> list[str]:
-    """Of the tests that reach a line those that reach few others."""
-    found, of_file = list[str](), dict[str, int]()
+    """Of the tests that reach a line those that reach few others, from several files if there are such."""
+    found, more, of_file = list[str](), list[str](), dict[str, int]()
     for _, test in sorted(reaching):
         file = test.partition("::")[0]
         of_file[file] = of_file.get(file, 0) + 1
-        if of_file[file] <= OF_A_FILE and len(found) < MOST:
-            found.append(test)
-    return found
+        (found if of_file[file] <= OF_A_FILE else more).append(test)
+    return (found + more)[:MOST]
 
 
 def functions_at(path: Path) -> dict[int, tuple[str, int]]:
