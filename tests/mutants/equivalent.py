@@ -1,0 +1,3 @@
+"""Faults that change nothing that is computed, each with the reason."""
+
+EQUIVALENT: dict[str, str] = {}
