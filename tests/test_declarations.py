@@ -16,7 +16,7 @@ from .references import drawn
 from .samples import Sample
 from .test_facts import OF_OPS, case_of
 from .test_precision import NEITHER
-from .together import Check, Together, Wanted
+from .together import Check, Wanted, by_itself, together
 
 OPS = [each for each in [getattr(F, name) for name in F.names()] if isinstance(each, Op)]
 
@@ -31,7 +31,7 @@ def test_products_alone_are_computed_in_16_bits() -> None:
 def moves(case: Case) -> bool:
     """Whether its outputs have no elements but those of its inputs, at other places than the first input has them."""
     known = np.concatenate([x.ravel() for x in case.arrays])
-    x, outputs = case.arrays[0], case(case.arrays)
+    x, outputs = case.arrays[0], by_itself(case(case.arrays))[0]
     return all([np.isin(y, known).all() and (y.shape != x.shape or (y != x).any()) for y in outputs])
 
 
@@ -58,9 +58,11 @@ PIECEWISE = {
 """Ops whose differences mean nothing, though their rules are exact, each with the reason."""
 
 
-@Together
-def slopes(sample: Sample) -> Check:
-    """The tangent of each element, by the rule, and its differences ahead and behind, where these agree."""
+@pytest.mark.parametrize("sample", [each for each in AT_KINKS if each.name not in PIECEWISE], ids=lambda s: s.id)
+@together
+def test_rules_that_are_called_exact_are_derivatives(sample: Sample) -> Check:
+    """The tangent of each element, by the rule, and its differences ahead and behind, where these agree: also of what
+    has kinks or jumps, between these; `test_rules.py` compares the others with differences."""
     inputs = drawn(sample)
     leaves, moves = [Variable.from_numpy_array(x) for x in inputs], direction(inputs)
     outputs = [y for y in as_tuple(getattr(F, sample.name)(*leaves, **sample.arguments)) if y.spec.differentiable]
@@ -73,9 +75,3 @@ def slopes(sample: Sample) -> Check:
         right, left = (a - y) / STEP, (y - b) / STEP
         smooth = np.abs(right - left) <= 1e-3 * (1 + np.abs(left))
         np.testing.assert_allclose(t[smooth], right[smooth], rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("sample", [each for each in AT_KINKS if each.name not in PIECEWISE], ids=lambda s: s.id)
-def test_rules_that_are_called_exact_are_derivatives(request: pytest.FixtureRequest, sample: Sample) -> None:
-    """Also of what has kinks or jumps, between these; `test_rules.py` compares the others with differences."""
-    slopes(request, sample)
