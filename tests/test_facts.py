@@ -489,6 +489,11 @@ def before_ones(x, /):
     return jnp.concatenate([x, jnp.ones_like(x)])
 
 
+@wrong("joined_by", X, Y, arguments=(0,), joined_by=lambda: F.concatenate)
+def joins_backwards(*x, axis: int):
+    return jnp.concatenate(x[::-1], axis)
+
+
 @wrong("moving", X, fuses="moving")
 def computes(x, /):
     return x * x
