@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import pytest
@@ -12,3 +12,10 @@ def slow_but(quick: Collection[Any], cases: Iterable[Any]) -> list[Any]:
     """The cases for `parametrize`, of which those in `quick` are run by the README's command too."""
     rows = [(case, case if isinstance(case, tuple) else (case,)) for case in cases]
     return [case if case in quick else pytest.param(*row, marks=pytest.mark.slow) for case, row in rows]
+
+
+def slow_but_one(cases: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]:
+    """The cases for `parametrize`, of which the README's command runs the first of each kind."""
+    cases = list(cases)
+    first = {kind(case): case for case in reversed(cases)}
+    return [pytest.param(case, marks=[] if first[kind(case)] is case else pytest.mark.slow) for case in cases]

@@ -7,9 +7,12 @@ import shlex
 import subprocess
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[1] / ".ci" / "run"
 
 
+@pytest.mark.slow
 def test_the_newest_python_is_one_that_starts(tmp_path: Path) -> None:
     def python(name: str, does: str) -> Path:
         file = tmp_path / name

@@ -44,6 +44,7 @@ def test_wrong_usage(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> No
     assert "usage: nngrad" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_modules_are_commands() -> None:
     """As `python -m` runs them, one after another."""
     code = """

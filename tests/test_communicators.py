@@ -66,6 +66,7 @@ EXCHANGES: dict[str, tuple[Callable[..., Any], Callable[[Any], Any]]] = {
 """Each with the same on the arrays of all processes, stacked along a first axis."""
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_sum_over_processes() -> None:
     """Of orders 1 to 3, of each exchange; all in one program."""
     rng = np.random.default_rng(3)

@@ -15,6 +15,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
 
+from .slow import slow_but
+
 
 def leaf(*values: float, name: str = "") -> Variable:
     x = Variable.from_numpy_array(np.array(values, np.float64), need_grad=True)
@@ -153,7 +155,8 @@ def test_a_float_that_is_integer_or_low_precision() -> None:
         assert y.d == 3
 
 
-def test_the_environment_variable_switches_it_on() -> None:
+@pytest.mark.parametrize(("value", "lines"), slow_but([("1", 2)], [("1", 2), ("0", 0), ("", 0), ("False", 0)]))
+def test_the_environment_variable_switches_it_on(value: str, lines: int) -> None:
     program = (
         "import threading, nngrad as nn, nngrad.functions as F\n"
         "def f():\n"
@@ -164,13 +167,12 @@ def test_the_environment_variable_switches_it_on() -> None:
         "f()\n"
         "t = threading.Thread(target=f); t.start(); t.join()\n"
     )
-    for value, lines in (("1", 2), ("0", 0), ("", 0), ("False", 0)):
-        done = subprocess.run(
-            [sys.executable, "-c", program], env={**os.environ, "NNGRAD_DEBUG": value}, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        told = [line.partition(": ")[0] for line in done.stdout.splitlines()]  # since 3.13 what is written there, too
-        assert told == ["  log was called at <string>:4, in f"] * lines
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "NNGRAD_DEBUG": value}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    told = [line.partition(": ")[0] for line in done.stdout.splitlines()]  # since 3.13 what is written there, too
+    assert told == ["  log was called at <string>:4, in f"] * lines
 
 
 # ---------------------------------------------------------------- what rules return

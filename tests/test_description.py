@@ -287,6 +287,7 @@ def test_what_is_kept_and_computed_again_is_known() -> None:
     assert kept <= {held.op for held in report.kept}
 
 
+@pytest.mark.slow
 def test_work_is_linear_for_graphs_of_20_000_functions() -> None:
     def chain(length: int) -> nn.Variable:
         h = x = leaf(0.1)

@@ -431,6 +431,7 @@ assert info.trouble and (info.on or not limited), info
 """
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_made_and_a_full_disk(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert lines_of(tmp_path / "file" / "executables", "limited = False" + SUMS) == []
@@ -607,6 +608,7 @@ def test_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
     assert surroundings(device) is None  # or nothing would be seen of what is compiled
 
 
+@pytest.mark.slow
 def test_sources_are_a_part_of_the_surroundings(tmp_path: Path) -> None:
     body = """
 for _ in range(2):
@@ -700,6 +702,7 @@ for on in (True, True, False):
 """
 
 
+@pytest.mark.slow
 def test_executables_run_where_the_arrays_are(tmp_path: Path) -> None:
     """Compiled, from disk, and without it."""
     printed = lines_of(tmp_path / "executables", DEVICES, XLA_FLAGS="--xla_force_host_platform_device_count=2")

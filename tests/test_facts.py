@@ -28,6 +28,7 @@ from .facts import Case, check_diagonal, checks, near, shown, shows
 from .oracle import as_tuple, is_floating
 from .references import drawn, expected
 from .samples import Sample, all_samples
+from .slow import slow_but_one
 from .together import Called, Check, Wanted, side_by_side, some_at_a_time, together
 
 LIBRARY = Path(nn.__file__).parent
@@ -42,7 +43,7 @@ def case_of(sample: Sample) -> Case:
     return Case(each, arrays, f.arguments)
 
 
-@pytest.mark.parametrize("sample", OF_OPS, ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", slow_but_one(OF_OPS, lambda s: s.name), ids=lambda s: s.id)
 @together
 def test_facts(sample: Sample) -> Check:
     """Every fact that the sample's op is declared with."""
@@ -227,7 +228,10 @@ def test_no_other_file_asks_which_op_it_is() -> None:
 # ---------------------------------------------------------------- every sample by every route
 
 
-@pytest.mark.parametrize("sample", [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs], ids=lambda s: s.id)
+WITH_DERIVATIVES = [s for s in OF_OPS if s.orders and not s.surrogate and s.inputs]
+
+
+@pytest.mark.parametrize("sample", slow_but_one(WITH_DERIVATIVES, lambda s: s.name), ids=lambda s: s.id)
 @together
 def test_routes(sample: Sample) -> Check:
     """Tangents of orders 1 and 2, forward, against the reference's; and nested gradients by the route that `nn.grad`

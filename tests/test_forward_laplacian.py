@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -127,6 +128,7 @@ def network(steps: list[str], end: str, flat: bool) -> tuple[Variable, Variable,
     return ENDS[end][0](h), x, in_jax
 
 
+@pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @example(["square plus", "attention", "mean of particles"], "determinant", True)
 @example(["silu", "sum of particles", "pairs"], "product of sums", False)

@@ -70,7 +70,7 @@ def test_bilaplacians_are_those_of_jax(name: str) -> None:
     np.testing.assert_allclose(value, wanted.reshape(value.shape), rtol=1e-10, atol=1e-10 * size)
 
 
-@settings(SETTINGS, max_examples=8)
+@settings(SETTINGS, max_examples=4)
 @given(st.integers(1, 5), st.lists(st.tuples(st.integers(-3, 3), st.lists(st.integers(0, 4), min_size=5, max_size=5)),
                                    min_size=1, max_size=3))
 def test_bilaplacians_of_polynomials(d: int, terms: list[tuple[int, list[int]]]) -> None:
@@ -117,6 +117,7 @@ def test_many_dimensions_are_computed_together() -> None:
     assert len(functions_of([nn.bilaplacian(y, x)])) < 400
 
 
+@pytest.mark.slow
 def test_ways_through_many_dimensions_agree() -> None:
     """A network, for which values are carried, and what Laplacians are nested for: no matrix product, and a softmax
     with its many terms."""

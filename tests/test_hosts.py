@@ -410,6 +410,7 @@ def test_a_process_that_hangs_ends_all() -> None:
     assert "nngrad launch: process 0 (pid" in done.stderr
 
 
+@pytest.mark.slow
 def test_one_that_never_comes_is_missed() -> None:
     script = "import nngrad as nn; nn.hosts.initialize(initialization_timeout=1)"
     variables = {"JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{free_port()}", "NNGRAD_PROCESS_COUNT": "2"}

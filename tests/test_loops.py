@@ -23,6 +23,7 @@ from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from tests.oracle import check, compiled_cheaply, runner
+from tests.slow import slow_but
 from tests.together import Called, Check, Wanted, compared, together
 
 RNG = np.random.default_rng(0)
@@ -147,7 +148,7 @@ def flat(function: Callable[..., Any], m: Both) -> Callable[..., tuple[Any, ...]
 
 
 @pytest.mark.parametrize("function", SCANS, ids=lambda f: f.__name__)
-@pytest.mark.parametrize("length", [0, 1, T])
+@pytest.mark.parametrize("length", slow_but([0, T], [0, 1, T]))
 @together
 def test_scan_to_order_3(function: Callable[..., Any], length: int) -> Check:
     if function is without_slices and length == 0:

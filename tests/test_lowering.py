@@ -299,6 +299,7 @@ def test_compiled_functions_are_lowered() -> None:
 # ---------------------------------------------------------------- before anything is lowered
 
 
+@pytest.mark.slow
 def test_graphs_are_built_without_a_device() -> None:
     """Nor is one asked for when nngrad is imported."""
     script = "from tests import no_devices, building_asks_nothing; building_asks_nothing.main()"

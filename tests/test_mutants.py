@@ -103,6 +103,7 @@ def test_a_function_gets_the_code_of_the_faulty_file(tmp_path: Path) -> None:
     assert not any([is_swappable(fault, tmp_path) for fault in dropped])
 
 
+@pytest.mark.slow
 def test_faults_of_this_repository() -> None:
     there = {group: all_faults(ROOT, group) for group in QUOTAS}
     faults = [fault for group, count in QUOTAS.items() for fault in spread(there[group], count, 0)]

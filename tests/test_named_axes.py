@@ -138,6 +138,7 @@ DEVICES = textwrap.dedent("""
 """)
 
 
+@pytest.mark.slow
 def test_over_an_axis_of_devices() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", DEVICES], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -155,7 +155,7 @@ def agree(ours: Sequence[Any], theirs: Sequence[Any], rtol: float) -> None:
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * scale)
 
 
-@settings(SETTINGS, max_examples=32)
+@settings(SETTINGS, max_examples=20)
 @given(recipes(), st.sampled_from([1.0, -2.0, 0.5]))
 def test_gradients_are_those_of_jax(recipe: Recipe, seed: float) -> None:
     arrays = draw_leaves(recipe)
@@ -180,7 +180,7 @@ def test_simplified_gradients_are_those_of_the_plain_walk(recipe: Recipe) -> Non
     agree(results[:half], results[half:], 1e-11)
 
 
-@settings(SETTINGS, max_examples=25)
+@settings(SETTINGS, max_examples=16)
 @given(recipes(exact=False), st.lists(st.sampled_from([np.float32, np.float64]), min_size=3, max_size=3))
 def test_mixed_dtypes_agree_and_are_kept(recipe: Recipe, dtypes: list[Any]) -> None:
     arrays = [x.astype(t) for x, t in zip(draw_leaves(recipe), dtypes, strict=False)]

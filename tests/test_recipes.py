@@ -174,6 +174,7 @@ def test_a_killed_run_leaves_lines_that_are_taken_away(
     assert rows(out) == rows(undisturbed("pinn"))
 
 
+@pytest.mark.slow
 def test_another_configuration_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "run"
     assert train("pinn", out, steps=2) == 0

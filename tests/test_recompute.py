@@ -43,6 +43,7 @@ def test_the_compiled_program_computes_again_and_takes_less_memory() -> None:
     assert temporaries(again) < 0.6 * temporaries(plain)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("levels", [1, 2])
 def test_more_levels_take_less_memory(levels: int) -> None:
     loss, weights = chain(64, 64, 8)

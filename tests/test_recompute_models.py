@@ -224,6 +224,7 @@ def test_policies_change_no_gradient_and_take_no_more_memory(model: str, policy:
     agree_as_one(values[len(first) :], second, 1e-12)
 
 
+@pytest.mark.slow
 @of_models("model", *MODELS)
 def test_a_policy_at_one_order_alone(model: str) -> None:
     without, _, second = plain(model)

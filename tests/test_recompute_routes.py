@@ -184,6 +184,7 @@ def test_batch_statistics_are_updated_once() -> None:
     nn.clear_parameters()
 
 
+@pytest.mark.slow
 def test_masks_and_statistics_at_order_two_on_every_route() -> None:
     def results(policy: Any, route: str) -> list[np.ndarray[Any, Any]]:
         nn.seed(5)

@@ -43,6 +43,7 @@ def live_nodes() -> int:
     return sum(1 for x in gc.get_objects() if type(x) in (Variable, Function))
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_built_differentiated_twice_and_deleted(collector_off: None) -> None:
     before = live_nodes()
     limit = sys.getrecursionlimit()

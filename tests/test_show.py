@@ -338,6 +338,7 @@ def test_blocks_with_other_arguments_are_not_folded() -> None:
     assert "val=0.0" in shown and "val=-0.0" in shown
 
 
+@pytest.mark.slow
 def test_work_is_linear_for_graphs_of_20_000_functions() -> None:
     few, many = (nn.show(nn.grad(*chain(length)), fold=False) for length in (100, 400))
     small, large = nn.grad(*chain(1100)), nn.grad(*chain(4400))

@@ -21,6 +21,7 @@ from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.autodiff.sparsity import followed_axes
 from nngrad.graph import Variable, functions_of, path_between
 
+from .slow import slow_but
 from .test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes
 from .together import Called, Check, Wanted, by_itself, computed, together, values
 
@@ -217,7 +218,7 @@ SMOOTH: dict[str, tuple[Callable[[Variable], Variable], Callable[[Any], Any]]] =
 }
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("name", slow_but([*SMOOTH][::3], SMOOTH))
 @together
 def test_derivatives_of_every_activation_cost_what_those_of_tanh_cost(name: str) -> Check:
     activation, reference = SMOOTH[name]

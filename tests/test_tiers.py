@@ -359,6 +359,7 @@ def test_an_option_that_xla_does_not_know_is_left_out_by_itself(monkeypatch: pyt
         tiers.cheap_options.cache_clear()
 
 
+@pytest.mark.slow
 def test_flags_that_this_xla_does_not_know_are_left_out_of_those_of_tests() -> None:
     flag = "--xla_backend_optimization_level=0"
     assert known((flag,)) == (flag,)

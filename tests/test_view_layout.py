@@ -133,7 +133,7 @@ def test_boxes_are_apart_or_one_within_the_other(made: Nodes, told: bool) -> Non
         assert apart(boxes[i : i + 1], around[others]).all()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(graphs())
 def test_rows_follow_the_forward_graph(made: Nodes) -> None:
     s = made.structure()

@@ -85,6 +85,7 @@ def test_hostile_names_are_text(page: Any) -> None:
     assert page.locator("img").count() == 0
 
 
+@pytest.mark.slow
 def test_a_click_selects_what_is_there_and_the_panel_tells_of_it(page: Any) -> None:
     page.evaluate("nngradView.search('op:tanh')")
     assert state(page, "hits") == 1

@@ -189,6 +189,7 @@ def test_doctor_survives_a_backend_that_fails(code: str, says: str, installation
     assert "JAX_PLATFORMS" in done.stdout
 
 
+@pytest.mark.slow
 def test_doctor_takes_a_step_on_each_device() -> None:
     done = command(["doctor"], JAX_PLATFORMS="cpu", XLA_FLAGS="--xla_force_host_platform_device_count=2")
     assert done.returncode == 0
@@ -220,6 +221,7 @@ def test_doctor_tells_which_device_fails(installation: Installation) -> None:
         assert f"device gpu:{number} (model): fails: RuntimeError: number {number}\n" in done.stdout, done.stdout
 
 
+@pytest.mark.slow
 def test_doctor_where_jax_is_told_to_use_what_is_not_there() -> None:
     done = command(["doctor"], JAX_PLATFORMS="abacus")
     assert done.returncode == 1
@@ -237,6 +239,7 @@ def test_time_where_jax_is_told_to_use_what_is_not_there() -> None:
 # ---------------------------------------------------------------- output
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written(installation: Installation) -> None:
     with open("/dev/full", "w") as full:
         for python, path, arguments in ((sys.executable, ROOT, "ops"), (installation.python, ROOT, "--version"),
@@ -255,6 +258,7 @@ def test_output_that_is_closed() -> None:
     assert done.returncode == 1
 
 
+@pytest.mark.slow
 def test_nothing_is_said_where_the_reader_has_gone() -> None:
     reader, writer = os.pipe()
     os.close(reader)
@@ -292,6 +296,7 @@ def demo(folder: Path, before: str, limit: int) -> subprocess.CompletedProcess[s
                           capture_output=True, check=False, timeout=60)
 
 
+@pytest.mark.slow
 def test_demo_looks_for_room_before_it_trains(tmp_path: Path) -> None:
     done = demo(tmp_path / "out", "pass", 1000)
     assert done.returncode == 1
@@ -301,6 +306,7 @@ def test_demo_looks_for_room_before_it_trains(tmp_path: Path) -> None:
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "digits.png").write_text("of an earlier run")
     done = demo(tmp_path, "import nngrad.demo.run as run; run.ROOM = 1", 1000)
@@ -327,6 +333,7 @@ def test_demo_says_what_was_kept_when_interrupted(
     assert "nngrad: interrupted; kept: nothing" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["matplotlib", "sklearn"])
 def test_demo_where_a_package_cannot_be_imported(name: str, tmp_path: Path) -> None:
     (tmp_path / f"{name}.py").write_text("raise ImportError('no libsomething.so')")

@@ -83,6 +83,7 @@ def test_a_library_that_crashes_or_never_ends(
         nn.load_parameters(path)
 
 
+@pytest.mark.slow
 def test_an_h5_file_of_which_bytes_are_others(tmp_path: Path) -> None:
     """Without a checksum nothing tells that values are others; what names, shapes and kinds there are is right."""
     good, path = h5(), tmp_path / "p.h5"

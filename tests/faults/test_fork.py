@@ -51,6 +51,7 @@ print(three_keys())
     assert output_of(IN_CHILD + "print(three_keys(), three_keys())") == [f"{first[-2]} {first[-1]}"]
 
 
+@pytest.mark.slow
 def test_seed_makes_the_draws_of_children_reproducible() -> None:
     lines = output_of(IN_CHILD + """
 for _ in range(2):
@@ -81,6 +82,7 @@ print(in_child(work))
     assert lines[3].startswith("RuntimeError: this process was forked after JAX had been started")
 
 
+@pytest.mark.slow
 def test_a_process_forked_later_says_that_it_cannot_compute() -> None:
     lines = output_of(IN_CHILD + """
 def model(dtype):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import nngrad as nn
+from tests.slow import slow_but
 from tests.test_feeding import none_ahead
 
 from .moments import INTERRUPTED, Interrupts, instructions_of
@@ -46,6 +47,7 @@ class Saving:
         return float(self.w.d[0])
 
 
+@pytest.mark.slow
 def test_the_saves_after_one_that_was_interrupted_work(tmp_path: Path) -> None:
     saving = Saving(tmp_path)
     saving.save(1)
@@ -104,7 +106,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("after", ["pass", "raise SystemExit(0)"])
+@pytest.mark.parametrize("after", slow_but(["pass"], ["pass", "raise SystemExit(0)"]))
 def test_what_was_begun_is_written_when_the_interpreter_ends(tmp_path: Path, after: str) -> None:
     done = ended(RUN.replace("LAST", "pass").replace("AFTER", after), tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
@@ -113,6 +115,7 @@ def test_what_was_begun_is_written_when_the_interpreter_ends(tmp_path: Path, aft
         60, only=["parameters"]) == 60
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_when_the_interpreter_ends_is_an_error(tmp_path: Path) -> None:
     last = """from nngrad.checkpoints import storing
             def full(*_):

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import pytest_cmdline_main
+from tests.slow import slow_but
 
 ROOT = Path(__file__).parents[2]
 HANGS = """
@@ -73,7 +74,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
                           capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", slow_but([0], [0, 1]))
 def test_a_test_that_does_not_end_is_named(tmp_path: Path, workers: int) -> None:
     (tmp_path / "test_hangs.py").write_text(HANGS)
     done = run("-m", "pytest", "-p", "tests.conftest", "--limit=0.5", f"-n{workers}", "--rootdir", str(tmp_path),
@@ -85,6 +86,7 @@ def test_a_test_that_does_not_end_is_named(tmp_path: Path, workers: int) -> None
         assert "crashed while running 'test_hangs.py::test_that_waits[1]'" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_counts_and_leaves_out_what_is_slow_and_names_who_leaves_a_handler(tmp_path: Path) -> None:
     (tmp_path / "test_several.py").write_text(SEVERAL)
     done = run("-m", "pytest", "-p", "tests.conftest", "-n1", "--rootdir", str(tmp_path), "--costs",
@@ -110,6 +112,7 @@ def test_slow_tests_run_where_they_are_named(given: dict[str, Any], left_out: bo
     assert option.markexpr == ("not slow" if left_out else given.get("markexpr", ""))
 
 
+@pytest.mark.slow
 def test_children_hear_interrupts_where_a_shell_lets_them_be_ignored() -> None:
     assert [run("-c", IGNORED.format(mended=mended)).stdout.strip() for mended in (False, True)] == ["False", "True"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

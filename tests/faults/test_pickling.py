@@ -101,6 +101,7 @@ def test_a_copy_has_a_state_of_its_own_for_the_same_parameters() -> None:
     assert list(solver.get_parameters()) == ["a/w", "b"]
 
 
+@pytest.mark.slow
 def test_another_process_goes_on_training(tmp_path: Path) -> None:
     params, solver = parameters(), S.Adam(0.1)
     solver.set_parameters(params)

@@ -135,6 +135,7 @@ def test_what_xla_makes_small_loops_of_is_not_cut() -> None:
     assert not is_long(linearize([y]).program)
 
 
+@pytest.mark.slow
 def test_a_sum_of_very_many_arrays(table: Any) -> None:
     xs = [leaf(i / 7) for i in range(20_000)]
     y = F.add_n(*xs)

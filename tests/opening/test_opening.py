@@ -18,6 +18,7 @@ import nngrad.functions as F
 from nngrad.graph import Variable
 
 from ..oracle import compiled_cheaply
+from ..slow import slow_but
 from .rows import Row, is_there
 
 FAMILIES = [
@@ -77,7 +78,11 @@ def directions_of(r: Row) -> list[np.ndarray]:
 
 @pytest.mark.parametrize(
     ("rows", "orders"),
-    [pytest.param(rows, orders, id=f"{family}, {orders}, {rows[0].name}") for family, rows, orders in groups(SOME)],
+    [
+        pytest.param(rows, orders, id=f"{family}, {orders}, {rows[0].name}",
+                     marks=[pytest.mark.slow] * (family == "special" and orders == 3))
+        for family, rows, orders in groups(SOME)
+    ],
 )
 def test_values_and_derivatives(rows: list[Row], orders: int) -> None:
     check(rows, orders)
@@ -136,7 +141,7 @@ def opened(r: Row) -> Any:
     return function.report()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but([f for f in FAMILIES if f != "special"], FAMILIES))
 def test_what_is_opened(family: str) -> None:
     total = Counter[str]()
     for r in ROWS[family]:
