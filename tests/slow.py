@@ -19,3 +19,9 @@ def slow_but_one(cases: Iterable[Any], kind: Callable[[Any], Any]) -> list[Any]:
     cases = list(cases)
     first = {kind(case): case for case in reversed(cases)}
     return [pytest.param(case, marks=[] if first[kind(case)] is case else pytest.mark.slow) for case in cases]
+
+
+def slow_but_every(n: int, cases: Iterable[Any]) -> list[Any]:
+    """The cases for `parametrize`, of which the README's command runs the first of each `n`."""
+    cases = list(cases)
+    return slow_but(cases[::n], cases)

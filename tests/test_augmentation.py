@@ -13,6 +13,7 @@ from nngrad import random
 from nngrad.graph import Variable
 
 from .refusals import refused
+from .slow import slow_but_every
 
 from_ = Variable.from_numpy_array
 IMAGES = np.arange(2 * 200 * 6 * 5, dtype=np.float32).reshape(200, 2, 6, 5)
@@ -109,7 +110,7 @@ def test_adversarial_noise() -> None:
     assert not gx.d.any()
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("dtype", slow_but_every(3, ["float16", "bfloat16", "float64"]))
 def test_dtypes_are_kept(dtype: str) -> None:
     x = Variable((2, 2, 4, 4), dtype=dtype, need_grad=True)
     x.d = 0.5

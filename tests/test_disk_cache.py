@@ -732,12 +732,11 @@ def test_the_command_shows_and_removes(folder: Path, capsys: pytest.CaptureFixtu
     assert "not in use" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("told", "said"),
-    [("executables", "an executable is found again (1 hit)"),
-     pytest.param("off", "not in use: NNGRAD_DISK_CACHE says so", marks=pytest.mark.slow),
-     pytest.param("file/executables", "not in use: Not a directory", marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("told", "said"), [
+    ("executables", "an executable is found again (1 hit)"), ("off", "not in use: NNGRAD_DISK_CACHE says so"),
+    ("file/executables", "not in use: Not a directory"),
+])  # fmt: skip
 def test_the_doctor_tries_it(tmp_path: Path, told: str, said: str) -> None:
     (tmp_path / "file").write_text("")
     value = told if told == "off" else str(tmp_path / told)

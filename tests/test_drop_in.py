@@ -191,6 +191,7 @@ def test_an_if_on_values_says_what_there_is_instead() -> None:
     assert "lax.cond" in "".join(caught.value.__notes__)
 
 
+@pytest.mark.slow
 def test_systems_that_a_function_solves() -> None:
     matrix = np.array([[3.0, 0.5], [0.1, 2.0]])
 

@@ -17,6 +17,7 @@ from nngrad.graph import Op, Variable
 from .oracle import Arrays, as_tuple, is_floating
 from .references import drawn
 from .samples import Sample, all_samples
+from .slow import slow_but_every
 from .together import Check, Wanted, together
 
 HALF = {"float16": 1e-2, "bfloat16": 6e-2}
@@ -57,7 +58,11 @@ def near(ours: Any, theirs: Any, tolerance: float, what: str) -> None:
     np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * size, err_msg=what)
 
 
-@pytest.mark.parametrize("sample", {s.name: s for s in reversed(all_samples())}.values(), ids=lambda s: s.id)
+LAST = {s.name: s for s in reversed(all_samples())}
+"""One sample of each function."""
+
+
+@pytest.mark.parametrize("sample", slow_but_every(2, LAST.values()), ids=lambda s: s.id)
 @together
 def test_dtypes_and_loops(sample: Sample) -> Check:
     """A function of one floating dtype gives that dtype, or the one that it gives for float64 too; so do gradients.

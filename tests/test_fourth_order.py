@@ -17,6 +17,7 @@ import nngrad.functions as F
 import nngrad.jax as nj
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of
+from tests.slow import slow_but_every
 from tests.test_properties import SETTINGS
 
 RNG = np.random.default_rng(3)
@@ -58,7 +59,7 @@ FIELDS: dict[str, tuple[Field, Field]] = {
 }
 
 
-@pytest.mark.parametrize("name", FIELDS)
+@pytest.mark.parametrize("name", slow_but_every(2, FIELDS))
 def test_bilaplacians_are_those_of_jax(name: str) -> None:
     ours, theirs = FIELDS[name]
     x = Variable.from_numpy_array(POINTS)

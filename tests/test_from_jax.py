@@ -21,6 +21,7 @@ import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
 
 from .oracle import compiled_cheaply
+from .slow import slow_but_every
 from .together import Called, Check, Wanted, together
 
 RNG = np.random.default_rng(0)
@@ -137,7 +138,7 @@ def number(function: Any) -> Callable[..., Any]:
     return run
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", slow_but_every(2, FUNCTIONS))
 @together
 def test_value_and_derivatives(name: str) -> Check:
     function, *arrays = FUNCTIONS[name]
@@ -187,7 +188,7 @@ ACTIVATIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", slow_but_every(3, ACTIVATIONS))
 def test_products_of_matrices_grow_with_the_order(name: str) -> None:
     def network(t: Any) -> Any:
         h = t * np.asarray([[0.3, -0.7]]) + np.asarray([[0.2, 0.5]])

@@ -23,7 +23,7 @@ from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from tests.oracle import check, compiled_cheaply, runner
-from tests.slow import slow_but
+from tests.slow import slow_but, slow_but_every
 from tests.together import Called, Check, Wanted, compared, together
 
 RNG = np.random.default_rng(0)
@@ -195,7 +195,7 @@ def test_tangents_to_order_2(function: Callable[..., Any]) -> Check:
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("function", SCANS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", slow_but_every(2, SCANS), ids=lambda f: f.__name__)
 @together
 def test_nested_gradients_by_the_route_that_is_taken(function: Callable[..., Any]) -> Check:
     leaves = [leaf(a) for a in (X, C, W)]

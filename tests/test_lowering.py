@@ -28,6 +28,7 @@ from nngrad.graph.spec import x64_if
 from .lowered import PLATFORMS, detours, lowered_for, turned
 from .oracle import as_tuple, nngrad_graph, projections
 from .samples import FAMILIES, Sample, all_samples
+from .slow import slow_but_every
 
 RNG = np.random.default_rng(0)
 
@@ -54,7 +55,7 @@ def program_of_sample(sample: Sample) -> Program:
     return linearize([y for level in levels for y in level], first=leaves).program
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but_every(3, FAMILIES))
 def test_every_function_is_lowered_at_every_order(family: str) -> None:
     """One sample of each, for all platforms at once; in float32 all of it is in float32, since TPUs have nothing else.
     """

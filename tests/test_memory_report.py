@@ -10,6 +10,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
+from tests.slow import slow_but_every
 from tests.test_recompute import BATCH, WIDTH, chain, critic
 
 
@@ -81,7 +82,7 @@ CASES: dict[str, Callable[[], tuple[Variable, list[Variable]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+@pytest.mark.parametrize("case", slow_but_every(2, CASES.values()), ids=list(CASES))
 def test_the_prediction_ranks_as_the_compiler_does(case: Any) -> None:
     """What recomputation saves by the prediction, it saves as compiled."""
     loss, weights = case()

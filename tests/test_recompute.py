@@ -30,6 +30,7 @@ from tests.rematerialising import (
     temporaries,
     values_of,
 )
+from tests.slow import slow_but_every
 from tests.test_properties import agree
 
 # ---------------------------------------------------------------- it survives the compiler
@@ -82,7 +83,7 @@ def test_shared_weights_are_summed_as_they_come() -> None:
 
 # ---------------------------------------------------------------- never worse
 
-@pytest.mark.parametrize("policy", POLICIES.values(), ids=list(POLICIES))
+@pytest.mark.parametrize("policy", slow_but_every(3, POLICIES.values()), ids=list(POLICIES))
 @pytest.mark.filterwarnings("ignore:MemoryBudget")
 def test_no_policy_makes_it_worse(policy: Any) -> None:
     for layers in (1, 2, 5, 12):

@@ -19,6 +19,7 @@ from backward_registry import registry
 from nngrad.graph import Variable
 from tests.exact import exactly
 from tests.leaves import leaf
+from tests.slow import slow_but_every
 
 X = np.array([0.5, -1.25, 2.0])
 LAM = 1.0
@@ -228,7 +229,7 @@ def test_what_the_code_reads_is_as_it_is(protocol: Any, source: Any) -> None:
         check(an_instance(made["class"]), value, again=again)
 
 
-@pytest.mark.parametrize("protocol", [in_chainers, as_a_rule, in_nnablas, with_a_gradient])
+@pytest.mark.parametrize("protocol", slow_but_every(3, [in_chainers, as_a_rule, in_nnablas, with_a_gradient]))
 def test_in_the_bodies_of_loops_and_branches(protocol: Any) -> None:
     lam, change = _closure()
     made["class"] = protocol(lam)

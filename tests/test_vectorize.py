@@ -18,7 +18,7 @@ from nngrad.execution.interpret import interpret
 from nngrad.graph import Op, Variable, functions_of
 from tests.oracle import Arrays, as_tuple, is_floating, nngrad_graph, projections
 from tests.samples import Sample, all_samples
-from tests.slow import slow_but_one
+from tests.slow import slow_but_every
 from tests.test_properties import SETTINGS, Recipe, TwoSided, draw_leaves, follow, recipes
 from tests.together import Called, Check, Wanted, function_of, side_by_side, together
 
@@ -68,7 +68,7 @@ def choices(sample: Sample) -> list[tuple[bool, ...]]:
     return [choice for choice in sorted(chosen) if any(choice)]
 
 
-@pytest.mark.parametrize("sample", slow_but_one(two_of_each(), lambda s: s.name), ids=lambda s: s.id)
+@pytest.mark.parametrize("sample", slow_but_every(3, two_of_each()), ids=lambda s: s.id)
 @together
 def test_op(sample: Sample) -> Check:
     """An op and its gradients up to order 2: vectorized, and differentiated after they were vectorized."""

@@ -19,6 +19,7 @@ from nngrad.graph import functions_of
 from tests.exact import exactly
 from tests.leaves import leaf
 from tests.oracle import check
+from tests.slow import slow_but_every
 from tests.test_loops import OURS, SCANS, THEIRS, flat
 
 RNG = np.random.default_rng(0)
@@ -62,7 +63,7 @@ CHOICES: list[tuple[int | None, ...]] = [(0, None, None), (None, 1, None), (None
 """Which of the slices, the carry and what is captured have rows, and where."""
 
 
-@pytest.mark.parametrize("number", range(len(SCANS)), ids=[f.__name__ for f in SCANS])
+@pytest.mark.parametrize("number", slow_but_every(2, range(len(SCANS))), ids=[f.__name__ for f in SCANS])
 def test_scan_to_order_2(number: int) -> None:
     function, axes = SCANS[number], CHOICES[number % len(CHOICES)]
     check_rows(flat(function, OURS), flat(function, THEIRS), [X, C, W], axes, 2)

@@ -23,6 +23,7 @@ from nngrad.graph import apply, functions_of
 from nngrad.graph.loop import Loop
 from nngrad.graph.within import bodies_of
 from nngrad.inspection import Tally
+from tests.slow import slow_but_every
 from tests.test_loops import OURS, SCANS, C, W, X, flat, leaf
 
 T = len(X)
@@ -68,7 +69,7 @@ def agrees_in_steps(f: nn.Function) -> None:
         np.testing.assert_allclose(y.array, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("function", SCANS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", slow_but_every(2, SCANS), ids=lambda f: f.__name__)
 def test_a_loop_and_its_gradient_are_the_same_a_step_at_a_time(function: Callable[..., Any]) -> None:
     leaves = [leaf(a) for a in (X, C, W)]
     ys = [y for y in flat(function, OURS)(*leaves) if y.spec.differentiable]

@@ -24,6 +24,7 @@ from nngrad.graph.jaxpr import CALLS, CUSTOM_RULES
 from nngrad.jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES
 from nngrad.peers.primitives import STATES, has_rule, primitives
 
+from ..slow import slow_but_every
 from . import primitives as installed
 
 TABLE = {p.name: p for p in primitives()}
@@ -114,7 +115,7 @@ NEWEST = {
 }
 
 
-@pytest.mark.parametrize("name", NEWEST)
+@pytest.mark.parametrize("name", slow_but_every(2, NEWEST))
 def test_new_primitives_are_opened(name: str) -> None:
     report = opened(NEWEST[name], X, orders=1 if name == "expn" else 3)
     assert not report.opaque, str(report)
