@@ -34,7 +34,7 @@ STALLS = 120
 OF_EACH_OP = (
     "tests/test_rules.py::test_op", "tests/test_facts.py::test_facts", "tests/test_facts.py::test_routes",
     "tests/test_vectorize.py::test_op", "tests/test_nan_safety.py::test_derivatives",
-    "tests/test_every_function.py::test_half_precision", "tests/test_every_function.py::test_in_a_loop",
+    "tests/test_every_function.py::test_dtypes_and_loops",
 )  # fmt: skip
 """Tests of which each op has cases."""
 LEFT_OUT = shutil.ignore_patterns(".git", "build", "dist", ".venv*", "*_cache", ".hypothesis", "node_modules", "site")
