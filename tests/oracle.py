@@ -26,6 +26,12 @@ def compiled_cheaply(f: Callable[..., Any]) -> Callable[..., Any]:
     return jax.jit(f, compiler_options=cheap_options() if jax.default_backend() == "cpu" else None)
 
 
+def by_jax(f: Callable[..., Any], *arrays: Any) -> Any:
+    """What `f` gives for the arrays, with 64-bit types and as one executable, as arrays of NumPy."""
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, compiled_cheaply(f)(*map(jnp.asarray, arrays)))
+
+
 def as_tuple(y: Any) -> tuple[Any, ...]:
     """`y` as a tuple of outputs."""
     return tuple(y) if isinstance(y, tuple | list) else (y,)
@@ -107,6 +113,11 @@ def runner(levels: list[list[Variable]], leaves: list[Variable]) -> Callable[[Se
 
     compiled = compiled_cheaply(lower(linear.program))
     return run
+
+
+def arrays_of(*ys: Variable) -> Arrays:
+    """The values of Variables, by one executable."""
+    return runner([list(ys)], [])([])[0]
 
 
 def check(f: Callable[..., Any], reference: Callable[..., Any], inputs: Arrays, orders: int, *, seed: int = 0,

@@ -15,7 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
 
-from .at_once import by_jax, values
+from .oracle import arrays_of, by_jax
 
 
 def linear(a: Any, b: Any) -> Any:
@@ -38,7 +38,7 @@ def test_values_are_those_of_jax(count: int, reverse: bool, axis: int, seed: int
     expected = by_jax(
         lambda p, q: jax.lax.associative_scan(linear, {"p": p, "q": q}, reverse=reverse, axis=axis % 3), p, q
     )
-    for found_one, name in zip(values(found["p"], found["q"]), "pq", strict=True):
+    for found_one, name in zip(arrays_of(found["p"], found["q"]), "pq", strict=True):
         np.testing.assert_allclose(found_one, expected[name], rtol=1e-12, atol=1e-12)
 
 
@@ -67,7 +67,7 @@ def test_derivatives_to_order_3_are_those_of_a_loop() -> None:
         expected = of_gradients
         orders.append(found)
         references.append(expected)
-    np.testing.assert_allclose(values(*orders), by_jax(lambda p, q: [f(p, q) for f in references], p, q), rtol=1e-10)
+    np.testing.assert_allclose(arrays_of(*orders), by_jax(lambda p, q: [f(p, q) for f in references], p, q), rtol=1e-10)
 
 
 def test_the_graph_grows_with_the_logarithm() -> None:

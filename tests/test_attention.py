@@ -12,8 +12,8 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters
 
-from .at_once import Test, at_once
 from .refusals import refused
+from .together import Test, at_once
 
 Parameters = dict[str, Any]
 

@@ -14,7 +14,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
 
-from .at_once import by_jax, values
+from .oracle import arrays_of, by_jax
 from .refusals import refused
 
 SHAPE = (1, 3, 1)
@@ -301,7 +301,7 @@ def test_tensor_normalization_takes_its_axes_first() -> None:
     (gg,) = nn.grad(F.sum(F.sin(g)), x)
     slope = jax.grad(reference)
     first, second = by_jax(lambda x: (slope(x), jax.grad(lambda x: jnp.sum(jnp.sin(slope(x))))(x)), DATA)
-    for found, expected, rtol, atol in zip(values(mean, variance, g, gg),
+    for found, expected, rtol, atol in zip(arrays_of(mean, variance, g, gg),
                                            (DATA.mean(1, keepdims=True), DATA.var(1, keepdims=True), first, second),
                                            (1e-7, 1e-7, 1e-9, 1e-8), (0, 0, 1e-9, 1e-8 * np.abs(second).max()),
                                            strict=True):  # fmt: skip

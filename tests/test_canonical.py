@@ -14,7 +14,7 @@ import nngrad.functions as F
 from nngrad.graph import Variable, functions_of
 from nngrad.rewrite.builder import emitting
 
-from .at_once import Test, at_once
+from .together import Test, at_once
 
 
 def leaf(*shape: int) -> Variable:

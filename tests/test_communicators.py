@@ -29,8 +29,8 @@ from nngrad.graph.exchange import AXIS
 from nngrad.graph.spec import spec_of
 from nngrad_command.launched import COORDINATOR, INDEX
 from nngrad_command.launched import COUNT as PROCESSES
-from tests.at_once import by_jax
 from tests.communicating import ROWS
+from tests.oracle import by_jax
 from tests.refusals import refused
 
 COUNT = 3

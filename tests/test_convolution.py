@@ -14,7 +14,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import functions_of
 
-from .at_once import Test, at_once, values
+from .oracle import arrays_of
+from .together import Test, at_once
 
 
 def direct(x: Any, w: Any, pad: Any, stride: Any, dilation: Any, group: int) -> Any:
@@ -87,7 +88,7 @@ def test_convolution_is_the_sum_it_says(every: list[dict[str, Any]]) -> None:
         ys.append(F.convolution(moved(x, c["last"]), moved(w, c["last"]), **steps(c), channel_last=c["last"]))
         expected.append(moved(direct(x, w, **steps(c)), c["last"]))
         assert ys[-1].shape == expected[-1].shape
-    for y, value in zip(values(*ys), expected, strict=True):
+    for y, value in zip(arrays_of(*ys), expected, strict=True):
         np.testing.assert_allclose(y, value, atol=1e-4)
 
 
@@ -108,7 +109,7 @@ def test_deconvolution_is_the_transpose(every: list[dict[str, Any]]) -> None:
         assert back.shape == moved(x, last).shape
         backs.append(back)
         products.append((np.sum(forward * y), moved(x, last)))
-    for back, (product, x) in zip(values(*backs), products, strict=True):
+    for back, (product, x) in zip(arrays_of(*backs), products, strict=True):
         np.testing.assert_allclose(product, np.sum(x * back), rtol=1e-3, atol=1e-3)
 
 

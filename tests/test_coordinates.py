@@ -17,7 +17,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff import replay
 from nngrad.graph import Variable, functions_of
-from tests.at_once import by_jax, values
+from tests.oracle import arrays_of, by_jax
 from tests.test_properties import SETTINGS
 
 ACTIVATIONS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
@@ -123,7 +123,7 @@ def test_derivatives_are_those_of_jax(act: str, form: str, wanted: tuple[int, li
     x, w = Variable.from_numpy_array(points), [Variable.from_numpy_array(a, need_grad=True) for a in arrays]
     found = FORMS[form](lambda x: network(ours, w, x), x, partials)
     loss = F.add_n(*[F.sum(v * v) for v in found])
-    results = values(*found, *nn.grad(loss, w[1]))
+    results = arrays_of(*found, *nn.grad(loss, w[1]))
 
     def parts(w1: Any) -> list[Any]:
         w = [arrays[0], w1, arrays[2]]

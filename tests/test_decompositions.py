@@ -16,8 +16,9 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 
-from .at_once import Test, at_once, by_jax
+from .oracle import by_jax
 from .refusals import refused
+from .together import Test, at_once
 
 from_ = nn.Variable.from_numpy_array
 TURN = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]

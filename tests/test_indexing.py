@@ -17,9 +17,9 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable
-from tests.at_once import Test, at_once, values
-from tests.oracle import check
+from tests.oracle import arrays_of, check
 from tests.refusals import refused
+from tests.together import Test, at_once
 
 SHAPE = (3, 4, 2)
 MASK = np.arange(12).reshape(3, 4) % 3 == 0
@@ -112,7 +112,7 @@ def test_random_keys(keys: list[tuple[tuple[int, ...], Any]]) -> None:
         y = x[key]
         (third,) = nn.grad([y * y * y], [x])
         wanted += [y, *nn.grad([y], [x]), *nn.grad([third], [x])]
-    found = iter(values(*wanted))
+    found = iter(arrays_of(*wanted))
     for shape, key in keys:
         array, ones = counted(shape), placed(key, 1, shape)
         np.testing.assert_array_equal(next(found), array[key], str(key))

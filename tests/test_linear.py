@@ -11,8 +11,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import functions_of
 
-from .at_once import Test, at_once
 from .refusals import refused
+from .together import Test, at_once
 
 
 def filled(*shape: int) -> nn.Variable:

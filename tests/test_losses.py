@@ -11,8 +11,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
 
-from .at_once import Test, at_once
 from .refusals import refused
+from .together import Test, at_once
 
 SCORES = np.float32([[1, 2, 3], [0, -1, 5], [2, 2, 2], [9, 0, 1]])
 

@@ -10,8 +10,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 
-from .at_once import Test, at_once
 from .refusals import refused
+from .together import Test, at_once
 
 RNG = np.random.default_rng(0)
 

@@ -11,9 +11,9 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from tests.at_once import Test, at_once
 from tests.oracle import compiled_cheaply
 from tests.refusals import refused
+from tests.together import Test, at_once
 
 POOLINGS = ["max_pooling", "average_pooling", "sum_pooling"]
 

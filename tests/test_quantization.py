@@ -14,8 +14,8 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.graph import Variable
 
-from .at_once import Test, at_once
 from .refusals import refused
+from .together import Test, at_once
 
 from_ = Variable.from_numpy_array
 NAN, INF = float("nan"), float("inf")

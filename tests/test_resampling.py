@@ -12,8 +12,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 
-from .at_once import Test, at_once
 from .refusals import refused
+from .together import Test, at_once
 
 from_ = nn.Variable.from_numpy_array
 RNG = np.random.default_rng(0)

@@ -11,8 +11,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
 
-from .at_once import Test, at_once
 from .refusals import refused
+from .together import Test, at_once
 
 from_ = Variable.from_numpy_array
 RNG = np.random.default_rng(0)

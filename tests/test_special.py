@@ -12,8 +12,8 @@ import scipy.special as ss
 import nngrad as nn
 import nngrad.functions as F
 
-from .at_once import Test, at_once
 from .refusals import refused
+from .together import Test, at_once
 
 V = nn.Variable
 

@@ -15,9 +15,9 @@ import nngrad as nn
 import nngrad.functions as F
 from backward_registry import backward
 from nngrad.graph import Variable, op
-from tests.at_once import Test, at_once
 from tests.oracle import check, check_differences, nngrad_graph, projections, runner
 from tests.refusals import refused
+from tests.together import Test, at_once
 
 X = np.array([0.3, -0.7, 1.1])
 

@@ -226,6 +226,26 @@ def together(check: Callable[..., Check] | None = None, *, size: int = 10) -> An
     return test
 
 
+Test = Generator[Sequence[Variable], list[np.ndarray], None]
+
+
+def at_once(test: Callable[..., Test]) -> Any:
+    """A test that yields Variables, and is sent their arrays, as a check beside its neighbours. It takes nothing
+    from fixtures, and leaves nothing switched or seeded for the others."""
+
+    @functools.wraps(test)
+    def check(**given: Any) -> Check:
+        running, arrays = test(**given), None
+        while True:
+            try:
+                wanted = running.send(arrays)  # type: ignore[arg-type]
+            except StopIteration:
+                return
+            (((arrays,),),) = yield [Wanted([list(wanted)])]
+
+    return together(check, size=16)
+
+
 def size_of(test: pytest.Item) -> int | None:
     """How many tests are compiled with it, if it is a check."""
     return getattr(test.function, "size", None) if isinstance(test, pytest.Function) else None

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import Variable
-from tests.at_once import Test, at_once
 from tests.refusals import refused
 from tests.samples import Sample, all_samples
+from tests.together import Test, at_once
 
 from_ = Variable.from_numpy_array
 
