@@ -85,11 +85,12 @@ def collectives(comm: C.Communicator) -> dict[str, Any]:
     comm.clear_context_parameters()
     comm.allreduce()
     found["parameters"] = x.g.tolist()
-    before = time.perf_counter()
+    come = Path(sys.argv[1]) / "the last one has come"
     if rank == comm.size - 1:
         time.sleep(0.5)
+        come.touch()
     comm.barrier()
-    found["waited"] = time.perf_counter() - before
+    found["waited"] = come.exists()
     specs = [c.spec for c in own()[:2]] * 3
     exchange = Exchange("sum", tuple(range(comm.size)), tuple(specs), packs_of(specs))
     text = exchange._executable().lowered(*[c.raw() for c in own()[:2] * 3]).as_text()
