@@ -143,7 +143,7 @@ def make(root: Path) -> None:
 
 # ---------------------------------------------------------------- the map
 
-MOST, OF_A_FILE, LONGEST = 12, 3, 5.0
+MOST, OF_A_FILE, LONGEST = 12, 3, 12.0
 """How many tests are kept for a line, how many of these from one file, and how many seconds each may take."""
 
 Groups = list[tuple[int, list[int]]]
