@@ -21,10 +21,9 @@ from . import recompilations
 from .across import Across
 from .disk_cache import disk_cache
 from .fingerprint import structure_of
-from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, without_numbers
+from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, with_slots, without_numbers
 from .host_calls import finished, waited_for_on_meshes
 from .lower import fitted_where_it_runs, in_pieces, whole
-from .numbers_given import taking_numbers
 from .on_disk import on_disk_by_structure
 from .pieces import cut
 from .program import Program
@@ -341,7 +340,7 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
         return None
     else:
         specs = (spec_of_numbers(numbers, general.needs_x64), *general.leaves)
-        function = _where_it_runs(general, tiered(tiers_of(general, taking_numbers(general, specs), specs)))
+        function = _where_it_runs(general, tiered(tiers_of(general, whole(general, with_slots, specs), specs)))
         taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
     return taking.of(program, numbers)
 

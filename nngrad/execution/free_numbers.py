@@ -7,6 +7,7 @@ where lam is annealed, it is compiled once more with its numbers as an input, an
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ctypes import c_float
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from ..graph import Spec
 from ..graph.spec import spec_of
-from .program import Program, calls_of
+from .program import Program, calls_of, in_one
 
 Numbers = tuple[float, ...]
 
@@ -73,6 +74,21 @@ def can_take_numbers(general: Program) -> bool:
     """Whether the ops with slots compute in floating dtypes alone: what an integer becomes depends on the number."""
     calls, specs = calls_of(general)
     return all([specs[i].differentiable for call in calls if call.op.numbers for i in call.ins])
+
+
+def with_slots(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """A program with slots as a function: an array of numbers and the arrays of the leaves in, arrays out."""
+
+    def run(numbers: Any, *arrays: Any) -> tuple[Any, ...]:
+        def filled(argument: Any) -> Any:
+            if isinstance(argument, tuple):
+                return tuple(map(filled, argument))
+            return numbers[argument.place] if argument.__class__ is Slot else argument
+
+        steps = tuple([(op, filled(arguments), ins) for op, arguments, ins in program.steps])
+        return in_one(program._replace(steps=steps))(*arrays)
+
+    return run
 
 
 def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any]:

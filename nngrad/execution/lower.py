@@ -10,7 +10,9 @@ import jax
 
 from ..graph import Function, Spec, Variable, build_options, functions_of, path_between
 from ..graph.body import Step
+from ..graph.spec import spec_of
 from .fingerprint import structure_of
+from .free_numbers import with_slots
 from .on_disk import on_disk_by_structure
 from .passes import PASSES, common, passed, platform_of, prepared_for, shortened
 from .pieces import Piece, apart, cut, is_long
@@ -226,15 +228,18 @@ def _by_platform(
 
 def in_pieces(program: Program, pieces: list[Piece]) -> Way:
     """The program as a function that calls a jitted one for each of its pieces; see `lower`."""
-    programs = {piece.program: _remembered(piece.program) for piece in pieces}  # one for all that are equal
-    parts = [(programs[piece.program], piece) for piece in pieces]
+    programs = {piece.program: piece for piece in pieces}  # one for all that are equal
+    functions = {program: _remembered(piece) for program, piece in programs.items()}
+    parts = [(functions[piece.program], piece) for piece in pieces]
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         values: dict[int, Any] = dict(enumerate(arrays))
         with apart(arrays):
             for function, piece in parts:
                 values |= piece.starts
-                values.update(zip(piece.gives, function(*[values[i] for i in piece.takes]), strict=True))
+                given = [values[i] for i in piece.takes]
+                made = function(*given) if piece.numbers is None else function(piece.numbers, *given)
+                values.update(zip(piece.gives, made, strict=True))
                 for i in piece.done_with:
                     del values[i]
         return tuple([values[i] for i in program.outputs])
@@ -242,8 +247,11 @@ def in_pieces(program: Program, pieces: list[Piece]) -> Way:
     return run
 
 
-def _remembered(program: Program) -> Way:
-    """A program as a jitted function, whose executable is kept on disk where it can be."""
+def _remembered(piece: Piece) -> Way:
+    """The program of a piece as a jitted function, whose executable is kept on disk where it can be."""
+    program, specs = piece.program, piece.program.leaves
     jitted = jax.jit(in_one(program))
-    on_disk = on_disk_by_structure(structure_of(program), jitted, program.leaves)
+    if piece.numbers is not None:
+        jitted, specs = jax.jit(with_slots(program)), (spec_of(piece.numbers.shape, piece.numbers.dtype), *specs)
+    on_disk = on_disk_by_structure(structure_of(program), jitted, specs)
     return jitted if on_disk is None else on_disk.call

@@ -22,6 +22,7 @@ from ..graph.arguments import Shape
 from ..graph.body import Step
 from ..graph.parts import Key
 from ..graph.spec import spec_of
+from .free_numbers import as_array, can_take_numbers, without_numbers
 from .program import Call, Program, calls_of
 
 MOST_FUSED = 2000
@@ -53,6 +54,8 @@ class Piece(NamedTuple):
     """The values that nothing needs after it."""
     starts: dict[int, Any]
     """Those of the values that it takes which say where parts of arrays begin."""
+    numbers: np.ndarray[Any, Any] | None
+    """Its numbers, where the program has slots for them, so that pieces which differ in these alone are equal."""
 
 
 def part_at(x: Array, starts: Array, /, sizes: Shape, shape: Shape) -> jax.Array:
@@ -191,5 +194,9 @@ def _piece(
         tuple([specs[i] for i in takes]), tuple(steps), tuple([numbers[i] for i in gives]), whole.device,
         mesh=whole.mesh,
     )
-    given = {i: starts[i] for i in takes if i in starts}
-    return Piece(program, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), given)
+    general, free = without_numbers(program)
+    given = None
+    if free and can_take_numbers(general):
+        program, given = general, as_array(free, program.needs_x64)
+    of_parts = {i: starts[i] for i in takes if i in starts}
+    return Piece(program, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), of_parts, given)

@@ -13,7 +13,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad.execution import pieces
-from nngrad.execution.lower import linearize, lower
+from nngrad.execution.lower import in_pieces, linearize, lower
 from nngrad.execution.pieces import MOST_FUSED, cut, is_long
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable
@@ -116,15 +116,8 @@ def test_pieces_do_what_the_whole_does() -> None:
     arrays = [v.d for v in linearize(outputs).leaves]
     with jax.enable_x64(True):
         whole = jax.jit(lower(program))(*arrays)
-        values: dict[int, Any] = dict(enumerate(arrays))
-        for piece in parts:
-            values |= piece.starts
-            results = lower(piece.program)(*[values[i] for i in piece.takes])
-            values.update(zip(piece.gives, results, strict=True))
-            for i in piece.done_with:
-                del values[i]
-    assert values.keys() == set(program.outputs)
-    for got, expected in zip([values[i] for i in program.outputs], whole, strict=True):
+        found = in_pieces(program, parts)(*arrays)
+    for got, expected in zip(found, whole, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
 
 
@@ -245,6 +238,26 @@ def test_parts_of_an_array_are_known_without_tracing(monkeypatch: pytest.MonkeyP
         return len(asked)
 
     assert max(questions(10, 3), questions(200, 5)) < 10
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_thousands_of_readers_with_numbers_of_their_own_take_a_few_executables(
+    monkeypatch: pytest.MonkeyPatch, dtype: Any
+) -> None:
+    monkeypatch.setattr(pieces, "MOST_FUSED", 300)
+    monkeypatch.setattr(pieces, "PIECE", 16)
+    monkeypatch.setattr(pieces, "MOST_INPUTS", 16)
+    numbers = np.random.default_rng(0).uniform(0.5, 2, 320)
+    x = leaf(POINTS, dtype)
+    y = F.add_n(*[F.sin(x * float(c)) for c in numbers])
+    (g,) = nn.grad([y], [x])
+    divided = cut(linearize([y, g]).program)
+    assert len(divided) > 40 and len({piece.program for piece in divided}) < 20
+    nn.forward_all([y, g])
+    rtol = 1e-12 if dtype == np.float64 else 2e-5
+    np.testing.assert_allclose(y.d, np.sin(x.d[..., None] * numbers).sum(-1), rtol=rtol)
+    np.testing.assert_allclose(g.d, (np.cos(x.d[..., None] * numbers) * numbers).sum(-1), rtol=rtol, atol=rtol)
+    assert y.d.dtype == g.d.dtype == dtype
 
 
 JOINS: dict[str, tuple[Any, Any]] = {
