@@ -28,7 +28,7 @@ from ..graph.axes import AxisMap, Places, row_places
 from ..graph.facts import unknown
 from ..graph.jaxpr import CUSTOM_RULES, ONE_WAY, does_much, primitives_in
 from ..graph.spec import x64_if
-from .jaxpr_structure import Held, structure_of
+from .jaxpr_structure import Held, structure_anew, structure_of
 
 Arrays = Sequence[Any]
 Positions = tuple[int, ...]
@@ -108,6 +108,17 @@ class TracedFunction:
         given = iter(arrays)
         consts = [self._baked[i] if i in self._baked else next(given) for i in range(count)]
         return tuple(jax.core.eval_jaxpr(self._jaxpr, consts, *given))
+
+    def check_rules(self) -> None:
+        """Raise unless rules that authors have set for functions inside compute what they did where it was applied.
+
+        JAX runs some of them where a derivative is compiled, and that would be found again for what was applied then.
+        """
+        if self.custom and structure_anew(self._jaxpr) != self._key[0]:
+            raise RuntimeError(
+                f"jax_function({self.name}): a derivative that its author has set (jax.custom_vjp) computes something "
+                "else than where it was applied to these Variables, and is first needed now; apply it again"
+            )
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, TracedFunction) and self._key == other._key)
@@ -288,6 +299,8 @@ def derivative(x: Arrays, fun: ArrayFunction, order: int) -> tuple[Any, ...]:
     xs, directions = x[: len(fun.inputs)], _blocks(fun, x)
     if order == 0:
         return fun(*xs)
+    if isinstance(fun, TracedFunction):
+        fun.check_rules()
     along = _floating(fun, xs)
     for v in directions:
         along = _pushed(along, v)
@@ -296,6 +309,8 @@ def derivative(x: Arrays, fun: ArrayFunction, order: int) -> tuple[Any, ...]:
 
 def gradient(x: Arrays, fun: ArrayFunction, order: int, slot: int, wrt: Positions, columns: bool) -> tuple[Any, ...]:
     """Returns what `jax_gradient` computes."""
+    if isinstance(fun, TracedFunction):
+        fun.check_rules()
     count = len(inputs_of(fun, order))
     given, ys = list(x[:count]), x[count:]
     first = len(fun.inputs) + (slot - 1) * len(fun.active)

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax import numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from ..graph.jaxpr import CUSTOM_RULES
+from ..graph.jaxpr import CUSTOM_RULES, alone, called, name_of
+from ..graph.spec import x64_if
 
 _SMALL = 1 << 12
 """Bytes up to which an array that is baked into a function is compared by its values, and not by identity."""
+
+_MOST_DERIVATIVES = 4
+"""Each order of some functions has another call in it whose derivative is set. Rules that are nested deeper than this
+are compared by identity."""
+
+Around = tuple[Hashable, ...]
+"""The structures of calls whose derivatives something was met in, one within the other."""
+
+
+_jitted: WeakKeyDictionary[Jaxpr, Hashable] = WeakKeyDictionary()
+"""The structures of functions under `jax.jit`, which JAX traces once: their rules are taken then too."""
 
 
 class Held:
@@ -30,15 +45,15 @@ class Held:
         return id(self.value)
 
 
-def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]:
+def structure_of(jaxpr: Jaxpr, derivatives: bool = True, around: Around = ()) -> tuple[Hashable, ...]:
     """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring.
 
     It recurses into the functions inside (bodies of loops, branches), which are nested a few levels deep at most.
 
     Args:
         jaxpr: The function.
-        derivatives: Whether what authors have set as derivatives of functions inside has a part in it. JAX makes
-            functions of these anew each time, so that no two would be equal.
+        derivatives: Whether what authors have set as derivatives of functions inside has a part in it.
+        around: In what derivatives it was met.
     """
     numbers: dict[Any, int] = {}
     contexts: dict[int, str] = {}
@@ -59,11 +74,7 @@ def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]
             eqn.primitive,
             tuple([number(v) for v in eqn.invars]),
             tuple([(number(v), str(v.aval)) for v in eqn.outvars]),
-            tuple([
-                (name, frozen(value, derivatives))
-                for name, value in sorted(eqn.params.items())
-                if derivatives or eqn.primitive.name not in CUSTOM_RULES or isinstance(value, ClosedJaxpr | Jaxpr)
-            ]),
+            _parameters(eqn, derivatives, around),
             context(eqn),
         )
         for eqn in jaxpr.eqns
@@ -71,16 +82,82 @@ def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]
     return inputs, steps, tuple([number(v) for v in jaxpr.outvars])
 
 
-def frozen(value: Any, derivatives: bool = True) -> Hashable:
+def _parameters(eqn: Any, derivatives: bool, around: Around) -> Hashable:
+    name = name_of(eqn)
+    if name == "jit" and derivatives and not around:
+        jaxpr = eqn.params["jaxpr"].jaxpr
+        found = _jitted.get(jaxpr)
+        if found is None:
+            found = _jitted[jaxpr] = _by_name(eqn, derivatives, around)
+        return found
+    inner = called(eqn) if name in CUSTOM_RULES else None
+    if inner is not None:
+        computed = structure_of(inner.jaxpr, False), frozen(tuple(inner.consts), False)
+        if not derivatives or computed in around:  # what it is the derivative of is not differentiated again
+            return computed
+        derivative = _derivative_in(eqn, (*around, computed))
+        if derivative is not None:
+            return computed, derivative
+    return _by_name(eqn, derivatives, around)
+
+
+def _by_name(eqn: Any, derivatives: bool, around: Around) -> Hashable:
+    return tuple([(name, frozen(value, derivatives, around)) for name, value in sorted(eqn.params.items())])
+
+
+def structure_anew(jaxpr: Jaxpr) -> tuple[Hashable, ...]:
+    """The same with all rules as they are now, also of what JAX has traced once."""
+    _jitted.clear()
+    return structure_of(jaxpr)
+
+
+def _derivative_in(call: Any, around: Around) -> Hashable | None:
+    """What the derivative of a call computes. JAX makes objects of the rules anew in each trace, so these cannot be
+    compared; None where what they compute does not tell all."""
+    if len(around) > _MOST_DERIVATIVES or call.params.get("symbolic_zeros"):
+        return None
+    try:
+        closed = derivative_of(call)
+    except Exception:  # there is none, as of some of JAX's own, or the rule raises whatever it does
+        return None
+    return structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
+
+
+def derivative_of(call: Any) -> ClosedJaxpr:
+    """The derivative of a call whose author has set it, as the rule is now: along tangents, or back from them."""
+    run = jaxpr_as_fun(alone(call))
+    abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.invars]
+    first, count = int(call.params.get("num_consts", 0)), len(abstract)  # no rule is for what is closed over
+    along = name_of(call) == "custom_jvp_call"
+    moved = abstract[first:] if along else [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.outvars]
+    if along:
+        moved = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in moved]
+
+    def derivative(*given: Any) -> Any:
+        fixed, at, beside = given[:first], given[first:count], given[count:]
+        if along:
+            return jax.jvp(lambda *xs: run(*fixed, *xs), at, beside)
+        return jax.vjp(lambda *xs: run(*fixed, *xs), *at)[1](list(beside))
+
+    with x64_if(any([not is_opaque(v) and v.dtype.itemsize >= 8 for v in abstract])):
+        closed: ClosedJaxpr = jax.make_jaxpr(derivative)(*abstract, *moved)
+    return closed
+
+
+def _tangent_dtype(dtype: Any) -> Any:
+    return dtype if jnp.issubdtype(dtype, jnp.inexact) else jax.dtypes.float0
+
+
+def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashable:
     """A parameter of a primitive as something to compare by: by value where that is safe, else by identity."""
     if isinstance(value, ClosedJaxpr):
-        return structure_of(value.jaxpr, derivatives), frozen(tuple(value.consts), derivatives)
+        return structure_of(value.jaxpr, derivatives, around), frozen(tuple(value.consts), derivatives)
     if isinstance(value, Jaxpr):
-        return structure_of(value, derivatives)
+        return structure_of(value, derivatives, around)
     if isinstance(value, tuple | list):
-        return type(value), tuple([frozen(v, derivatives) for v in value])
+        return type(value), tuple([frozen(v, derivatives, around) for v in value])
     if isinstance(value, dict):
-        return tuple([(frozen(k, derivatives), frozen(v, derivatives)) for k, v in value.items()])
+        return tuple([(frozen(k, derivatives), frozen(v, derivatives, around)) for k, v in value.items()])
     if isinstance(value, float):
         return type(value), repr(value)  # 0.0 and -0.0 are equal, and are not the same
     if isinstance(value, np.ndarray | np.generic) and value.nbytes <= _SMALL:
@@ -90,3 +167,22 @@ def frozen(value: Any, derivatives: bool = True) -> Hashable:
     except TypeError:
         return Held(value)
     return Held(value) if isinstance(value, jax.Array) else (type(value), value)
+
+
+def key_of_array(array: Any) -> Hashable:
+    """What an array is compared by that a function closes over: by value if it is small or can be written to."""
+    is_fixed = isinstance(array, jax.core.Tracer) or (isinstance(array, jax.Array) and array.nbytes > _SMALL)
+    return Held(array) if is_fixed else value_of(array)
+
+
+def is_opaque(array: Any) -> bool:
+    """Whether an array is one of random keys or the like, of which the values cannot be seen."""
+    return bool(jnp.issubdtype(array.dtype, jax.dtypes.extended))
+
+
+def value_of(array: Any) -> Hashable:
+    """What is in an array; itself if that cannot be seen."""
+    if is_opaque(array):
+        return Held(array)
+    values = np.ascontiguousarray(array)
+    return str(values.dtype), values.shape, hashlib.sha256(values.tobytes()).digest()

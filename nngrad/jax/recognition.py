@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 
 import jax
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
+from jax.extend.core import Literal
 from jax.scipy import special
 
 from .. import functions as F
-from ..functions.jaxpr_structure import frozen, structure_of
+from ..functions.jaxpr_structure import derivative_of, frozen, structure_of
 from ..graph import Variable
 from ..graph.jaxpr import CUSTOM_RULES, called, name_of, primitives_in
 from ..graph.spec import x64_if
-from .evaluating import alone
 from .primitives.registry import scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64
 
@@ -186,24 +185,10 @@ def _structure(equation: Any) -> Hashable:
 def _structure_of_derivative(equation: Any, around: Around) -> Hashable:
     """What the derivative of a call computes; None where JAX has none, as of some derivatives of its own functions."""
     try:
-        derivative = _derivative(equation)
+        derivative = derivative_of(equation)
     except (AssertionError, TypeError, ValueError, NotImplementedError):
         return None
     return structure_of(_without_rules(derivative.jaxpr, (*around, structure_of(_jaxpr_of(equation)))))
-
-
-def _derivative(equation: Any) -> ClosedJaxpr:
-    single = alone(equation)
-    run = jaxpr_as_fun(single)
-    abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
-    with x64_if(any([needs_x64(v) for v in abstract])):
-        tangents = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in abstract]
-        if name_of(equation) == "custom_jvp_call":
-            along = jax.make_jaxpr(lambda *given: jax.jvp(run, given[: len(abstract)], given[len(abstract) :]))
-            return along(*abstract, *tangents)
-        results = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.outvars]
-        back = jax.make_jaxpr(lambda *given: jax.vjp(run, *given[: len(abstract)])[1](list(given[len(abstract) :])))
-        return back(*abstract, *results)
 
 
 def _without_rules(jaxpr: Any, around: Around) -> Any:
@@ -254,10 +239,6 @@ def _jaxpr_of(call: Any) -> Any:
     inner = called(call)
     assert inner is not None
     return inner.jaxpr
-
-
-def _tangent_dtype(dtype: Any) -> Any:
-    return dtype if jnp.issubdtype(dtype, jnp.inexact) else jax.dtypes.float0
 
 
 @functools.lru_cache(maxsize=1024)
