@@ -3,6 +3,7 @@ Values, gradients as graphs, and gradients added up are those of the code as it 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -402,6 +403,38 @@ def test_attributes_and_values_are_those_of_the_application() -> None:
     np.testing.assert_allclose(y.d, X**2)
 
 
+@dataclasses.dataclass(unsafe_hash=True)
+class Named:
+    """Its equality leaves out what is read."""
+
+    name: str
+    lam: float = dataclasses.field(compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """Compared by value."""
+
+    lam: float
+    beside: tuple[str, Any] = ("a", np.dtype(np.float32))
+
+
+@pytest.mark.parametrize("protocol", [in_chainers, in_chainers_on_the_host, as_a_rule, in_nnablas_on_the_host])
+def test_attributes_that_are_equal_by_their_own_equality(protocol: Any) -> None:
+    cls = protocol(lambda self: self.given.lam)
+    for kind in (functools.partial(Named, "a"), Fixed):
+        for value in (1.0, 3.0, 1.0):
+            f = cls()
+            f.given = kind(lam=value)
+            check(f, value, again=protocol is not in_nnablas_on_the_host)
+    expected = f(leaf(X)).d
+    misses = nn.executables.info().misses
+    again = cls()
+    again.given = Fixed(1.0)
+    np.testing.assert_array_equal(again(leaf(X)).d, expected)
+    assert nn.executables.info().misses == misses
+
+
 @pytest.mark.parametrize("protocol", [in_chainers, as_a_rule, in_nnablas, *list(JAX_PROTOCOLS.values())[:2]])
 def test_an_array_that_is_written_to_before_a_value_is_asked_for(protocol: Any) -> None:
     f = protocol(_array()[0])()
@@ -444,6 +477,9 @@ DROP_IN: dict[str, tuple[Callable[[Any], Any], Callable[[float], Any]]] = {
     "hvp": (lambda f: nj.hvp(f, (X,), (X,))[0], lambda lam: 2 * lam * X),
     "mapped": (lambda f: jax.vmap(nj.grad(f))(X[None])[0], lambda lam: 2 * lam * X),
     "differentiated": (lambda f: jax.grad(lambda x: jnp.sum(nj.grad(f)(x) ** 2))(X), lambda lam: 8 * lam**2 * X),
+    "an argument that is no array":
+        (lambda f: nj.grad(lambda x, given: f(x) * given.lam / f(np.eye(3)[0]))(X, Named("a", float(f(np.eye(3)[0])))),
+         lambda lam: 2 * lam * X),
     "of Variables": (lambda f: nj.grad(f)(leaf(X)).d, lambda lam: 2 * lam * X),
 }  # fmt: skip
 

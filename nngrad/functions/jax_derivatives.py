@@ -15,7 +15,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -83,8 +83,9 @@ class TracedFunction:
     """Whether it holds code of the user's, which may call functions on the host."""
 
     def __init__(
-        self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, rows: Positions = ()
-    ) -> None:
+        self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, rows: Positions = (),
+        structure: Hashable = None,
+    ) -> None:  # fmt: skip
         self.name = name
         self._jaxpr = closed.jaxpr
         self._baked = {i: const for i, const in enumerate(closed.consts) if i not in lifted}
@@ -94,7 +95,8 @@ class TracedFunction:
         self.rows = tuple([i + len(lifted) for i in rows])
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
         self.heavy = does_much(closed.jaxpr)
-        self._key = structure_of(closed.jaxpr), active, rows, tuple([(i, Held(c)) for i, c in self._baked.items()])
+        structure = structure or structure_of(closed.jaxpr)
+        self._key = structure, active, rows, tuple([(i, Held(c)) for i, c in self._baked.items()])
         self._hash = hash(self._key)
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:

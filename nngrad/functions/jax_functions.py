@@ -219,7 +219,7 @@ class JaxFunction:
         constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])
         active = tuple([i for i, d in enumerate(arrays) if d.active])
         rows = tuple([i for i, d in enumerate(arrays) if d.has_rows])
-        return Trace(key, TracedFunction(self.name, closed, lifted, active, rows), constants, results)
+        return Trace(key, TracedFunction(self.name, closed, lifted, active, rows, key[0]), constants, results)
 
     def _having_rows(self, given: tuple[Any, Any]) -> list[bool]:
         """For each leaf whether it is in an argument that has rows."""

@@ -75,10 +75,6 @@ class OpenedFunction(JaxFunction):
         kind = Kind(tree, described, needs_x64, named_axes())
         return around.traced(kind, lambda: super(OpenedFunction, self)._trace(tree, described, needs_x64))
 
-    def traced_as(self, kind: Kind) -> Traced:
-        """What tracing the function gives now, for arguments of a kind."""
-        return self.traced(kind.tree, kind.described, kind.needs_x64)
-
     def _keep(self, kind: Hashable, trace: Trace) -> None:
         if trace.function.of_its_surroundings:
             self._reports = {**self._reports, kind: trace.function.report} if len(self._reports) < MOST_REPORTS else {}

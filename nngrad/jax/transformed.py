@@ -96,7 +96,7 @@ class Transformed:
     derivatives, also those that JAX asks for, are derivatives of the graph. Where it is transformed again, or opened
     within another function, what it stands for is done on the graph; under `jax.vmap` on the graph of all points.
 
-    As JAX does, it traces `fun` in each call, so that what `fun` reads beside its arguments is as it is; under `jax.jit`
+    As JAX does, it traces `fun` in each call, so that what `fun` reads beside its arguments is as it is; in `jax.jit`
     once. Where tracing gives what it gave before, the graph of then is taken. It is known for as long as `fun` lives,
     so a loop may transform a function anew. It can be pickled if `fun` can.
 
@@ -121,7 +121,7 @@ class Transformed:
         self._building = threading.RLock()
         kept = kept_with(self._user, self._steps)
         self._graphs: BoundedCache = kept.setdefault("graphs", BoundedCache(MOST_GRAPHS))
-        self._kinds: dict[Hashable, tuple[Kind, ...]] = kept.setdefault("kinds", {})
+        self._kinds: dict[Hashable, tuple[tuple[Fixed | None, ...], tuple[Kind, ...]]] = kept.setdefault("kinds", {})
         functools.update_wrapper(self, fun, updated=())
 
     def report(self) -> Opened:
@@ -143,21 +143,25 @@ class Transformed:
         arrays = [_array(leaf) for leaf, kept in zip(leaves, fixed, strict=True) if kept is None]
         shapes = tuple([(a.shape, str(a.dtype)) for a in arrays])
         key = tree, fixed, shapes, jnp.result_type(float), named_axes(), registry.version
-        graph = self._known(key)
+        graph = self._known(key, fixed)
         if graph is None:
             with self._building:
-                graph = self._known(key) or self._built(key, Arguments(tree, fixed), arrays)
+                graph = self._known(key, fixed) or self._built(key, Arguments(tree, fixed), arrays)
         given = [jax.random.key_data(a) if is_key(a) else a for a in arrays]
         results = called(graph, self._computation, [*given, *graph.surroundings.arrays()])
         return jax.tree.unflatten(graph.tree_of_results, results)
 
-    def _known(self, key: Hashable) -> GraphOfCall | None:
+    def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
         """The graph for arguments of a kind, if `fun` computes now what it did when that was built."""
-        kinds = self._kinds.get(key)
-        if kinds is None:
+        if key not in self._kinds:
             return None
-        function = self._computation.function
-        known: GraphOfCall | None = self._graphs.find((key, tuple([function.traced_as(kind).key for kind in kinds])))
+        before, kinds = self._kinds[key]
+        now = {id(old): new for old, new in zip(before, fixed, strict=True)}  # which are equal, and may differ
+        found = []
+        for kind in kinds:
+            described = tuple([now.get(id(each), each) for each in kind.described])
+            found.append(self._computation.function.traced(kind.tree, described, kind.needs_x64).key)
+        known: GraphOfCall | None = self._graphs.find((key, tuple(found)))
         return known
 
     def _built(self, key: Hashable, arguments: Arguments, arrays: list[Any]) -> GraphOfCall:
@@ -167,7 +171,7 @@ class Transformed:
         traces = graph.surroundings.traces
         if len(self._kinds) >= MOST_GRAPHS:
             self._kinds.clear()
-        self._kinds[key] = tuple(traces)
+        self._kinds[key] = arguments.fixed, tuple(traces)
         kept: GraphOfCall = self._graphs.keep((key, tuple([trace.key for trace in traces.values()])), graph)
         return kept
 
