@@ -272,7 +272,10 @@ def test_what_the_code_reads_is_as_it_is(protocol: Any, source: Any) -> None:
         check(an_instance(made["class"]), value, again=again)
 
 
-@pytest.mark.parametrize("protocol", [in_chainers, as_a_rule, in_nnablas, with_a_gradient])
+@pytest.mark.parametrize("protocol", [
+    in_chainers, as_a_rule, in_nnablas, with_a_gradient,
+    *[pytest.param(JAX_PROTOCOLS[name], marks=pytest.mark.slow, id=name) for name in ("custom_jvp", "from_jax")],
+])  # fmt: skip
 def test_in_the_bodies_of_loops_and_branches(protocol: Any) -> None:
     lam, change = _closure()
     made["class"] = protocol(lam)
@@ -419,7 +422,10 @@ class Fixed:
     beside: tuple[str, Any] = ("a", np.dtype(np.float32))
 
 
-@pytest.mark.parametrize("protocol", [in_chainers, in_chainers_on_the_host, as_a_rule, in_nnablas_on_the_host])
+@pytest.mark.parametrize("protocol", [
+    in_chainers_on_the_host, in_nnablas_on_the_host,
+    *[pytest.param(each, marks=pytest.mark.slow) for each in (in_chainers, as_a_rule)],
+])  # fmt: skip
 def test_attributes_that_are_equal_by_their_own_equality(protocol: Any) -> None:
     cls = protocol(lambda self: self.given.lam)
     for kind in (functools.partial(Named, "a"), Fixed):
