@@ -25,8 +25,8 @@ from ..graph.ndarray import host_array
 from ..graph.refusals import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
-from .jax_derivatives import TracedFunction, custom_jax_derivative, jax_derivative
-from .jaxpr_structure import key_of_array, structure_of
+from .jax_derivatives import custom_jax_derivative, jax_derivative
+from .jaxpr_structure import TracedFunction, key_of_array, structure_of
 
 Key = tuple[Hashable, tuple[Hashable, ...], Any]
 

@@ -1,4 +1,4 @@
-"""The structure of a JAX function that was traced, as a key: equal keys are functions that compute the same."""
+"""JAX functions that were traced, and their structure as a key: equal keys are functions that compute the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import numpy as np
 from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from ..graph.jaxpr import CUSTOM_RULES, alone, called, name_of
+from ..graph import Spec, spec_of
+from ..graph.jaxpr import CUSTOM_RULES, alone, called, does_much, name_of, primitives_in
 from ..graph.spec import x64_if
 
 _SMALL = 1 << 12
@@ -22,6 +23,7 @@ _MOST_DERIVATIVES = 4
 """Each order of some functions has another call in it whose derivative is set. Rules that are nested deeper than this
 are compared by identity."""
 
+Positions = tuple[int, ...]
 Around = tuple[Hashable, ...]
 """The structures of calls whose derivatives something was met in, one within the other."""
 
@@ -186,3 +188,69 @@ def value_of(array: Any) -> Hashable:
         return Held(array)
     values = np.ascontiguousarray(array)
     return str(values.dtype), values.shape, hashlib.sha256(values.tobytes()).digest()
+
+
+class TracedFunction:
+    """A JAX function as it was traced for inputs of certain shapes and dtypes.
+
+    The arrays that it closes over are its first inputs, so that two which differ in nothing but these are equal, and
+    share an executable.
+    """
+
+    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "heavy", "inputs", "name", "outputs", "rows")
+
+    opaque = True
+    """Whether it holds code of the user's, which may call functions on the host."""
+
+    def __init__(
+        self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, rows: Positions = (),
+        structure: Hashable = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self._jaxpr = closed.jaxpr
+        self._baked = {i: const for i, const in enumerate(closed.consts) if i not in lifted}
+        self.inputs = tuple([_spec(closed.jaxpr.constvars[i]) for i in lifted] + list(map(_spec, closed.jaxpr.invars)))
+        self.outputs = tuple([_spec(v) for v in closed.jaxpr.outvars])
+        self.active = tuple([i + len(lifted) for i in active])
+        self.rows = tuple([i + len(lifted) for i in rows])
+        self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
+        self.heavy = does_much(closed.jaxpr)
+        structure = structure or structure_of(closed.jaxpr)
+        self._key = structure, active, rows, tuple([(i, Held(c)) for i, c in self._baked.items()])
+        self._hash = hash(self._key)
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        for array, spec in zip(arrays, self.inputs, strict=True):
+            if array.dtype != spec.dtype:
+                raise TypeError(
+                    f"jax_function({self.name}) was traced for {spec.dtype.name} and is run with {array.dtype.name}; "
+                    "switch jax_enable_x64 on where a graph in 64 bits is run by JAX's own transformations"
+                )
+        count = len(self._jaxpr.constvars)
+        given = iter(arrays)
+        consts = [self._baked[i] if i in self._baked else next(given) for i in range(count)]
+        return tuple(jax.core.eval_jaxpr(self._jaxpr, consts, *given))
+
+    def check_rules(self) -> None:
+        """Raise unless rules that authors have set for functions inside compute what they did where it was applied.
+
+        JAX runs some of them where a derivative is compiled, and that would be found again for what was applied then.
+        """
+        if self.custom and structure_anew(self._jaxpr) != self._key[0]:
+            raise RuntimeError(
+                f"jax_function({self.name}): a derivative that its author has set (jax.custom_vjp) computes something "
+                "else than where it was applied to these Variables, and is first needed now; apply it again"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, TracedFunction) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _spec(v: Any) -> Spec:
+    return spec_of(tuple(v.aval.shape), v.aval.dtype)
