@@ -20,8 +20,7 @@ _SMALL = 1 << 12
 """Bytes up to which an array that is baked into a function is compared by its values, and not by identity."""
 
 _MOST_DERIVATIVES = 4
-"""Each order of some functions has another call in it whose derivative is set. Rules that are nested deeper than this
-are compared by identity."""
+"""Each order of some functions has another call in it whose derivative is set, so nothing is below so many."""
 
 Positions = tuple[int, ...]
 Around = tuple[Hashable, ...]
@@ -79,7 +78,7 @@ def structure_of(jaxpr: Jaxpr, derivatives: bool = True, around: Around = ()) ->
             _parameters(eqn, derivatives, around),
             context(eqn),
         )
-        for eqn in jaxpr.eqns
+        for eqn in _filled_at_once(jaxpr.eqns, jaxpr.outvars)
     ])
     return inputs, steps, tuple([number(v) for v in jaxpr.outvars])
 
@@ -92,15 +91,23 @@ def _parameters(eqn: Any, derivatives: bool, around: Around) -> Hashable:
         if found is None:
             found = _jitted[jaxpr] = _by_name(eqn, derivatives, around)
         return found
-    inner = called(eqn) if name in CUSTOM_RULES else None
-    if inner is not None:
-        computed = structure_of(inner.jaxpr, False), frozen(tuple(inner.consts), False)
-        if not derivatives or computed in around:  # what it is the derivative of is not differentiated again
-            return computed
-        derivative = _derivative_in(eqn, (*around, computed))
-        if derivative is not None:
-            return computed, derivative
-    return _by_name(eqn, derivatives, around)
+    known = structure_of_rules(eqn, derivatives, around) if name in CUSTOM_RULES else None
+    return _by_name(eqn, derivatives, around) if known is None else known
+
+
+def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ()) -> Hashable | None:
+    """What a call computes whose derivative its author has set, and what that computes. JAX makes objects of the rules
+    anew in each trace, so these cannot be compared. None where what they compute does not tell all."""
+    inner = called(call)
+    if inner is None:
+        return None
+    computed = frozen(inner, False)
+    if not derivatives:
+        return computed
+    derivative = None
+    if computed not in around and len(around) < _MOST_DERIVATIVES:  # what it is the derivative of is not taken again
+        derivative = _derivative_in(call, (*around, computed))
+    return (computed, derivative) if derivative is not None or around else None
 
 
 def _by_name(eqn: Any, derivatives: bool, around: Around) -> Hashable:
@@ -114,9 +121,7 @@ def structure_anew(jaxpr: Jaxpr) -> tuple[Hashable, ...]:
 
 
 def _derivative_in(call: Any, around: Around) -> Hashable | None:
-    """What the derivative of a call computes. JAX makes objects of the rules anew in each trace, so these cannot be
-    compared; None where what they compute does not tell all."""
-    if len(around) > _MOST_DERIVATIVES or call.params.get("symbolic_zeros"):
+    if call.params.get("symbolic_zeros"):
         return None
     try:
         closed = derivative_of(call)
@@ -148,6 +153,26 @@ def derivative_of(call: Any) -> ClosedJaxpr:
 
 def _tangent_dtype(dtype: Any) -> Any:
     return dtype if jnp.issubdtype(dtype, jnp.inexact) else jax.dtypes.float0
+
+
+def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
+    """The same equations, in which an array that is filled with one number is so in one step: `jax.vmap` widens such
+    arrays in a step of its own for each axis."""
+    filled: dict[Any, Literal] = {}
+    found = []
+    for equation in equations:
+        if equation.primitive.name == "broadcast_in_dim" and len(equation.invars) == 1:
+            (x,) = equation.invars
+            number = x if isinstance(x, Literal) else filled.get(x)
+            if number is not None and not getattr(number.aval, "shape", ()):
+                filled[equation.outvars[0]] = number
+                params = {**equation.params, "broadcast_dimensions": ()}
+                equation = equation.replace(invars=[number], params=params)
+        found.append(equation)
+    read = {v for equation in found for v in equation.invars if not isinstance(v, Literal)}.union(
+        [v for v in results if not isinstance(v, Literal)]
+    )
+    return [e for e in found if e.outvars[0] not in filled or e.outvars[0] in read]
 
 
 def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashable:
