@@ -479,7 +479,8 @@ DROP_IN: dict[str, tuple[Callable[[Any], Any], Callable[[float], Any]]] = {
     "grad": (lambda f: nj.grad(f)(X), lambda lam: 2 * lam * X),
     "an inner one": (lambda f: nj.grad(lambda x: jnp.sum(nj.grad(f)(x) ** 2))(X), lambda lam: 8 * lam**2 * X),
     "an inner one made anew":
-        (lambda f: nj.grad(lambda x: jnp.sum(nj.grad(lambda y: f(y * x))(x)))(X), lambda lam: 6 * lam * X**2),
+        (lambda f: made.setdefault("outer", nj.grad(lambda x: jnp.sum(nj.grad(lambda y: f(y * x))(x))))(X),
+         lambda lam: 6 * lam * X**2),
     "hvp": (lambda f: nj.hvp(f, (X,), (X,))[0], lambda lam: 2 * lam * X),
     "mapped": (lambda f: jax.vmap(nj.grad(f))(X[None])[0], lambda lam: 2 * lam * X),
     "differentiated": (lambda f: jax.grad(lambda x: jnp.sum(nj.grad(f)(x) ** 2))(X), lambda lam: 8 * lam**2 * X),

@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from ..graph import Spec, spec_of
+from ..graph.half_made import unharmed
 from ..graph.jaxpr import CUSTOM_RULES, alone, called, does_much, name_of, primitives_in
 from ..graph.spec import x64_if
 
@@ -147,7 +148,7 @@ def derivative_of(call: Any) -> ClosedJaxpr:
         return jax.vjp(lambda *xs: run(*fixed, *xs), *at)[1](list(beside))
 
     with x64_if(any([not is_opaque(v) and v.dtype.itemsize >= 8 for v in abstract])):
-        closed: ClosedJaxpr = jax.make_jaxpr(derivative)(*abstract, *moved)
+        closed: ClosedJaxpr = unharmed(jax.make_jaxpr(derivative))(*abstract, *moved)
     return closed
 
 

@@ -24,7 +24,7 @@ from .calls import Axes, Graph
 from .from_jax import from_jax
 from .pushed_by_jax import jax_transposes_loops, pushed_by_jax
 from .rows import NotByRows, Rows
-from .surroundings import Surroundings, within
+from .surroundings import Surroundings, surroundings_of_now, within
 from .values import is_key
 
 MOST_NUMBERS_OF_ROWS = 16
@@ -125,7 +125,7 @@ class GraphOfCall:
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables of the inputs; what they are derivatives of is remembered."""
         if entangled(inputs):
-            return list(from_jax(self.run)(*inputs))
+            return opened_apart(self.run, inputs)
         count = len(self._keys)
         return self._results(owner, inputs[:count], self.surroundings.held_by(inputs[count:]))[0]
 
@@ -203,7 +203,7 @@ class OverRowsByJax:
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables of the inputs."""
-        return list(from_jax(self.run)(*inputs))
+        return opened_apart(self.run, inputs)
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         """As that of the graph."""
@@ -216,6 +216,16 @@ class OverRowsByJax:
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The same once more."""
         return OverRowsByJax(self, having_rows, size, name)
+
+
+def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:
+    """The results of a function of arrays that takes nothing from around the function that it is met in."""
+    around = surroundings_of_now()
+    with within(Surroundings()) as own:
+        results = list(from_jax(run)(*inputs))
+    if around is not None:
+        around.axes.update(own.axes)
+    return results
 
 
 def entangled(inputs: Sequence[Variable]) -> bool:
