@@ -299,7 +299,8 @@ def test_errors_name_the_argument(call: Callable[[], Any], message: str) -> None
 # ---------------------------------------------------------------- what is kept, and what is not
 
 
-def test_a_function_is_traced_once() -> None:
+def test_a_function_is_traced_once_in_each_call() -> None:
+    """Though there are derivatives of derivatives; and its graph is the one of before."""
     traces = []
 
     def function(x: Any) -> Any:
@@ -312,7 +313,11 @@ def test_a_function_is_traced_once() -> None:
         nj.hvp(function, (x,), (x,))
         jax.jit(jax.vmap(nj.laplacian(function)))(POINTS)
         jax.jit(lambda x: jax.jvp(nj.grad(nj.grad(lambda y: y * function(y))), (x,), (x,)) if x.ndim == 0 else x)(x)
-    assert len(traces) == 1
+    assert len(traces) == 6
+    kept = nj.grad(function)._graphs
+    before = kept.info()
+    nj.grad(function)(x)
+    assert (kept.info().size, kept.info().hits) == (before.size, before.hits + 1)
 
 
 USES: dict[str, Callable[[Any], Any]] = {

@@ -156,10 +156,10 @@ def test_what_is_recorded_is_compiled_with_the_rest() -> None:
     assert [f.name for f in functions_of([ga])] == ["identity"]  # the gradient is b, times one
     np.testing.assert_array_equal(ga.d, B)
     np.testing.assert_array_equal(gb.d, A)
-    misses = nn.executables.info().misses
     assert Mul2()(leaf(B), leaf(B)).d is not None
+    misses = nn.executables.info().misses
     assert Mul2()(leaf(A), leaf(B)).d is not None
-    assert nn.executables.info().misses == misses + 1
+    assert nn.executables.info().misses == misses
 
 
 @pytest.mark.parametrize("cls", [Mul2, HostMul2])

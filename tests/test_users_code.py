@@ -3,6 +3,7 @@ Values, gradients as graphs, and gradients added up are those of the code as it 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.jax as nj
 from backward_registry import registry
 from nngrad.graph import Variable
 from tests.exact import exactly
@@ -171,6 +173,45 @@ PROTOCOLS = [
 ]  # fmt: skip
 
 
+def in_jax(wrap: Any, ruled: Any = None) -> Any:
+    """The same as a JAX function that is wrapped once for each instance."""
+
+    def protocol(lam: Any) -> Any:
+        class Scaled:
+            lam: ClassVar[float]
+
+            def __init__(self) -> None:
+                computed = functools.partial(lambda x: x * x * lam(self))
+                self.wrapped = wrap(computed if ruled is None else ruled(computed, lambda x: 2 * x * lam(self)))
+
+            def __call__(self, x: Any) -> Any:
+                return self.wrapped(x)
+
+        return Scaled
+
+    return protocol
+
+
+def _along(computed: Any, slope: Any) -> Any:
+    f = jax.custom_jvp(lambda x: computed(x))
+    f.defjvp(lambda primals, tangents: (f(*primals), slope(*primals) * tangents[0]))
+    return f
+
+
+def _back(computed: Any, slope: Any) -> Any:
+    f = jax.custom_vjp(lambda x: computed(x))
+    f.defvjp(lambda x: (f(x), x), lambda x, gy: (slope(x) * gy,))
+    return lambda x: f(x)
+
+
+JAX_PROTOCOLS = {
+    "jax_function": in_jax(F.jax_function), "from_jax": in_jax(nn.from_jax),
+    "custom_jvp": in_jax(F.jax_function, _along), "custom_vjp": in_jax(F.jax_function, _back),
+    "custom_vjp from_jax": in_jax(nn.from_jax, _back), "nj.checkpoint": in_jax(lambda f: nn.from_jax(nj.checkpoint(f))),
+}  # fmt: skip
+"""`F.jax_function` and `nn.from_jax`, whose derivatives are JAX's, or rules that read what the function reads."""
+
+
 @pytest.fixture(autouse=True)
 def as_it_was() -> Iterator[None]:
     """Each test begins with ones."""
@@ -217,6 +258,9 @@ def check(f: Any, lam: float, back: float | None = None, again: bool = True) -> 
 @pytest.mark.parametrize(("protocol", "source"), [
     pytest.param(protocol, source, marks=() if (i + j) % 2 else pytest.mark.slow)
     for i, protocol in enumerate(PROTOCOLS) for j, source in enumerate(SOURCES)
+] + [
+    pytest.param(protocol, source, marks=() if i == j else pytest.mark.slow, id=f"{name}-{source.__name__}")
+    for i, (name, protocol) in enumerate(JAX_PROTOCOLS.items()) for j, source in enumerate(SOURCES)
 ])  # fmt: skip
 def test_what_the_code_reads_is_as_it_is(protocol: Any, source: Any) -> None:
     lam, change = source()
@@ -229,7 +273,10 @@ def test_what_the_code_reads_is_as_it_is(protocol: Any, source: Any) -> None:
         check(an_instance(made["class"]), value, again=again)
 
 
-@pytest.mark.parametrize("protocol", slow_but_every(3, [in_chainers, as_a_rule, in_nnablas, with_a_gradient]))
+@pytest.mark.parametrize("protocol", [
+    *slow_but_every(3, [in_chainers, as_a_rule, in_nnablas, with_a_gradient]),
+    *[pytest.param(JAX_PROTOCOLS[name], marks=pytest.mark.slow, id=name) for name in ("custom_jvp", "from_jax")],
+])  # fmt: skip
 def test_in_the_bodies_of_loops_and_branches(protocol: Any) -> None:
     lam, change = _closure()
     made["class"] = protocol(lam)
@@ -360,6 +407,107 @@ def test_attributes_and_values_are_those_of_the_application() -> None:
     np.testing.assert_allclose(y.d, X**2)
 
 
+@dataclasses.dataclass(unsafe_hash=True)
+class Named:
+    """Its equality leaves out what is read."""
+
+    name: str
+    lam: float = dataclasses.field(compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    """Compared by value."""
+
+    lam: float
+    beside: tuple[str, Any] = ("a", np.dtype(np.float32))
+
+
+@pytest.mark.parametrize("protocol", [
+    in_chainers_on_the_host, in_nnablas_on_the_host,
+    *[pytest.param(each, marks=pytest.mark.slow) for each in (in_chainers, as_a_rule)],
+])  # fmt: skip
+def test_attributes_that_are_equal_by_their_own_equality(protocol: Any) -> None:
+    cls = protocol(lambda self: self.given.lam)
+    for kind in (functools.partial(Named, "a"), Fixed):
+        for value in (1.0, 3.0, 1.0):
+            f = cls()
+            f.given = kind(lam=value)
+            check(f, value, again=protocol is not in_nnablas_on_the_host)
+    expected = f(leaf(X)).d
+    misses = nn.executables.info().misses
+    again = cls()
+    again.given = Fixed(1.0)
+    np.testing.assert_array_equal(again(leaf(X)).d, expected)
+    assert nn.executables.info().misses == misses
+
+
+@pytest.mark.parametrize("protocol", [in_chainers, as_a_rule, in_nnablas, *list(JAX_PROTOCOLS.values())[:2]])
+def test_an_array_that_is_written_to_before_a_value_is_asked_for(protocol: Any) -> None:
+    f = protocol(_array()[0])()
+    y = f(leaf(X))
+    TABLE.fill(5.0)
+    np.testing.assert_allclose(y.d, X**2)
+    np.testing.assert_allclose(f(leaf(X)).d, 5 * X**2)
+    TABLE.fill(1.0)
+    np.testing.assert_allclose(f(leaf(X)).d, X**2)
+
+
+def test_a_rule_of_jaxs_protocol_that_changes_before_it_is_needed() -> None:
+    """What is compiled with it then would be found again for what was applied before."""
+    lam, change = _closure()
+    f = F.jax_function(_back(lambda x: x * x, lambda x: 2 * x * lam(None)))
+    x = leaf(X)
+    (gx,) = nn.grad(f(x), [x])
+    change(3.0)
+    with pytest.raises(RuntimeError, match=r"computes something\s+else than where it was applied .*; apply it again"):
+        _ = gx.d
+    for value in (3.0, 1.0, 3.0):
+        change(value)
+        np.testing.assert_allclose(nn.grad(f(x), [x])[0].d, value * 2 * X)
+    change(1.0)
+    np.testing.assert_allclose(gx.d, 2 * X)
+
+
+# ---------------------------------------------------------------- the drop-in transformations
+
+
+def _sum_of_squares(lam: Any) -> Any:
+    return lambda x: jnp.sum(x * x * lam(None))
+
+
+DROP_IN: dict[str, tuple[Callable[[Any], Any], Callable[[float], Any]]] = {
+    "grad": (lambda f: nj.grad(f)(X), lambda lam: 2 * lam * X),
+    "an inner one": (lambda f: nj.grad(lambda x: jnp.sum(nj.grad(f)(x) ** 2))(X), lambda lam: 8 * lam**2 * X),
+    "an inner one made anew":
+        (lambda f: made.setdefault("outer", nj.grad(lambda x: jnp.sum(nj.grad(lambda y: f(y * x))(x))))(X),
+         lambda lam: 6 * lam * X**2),
+    "hvp": (lambda f: nj.hvp(f, (X,), (X,))[0], lambda lam: 2 * lam * X),
+    "mapped": (lambda f: jax.vmap(nj.grad(f))(X[None])[0], lambda lam: 2 * lam * X),
+    "differentiated": (lambda f: jax.grad(lambda x: jnp.sum(nj.grad(f)(x) ** 2))(X), lambda lam: 8 * lam**2 * X),
+    "an argument that is no array":
+        (lambda f: nj.grad(lambda x, given: f(x) * given.lam / f(np.eye(3)[0]))(X, Named("a", float(f(np.eye(3)[0])))),
+         lambda lam: 2 * lam * X),
+    "of Variables": (lambda f: nj.grad(f)(leaf(X)).d, lambda lam: 2 * lam * X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", DROP_IN)
+def test_drop_in_transformations_without_jit(form: str) -> None:
+    """As in JAX; under `jax.jit` they are traced once."""
+    compute, expected = DROP_IN[form]
+    lam, change = _closure()
+    f = _sum_of_squares(lam)
+    with jax.enable_x64(True):
+        for value in (1.0, 3.0, 1.0):
+            change(value)
+            np.testing.assert_allclose(compute(f), expected(value), rtol=1e-12)
+        staged = jax.jit(lambda: compute(f)) if form == "grad" else None
+        for value in (1.0, 3.0) if staged is not None else ():
+            change(value)
+            np.testing.assert_allclose(staged(), expected(1.0), rtol=1e-12)
+
+
 # ---------------------------------------------------------------- methods
 
 
@@ -461,6 +609,10 @@ def test_a_rule_that_was_registered_stays() -> None:
 # ---------------------------------------------------------------- rules of the user's for functions of nngrad's
 
 
+def _sum_of_cosines(x: Any) -> Any:
+    return jnp.sum(jnp.cos(x))
+
+
 def test_a_registered_rule_reads_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     global LAM
     before = registry["Cos"]
@@ -479,6 +631,8 @@ def test_a_registered_rule_reads_what_there_is(monkeypatch: pytest.MonkeyPatch) 
             _, ys = F.scan(lambda h, s: (h, F.cos(h) * s), x, np.array([1.0, 2.0]))
             for _ in range(3):
                 np.testing.assert_allclose(nn.grad(F.sum(ys), [x])[0].d, 3 * slope)
+            with jax.enable_x64(True):
+                np.testing.assert_allclose(nj.grad(_sum_of_cosines)(X), slope)
     finally:
         registry.add(registry.op("Cos"), before, replace=True)
 
@@ -606,17 +760,17 @@ def test_functions_of_variables_run_in_each_call(call: Any) -> None:
 
 
 def test_what_is_traced_once_on_purpose() -> None:
-    """JAX functions as under `jax.jit`, and a graph that is compiled as a whole."""
+    """JAX functions under `jax.jit`, and a graph that is compiled as a whole."""
     lam, change = _closure()
 
     def scaled(x: Any) -> Any:
         return x * lam(None)
 
-    wrapped, x = F.jax_function(scaled), leaf(X)
+    wrapped, x = F.jax_function(jax.jit(scaled)), leaf(X)
     step = nn.compile(Reversal()(in_chainers(lam)()(x)), x)
     for value in (1.0, 3.0):
         change(value)
         np.testing.assert_allclose(wrapped(x).d, X)
         np.testing.assert_allclose(step(X), X**2)
         np.testing.assert_allclose(jax.jit(scaled)(X), X, rtol=1e-6)
-    np.testing.assert_allclose(F.jax_function(lambda v: scaled(v))(x).d, 3 * X)
+    np.testing.assert_allclose(F.jax_function(scaled)(x).d, 3 * X)

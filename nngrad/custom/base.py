@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import fractions
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MethodType
 from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from backward_registry import MissingRule, Rule, registry
 
@@ -224,21 +228,37 @@ class CustomFunction:
 
     def _state(self) -> frozenset[tuple[str, Any]]:
         """The attributes, as they are compared."""
-        return frozenset([(name, self._key_of(name, value)) for name, value in vars(self).items()])
+        return frozenset([(name, self._key_of(value)) for name, value in vars(self).items()])
 
-    def _key_of(self, name: str, value: Any) -> Any:
-        key = key_of(value)
+    def _key_of(self, value: Any) -> Any:
         try:
-            hash(key)
+            hash(value)
         except TypeError as error:
             if self._holds_anything:
                 return Held(value)
             raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
-        return key
+        return _key_of_attribute(value)
 
     def __repr__(self) -> str:
         attributes = ", ".join([f"{k}={v!r}" for k, v in vars(self).items()])
         return f"{type(self).__name__}({attributes})"
+
+
+_BY_VALUE = {bool, int, float, complex, str, bytes, type(None), fractions.Fraction}
+
+
+def _key_of_attribute(value: Any) -> Any:
+    """What an attribute is compared by: numbers, text, and what is made of them by value. All else is equal to itself
+    alone: it may change, and an equality that its class has may leave out what the code reads."""
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_key_of_attribute, value))
+    if isinstance(value, MethodType):
+        return Held(value.__func__), Held(value.__self__)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type) and value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        return type(value), tuple(map(_key_of_attribute, fields))
+    is_value = type(value) in _BY_VALUE or isinstance(value, np.generic | np.dtype)
+    return key_of(value) if is_value else Held(value)
 
 
 def _forward(instance: CustomFunction, *arrays: Any) -> Any:

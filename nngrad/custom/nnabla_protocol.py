@@ -18,12 +18,13 @@ import numpy as np
 
 from ..execution.lower import Program, linearize, lower
 from ..execution.program import calls_of
+from ..functions.jaxpr_structure import value_of
 from ..graph import Function, Spec, Variable, apply, contained, spec_of, switch
 from ..graph.spec import x64_if
 from .base import attributes_set, shapes_of
 from .host import on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
-from .traced import Specs, value_of
+from .traced import Specs
 
 if TYPE_CHECKING:
     from .python_function import PythonFunction

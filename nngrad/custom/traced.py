@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ..functions.jaxpr_structure import Held, structure_of
+from ..functions.jaxpr_structure import is_opaque, structure_of, value_of
 from ..graph import Spec, spec_of
 from ..graph.jaxpr import does_much
 from ..graph.spec import x64_if
@@ -31,7 +29,8 @@ class TracedForward:
     outputs: Specs
 
     def __init__(self, closed: ClosedJaxpr) -> None:
-        consts = [np.array(c) if isinstance(c, np.ndarray) else c for c in closed.consts]
+        # As they are now: what JAX makes of a NumPy array may share its memory.
+        consts = [c if is_opaque(c) else np.array(c) for c in closed.consts]
         self._closed = closed.replace(consts=consts)
         self.outputs = tuple([spec_of(tuple(aval.shape), aval.dtype) for aval in closed.out_avals])
         self._key = structure_of(closed.jaxpr, derivatives=False), tuple(map(value_of, consts))
@@ -59,11 +58,3 @@ def traced(function: Callable[..., tuple[Any, ...]], inputs: Specs) -> TracedFor
     with x64_if(any([s.needs_x64 for s in inputs])):
         # As another function each time: JAX remembers what it has traced by the function.
         return TracedForward(jax.make_jaxpr(lambda *arrays: function(*arrays))(*[s.abstract() for s in inputs]))
-
-
-def value_of(array: Any) -> Hashable:
-    """What an array is compared by: what is in it, or itself if that cannot be seen (random keys)."""
-    if jnp.issubdtype(array.dtype, jax.dtypes.extended):
-        return Held(array)
-    values = np.ascontiguousarray(array)
-    return str(values.dtype), values.shape, hashlib.sha256(values.tobytes()).digest()

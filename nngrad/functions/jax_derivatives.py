@@ -20,18 +20,16 @@ from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr
 
-from ..graph import Array, Function, Op, Spec, Variable, spec_of
+from ..graph import Array, Function, Op, Spec, Variable
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places, row_places
 from ..graph.facts import unknown
-from ..graph.jaxpr import CUSTOM_RULES, ONE_WAY, does_much, primitives_in
+from ..graph.jaxpr import ONE_WAY, primitives_in
 from ..graph.spec import x64_if
-from .jaxpr_structure import Held, structure_of
+from .jaxpr_structure import Positions, TracedFunction
 
 Arrays = Sequence[Any]
-Positions = tuple[int, ...]
 
 _COLUMNS = 128
 """How many columns of a Jacobian forward mode computes at a time."""
@@ -68,55 +66,6 @@ class ArrayFunction(Protocol):
         """The outputs."""
 
     def __hash__(self) -> int: ...
-
-
-class TracedFunction:
-    """A JAX function as it was traced for inputs of certain shapes and dtypes.
-
-    The arrays that it closes over are its first inputs, so that two which differ in nothing but these are equal, and
-    share an executable.
-    """
-
-    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "heavy", "inputs", "name", "outputs", "rows")
-
-    opaque = True
-    """Whether it holds code of the user's, which may call functions on the host."""
-
-    def __init__(
-        self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, rows: Positions = ()
-    ) -> None:
-        self.name = name
-        self._jaxpr = closed.jaxpr
-        self._baked = {i: const for i, const in enumerate(closed.consts) if i not in lifted}
-        self.inputs = tuple([_spec(closed.jaxpr.constvars[i]) for i in lifted] + list(map(_spec, closed.jaxpr.invars)))
-        self.outputs = tuple([_spec(v) for v in closed.jaxpr.outvars])
-        self.active = tuple([i + len(lifted) for i in active])
-        self.rows = tuple([i + len(lifted) for i in rows])
-        self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
-        self.heavy = does_much(closed.jaxpr)
-        self._key = structure_of(closed.jaxpr), active, rows, tuple([(i, Held(c)) for i, c in self._baked.items()])
-        self._hash = hash(self._key)
-
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        for array, spec in zip(arrays, self.inputs, strict=True):
-            if array.dtype != spec.dtype:
-                raise TypeError(
-                    f"jax_function({self.name}) was traced for {spec.dtype.name} and is run with {array.dtype.name}; "
-                    "switch jax_enable_x64 on where a graph in 64 bits is run by JAX's own transformations"
-                )
-        count = len(self._jaxpr.constvars)
-        given = iter(arrays)
-        consts = [self._baked[i] if i in self._baked else next(given) for i in range(count)]
-        return tuple(jax.core.eval_jaxpr(self._jaxpr, consts, *given))
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, TracedFunction) and self._key == other._key)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,10 +113,6 @@ class GradientFunction:
 
     def __repr__(self) -> str:
         return self.name
-
-
-def _spec(v: Any) -> Spec:
-    return spec_of(tuple(v.aval.shape), v.aval.dtype)
 
 
 def inputs_of(fun: ArrayFunction, order: int) -> tuple[Spec, ...]:
@@ -288,6 +233,8 @@ def derivative(x: Arrays, fun: ArrayFunction, order: int) -> tuple[Any, ...]:
     xs, directions = x[: len(fun.inputs)], _blocks(fun, x)
     if order == 0:
         return fun(*xs)
+    if isinstance(fun, TracedFunction):
+        fun.check_rules()
     along = _floating(fun, xs)
     for v in directions:
         along = _pushed(along, v)
@@ -296,6 +243,8 @@ def derivative(x: Arrays, fun: ArrayFunction, order: int) -> tuple[Any, ...]:
 
 def gradient(x: Arrays, fun: ArrayFunction, order: int, slot: int, wrt: Positions, columns: bool) -> tuple[Any, ...]:
     """Returns what `jax_gradient` computes."""
+    if isinstance(fun, TracedFunction):
+        fun.check_rules()
     count = len(inputs_of(fun, order))
     given, ys = list(x[:count]), x[count:]
     first = len(fun.inputs) + (slot - 1) * len(fun.active)

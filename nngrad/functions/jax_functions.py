@@ -25,12 +25,32 @@ from ..graph.ndarray import host_array
 from ..graph.refusals import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
-from .jax_derivatives import TracedFunction, custom_jax_derivative, jax_derivative
+from .jax_derivatives import custom_jax_derivative, jax_derivative
+from .jaxpr_structure import TracedFunction, key_of_array, structure_of
+
+Key = tuple[Hashable, tuple[Hashable, ...], Any]
+
+
+class Traced(NamedTuple):
+    """What tracing a function gave."""
+
+    closed: ClosedJaxpr
+    arrays: list[Given]
+    """The arrays that it was traced for."""
+    results: Any
+    """The pytree of what it returns."""
+
+    @property
+    def key(self) -> Key:
+        """All that it computes, with the arrays that it closes over as they were then."""
+        return structure_of(self.closed.jaxpr), tuple(map(key_of_array, self.closed.consts)), self.results
 
 
 class Trace(NamedTuple):
-    """What tracing a function gave."""
+    """What is kept of that."""
 
+    key: Key
+    """By which it is known when tracing gives it again."""
     function: Any
     constants: tuple[Variable, ...]
     """The arrays that it closes over."""
@@ -137,20 +157,24 @@ class JaxFunction:
         return Given(x.spec, False, False, has_rows), x
 
     def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
-        key = tree, described, named_axes()
-        trace = self._traces.get(key)
-        if trace is None:
-            trace = self._traced(tree, described, needs_x64)
-            self._keep(key, trace)
+        """What the function computes now: what is known of it where tracing it gives what it gave before."""
+        traced = self.traced(tree, described, needs_x64)
+        kind, key = (tree, described, named_axes()), traced.key
+        trace = self._traces.get(kind)
+        if trace is None or trace.key != key:
+            trace = self._trace_of(key, traced)
+            self._keep(kind, trace)
         return trace
 
-    def _keep(self, key: Hashable, trace: Trace) -> None:
-        """Let a trace be found again."""
+    def _keep(self, kind: Hashable, trace: Trace) -> None:
+        """Let a trace be found again by the kind of its arguments."""
         if len(self._traces) >= _MOST_TRACES:
             self._traces.clear()
-        self._traces[key] = trace
+        self._traces[kind] = trace
 
-    def _traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
+    def traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Traced:
+        """What tracing the function gives now, for arguments of a kind."""
+
         def flat(*arrays: Any) -> Any:
             given = iter(arrays)
             leaves = [d.value if isinstance(d, Fixed) else _typed(next(given), d.keys) for d in described]
@@ -184,15 +208,18 @@ class JaxFunction:
                 raise TypeError(f"{self._kind}({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
         if any([d.has_rows for d in arrays]):
             self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
-        return self._trace_of(closed, arrays, results_tree)
+        # Copied, since somebody may write to it.
+        consts = [np.array(c, c.dtype) if isinstance(c, np.ndarray) else c for c in closed.consts]
+        return Traced(closed.replace(consts=consts), arrays, results_tree)
 
-    def _trace_of(self, closed: ClosedJaxpr, arrays: list[Given], results: Any) -> Trace:
-        """What is kept of a function that was traced for `arrays`, and returns the pytree `results`."""
+    def _trace_of(self, key: Key, traced: Traced) -> Trace:
+        """What is kept of a function that was traced."""
+        closed, arrays, results = traced
         lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
         constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])
         active = tuple([i for i, d in enumerate(arrays) if d.active])
         rows = tuple([i for i, d in enumerate(arrays) if d.has_rows])
-        return Trace(TracedFunction(self.name, closed, lifted, active, rows), constants, results)
+        return Trace(key, TracedFunction(self.name, closed, lifted, active, rows, key[0]), constants, results)
 
     def _having_rows(self, given: tuple[Any, Any]) -> list[bool]:
         """For each leaf whether it is in an argument that has rows."""
@@ -216,7 +243,7 @@ class JaxFunction:
 
 
 _MOST_TRACES = 256
-"""For how many combinations of shapes a function remembers what tracing it gave."""
+"""For how many combinations of shapes it is known what tracing a function gave."""
 
 
 @explained_by_name
@@ -233,10 +260,10 @@ def jax_function(
         gx, gw = nn.grad(y, [x, w])
 
     `fun` may be whatever `jax.jit` takes: jitted or not, with scans, loops, custom derivatives, or the `apply` of a
-    Flax or Equinox module. Arguments and results may be pytrees; their leaves are Variables. As under `jax.jit`, `fun`
-    is traced once for each combination of shapes and dtypes, and what it reads beside its arguments is taken then.
-    Functions that differ only in the arrays they close over share an executable, however often they are made and
-    wrapped, unless they have custom derivatives in them.
+    Flax or Equinox module. Arguments and results may be pytrees; their leaves are Variables. `fun` is traced in each
+    call, so that what it reads beside its arguments is as it is then; a function under `jax.jit` JAX traces once for
+    each combination of shapes and dtypes, which is quicker. What computes the same shares an executable, however often
+    it is made and wrapped, and whatever arrays it closes over.
 
     Gradients reach the Variables among the arguments; what `fun` closes over is constant. Reverse mode is used where
     JAX has it. Where not (`lax.while_loop`), the gradient is computed in forward mode: it takes as many times the work
@@ -279,7 +306,7 @@ def checked_options(
 
 
 _known: WeakKeyDictionary[Any, dict[Any, dict[Any, Any]]] = WeakKeyDictionary()
-"""What is known of functions: what tracing has given, say. A loop that wraps a function anew does not trace it anew."""
+"""What is known of functions: what tracing has given, say. A loop that wraps a function anew finds it again."""
 _knowing = threading.Lock()
 
 

@@ -1,18 +1,35 @@
-"""The structure of a JAX function that was traced, as a key: equal keys are functions that compute the same."""
+"""JAX functions that were traced, and their structure as a key: equal keys are functions that compute the same."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax import numpy as jnp
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
-from ..graph.jaxpr import CUSTOM_RULES
+from ..graph import Spec, spec_of
+from ..graph.half_made import unharmed
+from ..graph.jaxpr import CUSTOM_RULES, alone, called, does_much, name_of, primitives_in
+from ..graph.spec import x64_if
 
 _SMALL = 1 << 12
 """Bytes up to which an array that is baked into a function is compared by its values, and not by identity."""
+
+_MOST_DERIVATIVES = 4
+"""Each order of some functions has another call in it whose derivative is set, so nothing is below so many."""
+
+Positions = tuple[int, ...]
+Around = tuple[Hashable, ...]
+"""The structures of calls whose derivatives something was met in, one within the other."""
+
+
+_jitted: WeakKeyDictionary[Jaxpr, Hashable] = WeakKeyDictionary()
+"""The structures of functions under `jax.jit`, which JAX traces once: their rules are taken then too."""
 
 
 class Held:
@@ -30,15 +47,15 @@ class Held:
         return id(self.value)
 
 
-def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]:
+def structure_of(jaxpr: Jaxpr, derivatives: bool = True, around: Around = ()) -> tuple[Hashable, ...]:
     """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring.
 
     It recurses into the functions inside (bodies of loops, branches), which are nested a few levels deep at most.
 
     Args:
         jaxpr: The function.
-        derivatives: Whether what authors have set as derivatives of functions inside has a part in it. JAX makes
-            functions of these anew each time, so that no two would be equal.
+        derivatives: Whether what authors have set as derivatives of functions inside has a part in it.
+        around: In what derivatives it was met.
     """
     numbers: dict[Any, int] = {}
     contexts: dict[int, str] = {}
@@ -59,28 +76,116 @@ def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]
             eqn.primitive,
             tuple([number(v) for v in eqn.invars]),
             tuple([(number(v), str(v.aval)) for v in eqn.outvars]),
-            tuple([
-                (name, frozen(value, derivatives))
-                for name, value in sorted(eqn.params.items())
-                if derivatives or eqn.primitive.name not in CUSTOM_RULES or isinstance(value, ClosedJaxpr | Jaxpr)
-            ]),
+            _parameters(eqn, derivatives, around),
             context(eqn),
         )
-        for eqn in jaxpr.eqns
+        for eqn in _filled_at_once(jaxpr.eqns, jaxpr.outvars)
     ])
     return inputs, steps, tuple([number(v) for v in jaxpr.outvars])
 
 
-def frozen(value: Any, derivatives: bool = True) -> Hashable:
+def _parameters(eqn: Any, derivatives: bool, around: Around) -> Hashable:
+    name = name_of(eqn)
+    if name == "jit" and derivatives and not around:
+        jaxpr = eqn.params["jaxpr"].jaxpr
+        found = _jitted.get(jaxpr)
+        if found is None:
+            found = _jitted[jaxpr] = _by_name(eqn, derivatives, around)
+        return found
+    known = structure_of_rules(eqn, derivatives, around) if name in CUSTOM_RULES else None
+    return _by_name(eqn, derivatives, around) if known is None else known
+
+
+def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ()) -> Hashable | None:
+    """What a call computes whose derivative its author has set, and what that computes. JAX makes objects of the rules
+    anew in each trace, so these cannot be compared. None where what they compute does not tell all."""
+    inner = called(call)
+    if inner is None:
+        return None
+    computed = frozen(inner, False)
+    if not derivatives:
+        return computed
+    derivative = None
+    if computed not in around and len(around) < _MOST_DERIVATIVES:  # what it is the derivative of is not taken again
+        derivative = _derivative_in(call, (*around, computed))
+    return (computed, derivative) if derivative is not None or around else None
+
+
+def _by_name(eqn: Any, derivatives: bool, around: Around) -> Hashable:
+    return tuple([(name, frozen(value, derivatives, around)) for name, value in sorted(eqn.params.items())])
+
+
+def structure_anew(jaxpr: Jaxpr) -> tuple[Hashable, ...]:
+    """The same with all rules as they are now, also of what JAX has traced once."""
+    _jitted.clear()
+    return structure_of(jaxpr)
+
+
+def _derivative_in(call: Any, around: Around) -> Hashable | None:
+    if call.params.get("symbolic_zeros"):
+        return None
+    try:
+        closed = derivative_of(call)
+    except Exception:  # there is none, as of some of JAX's own, or the rule raises whatever it does
+        return None
+    return structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
+
+
+def derivative_of(call: Any) -> ClosedJaxpr:
+    """The derivative of a call whose author has set it, as the rule is now: along tangents, or back from them."""
+    run = jaxpr_as_fun(alone(call))
+    abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.invars]
+    first, count = int(call.params.get("num_consts", 0)), len(abstract)  # no rule is for what is closed over
+    along = name_of(call) == "custom_jvp_call"
+    moved = abstract[first:] if along else [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.outvars]
+    if along:
+        moved = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in moved]
+
+    def derivative(*given: Any) -> Any:
+        fixed, at, beside = given[:first], given[first:count], given[count:]
+        if along:
+            return jax.jvp(lambda *xs: run(*fixed, *xs), at, beside)
+        return jax.vjp(lambda *xs: run(*fixed, *xs), *at)[1](list(beside))
+
+    with x64_if(any([not is_opaque(v) and v.dtype.itemsize >= 8 for v in abstract])):
+        closed: ClosedJaxpr = unharmed(jax.make_jaxpr(derivative))(*abstract, *moved)
+    return closed
+
+
+def _tangent_dtype(dtype: Any) -> Any:
+    return dtype if jnp.issubdtype(dtype, jnp.inexact) else jax.dtypes.float0
+
+
+def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
+    """The same equations, in which an array that is filled with one number is so in one step: `jax.vmap` widens such
+    arrays in a step of its own for each axis."""
+    filled: dict[Any, Literal] = {}
+    found = []
+    for equation in equations:
+        if equation.primitive.name == "broadcast_in_dim" and len(equation.invars) == 1:
+            (x,) = equation.invars
+            number = x if isinstance(x, Literal) else filled.get(x)
+            if number is not None and not getattr(number.aval, "shape", ()):
+                filled[equation.outvars[0]] = number
+                params = {**equation.params, "broadcast_dimensions": ()}
+                equation = equation.replace(invars=[number], params=params)
+        found.append(equation)
+    read = {v for equation in found for v in equation.invars if not isinstance(v, Literal)}.union(
+        [v for v in results if not isinstance(v, Literal)]
+    )
+    return [e for e in found if e.outvars[0] not in filled or e.outvars[0] in read]
+
+
+def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashable:
     """A parameter of a primitive as something to compare by: by value where that is safe, else by identity."""
     if isinstance(value, ClosedJaxpr):
-        return structure_of(value.jaxpr, derivatives), frozen(tuple(value.consts), derivatives)
+        return structure_of(value.jaxpr, derivatives, around), frozen(tuple(value.consts), derivatives)
     if isinstance(value, Jaxpr):
-        return structure_of(value, derivatives)
+        return structure_of(value, derivatives, around)
     if isinstance(value, tuple | list):
-        return type(value), tuple([frozen(v, derivatives) for v in value])
+        return type(value), tuple([frozen(v, derivatives, around) for v in value])
     if isinstance(value, dict):
-        return tuple([(frozen(k, derivatives), frozen(v, derivatives)) for k, v in value.items()])
+        return tuple([(frozen(k, derivatives), frozen(v, derivatives, around)) for k, v in value.items()])
     if isinstance(value, float):
         return type(value), repr(value)  # 0.0 and -0.0 are equal, and are not the same
     if isinstance(value, np.ndarray | np.generic) and value.nbytes <= _SMALL:
@@ -90,3 +195,88 @@ def frozen(value: Any, derivatives: bool = True) -> Hashable:
     except TypeError:
         return Held(value)
     return Held(value) if isinstance(value, jax.Array) else (type(value), value)
+
+
+def key_of_array(array: Any) -> Hashable:
+    """What an array is compared by that a function closes over: by value if it is small or can be written to."""
+    is_fixed = isinstance(array, jax.core.Tracer) or (isinstance(array, jax.Array) and array.nbytes > _SMALL)
+    return Held(array) if is_fixed else value_of(array)
+
+
+def is_opaque(array: Any) -> bool:
+    """Whether an array is one of random keys or the like, of which the values cannot be seen."""
+    return bool(jnp.issubdtype(array.dtype, jax.dtypes.extended))
+
+
+def value_of(array: Any) -> Hashable:
+    """What is in an array; itself if that cannot be seen."""
+    if is_opaque(array):
+        return Held(array)
+    values = np.ascontiguousarray(array)
+    return str(values.dtype), values.shape, hashlib.sha256(values.tobytes()).digest()
+
+
+class TracedFunction:
+    """A JAX function as it was traced for inputs of certain shapes and dtypes.
+
+    The arrays that it closes over are its first inputs, so that two which differ in nothing but these are equal, and
+    share an executable.
+    """
+
+    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "heavy", "inputs", "name", "outputs", "rows")
+
+    opaque = True
+    """Whether it holds code of the user's, which may call functions on the host."""
+
+    def __init__(
+        self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, rows: Positions = (),
+        structure: Hashable = None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self._jaxpr = closed.jaxpr
+        self._baked = {i: const for i, const in enumerate(closed.consts) if i not in lifted}
+        self.inputs = tuple([_spec(closed.jaxpr.constvars[i]) for i in lifted] + list(map(_spec, closed.jaxpr.invars)))
+        self.outputs = tuple([_spec(v) for v in closed.jaxpr.outvars])
+        self.active = tuple([i + len(lifted) for i in active])
+        self.rows = tuple([i + len(lifted) for i in rows])
+        self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
+        self.heavy = does_much(closed.jaxpr)
+        structure = structure or structure_of(closed.jaxpr)
+        self._key = structure, active, rows, tuple([(i, Held(c)) for i, c in self._baked.items()])
+        self._hash = hash(self._key)
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        for array, spec in zip(arrays, self.inputs, strict=True):
+            if array.dtype != spec.dtype:
+                raise TypeError(
+                    f"jax_function({self.name}) was traced for {spec.dtype.name} and is run with {array.dtype.name}; "
+                    "switch jax_enable_x64 on where a graph in 64 bits is run by JAX's own transformations"
+                )
+        count = len(self._jaxpr.constvars)
+        given = iter(arrays)
+        consts = [self._baked[i] if i in self._baked else next(given) for i in range(count)]
+        return tuple(jax.core.eval_jaxpr(self._jaxpr, consts, *given))
+
+    def check_rules(self) -> None:
+        """Raise unless rules that authors have set for functions inside compute what they did where it was applied.
+
+        JAX runs some of them where a derivative is compiled, and that would be found again for what was applied then.
+        """
+        if self.custom and structure_anew(self._jaxpr) != self._key[0]:
+            raise RuntimeError(
+                f"jax_function({self.name}): a derivative that its author has set (jax.custom_vjp) computes something "
+                "else than where it was applied to these Variables, and is first needed now; apply it again"
+            )
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, TracedFunction) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def _spec(v: Any) -> Spec:
+    return spec_of(tuple(v.aval.shape), v.aval.dtype)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import ClosedJaxpr, Jaxpr, Var
 
 from .spec import x64_if
 
@@ -79,6 +80,22 @@ def called(equation: Any) -> ClosedJaxpr | None:
         if isinstance(found, ClosedJaxpr | Jaxpr):
             return found if isinstance(found, ClosedJaxpr) else ClosedJaxpr(found, [])
     return None
+
+
+@functools.cache
+def _empty() -> Any:
+    return jax.make_jaxpr(lambda: ())().jaxpr
+
+
+def alone(equation: Any) -> ClosedJaxpr:
+    """A jaxpr that holds just one equation."""
+    inputs = [Var(v.aval) for v in equation.invars]
+    outputs = [Var(v.aval) for v in equation.outvars]
+    single: Jaxpr = _empty().replace(
+        invars=inputs, outvars=outputs, eqns=[equation.replace(invars=inputs, outvars=outputs)],
+        effects=equation.effects,
+    )  # fmt: skip
+    return ClosedJaxpr(single, [])
 
 
 def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,8 @@ class Graph(Protocol):
     inputs: Sequence[Spec]
     outputs: Sequence[Spec]
 
+    key: Hashable
+    """All that decides what it computes."""
     run: Callable[..., Any]
     """The arrays of the results from those of the inputs."""
 
@@ -47,12 +50,19 @@ class Graph(Protocol):
         """
 
 
-class Call(NamedTuple):
-    """What an equation calls."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Call:
+    """What an equation calls; two are equal that compute the same."""
 
     graph: Graph
     owner: Any
     """What the graph is made anew from where that is needed."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Call) and (self.graph is other.graph or self.graph.key == other.graph.key)
+
+    def __hash__(self) -> int:
+        return hash(self.graph.key)
 
 
 _called = Primitive("nngrad_call")
@@ -85,8 +95,8 @@ def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]
     """What applies the graph that an equation calls to Variables; None if it calls something else."""
     if equation.primitive is not _called:
         return None
-    graph, owner = _call_in(equation.params["held"])
-    return lambda inputs: graph.applied(owner, inputs)
+    call = _call_in(equation.params["held"])
+    return lambda inputs: call.graph.applied(call.owner, inputs)
 
 
 Axes = dict[Any, frozenset[Any]]
@@ -146,7 +156,8 @@ def _results(*avals: Any, held: ClosedJaxpr) -> tuple[list[Any], set[Any]]:
 
 
 def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxpr) -> Any:
-    graph, owner = _call_in(held)
+    call = _call_in(held)
+    graph, owner = call.graph, call.owner
     moving = tuple(
         [i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and graph.inputs[i].differentiable]
     )
@@ -163,7 +174,8 @@ def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxp
 
 def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr) -> Any:
     """Under a map, of which `mapped` has the name and the size."""
-    graph, owner = _call_in(held)
+    call = _call_in(held)
+    graph, owner = call.graph, call.owner
     if len(graph.axes) > 1 and not HAS_SEVERAL_AXES:
         raise NotImplementedError(SEVERAL_AXES)
     having_rows = tuple([axis is not None for axis in axes])

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Var, jaxpr_as_fun
+from jax.extend.core import jaxpr_as_fun
 
+from ..graph.jaxpr import alone
 from ..graph.spec import x64_if
 from .values import Known, is_key, known, needs_x64
-
-
-@functools.cache
-def _empty() -> Any:
-    return jax.make_jaxpr(lambda: ())().jaxpr
-
-
-def alone(equation: Any) -> ClosedJaxpr:
-    """A jaxpr that holds just one equation."""
-    inputs = [Var(v.aval) for v in equation.invars]
-    outputs = [Var(v.aval) for v in equation.outvars]
-    single: Jaxpr = _empty().replace(
-        invars=inputs, outvars=outputs, eqns=[equation.replace(invars=inputs, outvars=outputs)],
-        effects=equation.effects,
-    )  # fmt: skip
-    return ClosedJaxpr(single, [])
 
 
 def evaluated(equation: Any, arrays: Sequence[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ import jax
 from jax.extend.core import ClosedJaxpr
 
 from ..functions.array import cast
-from ..functions.jax_functions import JaxFunction, Trace, checked_options
+from ..functions.jax_functions import JaxFunction, Key, Trace, Traced, checked_options
 from ..graph import Variable, apply, contained, leaves_of
 from ..graph.body import Body, closed
 from ..graph.capture import placeholder
@@ -20,7 +20,7 @@ from ..graph.spec import spec_of
 from .calls import axes_in
 from .opening import Opening
 from .report import Opened
-from .surroundings import surroundings_of_now
+from .surroundings import Kind, surroundings_of_now
 from .values import Value
 
 MOST_REPORTS = 64
@@ -72,18 +72,18 @@ class OpenedFunction(JaxFunction):
         around = surroundings_of_now()
         if around is None:
             return super()._trace(tree, described, needs_x64)
-        key = tree, described, named_axes()
-        return around.traced(key, lambda: super(OpenedFunction, self)._trace(tree, described, needs_x64))
+        kind = Kind(tree, described, needs_x64, named_axes())
+        return around.traced(kind, lambda: super(OpenedFunction, self)._trace(tree, described, needs_x64))
 
-    def _keep(self, key: Hashable, trace: Trace) -> None:
+    def _keep(self, kind: Hashable, trace: Trace) -> None:
         if trace.function.of_its_surroundings:
-            self._reports = {**self._reports, key: trace.function.report} if len(self._reports) < MOST_REPORTS else {}
+            self._reports = {**self._reports, kind: trace.function.report} if len(self._reports) < MOST_REPORTS else {}
         else:
-            super()._keep(key, trace)
+            super()._keep(kind, trace)
 
-    def _trace_of(self, jaxpr: ClosedJaxpr, arrays: list[Any], results: Any) -> Trace:
-        graph = _Graph(jaxpr, repr(self))
-        return Trace(graph, graph.constants, results)
+    def _trace_of(self, key: Key, traced: Traced) -> Trace:
+        graph = _Graph(traced.closed, repr(self))
+        return Trace(key, graph, graph.constants, traced.results)
 
     def __repr__(self) -> str:
         return f"from_jax({self.name})"

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
+
+from backward_registry import registry
 
 from ..derivatives import jvp
 from ..execution.compiled import BoundedCache
 from ..execution.convert import to_jax
 from ..functions.jax_functions import Fixed, KeyData, Marked
+from ..functions.jaxpr_structure import Held
 from ..graph import Spec, Variable, contained, functions_of, path_between
 from ..graph.body import bodies_in
 from ..graph.capture import placeholder
 from ..graph.named_axes import named_axes
-from ..graph.options import switch_to
+from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
 from .calls import Axes, Graph
 from .from_jax import from_jax
 from .pushed_by_jax import jax_transposes_loops, pushed_by_jax
 from .rows import NotByRows, Rows
-from .surroundings import Surroundings, within
+from .surroundings import Surroundings, surroundings_of_now, within
 from .values import is_key
 
 MOST_NUMBERS_OF_ROWS = 16
@@ -30,6 +33,10 @@ MOST_NUMBERS_OF_ROWS = 16
 
 class Owner(Protocol):
     """A transformed function."""
+
+    @property
+    def key(self) -> Hashable:
+        """What is done to the function."""
 
     def on_variables(self, rows: Rows, args: Any, kwargs: Any) -> Any:
         """What it gives for Variables, in pytrees."""
@@ -68,8 +75,15 @@ class GraphOfCall:
         self._name = name
         self.surroundings = surroundings
         variables = [placeholder(spec, repr(owner)) for spec in inputs]
-        self._outputs, self.tree_of_results = self._built(owner, variables)
+        built, is_users = watching_for_users_code(lambda: self._built(owner, variables))
+        self._outputs, self.tree_of_results = built
+        self.is_kept = not is_users and not surroundings.tracers
+        """Whether it may stand for later calls: nothing of a trace of JAX's, and no rule of the user's, is in it."""
         self._inputs = [*variables, *surroundings.variables]
+        self.key: Hashable = Held(self) if is_users else (
+            owner.key, arguments, tuple(keys), tuple(inputs), having_rows, size, name, surroundings.key,
+            registry.version,
+        )  # fmt: skip
         self.inputs: Sequence[Spec] = [x.spec for x in self._inputs]
         self.outputs: Sequence[Spec] = [y.spec for y in self._outputs]
         self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
@@ -111,18 +125,24 @@ class GraphOfCall:
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables of the inputs; what they are derivatives of is remembered."""
         if entangled(inputs):
-            return list(from_jax(self.run)(*inputs))
+            return opened_apart(self.run, inputs)
         count = len(self._keys)
         return self._results(owner, inputs[:count], self.surroundings.held_by(inputs[count:]))[0]
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         """The function of all inputs, and of the tangents of those that move, to the results and the tangents of those
         of them that are floating."""
-        if moving not in self._pushed:
+        pushed = self._pushed.get(moving)
+        if pushed is None:
             with_loops = any([bodies_in(f.arguments) for f in functions_of(self._outputs)])
             by_jax = with_loops and not jax_transposes_loops()
-            self._pushed[moving] = jax.jit(pushed_by_jax(self, moving) if by_jax else self._pushforward(moving))
-        return self._pushed[moving]
+            made, is_users = watching_for_users_code(
+                lambda: pushed_by_jax(self, moving) if by_jax else self._pushforward(moving)
+            )
+            pushed = jax.jit(made)
+            if not is_users:
+                self._pushed[moving] = pushed
+        return pushed
 
     @contained
     def _pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
@@ -171,6 +191,7 @@ class OverRowsByJax:
 
     def __init__(self, graph: Graph, having_rows: tuple[bool, ...], size: int, name: Any = None) -> None:
         self._graph, self._size, self._name = graph, size, name
+        self.key: Hashable = OverRowsByJax, graph.key, having_rows, size, name
         self.axes: Axes = {other: effects for other, effects in graph.axes.items() if other != name}
         self._axes = tuple([0 if has_rows else None for has_rows in having_rows])
         self.inputs: Sequence[Spec] = [
@@ -182,7 +203,7 @@ class OverRowsByJax:
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables of the inputs."""
-        return list(from_jax(self.run)(*inputs))
+        return opened_apart(self.run, inputs)
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         """As that of the graph."""
@@ -195,6 +216,16 @@ class OverRowsByJax:
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The same once more."""
         return OverRowsByJax(self, having_rows, size, name)
+
+
+def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:
+    """The results of a function of arrays that takes nothing from around the function that it is met in."""
+    around = surroundings_of_now()
+    with within(Surroundings()) as own:
+        results = list(from_jax(run)(*inputs))
+    if around is not None:
+        around.axes.update(own.axes)
+    return results
 
 
 def entangled(inputs: Sequence[Variable]) -> bool:

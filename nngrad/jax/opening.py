@@ -181,7 +181,10 @@ class Opening:
             if found is not None:
                 self.report.opened[name] += 1
                 return found
-        function, inputs, names = closure_of(equation, given)
+        closed_over = int(equation.params.get("num_consts", 0)) if name in CUSTOM_RULES else 0
+        # By what is closed over JAX does not differentiate such functions.
+        fixed = [*map(self._baked, given[:closed_over]), *given[closed_over:]]
+        function, inputs, names = closure_of(equation, fixed)
         results = F.jax_function(function)(*inputs)
         made = {y.parent: None for y in results if y.parent is not None}
         self.report.keep(equation, names, reason, list(made))
@@ -190,11 +193,14 @@ class Opening:
             for y, v in zip(results, equation.outvars, strict=True)
         ]
 
+    def _baked(self, value: Value) -> Value:
+        """An array that the function closes over as an array, and what else there is as it is."""
+        return known(self._constants[id(value)]) if id(value) in self._constants else value
+
     def _by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
         """What an equation gives that goes element by element; None if that is not known. Arrays that are closed over
         are part of the function."""
-        baked = [v if id(v) not in self._constants else known(self._constants[id(v)]) for v in given]
-        function, inputs, _ = closure_of(equation, baked)
+        function, inputs, _ = closure_of(equation, [*map(self._baked, given)])
         found = pointwise(equation, function, inputs, functools.partial(_is_seen, equation), _open_alone)
         return None if found is None else list(found)
 

@@ -24,7 +24,7 @@ from jax.extend.core import ClosedJaxpr
 
 from backward_registry import Rule, registry
 
-from ..functions.jax_derivatives import TracedFunction
+from ..functions.jaxpr_structure import TracedFunction
 from ..graph import Array, Function, Op, Spec, Variable, apply, functions_of
 from ..graph.arguments import Static
 from ..graph.jaxpr import CUSTOM_RULES, name_of

@@ -13,15 +13,13 @@ from typing import Any, NamedTuple
 
 import jax
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from jax.scipy import special
 
 from .. import functions as F
-from ..functions.jaxpr_structure import frozen, structure_of
+from ..functions.jaxpr_structure import frozen, structure_of_rules
 from ..graph import Variable
 from ..graph.jaxpr import CUSTOM_RULES, called, name_of, primitives_in
 from ..graph.spec import x64_if
-from .evaluating import alone
 from .primitives.registry import scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64
 
@@ -168,96 +166,13 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
     return None
 
 
-Around = tuple[Hashable, ...]
-"""The structures of calls whose derivatives something was met in, one within the other."""
-
-_MOST_DERIVATIVES = 4
-
-
 def _structure(equation: Any) -> Hashable:
     """What a call computes, and the derivative of that if it has one of its own."""
-    if name_of(equation) not in CUSTOM_RULES:
-        inner = called(equation)
-        assert inner is not None
-        return structure_of(_without_rules(inner.jaxpr, ())), frozen(tuple(inner.consts))
-    return structure_of(_jaxpr_of(equation)), _structure_of_derivative(equation, ())
-
-
-def _structure_of_derivative(equation: Any, around: Around) -> Hashable:
-    """What the derivative of a call computes; None where JAX has none, as of some derivatives of its own functions."""
-    try:
-        derivative = _derivative(equation)
-    except (AssertionError, TypeError, ValueError, NotImplementedError):
-        return None
-    return structure_of(_without_rules(derivative.jaxpr, (*around, structure_of(_jaxpr_of(equation)))))
-
-
-def _derivative(equation: Any) -> ClosedJaxpr:
-    single = alone(equation)
-    run = jaxpr_as_fun(single)
-    abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.invars]
-    with x64_if(any([needs_x64(v) for v in abstract])):
-        tangents = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in abstract]
-        if name_of(equation) == "custom_jvp_call":
-            along = jax.make_jaxpr(lambda *given: jax.jvp(run, given[: len(abstract)], given[len(abstract) :]))
-            return along(*abstract, *tangents)
-        results = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in equation.outvars]
-        back = jax.make_jaxpr(lambda *given: jax.vjp(run, *given[: len(abstract)])[1](list(given[len(abstract) :])))
-        return back(*abstract, *results)
-
-
-def _without_rules(jaxpr: Any, around: Around) -> Any:
-    """The same, in which calls with derivatives of their own stand for what they compute and for those derivatives.
-    Their rules are objects of that one call and cannot be compared. What it is the derivative of is not differentiated
-    again; and each order of some functions has another such call in it, so nothing is below so many."""
-
-    def bare(equation: Any) -> Any:
-        if name_of(equation) in CUSTOM_RULES:
-            params: dict[str, Any] = {"computes": called(equation)}
-            if len(around) < _MOST_DERIVATIVES and structure_of(_jaxpr_of(equation)) not in around:
-                params["derivative"] = _structure_of_derivative(equation, around)
-            return equation.replace(params=params)
-        inner = called(equation)
-        if inner is None:
-            return equation
-        within = inner.replace(jaxpr=without(inner.jaxpr))
-        return equation.replace(params={k: within if v is inner else v for k, v in equation.params.items()})
-
-    def without(jaxpr: Any) -> Any:
-        """The same within calls, which are nested a few levels deep at most."""
-        return jaxpr.replace(eqns=_filled_at_once([bare(equation) for equation in jaxpr.eqns], jaxpr.outvars))
-
-    return without(jaxpr)
-
-
-def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
-    """The same equations, in which an array that is filled with one number is so in one step: `jax.vmap` widens such
-    arrays in a step of its own for each axis."""
-    filled: dict[Any, Literal] = {}
-    found = []
-    for equation in equations:
-        if equation.primitive.name == "broadcast_in_dim" and len(equation.invars) == 1:
-            (x,) = equation.invars
-            number = x if isinstance(x, Literal) else filled.get(x)
-            if number is not None and not getattr(number.aval, "shape", ()):
-                filled[equation.outvars[0]] = number
-                params = {**equation.params, "broadcast_dimensions": ()}
-                equation = equation.replace(invars=[number], params=params)
-        found.append(equation)
-    read = {v for equation in found for v in equation.invars if not isinstance(v, Literal)}.union(
-        [v for v in results if not isinstance(v, Literal)]
-    )
-    return [e for e in found if e.outvars[0] not in filled or e.outvars[0] in read]
-
-
-def _jaxpr_of(call: Any) -> Any:
-    inner = called(call)
+    if name_of(equation) in CUSTOM_RULES:
+        return structure_of_rules(equation)
+    inner = called(equation)
     assert inner is not None
-    return inner.jaxpr
-
-
-def _tangent_dtype(dtype: Any) -> Any:
-    return dtype if jnp.issubdtype(dtype, jnp.inexact) else jax.dtypes.float0
+    return frozen(inner)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -9,16 +9,27 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
 from ..functions.jax_functions import Trace
+from ..functions.jaxpr_structure import Held
 from ..graph import Variable
 from ..graph.capture import placeholder
 from ..graph.spec import dtype_of, spec_of
 from .calls import Axes
 from .values import Keys, Value, constant_of, implementation_of, is_key
+
+
+class Kind(NamedTuple):
+    """Of what kind the arguments of a function are."""
+
+    tree: Any
+    described: tuple[Any, ...]
+    needs_x64: bool
+    axes: Hashable
+    """The named axes of JAX's that it was traced under."""
 
 
 class Surroundings:
@@ -36,12 +47,23 @@ class Surroundings:
         """What holds each of them; for random keys, their data."""
         self._values: dict[int, Value] = {}
         self._instead: dict[int, Variable] = {}
-        self._traces: dict[Hashable, Trace] = {}
+        self.traces: dict[Kind, Trace] = {}
+
+    @property
+    def key(self) -> Hashable:
+        """What the function computes, in which what is taken from around it is numbered."""
+        places = {id(tracer): i for i, tracer in enumerate(self.tracers)}
+        found = []
+        for kind, trace in self.traces.items():
+            structure, constants, results = trace.key
+            numbered = [places.get(id(c.value), c) if isinstance(c, Held) else c for c in constants]
+            found.append((kind, structure, tuple(numbered), results))
+        return tuple(found)
 
     def held_by(self, variables: Sequence[Variable]) -> Surroundings:
         """The same with other Variables, which may have a first axis more."""
         other = Surroundings()
-        other._traces = self._traces
+        other.traces = self.traces
         for tracer, first, x in zip(self.tracers, self.variables, variables, strict=True):
             other._add(tracer, x)
             other._instead[id(first)] = x
@@ -62,11 +84,11 @@ class Surroundings:
             self._add(tracer, placeholder(spec_of(tuple(described.shape), dtype_of(described.dtype)), "nngrad.jax"))
         return self._values[id(tracer)]
 
-    def traced(self, key: Hashable, trace: Callable[[], Trace]) -> Trace:
+    def traced(self, kind: Kind, trace: Callable[[], Trace]) -> Trace:
         """What tracing gave for arguments of a kind; `trace` is called once for each."""
-        if key not in self._traces:
-            self._traces[key] = trace()
-        return self._traces[key]
+        if kind not in self.traces:
+            self.traces[kind] = trace()
+        return self.traces[kind]
 
     def _add(self, tracer: Any, x: Variable) -> None:
         self.tracers.append(tracer)

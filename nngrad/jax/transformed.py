@@ -5,13 +5,15 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from backward_registry import registry
 
 from ..execution.compiled import BoundedCache
 from ..functions.jax_functions import Fixed, kept_with
@@ -24,6 +26,7 @@ from .from_jax import OpenedFunction, from_jax
 from .graph_of_call import Arguments, GraphOfCall, entangled
 from .report import Opened
 from .rows import OpenedOverRows, Rows
+from .surroundings import Kind
 from .values import is_key
 
 MOST_GRAPHS = 64
@@ -54,6 +57,11 @@ class Computation:
 
     def __init__(self, inner: Computation | OpenedFunction, build: Build, name: str) -> None:
         self._inner, self._build, self._name = inner, build, name
+
+    @property
+    def key(self) -> Hashable:
+        """What is done to the function, the last first."""
+        return self._name, self._build, self._inner.key if isinstance(self._inner, Computation) else None
 
     @property
     def function(self) -> OpenedFunction:
@@ -88,9 +96,9 @@ class Transformed:
     derivatives, also those that JAX asks for, are derivatives of the graph. Where it is transformed again, or opened
     within another function, what it stands for is done on the graph; under `jax.vmap` on the graph of all points.
 
-    As `jax.jit` does, it traces `fun` once for each combination of shapes and dtypes, and takes then what `fun` reads
-    beside its arguments, but for what JAX is tracing itself. That is known for as long as `fun` lives, so a loop may
-    transform a function anew. It can be pickled if `fun` can.
+    As JAX does, it traces `fun` in each call, so that what `fun` reads beside its arguments is as it is; in `jax.jit`
+    once. Where tracing gives what it gave before, the graph of then is taken. It is known for as long as `fun` lives,
+    so a loop may transform a function anew. It can be pickled if `fun` can.
 
     Args:
         fun: The function of arrays, or another Transformed.
@@ -113,6 +121,7 @@ class Transformed:
         self._building = threading.RLock()
         kept = kept_with(self._user, self._steps)
         self._graphs: BoundedCache = kept.setdefault("graphs", BoundedCache(MOST_GRAPHS))
+        self._kinds: dict[Hashable, tuple[tuple[Fixed | None, ...], tuple[Kind, ...]]] = kept.setdefault("kinds", {})
         functools.update_wrapper(self, fun, updated=())
 
     def report(self) -> Opened:
@@ -133,18 +142,38 @@ class Transformed:
         fixed = tuple([self._fixed(leaf, i) for i, leaf in enumerate(leaves)])
         arrays = [_array(leaf) for leaf, kept in zip(leaves, fixed, strict=True) if kept is None]
         shapes = tuple([(a.shape, str(a.dtype)) for a in arrays])
-        key = tree, fixed, shapes, jnp.result_type(float), named_axes()
-        graph: GraphOfCall | None = self._graphs.find(key)
+        key = tree, fixed, shapes, jnp.result_type(float), named_axes(), registry.version
+        graph = self._known(key, fixed)
         if graph is None:
             with self._building:
-                graph = self._graphs.find(key)
-                if graph is None:
-                    graph = GraphOfCall.of_arrays(self._computation, Arguments(tree, fixed), arrays)
-                    if not graph.surroundings.tracers:
-                        graph = self._graphs.keep(key, graph)
+                graph = self._known(key, fixed) or self._built(key, Arguments(tree, fixed), arrays)
         given = [jax.random.key_data(a) if is_key(a) else a for a in arrays]
         results = called(graph, self._computation, [*given, *graph.surroundings.arrays()])
         return jax.tree.unflatten(graph.tree_of_results, results)
+
+    def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
+        """The graph for arguments of a kind, if `fun` computes now what it did when that was built."""
+        if key not in self._kinds:
+            return None
+        before, kinds = self._kinds[key]
+        now = {id(old): new for old, new in zip(before, fixed, strict=True)}  # which are equal, and may differ
+        found = []
+        for kind in kinds:
+            described = tuple([now.get(id(each), each) for each in kind.described])
+            found.append(self._computation.function.traced(kind.tree, described, kind.needs_x64).key)
+        known: GraphOfCall | None = self._graphs.find((key, tuple(found)))
+        return known
+
+    def _built(self, key: Hashable, arguments: Arguments, arrays: list[Any]) -> GraphOfCall:
+        graph = GraphOfCall.of_arrays(self._computation, arguments, arrays)
+        if not graph.is_kept:
+            return graph
+        traces = graph.surroundings.traces
+        if len(self._kinds) >= MOST_GRAPHS:
+            self._kinds.clear()
+        self._kinds[key] = arguments.fixed, tuple(traces)
+        kept: GraphOfCall = self._graphs.keep((key, tuple([trace.key for trace in traces.values()])), graph)
+        return kept
 
     def _fixed(self, leaf: Any, i: int) -> Fixed | None:
         """What is handed on as it is; None for an array or a number."""

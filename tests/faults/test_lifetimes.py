@@ -123,6 +123,7 @@ def used(cls: type) -> None:
 
 @pytest.mark.parametrize("define", [node, on_numpy, rule, recorded, on_host])
 def test_a_class_goes_with_all_that_was_kept_of_it(define: Callable[[], type]) -> None:
+    gc.collect()  # classes of other tests
     entered, misses = len(registry), nn.executables.info().misses
     cls = define()
     used(cls)
