@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from ..graph import Function, Spec, Variable, build_options, functions_of, path_between
-from ..graph.body import Step
+from ..graph.block import Step
 from .fingerprint import structure_of
 from .on_disk import on_disk_by_structure
 from .passes import PASSES, common, passed, platform_of, prepared_for, shortened

@@ -16,14 +16,14 @@ from backward_registry import registry
 from ..autodiff.request import Derivation, Remembered, Route
 from ..context import Context
 from ..graph import NdArray, Op, RuleCall, Spec, Variable
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.function import Blueprint, make
 from ..graph.leaf import drawn_leaf
 from ..graph.ndarray import checked_spec
 from ..graph.spec import dtype_of, spec_of
 from ..graph.variable import leaf_of
 from ..random import next_key, source_at
-from ..remat.policies import Block
+from ..remat.policies import RecomputeScope
 from .checked import Unknown, boolean, integer, integers, listed, text
 from .policies import read_policy
 from .static_arguments import read
@@ -82,7 +82,7 @@ class GraphReader:
             checked_spec(integers(shape, 0, _MOST), dtype_of(text(dtype))) for dtype, shape in listed(tables, "specs")
         ]
         self._ops = [_op(row) for row in listed(tables, "ops")]
-        self._definitions: list[_Kind | Body] = []
+        self._definitions: list[_Kind | Block] = []
         self._extents: dict[int, _Extent] = {}
         for row in listed(tables, "definitions"):
             self._definitions.append(self._body(row) if "steps" in row else self._kind(row))
@@ -143,7 +143,7 @@ class GraphReader:
             raise ValueError(f"definition {number} is a body, and no function")
         return kind
 
-    def _body(self, row: Any) -> Body:
+    def _body(self, row: Any) -> Block:
         inputs = tuple(map(self._spec, listed(row, "inputs")))
         specs: list[Spec] = []
         steps = []
@@ -163,7 +163,7 @@ class GraphReader:
         orders = integers(row["orders"], 0, _MOST)
         if len(orders) != len(steps):
             raise ValueError("a body has more or fewer orders than steps")
-        body = Body(inputs, tuple(steps), orders, integers(row["outputs"], -len(specs), len(inputs) - 1),
+        body = Block(inputs, tuple(steps), orders, integers(row["outputs"], -len(specs), len(inputs) - 1),
                     frozenset(integers(row["stops"], -len(specs), -1)))
         self._extents[id(body)] = _Extent(depth + 1, extent)
         return body
@@ -242,11 +242,11 @@ class GraphReader:
             if any([leaf.spec is not f.specs[k] for leaf, k in pairs]):
                 raise ValueError(f"{f.op.name} updates a leaf with what does not fit")
             f.effects = tuple(pairs)
-        blocks: dict[int, Block] = {}
+        scopes: dict[int, RecomputeScope] = {}
         for number, mark in listed(self._tables, "marks"):
             is_policy = mark.__class__ is list
             self._function(number).mark = (
-                read_policy(mark) if is_policy else blocks.setdefault(integer(mark, 0, _MOST), Block())
+                read_policy(mark) if is_policy else scopes.setdefault(integer(mark, 0, _MOST), RecomputeScope())
             )
         for number, tags in listed(self._tables, "tags"):
             self._function(number).tags = {name: read(tag, (), self._op) for name, tag in tags.items()}

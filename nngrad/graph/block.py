@@ -1,7 +1,7 @@
-"""Body: a closed graph as a value, which an op can have among its static arguments.
+"""Block: a closed graph as a value, which an op can have among its static arguments.
 
 The body of a loop, or of a branch, is a function of Variables. It is run once, on placeholders, and what it builds is
-kept as a `Body`: inputs in, outputs out, and nothing of the graph that it was built in. Equal structures are equal
+kept as a `Block`: inputs in, outputs out, and nothing of the graph that it was built in. Equal structures are equal
 bodies, so whatever is derived from a body is derived once.
 """
 
@@ -47,7 +47,7 @@ def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
     return values
 
 
-class Body:
+class Block:
     """A closed graph: equal structures are equal bodies.
 
     Values are numbered as in a program: input i is i, and value k of the steps, counted through all of them, is ~k.
@@ -125,7 +125,7 @@ class Body:
         """The arrays of all values, from those of the inputs."""
         return run_steps(self.steps, arrays)
 
-    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Body:
+    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Block:
         """The same with other inputs, perhaps more of them.
 
         Args:
@@ -134,13 +134,13 @@ class Body:
         """
         steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
         outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
-        return Body(inputs, steps, self.orders, outputs, self.stops, self.places)
+        return Block(inputs, steps, self.orders, outputs, self.stops, self.places)
 
-    def with_outputs(self, outputs: tuple[int, ...]) -> Body:
+    def with_outputs(self, outputs: tuple[int, ...]) -> Block:
         """The same with other outputs, by their numbers."""
-        return Body(self.inputs, self.steps, self.orders, outputs, self.stops, self.places)
+        return Block(self.inputs, self.steps, self.orders, outputs, self.stops, self.places)
 
-    def values_of(self, inputs: Sequence[Variable]) -> list[Variable]:
+    def instantiate(self, inputs: Sequence[Variable]) -> list[Variable]:
         """The Variables of all values, newly made, for Variables of the inputs."""
         values: list[Variable] = []
         places = self.places or (None,) * len(self.steps)
@@ -181,7 +181,7 @@ class Body:
 
     def gradient(
         self, given: tuple[int, ...], wanted: tuple[int, ...], fixed: tuple[int, ...], held: tuple[int, ...]
-    ) -> BodyGradient:
+    ) -> BlockGradient:
         """The gradient of <seeds, values> in some of the inputs, as a body.
 
         Args:
@@ -190,20 +190,20 @@ class Body:
             fixed: Inputs that are the same at each run: what depends on them alone is not kept.
             held: Other inputs that are there in any case, whether they are needed or not.
         """
-        result: BodyGradient = engine.body_gradient(self, given, wanted, fixed, held)
+        result: BlockGradient = engine.body_gradient(self, given, wanted, fixed, held)
         return result
 
-    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...]) -> BodyTangent:
+    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...]) -> BlockTangent:
         """The outputs, and the tangents of some values, as a body.
 
         Args:
             moving: The inputs that move.
             along: Numbers of the values whose tangents are wanted.
         """
-        result: BodyTangent = engine.body_tangent(self, moving, along)
+        result: BlockTangent = engine.body_tangent(self, moving, along)
         return result
 
-    def batched(self, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]) -> Body:
+    def batched(self, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]) -> Block:
         """What is computed for many values of some of the inputs at once, as a body.
 
         Args:
@@ -213,23 +213,23 @@ class Body:
             wanted: Numbers of what the outputs are.
             kinds: For each of these "each" or "sum", or "" where it has the axis if it depends on what has it.
         """
-        result: Body = engine.body_batched(self, given, count, wanted, kinds)
+        result: Block = engine.body_batched(self, given, count, wanted, kinds)
         return result
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Body) and self._hash == other._hash and self._key == other._key)
+        return self is other or (isinstance(other, Block) and self._hash == other._hash and self._key == other._key)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"<body of {len(self.steps)} functions>"
+        return f"<block of {len(self.steps)} functions>"
 
 
-class BodyGradient(NamedTuple):
+class BlockGradient(NamedTuple):
     """The gradient of a body."""
 
-    body: Body
+    body: Block
     """Its inputs are the residuals and then the seeds, its outputs the gradients that are not zero."""
     residuals: tuple[int, ...]
     """Numbers of the inputs and values of the differentiated body that it needs."""
@@ -237,20 +237,20 @@ class BodyGradient(NamedTuple):
     """The inputs that it gives a gradient in, in the order of its outputs."""
 
 
-class BodyTangent(NamedTuple):
+class BlockTangent(NamedTuple):
     """A body with its tangents."""
 
-    body: Body
+    body: Block
     """Its inputs are those of the body and then the tangents of the moving ones; its outputs those of the body, and
     then the tangents that are not zero."""
     moved: tuple[int, ...]
     """The numbers of the values that it gives a tangent of, in the order of its outputs."""
 
 
-def bodies_in(arguments: Iterable[Any]) -> list[Body]:
+def bodies_in(arguments: Iterable[Any]) -> list[Block]:
     """The bodies among static arguments, and in tuples among them."""
     found = [each for argument in arguments for each in (argument if isinstance(argument, tuple) else (argument,))]
-    return [body for body in found if isinstance(body, Body)]
+    return [body for body in found if isinstance(body, Block)]
 
 
 _MOST_DERIVED = 1024
@@ -297,9 +297,9 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
 # ---------------------------------------------------------------- from a graph
 
 
-def closed(
+def close(
     outputs: Sequence[Variable], inputs: Sequence[Variable], written: Mapping[int, Place | None] | None = None
-) -> Body:
+) -> Block:
     """The body that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
     depend on is a leaf.
 
@@ -331,7 +331,7 @@ def closed(
             if y._need_grad is False:
                 stops.add(~(count + k))
         count += len(f.specs)
-    return Body(
+    return Block(
         tuple([x.spec for x in inputs]), tuple(steps), tuple(orders),
         tuple([numbers[id(y)] for y in outputs]), frozenset(stops),
         tuple(places),
