@@ -243,21 +243,12 @@ class _Fitting:
                 steps.append((op, self.arguments(op, [arguments for _, arguments, _ in step], False), ins))
             except ValueError as error:
                 raise Differs(f"in its body {error}") from None
-        return _with_specs(
-            first, tuple([self.spec(s) for s in zip(*[body.inputs for body in each], strict=True)]),
-            tuple([self.spec(s) for s in zip(*[body.specs for body in each], strict=True)]), tuple(steps),
-        )  # fmt: skip
-
-
-def _with_specs(body: Block, inputs: tuple[Spec, ...], specs: tuple[Spec, ...], steps: tuple[Step, ...]) -> Block:
-    """A body for any size, whose shapes need not be found out."""
-    made: Block = object.__new__(Block)
-    for name in Block.__slots__:
-        setattr(made, name, getattr(body, name))
-    made.inputs, made.specs, made.steps = inputs, specs, steps
-    made._key = inputs, steps, body.orders, body.outputs, body.stops
-    made._hash = hash(made._key)
-    return made
+        results = [
+            tuple([self.spec(specs) for specs in zip(*made, strict=True)])
+            for made in zip(*[body.results for body in each], strict=True)
+        ]
+        inputs = tuple([self.spec(specs) for specs in zip(*[body.inputs for body in each], strict=True)])
+        return Block(inputs, tuple(steps), first.orders, first.outputs, first.stops, first.places, tuple(results))
 
 
 def scaled(each: Sequence[Any]) -> Scaled:

@@ -15,11 +15,12 @@ from backward_registry import registry
 
 from ..autodiff.request import Derivation, Remembered, Route
 from ..context import Context
-from ..graph import NdArray, Op, RuleCall, Spec, Variable
+from ..graph import NdArray, Op, RuleCall, Spec, Variable, contained
 from ..graph.block import Block
-from ..graph.function import Blueprint, make
+from ..graph.function import create
 from ..graph.leaf import drawn_leaf
 from ..graph.ndarray import checked_spec
+from ..graph.options import switch_to
 from ..graph.spec import dtype_of, spec_of
 from ..graph.variable import leaf_of
 from ..random import next_key, source_at
@@ -198,32 +199,33 @@ class GraphReader:
 
     # ---------------------------------------------------------------- functions
 
+    @contained
     def _make_functions(self) -> None:
         """Make all functions, each from what is there before it."""
+        switch_to()
         names = ("kinds_of_functions", "inputs_of_functions", "specs_of_functions", "orders_of_functions",
                  "contexts_of_functions", "room_below_functions")
         columns = [listed(self._tables, name) for name in names]
         contexts = [_context(*row) for row in listed(self._tables, "contexts")]
         orders, room = integers(columns[3], 0, _MOST), integers(columns[5], 0, _MOST)
-        specs = [x.spec for x in self._values]
-        ranks = [-1] * len(specs)
-        leaves = len(specs)
-        blueprints = []
+        values = self._values
+        leaves = len(values)
         for number, given, results, order, context, below in zip(
             columns[0], columns[1], columns[2], orders, columns[4], room, strict=True
         ):
             kind = self._kind_at(number)
-            ins = tuple([i if i >= 0 else leaves + ~i for i in integers(given, leaves - len(specs), leaves - 1)])
-            arguments, made = kind.results(tuple([specs[i] for i in ins]))
-            if [self._spec(i) for i in results] != list(made):
+            ins = integers(given, leaves - len(values), leaves - 1)
+            inputs = tuple([values[i if i >= 0 else leaves + ~i] for i in ins])
+            arguments, specs = kind.results(tuple([x.spec for x in inputs]))
+            if [self._spec(i) for i in results] != list(specs):
                 raise ValueError(f"{kind.op.name} does not give what the file says")
-            rank = 1 + max([ranks[i] for i in ins], default=-1) + below
+            made = create(kind.op, inputs, arguments, order=order, specs=specs)
+            outputs = made if kind.op.multiple_results else (made,)
+            f = outputs[0].parent
+            f.rank += below
             context = integer(context, -1, len(contexts) - 1)
-            blueprints.append(Blueprint(kind.op, arguments, ins, made, rank, order,
-                                        None if context < 0 else contexts[context], -1))
-            specs += made
-            ranks += [rank] * len(made)
-        make(blueprints, (), (), self._values)
+            f.context = None if context < 0 else contexts[context]
+            values += outputs
 
     def _note_variables(self) -> None:
         for number, name, persistent, need_grad in listed(self._tables, "variables"):
