@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from .engine import engine
 from .exchange import Processes, groups_of
 from .function import Function
-from .making import CallOf, Made, make
+from .making import CallOf, make
 from .op import Op
 from .options import build_options, contained, switch_to, watching_for_users_code
 from .place import Place
@@ -178,7 +178,7 @@ class Block:
             functions: Those that `calls` have the numbers of.
         """
         steps, calls = self._made
-        values = make(steps, inputs, functions, calls)[len(inputs) :]
+        values = make(zip(*steps, strict=True), inputs, functions, calls)[len(inputs) :]
         for number in self.stops:
             values[~number].need_grad = False
         if self.places:
@@ -190,20 +190,17 @@ class Block:
         return values
 
     @functools.cached_property
-    def _made(self) -> tuple[list[Made], list[CallOf]]:
-        """The steps and calls as functions are made of them, of one list of inputs and values."""
+    def _made(self) -> tuple[list[tuple[Any, ...]], list[CallOf]]:
+        """The steps, as columns, and the calls, as functions are made of them: of one list of inputs and values."""
         inputs = len(self.inputs)
 
         def places(numbers: Iterable[int | None]) -> tuple[Any, ...]:
             return tuple([i if i is None or i >= 0 else inputs + ~i for i in numbers])
 
-        steps = [
-            (op, arguments, places(ins), specs, order, number)
-            for (op, arguments, ins), specs, order, number in zip(
-                self.steps, self.results, self.orders, self.called or (-1,) * len(self.steps), strict=True
-            )
-        ]
-        return steps, [(of if of >= 0 else ~(inputs + ~of), places(gys)) for of, gys in self.calls]
+        ops, arguments, ins = zip(*self.steps, strict=True) if self.steps else ((), (), ())
+        called = self.called or (-1,) * len(ops)
+        columns = [ops, arguments, tuple(map(places, ins)), self.results, self.orders, called]
+        return columns, [(of if of >= 0 else ~(inputs + ~of), places(gys)) for of, gys in self.calls]
 
     def reach(self, moving: Iterable[int]) -> set[int]:
         """The numbers of what depends on some of the inputs, those included, in a way that gradients may pass."""

@@ -291,7 +291,10 @@ def create(
         f._outputs = tuple([weakref.ref(y) for y in outputs])
         result: Any = outputs
     else:
-        result = output_variable(f, 0)
+        result = new_variable(Variable)  # an `output_variable`, without a call for each function
+        result.spec, result.parent, result.index = specs[0], f, 0
+        result._data = result._grad = result._need_grad = result._derived = result._family = result._source = None
+        result._at, result.name, result.persistent = None, "", False
         f._outputs = (weakref.ref(result),)
     if options.special:
         apply_switches(f, options)

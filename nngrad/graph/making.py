@@ -44,21 +44,25 @@ def make(
     ref, new, serial = weakref.ref, new_variable, next_serial
     values: list[Any] = list(inputs)
     enter = values.append
+    above = [0 if x.parent is None else x.parent.rank + 1 for x in inputs]
+    """The ranks of functions that read one of the values alone."""
     called: list[RuleCall] = []
     for op, arguments, places, specs, order, number in steps:
         f = new_function(Function)
+        # Most have one input or two.
         if len(places) == 1:
-            x = values[places[0]]
-            f.inputs = (x,)
-            parent = x.parent
-            rank = 0 if parent is None else parent.rank + 1
+            i = places[0]
+            f.inputs = (values[i],)
+            rank = above[i]
+        elif len(places) == 2:
+            i, k = places
+            f.inputs = (values[i], values[k])
+            rank = above[i]
+            if above[k] > rank:
+                rank = above[k]
         else:
             f.inputs = tuple([values[i] for i in places])
-            rank = 0
-            for x in f.inputs:
-                parent = x.parent
-                if parent is not None and parent.rank >= rank:
-                    rank = parent.rank + 1
+            rank = max([above[i] for i in places], default=0)
         f.op = op
         f.arguments = arguments
         f.rank = rank
@@ -77,10 +81,10 @@ def make(
                 call = _new_call(RuleCall)
                 call.context = emits.context
                 call._function = ref(emits)
-                if len(gys) == 1 and gys[0] is not None:  # as with most
+                if len(gys) == 1 and gys[0] is not None:
                     call.grad_outputs = (values[gys[0]],)
                 else:
-                    call.grad_outputs = [None if i is None else values[i] for i in gys]
+                    call.grad_outputs = [None if i is None else values[i] for i in gys] if gys else ()
                 called.append(call)
             f.call = call = called[number]
             f.context = call.context
@@ -93,10 +97,12 @@ def make(
             y.name, y.persistent = "", False
             f._outputs = (ref(y),)
             enter(y)
+            above.append(rank + 1)
         else:
             outputs = [output_variable(f, i) for i in range(len(specs))]
             f._outputs = tuple([ref(y) for y in outputs])
             values += outputs
+            above += [rank + 1] * len(outputs)
         if special:
             apply_switches(f, options)
     return values
