@@ -1,4 +1,4 @@
-"""Graphs that are built again: what is made from a recording is what would have been emitted."""
+"""Graphs that are built again: gradients that are instantiated are what would have been emitted."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Built = tuple[list[Variable], list[Variable]]
 
 
 @pytest.fixture(autouse=True)
-def nothing_on_record() -> Iterator[None]:
+def nothing_known() -> Iterator[None]:
     """Nothing is known from other tests, nor they from these."""
     nn.executables.clear()
     yield
@@ -36,7 +36,7 @@ def nothing_on_record() -> Iterator[None]:
 
 
 def replays() -> int:
-    """How many requests were answered from recordings."""
+    """How many requests were answered by what is known."""
     return known_gradients._known.info().hits
 
 
@@ -305,7 +305,7 @@ def test_what_watches_and_what_is_marked_is_emitted_each_time() -> None:
 # ---------------------------------------------------------------- values, memory, threads
 
 
-def test_a_recording_holds_nothing_of_the_graph() -> None:
+def test_what_is_known_holds_nothing_of_the_graph() -> None:
     def build() -> list[weakref.ref[Any]]:
         x = leaf(3)
         (gx,) = wave(x)
@@ -322,7 +322,7 @@ def test_a_recording_holds_nothing_of_the_graph() -> None:
         gc.enable()
 
 
-def test_recordings_are_bounded() -> None:
+def test_what_is_known_is_bounded() -> None:
     known_gradients._known.resize(capacity=3)
     for _ in range(2):
         for n in range(1, 7):
@@ -334,7 +334,7 @@ def test_recordings_are_bounded() -> None:
     assert known_gradients._known.info().size == 1
 
 
-def test_long_graphs_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_of_long_graphs_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_gradients, "MOST", 9)
     for _ in range(3):
         wave(leaf(3))  # five functions, and more in the gradient
@@ -359,7 +359,7 @@ def test_functions_that_run_as_they_are_made() -> None:
     assert replays() == 6
 
 
-def test_a_number_that_changes_is_emitted_anew_and_not_recorded() -> None:
+def test_a_number_that_changes_is_emitted_anew_and_not_remembered() -> None:
     for k in range(5):
         x = leaf(3)
         y = F.sum(F.sin(F.exp(x)) * (1.0 + k))

@@ -251,9 +251,11 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
     task = task_of(request.outputs, request.inputs, request.seeds, request.stops, functions)
     owners = [[x] for x in request.inputs]
     loose = {id(x) for x in request.inputs if x.parent is None}
-    if loose:
-        loose -= {id(x) for f in task.path for x in f.inputs}
-        loose -= {id(y) for y in request.outputs}
+    loose -= {id(y) for y in request.outputs}
+    for f in task.path:
+        if not loose:
+            break
+        loose.difference_update(map(id, f.inputs))
     if loose:
         owners = owning(request.inputs, loose, leaves_of(request.outputs))
         inputs = [x for own in owners for x in own]
