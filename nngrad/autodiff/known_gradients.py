@@ -10,7 +10,7 @@ watch, where something is to be computed again, and wherever code of the user's 
 from __future__ import annotations
 
 import fractions
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executables
 from ..execution.lower import ProgramWriter
-from ..graph import Function, Op, RuleCall, Variable, build_options, functions_of, switch
+from ..graph import Function, Op, Variable, build_options, functions_of, switch
 from ..graph.block import Block
 from ..graph.function import watched
 from ..graph.options import pause_collector
@@ -253,7 +253,7 @@ def remember_answer(question: Question, results: Results, since: int) -> None:
     number = hash(question.key)
     if _foreign.find(number) is not None:
         return
-    answer = _Closing(question, results, since).answer()
+    answer = answer_to(question, results, since)
     count = 0 if answer is None else len(question.functions) + len(answer.block.steps)
     if answer is None or count > MOST:
         _foreign.keep(number, True)
@@ -283,114 +283,73 @@ def _is_plain(value: Any) -> bool:
     return own or isinstance(value, _PLAIN)
 
 
-class _Closing:
-    """Closes what was just emitted.
+def answer_to(question: Question, results: Results, since: int) -> Answer | None:
+    """Closes what was just emitted, from the serial number `since` on; None if it cannot be emitted again."""
+    gradients, kept, lost = results
+    own = {f: i for i, f in enumerate(question.functions)}
+    emitted = dict.fromkeys(_new_functions(results, own))
+    given = {id(gx) for gx in gradients}
+    if not all(map(is_ours, own)) or not all([_can_be_made(f, since, given) for f in emitted]):
+        return None
+    known = remembered_of(gradients[0]) if gradients else None
+    derivation = None if known is None else known.derivation
+    of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops] if derivation else []
+    # Once the function is gone that a rule was called for, nothing is seen of the call.
+    origins = {f.call: f.call.function for f in emitted if f.call is not None}
+    calls = {call: f for call, f in origins.items() if f is not None and (f in own or f in emitted)}
+    mentioned = [x for f in emitted for x in f.inputs]
+    for each in (gradients, kept, kept.values(), *[call.grad_outputs for call in calls], *of):
+        mentioned += [x for x in each if x is not None]
+    reads = list({id(x): x for x in mentioned if x.parent not in emitted}.values())
+    # A leaf that a rule brings in belongs to one graph alone.
+    if not all([id(x) in question.writer.numbers if x.parent is None else x.parent in own for x in reads]):
+        return None
+    writer = ProgramWriter(reads)
+    writer.write([*emitted])
 
-    Args:
-        question: What was asked.
-        results: What was answered.
-        since: The serial number from which on functions were made for it.
-    """
+    def numbers(variables: Iterable[Variable | None]) -> tuple[Any, ...]:
+        return tuple([None if x is None else writer.number(x) for x in variables])
 
-    def __init__(self, question: Question, results: Results, since: int) -> None:
-        self._question = question
-        self._results = results
-        self._since = since
-        self._places = {f: i for i, f in enumerate(question.functions)}
-        self._emitted = self._new_functions()
-        self._first: dict[Function, int] = {}
-        """The numbers of the values of what was emitted, from which on they are counted."""
-        count = 0
-        for f in self._emitted:
-            self._first[f] = count
-            count += len(f.specs)
-        # Once the function is gone that a rule was called for, nothing is seen of the call.
-        calls = {f.call: f.call.function for f in self._emitted if f.call is not None}
-        self._calls: dict[RuleCall, int] = {
-            call: ~self._first[f] if f in self._first else self._places[f]
-            for call, f in calls.items() if f is not None and (f in self._first or f in self._places)
-        }
-        self._read: dict[tuple[int, int], int] = {}
+    places = {call: i for i, call in enumerate(calls)}
+    block = Block(
+        tuple([x.spec for x in reads]), tuple(writer.steps), tuple([f.order for f in emitted]), numbers(gradients),
+        results=tuple([f.specs for f in emitted]),
+        calls=tuple([
+            (own[f] if f in own else ~writer.first[f], numbers(call.grad_outputs)) for call, f in calls.items()
+        ]),
+        called=tuple([-1 if f.call is None else places.get(f.call, -1) for f in emitted]),
+    )
+    ranks = [1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1) for f in emitted]
+    remembered: Remembered | DerivationOf | None = known
+    if known is not None and derivation is not None:
+        outputs, inputs, seeds, stops = map(numbers, of)
+        remembered = DerivationOf(outputs, inputs, seeds, stops, known.route, known.order)
+    return Answer(
+        block,
+        tuple([(-1, question.writer.number(x)) if x.parent is None else (own[x.parent], x.index) for x in reads]),
+        tuple([(~writer.first[f], f.rank - rank) for f, rank in zip(emitted, ranks, strict=True) if f.rank != rank]),
+        tuple(zip(numbers(kept), numbers(kept.values()), strict=True)), tuple(lost), remembered,
+    )
 
-    def answer(self) -> Answer | None:
-        """Returns the answer; None if this cannot be emitted again."""
-        gradients, kept, lost = self._results
-        given = {id(gx) for gx in gradients}
-        if not all(map(is_ours, self._question.functions)):
-            return None
-        if not all([self._can_be_made(f, given) for f in self._emitted]):
-            return None
-        known = remembered_of(gradients[0]) if gradients else None
-        derivation = None if known is None else known.derivation
-        of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops] if derivation else []
-        mentioned = [x for f in self._emitted for x in f.inputs]
-        for each in (gradients, kept, kept.values(), *[call.grad_outputs for call in self._calls], *of):
-            mentioned += [x for x in each if x is not None]
-        if not all(map(self._enter, mentioned)):
-            return None
-        numbers = self._numbers_of
-        calls = {call: i for i, call in enumerate(self._calls)}
-        block = Block(
-            tuple([x.spec for x in self._question.variables(self._read)]),
-            tuple([(f.op, f.arguments, numbers(f.inputs)) for f in self._emitted]),
-            tuple([f.order for f in self._emitted]), numbers(gradients),
-            results=tuple([f.specs for f in self._emitted]),
-            calls=tuple([(place, numbers(call.grad_outputs)) for call, place in self._calls.items()]),
-            called=tuple([-1 if f.call is None else calls.get(f.call, -1) for f in self._emitted]),
-        )
-        ranks = {f: 1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1)
-                 for f in self._emitted}
-        remembered: Remembered | DerivationOf | None = known
-        if known is not None and derivation is not None:
-            outputs, inputs, seeds, stops = map(numbers, of)
-            remembered = DerivationOf(outputs, inputs, seeds, stops, known.route, known.order)
-        return Answer(
-            block, tuple(self._read),
-            tuple([(~self._first[f], f.rank - rank) for f, rank in ranks.items() if f.rank != rank]),
-            tuple(zip(numbers(kept), numbers(kept.values()), strict=True)), tuple(lost), remembered,
-        )
 
-    def _new_functions(self) -> list[Function]:
-        """The functions that the answer depends on and the question does not have, in the order in which they were
-        made."""
-        found: dict[Function, None] = {}
-        waiting = [*self._results.gradients, *self._results.kept.values()]
-        while waiting:
-            f = waiting.pop().parent
-            if f is not None and f not in self._places and f not in found:
-                found[f] = None
-                waiting += f.inputs
-                waiting += [] if f.call is None else [gy for gy in f.call.grad_outputs if gy is not None]
-        return sorted(found, key=lambda f: f.serial)
+def _new_functions(results: Results, own: Container[Function]) -> list[Function]:
+    """The functions that the answer depends on and the question, with its `own`, does not have, in the order in which
+    they were made."""
+    found: dict[Function, None] = {}
+    waiting = [*results.gradients, *results.kept.values()]
+    while waiting:
+        f = waiting.pop().parent
+        if f is not None and f not in own and f not in found:
+            found[f] = None
+            waiting += f.inputs
+            waiting += [] if f.call is None else [gy for gy in f.call.grad_outputs if gy is not None]
+    return sorted(found, key=lambda f: f.serial)
 
-    def _can_be_made(self, f: Function, gradients: set[int]) -> bool:
-        """Whether there is nothing about an emitted function but what a step says."""
-        plain = f.serial >= self._since and is_ours(f) and not f.effects and f.mark is None
-        return plain and all([
-            y._need_grad is None and not y.persistent and (y._derived is None or id(y) in gradients)
-            for y in f.outputs
-        ])
 
-    def _enter(self, x: Variable) -> bool:
-        """Give what is read of the graph a number. Returns whether `x` is of the question or was emitted: a leaf that a
-        rule brings in belongs to one graph alone."""
-        f = x.parent
-        if f is None:
-            if id(x) not in self._question.writer.numbers:
-                return False
-            self._read.setdefault((-1, self._question.writer.number(x)), len(self._read))
-            return True
-        place = self._places.get(f)
-        if place is not None:
-            self._read.setdefault((place, x.index), len(self._read))
-        return place is not None or f in self._first
-
-    def _numbers_of(self, variables: Iterable[Variable | None]) -> tuple[Any, ...]:
-        return tuple([None if x is None else self._number(x) for x in variables])
-
-    def _number(self, x: Variable) -> int:
-        f = x.parent
-        if f is None:
-            return self._read[-1, self._question.writer.number(x)]
-        first = self._first.get(f)
-        return self._read[self._places[f], x.index] if first is None else ~(first + x.index)
+def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
+    """Whether there is nothing about an emitted function but what a step says."""
+    plain = f.serial >= since and is_ours(f) and not f.effects and f.mark is None
+    return plain and all([
+        y._need_grad is None and not y.persistent and (y._derived is None or id(y) in gradients)
+        for y in f.outputs
+    ])
