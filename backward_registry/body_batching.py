@@ -16,7 +16,7 @@ from nngrad.functions.checkpoints import checkpoint_of_body
 from nngrad.functions.loops import scan_of_body
 from nngrad.functions.while_loops import while_of_bodies
 from nngrad.graph import Function, NdArray, Variable, apply, create
-from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.loop import Loop, depending_throughout
 from nngrad.graph.spec import spec_of
 from nngrad.graph.variable import leaf_of
@@ -29,12 +29,12 @@ BodyForm = Callable[[Function, Sequence[Operand], Sequence[bool]], Results]
 the axis where they depend on what has it. What nobody reads may be None."""
 
 Kinds = tuple[str, ...]
-Demanded = Callable[[Body, tuple[int, ...], tuple[int, ...], tuple[int, ...]], tuple[Any, Any]]
+Demanded = Callable[[Block, tuple[int, ...], tuple[int, ...], tuple[int, ...]], tuple[Any, Any]]
 
 body_forms: dict[Any, BodyForm] = {}
 
 
-def applied_body(body: Body, inputs: Sequence[Variable], wanted: Sequence[int]) -> list[Variable]:
+def applied_body(body: Block, inputs: Sequence[Variable], wanted: Sequence[int]) -> list[Variable]:
     """What a body computes from these inputs, as functions of the graph.
 
     Args:
@@ -201,8 +201,8 @@ def _while_batched(f: Function, operands: Sequence[Operand], read: Sequence[bool
 
 @derived_once
 def _until_all_are_done(
-    goes_on: Body, body: Body, fixed: int, led: tuple[bool, ...], count: int
-) -> tuple[Body, Body]:
+    goes_on: Block, body: Block, fixed: int, led: tuple[bool, ...], count: int
+) -> tuple[Block, Block]:
     """The condition and the step of a loop of which each element may stop at another step."""
     condition = goes_on.batched(_each(led), count, goes_on.outputs, ("each",))
     step = body.batched(_each(led), count, body.outputs, ("each",) * len(body.outputs))
@@ -220,16 +220,16 @@ def _until_all_are_done(
         create(F.where, (runs, new, x), (), order=order)
         for new, x in zip(_values_at(step, given), inputs[fixed:], strict=True)
     ]
-    return closed([how_many], some), closed(after, inputs)
+    return close([how_many], some), close(after, inputs)
 
 
-def _leaves_of(body: Body) -> list[Variable]:
+def _leaves_of(body: Block) -> list[Variable]:
     return [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
 
 
-def _values_at(body: Body, inputs: Sequence[Variable]) -> list[Variable]:
+def _values_at(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
     """The outputs of a body, newly made, for these inputs."""
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
 
 
@@ -240,7 +240,7 @@ def _switch_batched(f: Function, operands: Sequence[Operand], read: Sequence[boo
     """Branches, where all elements take the same one; else what each takes, selected"""
     del read
     index, *others = operands
-    bodies: tuple[Body, ...] = f.arguments[0]
+    bodies: tuple[Block, ...] = f.arguments[0]
     (count,) = size_of(operands)
     led = tuple([bool(each.lead) for each in others])
     if not index.lead:
@@ -262,7 +262,7 @@ def _switch_batched(f: Function, operands: Sequence[Operand], read: Sequence[boo
 
 
 def _of_the_taken(
-    body: Body, led: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
+    body: Block, led: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
 ) -> list[Variable]:
     """The results of a branch, for those elements that take it; what the others get does not matter."""
     full = ("each",) * len(body.outputs)
@@ -280,10 +280,10 @@ def _of_the_taken(
     return list(apply(switch_of_bodies, (some, *safe), ((zeros, step),)))
 
 
-def _zeros(inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> Body:
+def _zeros(inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> Block:
     """A body that gives zeros."""
     steps = tuple([(F.constant, (0.0, spec.shape, spec.dtype), ()) for spec in outputs])
-    return Body(inputs, steps, (0,) * len(steps), tuple([~k for k in range(len(steps))]))
+    return Block(inputs, steps, (0,) * len(steps), tuple([~k for k in range(len(steps))]))
 
 
 def _with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
@@ -292,7 +292,7 @@ def _with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
     return [F.where(taken, x, repeated(F.take_points(x, first, axes=(0,)), x.shape)) for x in xs]
 
 
-def _is_hidden(body: Body) -> bool:
+def _is_hidden(body: Block) -> bool:
     """Whether there is a derivative in it that may be infinite, and a selection cannot be moved outside of it: below
     it, or in it, is a function through which masks do not go (`nngrad/rewrite/masks.py`)."""
     risky: set[int] = set()
@@ -310,7 +310,7 @@ def _is_hidden(body: Body) -> bool:
     return False
 
 
-def _may_not_end(body: Body) -> bool:
+def _may_not_end(body: Block) -> bool:
     """Whether there are loops in it that count no steps."""
     return while_of_bodies in body.ops
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import nngrad.functions as F
 from nngrad.functions.branches import switch_of_bodies
 from nngrad.graph import Function, NdArray, Spec, Variable, apply, create
-from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.variable import leaf_of
 
 from . import Rule, registry
@@ -23,16 +23,16 @@ Numbers = tuple[int, ...]
 class Derived(NamedTuple):
     """What is derived of several bodies."""
 
-    bodies: tuple[Body, ...]
+    bodies: tuple[Block, ...]
     residuals: Numbers
     """Which of their inputs these take, before other inputs."""
     results: Numbers
     """Of what they give the derivatives."""
 
 
-def _filled(body: Body, inputs: list[Variable], places: list[int], wanted: Sequence[int], specs: list[Spec]) -> Body:
+def _filled(body: Block, inputs: list[Variable], places: list[int], wanted: Sequence[int], specs: list[Spec]) -> Block:
     """A body that gives something for each of `wanted`: what `body` gives in these `places`, else zeros."""
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     given = [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
     order = max(body.orders, default=1)
     made = dict(zip(places, given, strict=True))
@@ -40,11 +40,11 @@ def _filled(body: Body, inputs: list[Variable], places: list[int], wanted: Seque
         made[i] if i in made else create(F.constant, (), (0.0, spec.shape, spec.dtype), order=order)
         for i, spec in zip(wanted, specs, strict=True)
     ]
-    return closed(outputs, inputs)
+    return close(outputs, inputs)
 
 
 @derived_once
-def gradients_of(bodies: tuple[Body, ...], arrived: Numbers, wanted: Numbers) -> Derived:
+def gradients_of(bodies: tuple[Block, ...], arrived: Numbers, wanted: Numbers) -> Derived:
     """Returns the gradients of bodies, of residuals and seeds.
 
     Args:
@@ -89,7 +89,7 @@ def switch_backward(f: Function, *gys: Variable) -> list[Variable | None]:
 
 
 @derived_once
-def tangents_of(bodies: tuple[Body, ...], moving: Numbers, read: Numbers) -> Derived:
+def tangents_of(bodies: tuple[Block, ...], moving: Numbers, read: Numbers) -> Derived:
     """Returns the tangents of bodies, of their inputs and the tangents of these.
 
     Args:
@@ -106,7 +106,7 @@ def tangents_of(bodies: tuple[Body, ...], moving: Numbers, read: Numbers) -> Der
         inputs = [leaf_of(NdArray.of_spec(spec)) for spec in each.body.inputs]
         tangents = dict(zip(each.moved, each.body.outputs[len(body.outputs) :], strict=True))
         places = [k for k in moved if body.outputs[k] in tangents]
-        own = Body(each.body.inputs, each.body.steps, each.body.orders,
+        own = Block(each.body.inputs, each.body.steps, each.body.orders,
                    tuple([tangents[body.outputs[k]] for k in places]), each.body.stops, each.body.places)  # fmt: skip
         results.append(_filled(own, inputs, places, moved, [first.spec(first.outputs[k]) for k in moved]))
     return Derived(tuple(results), tuple(range(len(first.inputs))), tuple(moved))

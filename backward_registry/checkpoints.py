@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import nngrad.functions as F
 from nngrad.functions.checkpoints import checkpoint_of_body
 from nngrad.graph import Function, NdArray, Variable, apply, create, functions_of
-from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.variable import leaf_of
 
 from . import Rule, registry
@@ -18,7 +18,7 @@ Numbers = tuple[int, ...]
 
 
 @derived_once
-def begun_after(body: Body, seeds: int) -> Body:
+def begun_after(body: Block, seeds: int) -> Block:
     """A body whose steps do not begin before the last inputs are there.
 
     Without this, what a derivative of a checkpoint computes again would be the same functions as those that it repeats,
@@ -50,7 +50,7 @@ def begun_after(body: Body, seeds: int) -> Body:
         values.extend(made if op.multiple_results else (made,))
     for number in body.stops:
         values[~number].need_grad = False
-    return closed([inputs[i] if i >= 0 else values[~i] for i in body.outputs], inputs)
+    return close([inputs[i] if i >= 0 else values[~i] for i in body.outputs], inputs)
 
 
 def _depends(x: Variable) -> bool:

@@ -16,7 +16,7 @@ import nngrad.functions as F
 from nngrad.functions.flows import Steps, flow_of_body, followed, zeros
 from nngrad.functions.inlining import inlined
 from nngrad.graph import Function, NdArray, Spec, Variable, spec_of
-from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.spec import DType
 from nngrad.graph.variable import leaf_of
 
@@ -48,7 +48,7 @@ def _part(z: Variable, start: int, spec: Spec) -> Variable:
 
 
 @derived_once
-def adjoint_field(field: Body, wanted: Numbers) -> Body:
+def adjoint_field(field: Block, wanted: Numbers) -> Block:
     """The field of the state, its adjoint, and the gradients in some parameters, as one state."""
     *given, state, time = field.inputs
     n, place = state.size, len(given)
@@ -59,11 +59,11 @@ def adjoint_field(field: Body, wanted: Numbers) -> Body:
     gradients = dict(zip(found.reached, inlined(found.body, [*[own[i] for i in found.residuals], _part(z, n, state)]),
                          strict=True))  # fmt: skip
     falling = [-gradients[i] if i in gradients else zeros(field.inputs[i]) for i in (place, *wanted)]
-    return closed([_joined([inlined(field, own)[0], *falling], state.dtype)], inputs)
+    return close([_joined([inlined(field, own)[0], *falling], state.dtype)], inputs)
 
 
 @derived_once
-def tangent_field(field: Body, moving: Numbers) -> Body:
+def tangent_field(field: Block, moving: Numbers) -> Block:
     """The field of the state and its tangent, as one state, when some parameters move: its inputs are the parameters,
     the tangents of those that move, the state and the time."""
     *given, state, time = field.inputs
@@ -73,7 +73,7 @@ def tangent_field(field: Body, moving: Numbers) -> Body:
     found = field.tangent((*moving, place), field.outputs)
     y, v = _part(z, 0, state), _part(z, n, state)
     results = inlined(found.body, [*parameters, y, t, *directions, v])
-    return closed([_joined(results if found.moved else [results[0], zeros(state)], state.dtype)], inputs)
+    return close([_joined(results if found.moved else [results[0], zeros(state)], state.dtype)], inputs)
 
 
 def flow_gradients(

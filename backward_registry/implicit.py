@@ -25,7 +25,7 @@ from nngrad.functions.implicit import (
 )
 from nngrad.functions.inlining import inlined
 from nngrad.graph import Function, Variable, apply
-from nngrad.graph.body import Body
+from nngrad.graph.block import Block
 
 from . import Rule, non_differentiable, registry
 
@@ -33,7 +33,7 @@ Numbers = tuple[int, ...]
 Take = Callable[[int], Variable | None]
 
 
-def pulled_back(body: Body, inputs: Sequence[Variable], w: Variable, wanted: Sequence[int]) -> dict[int, Variable]:
+def pulled_back(body: Block, inputs: Sequence[Variable], w: Variable, wanted: Sequence[int]) -> dict[int, Variable]:
     """The gradients of -<w, body(inputs)>, by the number of the input."""
     given = tuple([i for i in wanted if body.inputs[i].differentiable])
     found = body.gradient(body.outputs, given, tuple(range(len(inputs))), ())
@@ -41,7 +41,7 @@ def pulled_back(body: Body, inputs: Sequence[Variable], w: Variable, wanted: Seq
     return {i: -gradient for i, gradient in zip(found.reached, gradients, strict=True)}
 
 
-def pushed_forward(body: Body, inputs: Sequence[Variable], ts: Sequence[Variable | None]) -> Variable | None:
+def pushed_forward(body: Block, inputs: Sequence[Variable], ts: Sequence[Variable | None]) -> Variable | None:
     """The tangent of a body when its inputs move along tangents; None for zero."""
     moving = tuple([i for i, t in enumerate(ts) if t is not None and body.inputs[i].differentiable])
     found = body.tangent(moving, body.outputs)

@@ -16,7 +16,7 @@ import nngrad.functions as F
 from nngrad.functions.array import zeros_like
 from nngrad.functions.loops import scan_of_body, step_keys
 from nngrad.graph import Function, NdArray, Op, Variable, apply, create, functions_of
-from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
 
@@ -25,7 +25,7 @@ from . import non_differentiable
 Numbers = tuple[int, ...]
 
 
-def moving_inputs(body: Body, fixed: int, carries: int, start: Iterable[int]) -> Numbers:
+def moving_inputs(body: Block, fixed: int, carries: int, start: Iterable[int]) -> Numbers:
     """The inputs of a body that move at some step if those in `start` do at the first: these, and carries.
 
     Args:
@@ -93,7 +93,7 @@ class Product(NamedTuple):
 class StepBack(NamedTuple):
     """The step of the loop back: a gradient of a body, with its inputs in the order of a loop's."""
 
-    body: Body
+    body: Block
     fixed: Numbers
     """Which residuals are the same at each step."""
     sums: Numbers
@@ -109,7 +109,7 @@ class StepBack(NamedTuple):
 
 @derived_once
 def step_back(
-    gradient: Body, residuals: Numbers, carried: Numbers, summed: Numbers, stacked: Numbers, fixed: int
+    gradient: Block, residuals: Numbers, carried: Numbers, summed: Numbers, stacked: Numbers, fixed: int
 ) -> StepBack:
     """Returns the step of the loop back.
 
@@ -123,7 +123,7 @@ def step_back(
         fixed: How many of the body's inputs are the same at each step.
     """
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in gradient.inputs]
-    values = gradient.values_of(inputs)
+    values = gradient.instantiate(inputs)
     results = [inputs[i] if i >= 0 else values[~i] for i in gradient.outputs]
     order = max(gradient.orders, default=1)
     seeds = inputs[len(residuals) :]
@@ -162,7 +162,7 @@ def step_back(
         *[inputs[r] for r in throughout], *seeds[: len(carried)], *totals,
         *[inputs[r] for r in at_each], *[seeds[k] for k in arriving],
     ]  # fmt: skip
-    return StepBack(closed(outputs, ordered), throughout, tuple(sums), at_each, arriving, tuple(products))
+    return StepBack(close(outputs, ordered), throughout, tuple(sums), at_each, arriving, tuple(products))
 
 
 def _contractions_of(result: Variable) -> tuple[list[Function], Function | None] | None:
@@ -262,8 +262,8 @@ def loop_gradients(
 
 @derived_once
 def step_along(
-    body: Body, tangent: Body, moving: Numbers, after: Numbers, stacked: Numbers, fixed: int, carries: int
-) -> Body:
+    body: Block, tangent: Block, moving: Numbers, after: Numbers, stacked: Numbers, fixed: int, carries: int
+) -> Block:
     """Returns the step of the loop that moves: a body with its tangents, in the order of a loop's.
 
     Args:
@@ -276,7 +276,7 @@ def step_along(
         carries: How many are carries.
     """
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in tangent.inputs]
-    values = tangent.values_of(inputs)
+    values = tangent.instantiate(inputs)
     results = [inputs[i] if i >= 0 else values[~i] for i in tangent.outputs]
     order = max(tangent.orders, default=1)
     own, along = inputs[: len(body.inputs)], dict(zip(moving, inputs[len(body.inputs) :], strict=True))
@@ -288,10 +288,10 @@ def step_along(
     ]
     parts = (range(fixed), range(fixed, fixed + carries), range(fixed + carries, len(own)))
     ordered = [x for part in parts for x in (*[own[i] for i in part], *[along[i] for i in part if i in along])]
-    return closed([*results[:carries], *new, *[ts[k] for k in stacked]], ordered)
+    return close([*results[:carries], *new, *[ts[k] for k in stacked]], ordered)
 
 
-def _shape_and_dtype(body: Body, number: int) -> tuple[object, ...]:
+def _shape_and_dtype(body: Block, number: int) -> tuple[object, ...]:
     spec = body.spec(number)
     return spec.shape, spec.dtype
 

@@ -14,7 +14,7 @@ from nngrad.functions.array import zeros_like
 from nngrad.functions.checkpoints import checkpoint_of_body
 from nngrad.functions.loops import scan_of_body
 from nngrad.graph import Function, NdArray, Variable, apply, build_options, create
-from nngrad.graph.body import Body, closed, derived_once
+from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
 
@@ -26,21 +26,21 @@ Numbers = tuple[int, ...]
 
 
 @derived_once
-def segment_of(loop: Loop) -> Body:
+def segment_of(loop: Loop) -> Block:
     """A loop as a body: of the inputs of its own, with slices of as many steps."""
     body = loop.body
     specs = [*body.inputs[: loop.first_slice], *[loop.stack_spec(i) for i in range(loop.first_slice, len(body.inputs))]]
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in specs]
     outputs = create(scan_of_body, tuple(inputs), tuple(loop), order=max(body.orders, default=0))
-    return closed(outputs[: loop.results], inputs)
+    return close(outputs[: loop.results], inputs)
 
 
 @derived_once
-def checkpoint_of(body: Body) -> Body:
+def checkpoint_of(body: Block) -> Block:
     """A body that is a checkpoint of a body."""
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
     outputs = create(checkpoint_of_body, tuple(inputs), (body,), order=max(body.orders, default=0))
-    return closed(outputs, inputs)
+    return close(outputs, inputs)
 
 
 class _Stretch(NamedTuple):

@@ -90,7 +90,7 @@ def train(
 
 
 def is_merged(solver: Solver) -> bool:
-    return any([entry.has_taken_over for entry, _ in solver._merged._by_structure._entries.values()])
+    return any([entry.has_taken_over for entry, *_ in solver._merged._by_structure._entries.values()])
 
 
 def separately(monkeypatch: pytest.MonkeyPatch, run: Callable[[], Any]) -> Any:

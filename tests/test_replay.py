@@ -1,4 +1,4 @@
-"""Graphs that are built again: what is made from a recording is what would have been emitted."""
+"""Graphs that are built again: gradients that are instantiated are what would have been emitted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad import hooks
-from nngrad.autodiff import replay
+from nngrad.autodiff import known_gradients
 from nngrad.autodiff.request import remembered_of
 from nngrad.graph import Function, Variable, functions_of
 from tests.samples import Sample, all_samples
@@ -27,17 +27,17 @@ Built = tuple[list[Variable], list[Variable]]
 
 
 @pytest.fixture(autouse=True)
-def nothing_on_record() -> Iterator[None]:
+def nothing_known() -> Iterator[None]:
     """Nothing is known from other tests, nor they from these."""
     nn.executables.clear()
     yield
-    replay._recordings.resize(1024, 64 << 20)
+    known_gradients._known.resize(1024, 64 << 20)
     nn.executables.clear()
 
 
 def replays() -> int:
-    """How many requests were answered from recordings."""
-    return replay._recordings.info().hits
+    """How many requests were answered by what is known."""
+    return known_gradients._known.info().hits
 
 
 def described(leaves: Sequence[Variable], results: Sequence[Variable]) -> list[Any]:
@@ -284,7 +284,7 @@ def test_code_of_the_users_and_recomputation_are_met_each_time(ask: Callable[[Va
     for _ in range(4):
         ask(leaf(3))
     assert replays() == 0
-    assert replay._recordings.info().size == 0
+    assert known_gradients._known.info().size == 0
 
 
 def test_what_watches_and_what_is_marked_is_emitted_each_time() -> None:
@@ -305,7 +305,7 @@ def test_what_watches_and_what_is_marked_is_emitted_each_time() -> None:
 # ---------------------------------------------------------------- values, memory, threads
 
 
-def test_a_recording_holds_nothing_of_the_graph() -> None:
+def test_what_is_known_holds_nothing_of_the_graph() -> None:
     def build() -> list[weakref.ref[Any]]:
         x = leaf(3)
         (gx,) = wave(x)
@@ -322,31 +322,31 @@ def test_a_recording_holds_nothing_of_the_graph() -> None:
         gc.enable()
 
 
-def test_recordings_are_bounded() -> None:
-    replay._recordings.resize(capacity=3)
+def test_what_is_known_is_bounded() -> None:
+    known_gradients._known.resize(capacity=3)
     for _ in range(2):
         for n in range(1, 7):
             wave(leaf(n))
-    info = replay._recordings.info()
+    info = known_gradients._known.info()
     assert info.size == 3
     assert 0 < info.nbytes < info.size * 40_000
-    replay._recordings.resize(most_bytes=info.nbytes // 2)
-    assert replay._recordings.info().size == 1
+    known_gradients._known.resize(most_bytes=info.nbytes // 2)
+    assert known_gradients._known.info().size == 1
 
 
-def test_long_graphs_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "MOST", 9)
+def test_gradients_of_long_graphs_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_gradients, "MOST", 9)
     for _ in range(3):
         wave(leaf(3))  # five functions, and more in the gradient
-    assert replay._recordings.info().size == 0
-    monkeypatch.setattr(replay, "MOST", 4)
+    assert known_gradients._known.info().size == 0
+    monkeypatch.setattr(known_gradients, "MOST", 4)
     for _ in range(3):
         wave(leaf(4))
-    assert replay._recordings.info().size == 0
-    monkeypatch.setattr(replay, "MOST", 30)
+    assert known_gradients._known.info().size == 0
+    monkeypatch.setattr(known_gradients, "MOST", 30)
     for _ in range(3):
         wave(leaf(5))
-    assert replay._recordings.info().size == 1
+    assert known_gradients._known.info().size == 1
 
 
 def test_functions_that_run_as_they_are_made() -> None:
@@ -359,13 +359,13 @@ def test_functions_that_run_as_they_are_made() -> None:
     assert replays() == 6
 
 
-def test_a_number_that_changes_is_emitted_anew_and_not_recorded() -> None:
+def test_a_number_that_changes_is_emitted_anew_and_not_remembered() -> None:
     for k in range(5):
         x = leaf(3)
         y = F.sum(F.sin(F.exp(x)) * (1.0 + k))
         (gx,) = nn.grad(y, x)
         np.testing.assert_allclose(gx.d, (1 + k) * np.cos(np.exp(x.d)) * np.exp(x.d), rtol=1e-5)
-    assert replay._recordings.info().size == 0
+    assert known_gradients._known.info().size == 0
 
 
 def test_threads_replay_at_the_same_time() -> None:
@@ -388,7 +388,7 @@ def test_noise_and_running_statistics() -> None:
         scale, shift = leaf(1, 3, seed=2), leaf(1, 3, seed=3)
         for _ in range(5):
             if not replaying:
-                replay._seen.clear()
+                known_gradients._seen.clear()
             x = leaf(8, 3)
             h = F.batch_normalization(x, shift, scale, mean, variance)
             y = F.sum(F.dropout(F.exp(h), 0.5))
@@ -436,3 +436,45 @@ def test_a_hook_on_a_function_sees_a_gradient_that_was_replayed() -> None:
         h.parent.delete_hook(next(iter(h.parent.hooks)))
     assert replays() == 2
     assert seen == ["exp"] * 4
+
+
+def test_ranks_follow_from_the_graph_that_is_there() -> None:
+    """Results that may come to be rebuilt have a higher rank than they need, and others have not: to a question that is
+    about such results that makes no difference, but what is made must be above what it reads."""
+
+    def build(retain: bool) -> Built:
+        x, t = leaf(4, 1), leaf(4, 1, seed=1)
+        u = F.affine(F.tanh(F.affine(x, leaf(1, 8)) + F.affine(t, leaf(1, 8))), leaf(8, 1))
+        gradients = nn.grad(u, [x, t], retain_grad=retain)
+        return [x, t], [*gradients, *nn.grad(F.sum(gradients[0] * gradients[1] * u), [x, t])]
+
+    expected = [g.d for g in build(False)[1]]
+    nn.executables.clear()
+    ranks = set()
+    for retain in (True, True, True, False, False):
+        results = build(retain)[1]
+        ranks.add(tuple([g.parent.rank for g in results[:2] if g.parent is not None]))
+        for f in functions_of(results):
+            assert f.rank > max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1)
+        for g, value in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(g.d, value)
+    assert len(ranks) == 2
+    assert replays() == 4
+
+
+def test_where_functions_are_applied_is_noted_however_they_are_made() -> None:
+    def places(remembered: bool) -> list[bool]:
+        x = leaf(3)
+        y = F.sum(F.sin(F.tanh(F.exp(x))) * x)
+        if not remembered:
+            return [hasattr(f, "place") for f in functions_of(nn.grad(y, x))]
+        with nn.remember_places():
+            return [hasattr(f, "place") for f in functions_of(nn.grad(y, x))]
+
+    expected = places(True)
+    assert any(expected)
+    for _ in range(3):
+        assert not any(places(False))
+    before = replays()
+    assert places(True) == expected
+    assert replays() == before + 1

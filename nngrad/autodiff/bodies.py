@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from backward_registry import registry
 
 from ..graph import NdArray, Spec, Variable, functions_of
-from ..graph.body import Body, BodyGradient, BodyTangent, closed, derived_once
+from ..graph.block import Block, BlockGradient, BlockTangent, close, derived_once
 from ..graph.variable import leaf_of
 from ..rewrite.numbers import is_zero
 from .forward_mode import Pushforward
@@ -25,20 +25,20 @@ def _leaves(specs: Iterable[Spec]) -> list[Variable]:
 
 
 def body_gradient(
-    body: Body, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers
-) -> BodyGradient:
-    """What `Body.gradient` gives."""
+    body: Block, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers
+) -> BlockGradient:
+    """What `Block.gradient` gives."""
     return _gradient(body, given, wanted, fixed, held, registry.version)
 
 
 @derived_once
 def _gradient(
-    body: Body, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers, version: int
-) -> BodyGradient:
+    body: Block, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers, version: int
+) -> BlockGradient:
     """The gradient of a body by the rules of this version of the registry."""
     del version
     inputs = _leaves(body.inputs)
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     at = [inputs[i] if i >= 0 else values[~i] for i in given]
     seeds = _leaves([body.spec(i) for i in given])
     gradients = Grad()(at, [inputs[i] for i in wanted], seeds)
@@ -46,8 +46,8 @@ def _gradient(
     results = [gx for _, gx in found]
     numbers = {id(x): i for i, x in enumerate(inputs)} | {id(y): ~k for k, y in enumerate(values)}
     kept = _residuals(results, seeds, numbers, {id(inputs[i]) for i in fixed}, {id(inputs[i]) for i in held})
-    return BodyGradient(
-        closed(results, [*kept, *seeds]), tuple([numbers[id(x)] for x in kept]), tuple([i for i, _ in found])
+    return BlockGradient(
+        close(results, [*kept, *seeds]), tuple([numbers[id(x)] for x in kept]), tuple([i for i, _ in found])
     )
 
 
@@ -99,22 +99,22 @@ def _place(number: int) -> tuple[bool, int]:
     return number < 0, abs(number)
 
 
-def body_tangent(body: Body, moving: Numbers, along: Numbers) -> BodyTangent:
-    """What `Body.tangent` gives."""
+def body_tangent(body: Block, moving: Numbers, along: Numbers) -> BlockTangent:
+    """What `Block.tangent` gives."""
     return _tangent(body, moving, along, registry.version)
 
 
 @derived_once
-def _tangent(body: Body, moving: Numbers, along: Numbers, version: int) -> BodyTangent:
+def _tangent(body: Block, moving: Numbers, along: Numbers, version: int) -> BlockTangent:
     """A body with tangents by the rules of this version of the registry."""
     del version
     inputs = _leaves(body.inputs)
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     directions = _leaves([body.inputs[i] for i in moving])
     ends = [inputs[i] if i >= 0 else values[~i] for i in along]
     tangents = Pushforward()(ends, [inputs[i] for i in moving], directions)
     found = [(i, t) for i, t in zip(along, tangents, strict=True) if not is_zero(t)]
     outputs = [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
-    return BodyTangent(
-        closed([*outputs, *[t for _, t in found]], [*inputs, *directions]), tuple([i for i, _ in found])
+    return BlockTangent(
+        close([*outputs, *[t for _, t in found]], [*inputs, *directions]), tuple([i for i, _ in found])
     )

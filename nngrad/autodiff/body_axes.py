@@ -13,7 +13,7 @@ from ..functions.checkpoints import checkpoint_of_body
 from ..functions.loops import scan_of_body
 from ..functions.while_loops import while_of_bodies
 from ..graph import Function, NdArray, Variable, functions_of
-from ..graph.body import Body, derived_once
+from ..graph.block import Block, derived_once
 from ..graph.loop import Loop
 from ..graph.variable import leaf_of
 
@@ -26,15 +26,15 @@ Walk = Callable[[Sequence[Function], dict[int, Axes | None], int], None]
 """Goes through functions, and enters what becomes of the axes, by the ids of Variables; the last is how many axes."""
 
 
-def through_body(body: Body, given: Followed, count: int, walk: Walk) -> Followed:
+def through_body(body: Block, given: Followed, count: int, walk: Walk) -> Followed:
     """What becomes of `count` axes of some inputs of a body, in these and all values."""
     return _through_body(body, tuple(sorted(given.items())), count, walk)
 
 
 @derived_once
-def _through_body(body: Body, given: tuple[tuple[int, Axes | None], ...], count: int, walk: Walk) -> Followed:
+def _through_body(body: Block, given: tuple[tuple[int, Axes | None], ...], count: int, walk: Walk) -> Followed:
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     found = {id(inputs[i]): axes for i, axes in given}
     walk(functions_of(values), found, count)
     numbered: list[tuple[int, Variable]] = [*enumerate(inputs), *[(~k, y) for k, y in enumerate(values)]]
@@ -42,7 +42,7 @@ def _through_body(body: Body, given: tuple[tuple[int, Axes | None], ...], count:
 
 
 def through_loop(
-    body: Body, fixed: int, carries: int, given: Followed, count: int, walk: Walk, mixed: bool
+    body: Block, fixed: int, carries: int, given: Followed, count: int, walk: Walk, mixed: bool
 ) -> Followed:
     """What becomes of `count` axes at all steps.
 
@@ -109,14 +109,14 @@ def _stacked(axes: Axes, steps: int | None) -> Axes:
 
 def checkpoint_axes(f: Function, given: Given, count: int, walk: Walk) -> Followed:
     """Through a body."""
-    body: Body = f.arguments[0]
+    body: Block = f.arguments[0]
     found = through_body(body, dict(given), count, walk)
     return {k: found[number] for k, number in enumerate(body.outputs) if number in found}
 
 
 def switch_axes(f: Function, given: Given, count: int, walk: Walk) -> Followed:
     """Through branches, all of which must carry the axes to the same places."""
-    bodies: tuple[Body, ...] = f.arguments[0]
+    bodies: tuple[Block, ...] = f.arguments[0]
     if any([i == 0 for i, _ in given]):  # a number that is made of all rows says which branch is taken
         return dict.fromkeys(range(len(f.specs)))
     results: dict[int, Axes | None] = {}

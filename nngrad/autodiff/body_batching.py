@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..graph import NdArray
-from ..graph.body import Body, closed, derived_once
+from ..graph.block import Block, close, derived_once
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from .vectorize import in_batches
@@ -11,11 +11,11 @@ from .vectorize import in_batches
 
 @derived_once
 def body_batched(
-    body: Body, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
-) -> Body:
-    """What `Body.batched` gives."""
+    body: Block, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
+) -> Block:
+    """What `Block.batched` gives."""
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     each = {
         x: leaf_of(NdArray.of_spec(spec_of((count, *x.shape), x.dtype)))
         for x, kind in zip(inputs, given, strict=True)
@@ -24,4 +24,4 @@ def body_batched(
     sums = {x: leaf_of(NdArray.of_spec(x.spec)) for x, kind in zip(inputs, given, strict=True) if kind == "sum"}
     outputs = [inputs[i] if i >= 0 else values[~i] for i in wanted]
     instead = each | sums
-    return closed(in_batches(outputs, each, sums, count, kinds), [instead.get(x, x) for x in inputs])
+    return close(in_batches(outputs, each, sums, count, kinds), [instead.get(x, x) for x in inputs])

@@ -119,7 +119,7 @@ def to_be_differentiated(request: Request, functions: Sequence[Function]) -> lis
     for f in functions:
         for ref in f._outputs if f.order else ():
             y = ref()
-            remembered = None if y is None else remembered_of(y)
+            remembered = None if y is None else y._derived
             if remembered is None or remembered.derivation is None or remembered.route.name != "reverse":
                 continue
             derivation = remembered.derivation
@@ -127,7 +127,7 @@ def to_be_differentiated(request: Request, functions: Sequence[Function]) -> lis
                 found[derivation] = None
     return [
         derivation for derivation in found
-        if reads_one(derivation, functions, request.outputs) and has_coordinates(derivation)
+        if has_shapes(derivation) and reads_one(derivation, functions, request.outputs) and has_coordinates(derivation)
     ]
 
 

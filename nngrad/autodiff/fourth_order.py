@@ -35,7 +35,7 @@ import nngrad.functions as F
 
 from ..functions.array import zeros_like
 from ..graph import Function, NdArray, RuleCall, Variable, apply, contained, create, path_between, switched
-from ..graph.body import bodies_in
+from ..graph.block import bodies_in
 from ..graph.function import next_serial
 from ..graph.options import Builder
 from ..graph.variable import leaf_of

@@ -18,8 +18,7 @@ from ..remat import rematerialised
 from . import routes
 from .binding import unreachable_inputs
 from .coordinates import MOST, leave_room, tied_to, to_be_differentiated
-from .recording import Results
-from .replay import FEWEST, record, replayed, structure_of
+from .known_gradients import FEWEST, Results, known_answer, question_of, remember_answer
 from .request import Aggregate, Request, Route, Task, checked_persistent, remember, requested, task_of
 from .walk import Retained
 
@@ -148,13 +147,13 @@ def results(request: Request, since: int, handling: Handling) -> Results:
     functions = functions_of(request.outputs)
     if any([f.order for f in functions]) and in_forward_mode(request, functions):
         since, functions = next_serial(), functions_of(request.outputs)
-    structure = structure_of(request, functions, since, handling) if len(functions) >= FEWEST else None
-    recorded = None if structure is None else replayed(structure)
-    if recorded is not None:
-        return recorded
+    question = question_of(request, functions, since, handling) if len(functions) >= FEWEST else None
+    known = None if question is None else known_answer(question)
+    if known is not None:
+        return known
     answer, is_users = watching_for_users_code(lambda: emitted_results(request, since, handling, functions))
-    if structure is not None and not is_users:
-        record(structure, answer, since)
+    if question is not None and not is_users:
+        remember_answer(question, answer, since)
     return answer
 
 
@@ -252,9 +251,11 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
     task = task_of(request.outputs, request.inputs, request.seeds, request.stops, functions)
     owners = [[x] for x in request.inputs]
     loose = {id(x) for x in request.inputs if x.parent is None}
-    if loose:
-        loose -= {id(x) for f in task.path for x in f.inputs}
-        loose -= {id(y) for y in request.outputs}
+    loose -= {id(y) for y in request.outputs}
+    for f in task.path:
+        if not loose:
+            break
+        loose.difference_update(map(id, f.inputs))
     if loose:
         owners = owning(request.inputs, loose, leaves_of(request.outputs))
         inputs = [x for own in owners for x in own]

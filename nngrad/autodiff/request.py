@@ -291,7 +291,7 @@ def remember_laplacian(result: Variable, y: Variable, x: Variable, lead: int) ->
 
 def remembered_of(g: Variable) -> Remembered | None:
     """Returns what `g` knows of itself; None if it is no result of `grad`."""
-    remembered: Remembered | None = getattr(g, "_derived", None)
+    remembered: Remembered | None = g._derived
     return remembered
 
 

@@ -45,7 +45,7 @@ from backward_registry import registry
 
 from ..functions.array import zeros_like
 from ..graph import Function, Variable, among, functions_of, path_between
-from ..graph.body import bodies_in
+from ..graph.block import bodies_in
 from ..graph.function import any_hooked, function_hooks
 from ..graph.spec import Spec
 from ..rewrite.builder import emitting

@@ -27,7 +27,7 @@ from ..graph import (
     functions_of,
     path_between,
 )
-from ..graph.body import Body, derived_once
+from ..graph.block import Block, derived_once
 from ..graph.loop import Loop
 from ..graph.options import Builder
 from ..graph.variable import leaf_of
@@ -131,7 +131,7 @@ def in_batches(
 
 
 @derived_once
-def demanded_of_body(body: Body, moved: Numbers, each: Numbers, sums: Numbers) -> tuple[Numbers, Numbers]:
+def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) -> tuple[Numbers, Numbers]:
     """Of which inputs of a body each element is needed, and of which the sum, of those that have the leading axis.
 
     Args:
@@ -141,7 +141,7 @@ def demanded_of_body(body: Body, moved: Numbers, each: Numbers, sums: Numbers) -
         sums: Numbers of what is wanted as its sum.
     """
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     outputs = [inputs[i] if i >= 0 else values[~i] for i in (*each, *sums)]
     leaves = {inputs[i]: inputs[i] for i in moved}
     walk = _Walk(path_between(outputs, [*leaves], stops=False)[0], leaves, {}, (0,))

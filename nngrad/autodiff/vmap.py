@@ -111,7 +111,7 @@ def _inlined(body: Any, inputs: list[Variable]) -> list[Variable]:
     """What a body computes from these inputs, as functions of the graph."""
     if build_options().builder is not None:
         return applied_body(body, inputs, body.outputs)
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
 
 

@@ -14,7 +14,7 @@ from backward_registry import Rule, registry
 from ..functions.checkpoints import OpOfBody, body_of, cost_of_body, dependence, in_steps, is_array, outputs_of
 from ..graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
 from ..graph.arguments import Static
-from ..graph.body import Body, closed
+from ..graph.block import Block, close
 from ..graph.capture import captured, placeholder
 from ..graph.leaf import common_floating
 from ..graph.variable import leaf_of
@@ -63,7 +63,7 @@ def _rule(f: Function, *gys: Variable) -> list[Variable | None]:
     return gxs
 
 
-def _applied(body: Body, inputs: Sequence[Variable]) -> list[Variable]:
+def _applied(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
     """The outputs of a body as ordinary functions of `inputs`."""
     values: list[Variable] = []
     for op, arguments, ins in body.steps:
@@ -139,17 +139,17 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = Fals
         outside = [x for x in found.variables if id(x) not in arrived]
         full = found.body
         own = [leaf_of(NdArray.of_spec(spec)) for spec in full.inputs]
-        values = full.values_of(own)
+        values = full.instantiate(own)
         results = [own[i] if i >= 0 else values[~i] for i in full.outputs]
         at = {id(x): y for x, y in zip(found.variables, own, strict=False)}
         given = [y for x, y in zip(found.variables, own, strict=False) if id(x) not in arrived]
         given += own[len(found.variables) :]
         gys = [at[id(seed)] if id(seed) in at else leaf_of(NdArray.of_spec(seed.spec)) for seed in seeds]
-        body = closed(results[: len(seeds)], given)
+        body = close(results[: len(seeds)], given)
         _check_outside(body, outside)
         first = len(outside)
         wanted = tuple([first + k for k, x in enumerate(inputs) if x.spec.differentiable])
-        gradient = closed(results[len(seeds) :], [*given, *gys])
+        gradient = close(results[len(seeds) :], [*given, *gys])
         outputs = apply(op, (*outside, *inputs, *found.keys), (body, gradient, wanted))
         return jax.tree.unflatten(structure, outputs)
 
@@ -188,7 +188,7 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
     return found
 
 
-def _check_outside(body: Body, outside: Sequence[Variable]) -> None:
+def _check_outside(body: Block, outside: Sequence[Variable]) -> None:
     """Raise an error if what is computed reads one of the Variables from outside that needs a gradient."""
     read = {i for _, _, ins in body.steps for i in ins}.union(body.outputs)
     for i, x in enumerate(outside):

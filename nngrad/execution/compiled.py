@@ -73,7 +73,8 @@ class BoundedCache:
     """
 
     def __init__(self, capacity: int, most_bytes: int = 1 << 62) -> None:
-        self._entries: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        # What is kept, its bytes, and the key: keys are long to compare, but not with themselves.
+        self._entries: OrderedDict[Hashable, tuple[Any, int, Hashable]] = OrderedDict()
         self._lock = threading.Lock()
         self._counts = Counts()
         self._nbytes = 0
@@ -100,7 +101,7 @@ class BoundedCache:
             if entry is None:
                 self._counts.misses += 1
                 return None
-            self._entries.move_to_end(key)
+            self._entries.move_to_end(entry[2])
             self._counts.hits += 1
             return entry[0]
 
@@ -113,7 +114,7 @@ class BoundedCache:
         """Keep `entry`, unless another thread was faster; returns what is kept."""
         with self._lock:
             if key not in self._entries:
-                self._entries[key] = entry, nbytes
+                self._entries[key] = entry, nbytes, key
                 self._nbytes += nbytes
                 self._shrink()
                 return entry
@@ -158,7 +159,7 @@ class BoundedCache:
 
     def _shrink(self) -> None:
         while len(self._entries) > self.capacity or (self._nbytes > self.most_bytes and len(self._entries) > 1):
-            _, (_, nbytes) = self._entries.popitem(last=False)
+            _, (_, nbytes, _) = self._entries.popitem(last=False)
             self._nbytes -= nbytes
 
 
@@ -187,8 +188,7 @@ class Executables(BoundedCache):
         )
 
     def clear(self) -> None:
-        """Forget everything, but for what is on disk: executables, and what was recorded of structures for their sake.
-        """
+        """Forget everything, but for what is on disk: executables, and what was learned for their sake."""
         super().clear()
         for table in self._learned:
             table.clear()

@@ -26,7 +26,7 @@ from nngrad_command import __version__
 
 from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
-from ..graph.body import Body, Step
+from ..graph.block import Block, Step
 from .free_numbers import Slot
 from .program import Program
 
@@ -125,7 +125,7 @@ def _written(argument: Any) -> str:
         return f"slice{_tuple(map(_written, (argument.start, argument.stop, argument.step)))}"
     if isinstance(argument, np.dtype) and argument.isbuiltin:
         return f"dtype {argument.name}"
-    if kind is Body:
+    if kind is Block:
         return f"body {digest_of(_steps(argument.inputs, argument.steps, argument.outputs).encode()).hex()}"
     if kind is Op:
         return f"op {_op(argument)}"

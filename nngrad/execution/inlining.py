@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph.body import Body
+from ..graph.block import Block
 from .program import Call, Program, calls_of, renumbered
 
 
@@ -26,7 +26,7 @@ def _one_level(program: Program) -> Program:
         if op.expands is None:
             found.append(Call(op, arguments, given, outs))
             continue
-        body: Body = op.expands(*arguments)
+        body: Block = op.expands(*arguments)
         values: list[int] = []
         for inner, own, numbers in body.steps:
             taken = tuple([given[i] if i >= 0 else values[~i] for i in numbers])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from ..graph import Function, Spec, Variable, build_options, functions_of, path_between
-from ..graph.body import Step
+from ..graph.block import Step
 from ..graph.spec import spec_of
 from .fingerprint import structure_of
 from .free_numbers import with_slots

@@ -19,7 +19,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from ..graph import Array, Op, Spec
 from ..graph.arguments import Shape
-from ..graph.body import Step
+from ..graph.block import Step
 from ..graph.parts import Key
 from ..graph.spec import spec_of
 from .free_numbers import as_array, can_take_numbers, without_numbers

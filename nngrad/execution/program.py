@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import Op, Spec
-from ..graph.body import Step, run_steps
+from ..graph.block import Step, run_steps
 from ..graph.exchange import Processes, group_of, groups_of, several_processes
 from ..graph.html import table, titled
 from ..graph.mesh import Axes, Mesh, running_on

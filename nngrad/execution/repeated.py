@@ -14,7 +14,7 @@ from jax import lax
 
 from ..graph import Array, Op, Spec, op
 from ..graph.arguments import Static
-from ..graph.body import Step, run_steps
+from ..graph.block import Step, run_steps
 from ..graph.spec import spec_of
 from ..graph.stacking import scan
 

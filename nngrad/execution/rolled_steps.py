@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..graph import Op, Spec
-from ..graph.body import Step
+from ..graph.block import Step
 from ..graph.spec import spec_of
 from .listing import Listing, Window
 from .repeated import Kept, Part, Repeated, Total, part_of, put_at

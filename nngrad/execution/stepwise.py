@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from ..graph import Function, NdArray, Spec, Variable, build_options, contained
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.options import switch_to
 from ..graph.spec import x64_if
 from ..graph.variable import leaf_of
@@ -65,12 +65,12 @@ class _Graph(NamedTuple):
 
 
 @contained
-def _graph_of(body: Body, names: Sequence[str], context: Any) -> _Graph:
+def _graph_of(body: Block, names: Sequence[str], context: Any) -> _Graph:
     switch_to(context=context)
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
     for x, name in zip(inputs, names, strict=True):
         x.name = name
-    values = body.values_of(inputs)
+    values = body.instantiate(inputs)
     functions = dict.fromkeys([y.parent for y in values if y.parent is not None])
     return _Graph(list(functions), values)
 
@@ -92,11 +92,11 @@ class _Stepper:
         run: Callable[[Function, list[Any]], Arrays],
         watcher: Watcher,
         trail: Trail,
-        graphs: dict[int, tuple[Body, _Graph]],
+        graphs: dict[int, tuple[Block, _Graph]],
     ) -> None:
         self._owner, self._run, self._watcher, self._trail, self._graphs = owner, run, watcher, trail, graphs
 
-    def run(self, role: str, body: Body, inputs: Sequence[Marked], number: int | None = None) -> list[Marked]:
+    def run(self, role: str, body: Block, inputs: Sequence[Marked], number: int | None = None) -> list[Marked]:
         """The values of a body."""
         known = self._graphs.get(id(body))
         if known is None:

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from ..execution.lower import linearize
 from ..execution.program import Program, calls_of
 from ..graph import Op, Spec, Variable
-from ..graph.body import Body, Step, run_steps
+from ..graph.block import Block, Step, run_steps
 
 SIZES = (1009, 1013, 1019)
 """The sizes that graphs are built for: primes, so that other sizes in a graph are not taken for them."""
@@ -195,7 +195,7 @@ class _Fitting:
         kind = type(first)
         if any([type(v) is not kind for v in each]) and not all([isinstance(v, int | float | Fraction) for v in each]):
             raise Differs(f"it is {each[0]!r:.40} for one size and {each[1]!r:.40} for another")
-        if kind is Body:
+        if kind is Block:
             return self._body(each)
         if all([v == first for v in each]) or (kind is float and all([math.isnan(v) for v in each])):
             return first
@@ -227,7 +227,7 @@ class _Fitting:
             raise Differs(f"it is {each[0]} for {SIZES[0]} and {each[1]} for {SIZES[1]}")
         return a * self._size + c
 
-    def _body(self, each: Sequence[Body]) -> Body:
+    def _body(self, each: Sequence[Block]) -> Block:
         first = each[0]
         if all([body == first for body in each]):
             return first
@@ -243,21 +243,12 @@ class _Fitting:
                 steps.append((op, self.arguments(op, [arguments for _, arguments, _ in step], False), ins))
             except ValueError as error:
                 raise Differs(f"in its body {error}") from None
-        return _with_specs(
-            first, tuple([self.spec(s) for s in zip(*[body.inputs for body in each], strict=True)]),
-            tuple([self.spec(s) for s in zip(*[body.specs for body in each], strict=True)]), tuple(steps),
-        )  # fmt: skip
-
-
-def _with_specs(body: Body, inputs: tuple[Spec, ...], specs: tuple[Spec, ...], steps: tuple[Step, ...]) -> Body:
-    """A body for any size, whose shapes need not be found out."""
-    made: Body = object.__new__(Body)
-    for name in Body.__slots__:
-        setattr(made, name, getattr(body, name))
-    made.inputs, made.specs, made.steps = inputs, specs, steps
-    made._key = inputs, steps, body.orders, body.outputs, body.stops
-    made._hash = hash(made._key)
-    return made
+        results = [
+            tuple([self.spec(specs) for specs in zip(*made, strict=True)])
+            for made in zip(*[body.results for body in each], strict=True)
+        ]
+        inputs = tuple([self.spec(specs) for specs in zip(*[body.inputs for body in each], strict=True)])
+        return Block(inputs, tuple(steps), first.orders, first.outputs, first.stops, first.places, tuple(results))
 
 
 def scaled(each: Sequence[Any]) -> Scaled:

@@ -10,7 +10,7 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, build_options
 from ..graph.arguments import Static
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.capture import Captured, captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.refusals import explained_by_name
@@ -25,13 +25,13 @@ class SwitchOfBodies(Op):
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
-        first: Body = arguments[0][0]
+        first: Block = arguments[0][0]
         return tuple([first.spec(number) for number in first.outputs])
 
 
 def _cost(f: Function) -> int:
     """About how many operations the longest branch takes."""
-    bodies: tuple[Body, ...] = f.arguments[0]
+    bodies: tuple[Block, ...] = f.arguments[0]
     return max([operations_in(body) for body in bodies])
 
 
@@ -44,7 +44,7 @@ def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
     """
     index, *given = x
 
-    def branch(body: Body) -> Callable[..., tuple[Any, ...]]:
+    def branch(body: Block) -> Callable[..., tuple[Any, ...]]:
         def run(*arrays: Any) -> tuple[Any, ...]:
             values = body.run(arrays)
             return tuple([arrays[i] if i >= 0 else values[~i] for i in body.outputs])
@@ -75,7 +75,7 @@ def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Step
 
 def switch_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
     """Which outputs of `switch_of_bodies` depend on the inputs that are `given`."""
-    bodies: tuple[Body, ...] = arguments[0]
+    bodies: tuple[Block, ...] = arguments[0]
     numbers = [body.depending([i for i, is_given in enumerate(given[1:]) if is_given]) for body in bodies]
     return [
         given[0] or any([body.outputs[k] in found for body, found in zip(bodies, numbers, strict=True)])
@@ -179,13 +179,13 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
     place = {i: k for k, i in enumerate(variables)}
     specs = tuple([x.spec for x in variables.values()])
 
-    def arranged(each: Captured) -> Body:
+    def arranged(each: Captured) -> Block:
         """With the inputs of all, and first the new values of all leaves that some branch updates."""
         given = (*each.variables, *each.updated, *inputs, *each.keys)
         body = each.body.with_inputs(specs, [place[id(x)] for x in given])
         new = {id(x): number for x, number in zip(each.updated, body.outputs, strict=False)}
         after = [new.get(id(x), place[id(x)]) for x in updated]
-        return Body(body.inputs, body.steps, body.orders, (*after, *body.outputs[len(new) :]), body.stops, body.places)
+        return Block(body.inputs, body.steps, body.orders, (*after, *body.outputs[len(new) :]), body.stops, body.places)
 
     bodies = tuple([arranged(each) for each in found])
     effects = tuple([(leaf, k) for k, leaf in enumerate(updated)])

@@ -10,7 +10,7 @@ import jax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
 from ..graph.arguments import Static
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.capture import captured
 from ..graph.leaf import common_floating
 from ..graph.within import InSteps, Steps, Within
@@ -26,7 +26,7 @@ class OpOfBody(Op):
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
-        body: Body = arguments[0]
+        body: Block = arguments[0]
         return tuple([body.spec(number) for number in body.outputs])
 
 
@@ -35,12 +35,12 @@ def cost_of_body(f: Function) -> int:
     return operations_in(f.arguments[0])
 
 
-def body_of(body: Body, *_: Any) -> Body:
+def body_of(body: Block, *_: Any) -> Block:
     """The body that stands for an application with these arguments."""
     return body
 
 
-def outputs_of(body: Body, x: tuple[Any, ...]) -> tuple[jax.Array, ...]:
+def outputs_of(body: Block, x: tuple[Any, ...]) -> tuple[jax.Array, ...]:
     """What a body gives for some arrays."""
     values = body.run(x)
     return tuple([x[i] if i >= 0 else values[~i] for i in body.outputs])
@@ -48,7 +48,7 @@ def outputs_of(body: Body, x: tuple[Any, ...]) -> tuple[jax.Array, ...]:
 
 def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
     """The one that it is."""
-    body: Body = arguments[0]
+    body: Block = arguments[0]
     inputs = tuple([f"input{i}" for i in range(count)])
     outputs = tuple([f"result{i}" for i in range(len(body.outputs))])
     gives = tuple([("", number) for number in body.outputs])
@@ -62,7 +62,7 @@ def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Step
 
 def dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
     """Which outputs depend on the inputs that are `given`."""
-    body: Body = arguments[0]
+    body: Block = arguments[0]
     numbers = body.depending([i for i, is_given in enumerate(given) if is_given])
     return [number in numbers for number in body.outputs]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..graph import Array, Function, NdArray, Op, Spec, Variable, apply
 from ..graph.arguments import Static
-from ..graph.body import Body, closed, derived_once
+from ..graph.block import Block, close, derived_once
 from ..graph.variable import leaf_of
 from .arithmetic import maximum2, maximum_scalar, minimum_scalar
 from .array import cast, constant
@@ -181,7 +181,7 @@ def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: 
 
 
 @derived_once
-def flow(field: Body, method: str, number: int, rtol: float, atol: float) -> Body:
+def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Block:
     """The body that goes along a field: its inputs are those of the field but for the last, which is the time, and
     two times.
 
@@ -198,7 +198,7 @@ def flow(field: Body, method: str, number: int, rtol: float, atol: float) -> Bod
     def along(y: Variable, t: Variable) -> Variable:
         return inlined(field, [*parameters, y, t])[0]
 
-    return closed([integrated(along, y, start, end, Steps(method, number, rtol, atol), bounded=False)], inputs)
+    return close([integrated(along, y, start, end, Steps(method, number, rtol, atol), bounded=False)], inputs)
 
 
 class FlowOfBody(Op):
@@ -206,7 +206,7 @@ class FlowOfBody(Op):
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of the output."""
-        field: Body = arguments[0]
+        field: Block = arguments[0]
         return (field.inputs[-2],)
 
 
@@ -240,7 +240,7 @@ _flow_of_body.__name__ = "flow_of_body"
 flow_of_body = FlowOfBody(_flow_of_body, cost=_cost)
 
 
-def followed(field: Body, inputs: Sequence[Variable], steps: Steps) -> Variable:
+def followed(field: Block, inputs: Sequence[Variable], steps: Steps) -> Variable:
     """The state to which a field leads.
 
     Args:

@@ -15,7 +15,7 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, op
 from ..graph.arguments import Static
-from ..graph.body import Body, derived_once
+from ..graph.block import Block, derived_once
 from . import krylov
 from .array import constant, zeros_like
 from .factors import lu_solve
@@ -48,7 +48,7 @@ class NotLinear(ValueError):
 
 
 @derived_once
-def transpose_of(matrix: Body) -> Body:
+def transpose_of(matrix: Block) -> Block:
     """The transpose of a matrix: of a body that is linear in its last input, a vector, and gives a vector.
 
     Raises:
@@ -65,7 +65,7 @@ def transpose_of(matrix: Body) -> Body:
 
 
 @derived_once
-def jacobian_of(residual: Body) -> Body:
+def jacobian_of(residual: Block) -> Block:
     """The Jacobian of a body in its last input, as a matrix: its inputs are those of the body, and a vector."""
     place = len(residual.inputs) - 1
     found = residual.tangent((place,), residual.outputs)
@@ -73,14 +73,14 @@ def jacobian_of(residual: Body) -> Body:
     if not found.moved:
         return _zero_of(inputs, residual.spec(residual.outputs[0]))
     body = found.body
-    return Body(inputs, body.steps, body.orders, body.outputs[len(residual.outputs) :], body.stops, body.places)
+    return Block(inputs, body.steps, body.orders, body.outputs[len(residual.outputs) :], body.stops, body.places)
 
 
-def _zero_of(inputs: tuple[Spec, ...], spec: Spec) -> Body:
-    return Body(inputs, ((constant, (0, spec.shape, spec.dtype), ()),), (0,), (-1,))
+def _zero_of(inputs: tuple[Spec, ...], spec: Spec) -> Block:
+    return Block(inputs, ((constant, (0, spec.shape, spec.dtype), ()),), (0,), (-1,))
 
 
-def product_with(matrix: Body, parameters: Sequence[Any]) -> Callable[[Any], Any]:
+def product_with(matrix: Block, parameters: Sequence[Any]) -> Callable[[Any], Any]:
     """The function on arrays that multiplies a vector by the matrix."""
 
     def product(v: Any) -> Any:
@@ -93,7 +93,7 @@ def product_with(matrix: Body, parameters: Sequence[Any]) -> Callable[[Any], Any
 # ---------------------------------------------------------------- solves
 
 
-def _body_cost(body: Body) -> int:
+def _body_cost(body: Block) -> int:
     return sum([max(1, spec.size) for spec in body.specs])
 
 
@@ -165,7 +165,7 @@ def iterative_solve(
 
 
 def solve(
-    matrix: Body,
+    matrix: Block,
     parameters: Sequence[Variable],
     b: Variable,
     options: Options,
@@ -223,7 +223,7 @@ class RootOfBody(Op):
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
-        finder: Body = arguments[1]
+        finder: Block = arguments[1]
         return tuple([finder.spec(number) for number in finder.outputs])
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..graph import Variable, apply
-from ..graph.body import Body
+from ..graph.block import Block
 from .control import unlink
 
 
-def inlined(body: Body, inputs: Sequence[Variable]) -> list[Variable]:
+def inlined(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
     """The outputs of a body, as functions of the graph that is being built.
 
     Args:

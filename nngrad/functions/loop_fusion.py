@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.loop import Loop
 
 Numbers = tuple[int, ...]
@@ -154,7 +154,7 @@ def _as_one(members: Numbers, applications: Sequence[Application]) -> Fused:
         steps.append((op, arguments, tuple([numbers[x] for x in ins])))
         for value in made:
             numbers[value] = ~(len(numbers) - len(inputs))
-    body = Body(
+    body = Block(
         (*fixed.values(), *[specs[c] for c in starts], *slices.values()), tuple(steps), (0,) * len(steps),
         tuple([numbers[x] for x in (*after.values(), *stacked)]),
     )  # fmt: skip

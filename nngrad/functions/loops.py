@@ -1,6 +1,6 @@
 """Loops as functions of the graph: scan, fori_loop and map.
 
-What is run at each step is a body (`graph/body.py`), a static argument of one op. So a loop is one function of the
+What is run at each step is a body (`graph/block.py`), a static argument of one op. So a loop is one function of the
 graph, however long it is; its gradient is a loop over the gradient of its body.
 """
 
@@ -17,7 +17,7 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, build_options, op, spec_of
 from ..graph.arguments import Static
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.loop import Loop, Settled, scan_dependence, settled
@@ -57,7 +57,7 @@ def _steps(f: Function) -> int:
     return 0 if loop.segments or by_segments else loop.length
 
 
-def _running(arguments: tuple[Any, ...], read: Sequence[bool]) -> list[Body]:
+def _running(arguments: tuple[Any, ...], read: Sequence[bool]) -> list[Block]:
     """The body, with the outputs that somebody reads."""
     loop = Loop(*arguments)
     stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]

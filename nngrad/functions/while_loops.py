@@ -13,7 +13,7 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
 from ..graph.arguments import Static
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
 from ..graph.loop import depending_throughout
@@ -32,7 +32,7 @@ class WhileOfBodies(Op):
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
-        body: Body = arguments[1]
+        body: Block = arguments[1]
         return tuple([body.spec(number) for number in body.outputs])
 
 
@@ -55,7 +55,7 @@ def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tu
     """
     same, first = x[:fixed], x[fixed:]
 
-    def outputs(of: Body, carry: tuple[Any, ...]) -> tuple[Any, ...]:
+    def outputs(of: Block, carry: tuple[Any, ...]) -> tuple[Any, ...]:
         given = (*same, *carry)
         values = of.run(given)
         return tuple([given[i] if i >= 0 else values[~i] for i in of.outputs])

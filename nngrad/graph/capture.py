@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .body import Body, closed
+from .block import Block, close
 from .function import Function, create, next_serial
 from .ndarray import NdArray
 from .options import build_options, contained, switch_to
@@ -45,7 +45,7 @@ def placeholder(spec: Spec, owner: str) -> Variable:
 class Captured(NamedTuple):
     """What a function of Variables computes, and what it takes from outside."""
 
-    body: Body
+    body: Block
     """Its inputs are `variables`, `updated`, those of the function, and `keys`; its outputs are the new values of
     `updated`, and what the function returns."""
     variables: tuple[Variable, ...]
@@ -102,7 +102,7 @@ def captured(
     inside = {id(x) for x in given} | {id(y) for f in within.functions for y in f.outputs}
     read = [x for f in within.functions for x in f.inputs] + results
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
-    return Captured(closed(results, [*variables, *given], places), tuple(variables), updated, within.keys)
+    return Captured(close(results, [*variables, *given], places), tuple(variables), updated, within.keys)
 
 
 def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[Function]:

@@ -48,11 +48,11 @@ class Engine:
     backward: Callable[..., None]
     """`backward(output, grad, **options)` adds the gradient of `output` to the leaves that need one."""
     body_gradient: Callable[..., Any]
-    """What `Body.gradient` asks."""
+    """What `Block.gradient` asks."""
     body_tangent: Callable[..., Any]
-    """What `Body.tangent` asks."""
+    """What `Block.tangent` asks."""
     body_batched: Callable[..., Any]
-    """What `Body.batched` asks."""
+    """What `Block.batched` asks."""
 
     def install(
         self,

@@ -62,7 +62,7 @@ class Facts:
     """For an op that runs bodies of which nobody sees the values: `bodies(arguments, read)` gives these, each with the
     outputs that are wanted where of the op's outputs those are read for which `read` is true."""
     expands: Callable[..., Any] | None = None
-    """For a function that is just a body: `expands(*arguments)` gives the `Body`, which runs in its place."""
+    """For a function that is just a body: `expands(*arguments)` gives the `Block`, which runs in its place."""
     in_steps: InSteps | None = None
     """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
     into (`nngrad.graph.within`)."""

@@ -228,7 +228,7 @@ class Function(ShownFunction):
         hook.deleted(self)
 
 
-_new_function = Function.__new__
+new_function = Function.__new__
 next_serial = itertools.count().__next__
 """The serial number of the next function to be made."""
 
@@ -239,7 +239,7 @@ def output_variable(function: Function, index: int) -> Variable:
     x.spec = function.specs[index]
     x.parent = function
     x.index = index
-    x._data = x._grad = x._need_grad = x._family = x._source = x._at = None
+    x._data = x._grad = x._need_grad = x._derived = x._family = x._source = x._at = None
     x.name, x.persistent = "", False
     return x
 
@@ -269,7 +269,7 @@ def create(
         parent = x.parent
         if parent is not None and parent.rank > rank:
             rank = parent.rank
-    f = _new_function(Function)
+    f = new_function(Function)
     f.op = op
     f.inputs = inputs
     f.arguments = arguments
@@ -291,73 +291,18 @@ def create(
         f._outputs = tuple([weakref.ref(y) for y in outputs])
         result: Any = outputs
     else:
-        result = output_variable(f, 0)
+        result = new_variable(Variable)  # an `output_variable`, without a call for each function
+        result.spec, result.parent, result.index = specs[0], f, 0
+        result._data = result._grad = result._need_grad = result._derived = result._family = result._source = None
+        result._at, result.name, result.persistent = None, "", False
         f._outputs = (weakref.ref(result),)
     if options.special:
-        _apply_switches(f, options)
+        apply_switches(f, options)
     return result
 
 
-class Blueprint(NamedTuple):
-    """A function that was made before, without the Variables that it was applied to: to be made on others."""
-
-    op: Op
-    arguments: tuple[Any, ...]
-    inputs: tuple[int, ...]
-    """The numbers of its inputs among the values that are there when it is made."""
-    specs: tuple[Spec, ...]
-    rank: int
-    order: int
-    context: Any
-    call: int
-    """The number of the call of a rule that emits it; -1 for none."""
-
-
-CallOf = tuple[int, tuple[int | None, ...]]
-"""A call of a rule: of which function, one that is given (its number) or one that is made (~ its number), and the
-numbers of the gradients, None where none arrived."""
-
-
-def make(
-    blueprints: Iterable[Blueprint], calls: Sequence[CallOf], given: Sequence[Function], values: list[Variable]
-) -> None:
-    """Make functions by their blueprints, one after another, and append their outputs to `values`."""
-    made: list[Function] = []
-    called: list[RuleCall | None] = [None] * len(calls)
-    value, enter = values.__getitem__, values.append
-    for op, arguments, inputs, specs, rank, order, context, number in blueprints:
-        f = _new_function(Function)
-        f.op = op
-        f.inputs = tuple(map(value, inputs))
-        f.arguments = arguments
-        f.specs = specs
-        f.rank = rank
-        f.effects = ()
-        f.order = order
-        f.serial = next_serial()
-        f.mark = f.snapshot = f.known = f.plan = None
-        f.context = context
-        if number < 0:
-            f.call = None
-        else:
-            call = called[number]
-            if call is None:
-                of, gys = calls[number]
-                arrived = [None if i is None else value(i) for i in gys]
-                call = called[number] = RuleCall(given[of] if of >= 0 else made[~of], arrived)
-            f.call = call
-        made.append(f)
-        if len(specs) == 1:
-            y = output_variable(f, 0)
-            f._outputs = (weakref.ref(y),)
-            enter(y)
-        else:
-            outputs = [output_variable(f, i) for i in range(len(specs))]
-            f._outputs = tuple([weakref.ref(y) for y in outputs])
-            values += outputs
-
-
-def _apply_switches(f: Function, options: BuildOptions) -> None:
+def apply_switches(f: Function, options: BuildOptions) -> None:
+    """Do with a function that was just made what is switched on."""
     if options.debug is not None:
         f.place = options.debug.place()
     if options.places is not None:

@@ -236,7 +236,7 @@ def _rearranged(functions: list[Function]) -> None:
     for f in ordered:
         f.rank = 1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1)
     for gx in _living_outputs(_all_functions()):
-        outputs = getattr(getattr(gx, "_derived", None), "outputs", ())
+        outputs = getattr(gx._derived, "outputs", ())
         if any([y.parent in inside for y in outputs]):
-            del gx._derived
+            gx._derived = None
     engine.forget(ordered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .body import Body, derived_once
+from .block import Block, derived_once
 from .function import Function
 from .spec import Spec, spec_of
 from .variable import Variable
@@ -18,7 +18,7 @@ class Loop(NamedTuple):
     Its outputs are the carries for the next step, and what is stacked.
     """
 
-    body: Body
+    body: Block
     fixed: int
     """How many inputs are the same at each step."""
     carries: int
@@ -130,7 +130,7 @@ def settled(loop: Loop) -> Settled | None:
     )  # fmt: skip
 
 
-def depending_throughout(body: Body, fixed: int, carries: int, inputs: Iterable[int]) -> set[int]:
+def depending_throughout(body: Block, fixed: int, carries: int, inputs: Iterable[int]) -> set[int]:
     """The numbers of what depends, at some step, on some of the inputs of a body.
 
     Args:

@@ -70,7 +70,7 @@ class Variable(ShownVariable, Operators, Links):
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
-    _derived: Any  # set on results of `grad` and Laplacians alone
+    _derived: Any  # what results of `grad` and Laplacians know of themselves
     _family: Family | None
     _source: Callable[[], Any] | None
     _at: Any
@@ -372,7 +372,7 @@ _JAX_OPERATORS = ("_operator_", "deferring_binary_op")
 
 def _fill(x: Variable, spec: Spec) -> None:
     x.spec = spec
-    x.parent = x._data = x._grad = x._need_grad = x._family = x._source = x._at = None
+    x.parent = x._data = x._grad = x._need_grad = x._derived = x._family = x._source = x._at = None
     x.index, x.name, x.persistent = 0, "", False
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from .body import Body
+from .block import Block
 from .function import Function
 from .spec import Spec
 
@@ -17,7 +17,7 @@ class Within(NamedTuple):
 
     role: str
     """What it is called: 'body', 'condition', 'branch 1'."""
-    body: Body
+    body: Block
     runs: int
     """How often it runs; once, if that is not known."""
     inputs: tuple[str, ...]
@@ -36,8 +36,8 @@ class Within(NamedTuple):
 class Steps(Protocol[V]):
     """What runs the bodies of one function, a step at a time, on values of its own kind."""
 
-    def run(self, role: str, body: Body, inputs: Sequence[V], number: int | None = None) -> list[V]:
-        """The values of a body, as `Body.run` gives them; `number` is that of the step, if there are several."""
+    def run(self, role: str, body: Block, inputs: Sequence[V], number: int | None = None) -> list[V]:
+        """The values of a body, as `Block.run` gives them; `number` is that of the step, if there are several."""
         ...
 
     def array(self, x: V) -> Any:
@@ -67,6 +67,6 @@ def bodies_of(f: Function) -> tuple[Within, ...]:
     return () if f.op.in_steps is None else f.op.in_steps.within(f.arguments, len(f.inputs))
 
 
-def outputs_of(body: Body, inputs: Sequence[V], values: Sequence[V]) -> list[V]:
+def outputs_of(body: Block, inputs: Sequence[V], values: Sequence[V]) -> list[V]:
     """Those of the values of a body that are its outputs."""
     return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]

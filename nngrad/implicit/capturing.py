@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ..functions.control import unlink
 from ..functions.inlining import inlined
 from ..graph import Spec, Variable, switched
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.capture import captured
 
 at_full_precision = switched(precision=None)
@@ -18,7 +18,7 @@ at_full_precision = switched(precision=None)
 class Equation(NamedTuple):
     """A function as a body, with what it reads from outside."""
 
-    body: Body
+    body: Block
     """Its inputs are the parameters and those of the function."""
     parameters: tuple[Variable, ...]
 

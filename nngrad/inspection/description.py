@@ -11,7 +11,7 @@ from weakref import ReferenceType, ref
 
 from ..autodiff.request import variables
 from ..graph import Function, Op, Spec, Variable, functions_of
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.place import Place
 from ..graph.shortening import argument_text
 from ..graph.within import Within
@@ -47,7 +47,7 @@ class BodyEntry(NamedTuple):
     runs: int
     """How often it runs when the node runs once; once, if that is not known."""
     values: dict[int, tuple[int, int]]
-    """Which output of which node each value of it is, by its number (`Body`)."""
+    """Which output of which node each value of it is, by its number (`Block`)."""
 
 
 class Description:
@@ -308,7 +308,7 @@ class _Describing:
                 made.begins[values[i][0]] = OF_THE_BODY[kind]
         self._steps(number, body, within, made.results[node], rank)
 
-    def _steps(self, number: int, body: Body, within: Within, asked: Sequence[str], rank: int) -> None:
+    def _steps(self, number: int, body: Block, within: Within, asked: Sequence[str], rank: int) -> None:
         """Enter the functions of a body; `asked` has a name for each output of the function that somebody reads."""
         made, values = self._made, self._made.bodies[number].values
         wanted = {value for (_, value), name in zip(within.gives, asked, strict=False) if name}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..execution.periods import Stretch, stretches_of
-from ..graph.body import bodies_in
+from ..graph.block import bodies_in
 from .description import Description, Kind
 
 LEAST = 3

@@ -12,7 +12,7 @@ from jax.extend.core import ClosedJaxpr
 from ..functions.array import cast
 from ..functions.jax_functions import JaxFunction, Key, Trace, Traced, checked_options
 from ..graph import Variable, apply, contained, leaves_of
-from ..graph.body import Body, closed
+from ..graph.block import Block, close
 from ..graph.capture import placeholder
 from ..graph.named_axes import named_axes
 from ..graph.options import switch_to
@@ -57,7 +57,7 @@ class OpenedFunction(JaxFunction):
             around.axes.update(axes_in(trace.function.jaxpr.jaxpr))
         if trace.function.report.transformed:
             return opened_with(Opening(), trace.function.jaxpr, inputs)
-        body: Body = trace.function.body
+        body: Block = trace.function.body
         constants = trace.constants if around is None else [around.now_held_by(x) for x in trace.constants]
         given = [*constants, *inputs]
         values: list[Variable] = []
@@ -111,7 +111,7 @@ class _Graph:
         self.report = opening.report
         self.constants = tuple([x for x in leaves_of(outputs) if id(x) not in own])
         """The leaves that it reads: what the function closes over, and what it computes from that alone."""
-        self.body = closed(outputs, [*self.constants, *inputs])
+        self.body = close(outputs, [*self.constants, *inputs])
         """Its inputs are the constants, and then those of the function."""
 
 

@@ -15,7 +15,7 @@ from ..execution.convert import to_jax
 from ..functions.jax_functions import Fixed, KeyData, Marked
 from ..functions.jaxpr_structure import Held
 from ..graph import Spec, Variable, contained, functions_of, path_between
-from ..graph.body import bodies_in
+from ..graph.block import bodies_in
 from ..graph.capture import placeholder
 from ..graph.named_axes import named_axes
 from ..graph.options import switch_to, watching_for_users_code

@@ -15,15 +15,16 @@ from backward_registry import registry
 
 from ..autodiff.request import Derivation, Remembered, Route
 from ..context import Context
-from ..graph import NdArray, Op, RuleCall, Spec, Variable
-from ..graph.body import Body
-from ..graph.function import Blueprint, make
+from ..graph import NdArray, Op, RuleCall, Spec, Variable, contained
+from ..graph.block import Block
+from ..graph.function import create
 from ..graph.leaf import drawn_leaf
 from ..graph.ndarray import checked_spec
+from ..graph.options import switch_to
 from ..graph.spec import dtype_of, spec_of
 from ..graph.variable import leaf_of
 from ..random import next_key, source_at
-from ..remat.policies import Block
+from ..remat.policies import RecomputeScope
 from .checked import Unknown, boolean, integer, integers, listed, text
 from .policies import read_policy
 from .static_arguments import read
@@ -82,7 +83,7 @@ class GraphReader:
             checked_spec(integers(shape, 0, _MOST), dtype_of(text(dtype))) for dtype, shape in listed(tables, "specs")
         ]
         self._ops = [_op(row) for row in listed(tables, "ops")]
-        self._definitions: list[_Kind | Body] = []
+        self._definitions: list[_Kind | Block] = []
         self._extents: dict[int, _Extent] = {}
         for row in listed(tables, "definitions"):
             self._definitions.append(self._body(row) if "steps" in row else self._kind(row))
@@ -143,7 +144,7 @@ class GraphReader:
             raise ValueError(f"definition {number} is a body, and no function")
         return kind
 
-    def _body(self, row: Any) -> Body:
+    def _body(self, row: Any) -> Block:
         inputs = tuple(map(self._spec, listed(row, "inputs")))
         specs: list[Spec] = []
         steps = []
@@ -163,7 +164,7 @@ class GraphReader:
         orders = integers(row["orders"], 0, _MOST)
         if len(orders) != len(steps):
             raise ValueError("a body has more or fewer orders than steps")
-        body = Body(inputs, tuple(steps), orders, integers(row["outputs"], -len(specs), len(inputs) - 1),
+        body = Block(inputs, tuple(steps), orders, integers(row["outputs"], -len(specs), len(inputs) - 1),
                     frozenset(integers(row["stops"], -len(specs), -1)))
         self._extents[id(body)] = _Extent(depth + 1, extent)
         return body
@@ -198,32 +199,33 @@ class GraphReader:
 
     # ---------------------------------------------------------------- functions
 
+    @contained
     def _make_functions(self) -> None:
         """Make all functions, each from what is there before it."""
+        switch_to()
         names = ("kinds_of_functions", "inputs_of_functions", "specs_of_functions", "orders_of_functions",
                  "contexts_of_functions", "room_below_functions")
         columns = [listed(self._tables, name) for name in names]
         contexts = [_context(*row) for row in listed(self._tables, "contexts")]
         orders, room = integers(columns[3], 0, _MOST), integers(columns[5], 0, _MOST)
-        specs = [x.spec for x in self._values]
-        ranks = [-1] * len(specs)
-        leaves = len(specs)
-        blueprints = []
+        values = self._values
+        leaves = len(values)
         for number, given, results, order, context, below in zip(
             columns[0], columns[1], columns[2], orders, columns[4], room, strict=True
         ):
             kind = self._kind_at(number)
-            ins = tuple([i if i >= 0 else leaves + ~i for i in integers(given, leaves - len(specs), leaves - 1)])
-            arguments, made = kind.results(tuple([specs[i] for i in ins]))
-            if [self._spec(i) for i in results] != list(made):
+            ins = integers(given, leaves - len(values), leaves - 1)
+            inputs = tuple([values[i if i >= 0 else leaves + ~i] for i in ins])
+            arguments, specs = kind.results(tuple([x.spec for x in inputs]))
+            if [self._spec(i) for i in results] != list(specs):
                 raise ValueError(f"{kind.op.name} does not give what the file says")
-            rank = 1 + max([ranks[i] for i in ins], default=-1) + below
+            made = create(kind.op, inputs, arguments, order=order, specs=specs)
+            outputs = made if kind.op.multiple_results else (made,)
+            f = outputs[0].parent
+            f.rank += below
             context = integer(context, -1, len(contexts) - 1)
-            blueprints.append(Blueprint(kind.op, arguments, ins, made, rank, order,
-                                        None if context < 0 else contexts[context], -1))
-            specs += made
-            ranks += [rank] * len(made)
-        make(blueprints, (), (), self._values)
+            f.context = None if context < 0 else contexts[context]
+            values += outputs
 
     def _note_variables(self) -> None:
         for number, name, persistent, need_grad in listed(self._tables, "variables"):
@@ -242,11 +244,11 @@ class GraphReader:
             if any([leaf.spec is not f.specs[k] for leaf, k in pairs]):
                 raise ValueError(f"{f.op.name} updates a leaf with what does not fit")
             f.effects = tuple(pairs)
-        blocks: dict[int, Block] = {}
+        scopes: dict[int, RecomputeScope] = {}
         for number, mark in listed(self._tables, "marks"):
             is_policy = mark.__class__ is list
             self._function(number).mark = (
-                read_policy(mark) if is_policy else blocks.setdefault(integer(mark, 0, _MOST), Block())
+                read_policy(mark) if is_policy else scopes.setdefault(integer(mark, 0, _MOST), RecomputeScope())
             )
         for number, tags in listed(self._tables, "tags"):
             self._function(number).tags = {name: read(tag, (), self._op) for name, tag in tags.items()}

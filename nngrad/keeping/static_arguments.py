@@ -15,7 +15,7 @@ import numpy as np
 
 from ..graph import Op
 from ..graph.arguments import NegativeZero, as_static_float
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.spec import dtype_of
 from .checked import integer
 
@@ -27,7 +27,7 @@ class CannotBeKept(TypeError):
     """A value that means nothing outside of this process."""
 
 
-def written(value: Any, body: Callable[[Body], int], op: Callable[[Op], int], depth: int = 0) -> Any:
+def written(value: Any, body: Callable[[Block], int], op: Callable[[Op], int], depth: int = 0) -> Any:
     """A static argument, fit for JSON.
 
     Args:
@@ -52,7 +52,7 @@ def written(value: Any, body: Callable[[Body], int], op: Callable[[Op], int], de
         return {"fraction": [value.numerator, value.denominator]}
     if isinstance(value, np.dtype) and value.isbuiltin:
         return {"dtype": value.name}
-    if kind is Body:
+    if kind is Block:
         return {"body": body(value)}
     if isinstance(value, Op):
         return {"op": op(value)}
@@ -93,7 +93,7 @@ def read(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth:
             return dtype_of(value)
         if key == "body":
             body = definitions[integer(value, 0, len(definitions) - 1)]
-            if isinstance(body, Body):
+            if isinstance(body, Block):
                 return body
         if key == "op":
             return op(value)

@@ -16,24 +16,24 @@ from ..autodiff.request import Derivation, Remembered, remembered_of
 from ..context import Context
 from ..graph import Function, NdArray, Op, Spec, Variable, functions_of
 from ..graph.arguments import key_of
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.leaf import arrays_in
 from ..graph.traverse import operands_first
 from ..graph.value import on_host
 from ..random import place_of_source
-from ..remat.policies import Block
+from ..remat.policies import RecomputeScope
 from .policies import written_policy
 from .static_arguments import CannotBeKept, written
 
 
-def bodies_within(arguments: Iterable[Any]) -> list[Body]:
+def bodies_within(arguments: Iterable[Any]) -> list[Block]:
     """The bodies among static arguments, and in tuples among them, however deep."""
     waiting, found = list(arguments), []
     while waiting:
         value = waiting.pop()
         if isinstance(value, tuple):
             waiting += value
-        elif isinstance(value, Body):
+        elif isinstance(value, Block):
             found.append(value)
     return found
 
@@ -47,7 +47,7 @@ class _Tables:
         self.contexts: dict[tuple[str, str], int] = {}
         self.definitions: list[dict[str, Any]] = []
         """Ops with static arguments, and bodies; each refers to what comes before it alone."""
-        self._bodies: dict[Body, int] = {}
+        self._bodies: dict[Block, int] = {}
         self._kinds: dict[tuple[Op, tuple[Any, ...]], int] = {}
 
     def op(self, op: Op) -> int:
@@ -94,11 +94,11 @@ class _Tables:
         return number
 
     @staticmethod
-    def nobody(body: Body) -> int:
+    def nobody(body: Block) -> int:
         """Where no body can be."""
         raise CannotBeKept(f"{body!r}")
 
-    def _row(self, body: Body) -> dict[str, Any]:
+    def _row(self, body: Block) -> dict[str, Any]:
         steps = [[self.kind(op, arguments), list(ins)] for op, arguments, ins in body.steps]
         return {
             "inputs": list(map(self.spec, body.inputs)), "steps": steps, "orders": list(body.orders),
@@ -124,7 +124,7 @@ class _Tables:
         }  # fmt: skip
 
 
-def _bodies_of(body: Body) -> list[Body]:
+def _bodies_of(body: Block) -> list[Block]:
     return [inner for _, arguments, _ in body.steps for inner in bodies_within(arguments)]
 
 
@@ -252,11 +252,12 @@ class GraphWriter:
     def _marks(self) -> list[Any]:
         """What is to be computed again: the number of a function with that of the block that it was built in, or with
         a policy."""
-        blocks: dict[Any, int] = {}
-        return [
-            [i, blocks.setdefault(f.mark, len(blocks)) if isinstance(f.mark, Block) else written_policy(f.mark)]
-            for i, f in enumerate(self.functions) if f.mark is not None
-        ]  # fmt: skip
+        scopes: dict[Any, int] = {}
+
+        def written(mark: Any) -> Any:
+            return scopes.setdefault(mark, len(scopes)) if isinstance(mark, RecomputeScope) else written_policy(mark)
+
+        return [[i, written(f.mark)] for i, f in enumerate(self.functions) if f.mark is not None]
 
     def _tags(self) -> list[Any]:
         rows = []

@@ -27,7 +27,7 @@ from ..execution.passes import prepared
 from ..execution.program import Call, Program, calls_of, without_passes
 from ..execution.recurrences import is_sum
 from ..graph import Op, Spec
-from ..graph.body import Body
+from ..graph.block import Block
 from ..graph.traverse import operands_first
 from .costs import is_costly
 from .occupancy import Occupancy
@@ -95,7 +95,7 @@ def _timeline(program: Program) -> Timeline:
 
 
 @functools.lru_cache(maxsize=4096)
-def _peak_of(body: Body) -> int:
+def _peak_of(body: Block) -> int:
     """Bytes of temporaries of a body while it runs. The passes for a platform do not look into bodies."""
     return _timeline(with_bodies_inline(Program(body.inputs, body.steps, body.outputs, None))).peak
 

@@ -138,21 +138,21 @@ class Marked(Policy):
 
     def choose(self, search: Search) -> Candidate:
         """The smallest that computes nothing else again."""
-        return search.smallest(search.restricted(lambda f: isinstance(f.mark, Block)))
+        return search.smallest(search.restricted(lambda f: isinstance(f.mark, RecomputeScope)))
 
 
-class Block:
+class RecomputeScope:
     """The functions built within one `with nn.recompute():`."""
 
 
-_SINGLE = Block()
+_SINGLE = RecomputeScope()
 """The mark of functions that were marked one by one."""
 
 
 def _is_marked(x: Variable) -> bool:
     """Whether gradients compute it again, and do not keep it, where that lowers the peak of memory. Setting it marks
     the function that computes it, as if it had been built within `nn.recompute()`; a leaf has none."""
-    return x.parent is not None and isinstance(x.parent.mark, Block)
+    return x.parent is not None and isinstance(x.parent.mark, RecomputeScope)
 
 
 def _mark(x: Variable, on: bool) -> None:
@@ -219,7 +219,7 @@ def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
     if all([m is None for m in marks]):
         return False if given is False else None
     numbers: dict[Any, Any] = {}
-    return tuple([numbers.setdefault(m, len(numbers)) if isinstance(m, Block) else m for m in marks])
+    return tuple([numbers.setdefault(m, len(numbers)) if isinstance(m, RecomputeScope) else m for m in marks])
 
 
 class _Marking(Switched):
@@ -227,7 +227,7 @@ class _Marking(Switched):
 
     def value(self) -> dict[str, Any]:
         """Returns what an entry puts in force."""
-        return {"mark": Block()}
+        return {"mark": RecomputeScope()}
 
 
 def recompute(on: bool = True) -> Switched:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..functions.loops import scan_of_body
 from ..functions.movement import broadcast, reshape
 from ..graph import NdArray, Variable, build_options, switch
-from ..graph.body import closed, derived_once
+from ..graph.block import close, derived_once
 from ..graph.loop import Loop, settled
 from ..graph.variable import leaf_of
 from .nodes import Nodes
@@ -113,7 +113,7 @@ def merged_loop(loop: Loop, classes: Classes) -> Merged | None:
     kept = [i for i in range(len(leaves)) if classes[i] == i or i not in carried]
     carries = [i for i in kept if i in carried]
     finals = [results[i - loop.fixed] for i in carries]
-    made = closed([*finals, *results[loop.carries :]], [leaves[i] for i in kept])
+    made = close([*finals, *results[loop.carries :]], [leaves[i] for i in kept])
     merged = loop._replace(body=made, carries=len(carries))
     stacks = len(results) - loop.carries
     place = {i: k for k, i in enumerate(carries)}

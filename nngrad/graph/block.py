@@ -1,8 +1,9 @@
-"""Body: a closed graph as a value, which an op can have among its static arguments.
+"""Block: a closed graph as a value.
 
-The body of a loop, or of a branch, is a function of Variables. It is run once, on placeholders, and what it builds is
-kept as a `Body`: inputs in, outputs out, and nothing of the graph that it was built in. Equal structures are equal
-bodies, so whatever is derived from a body is derived once.
+It has inputs and outputs, and nothing of the graph that it was built in; equal structures are equal blocks, so whatever
+is derived from one is derived once. An op can have blocks among its static arguments: the body of a loop, or of a
+branch, is a function of Variables, which is run once, on placeholders, and what it builds is closed. What is asked of
+`grad`, and what it emits, are blocks as well.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from .engine import engine
 from .exchange import Processes, groups_of
-from .function import Function, create
+from .function import Function
+from .making import CallOf, make
 from .op import Op
 from .options import build_options, contained, switch_to, watching_for_users_code
 from .place import Place
@@ -47,8 +49,8 @@ def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
     return values
 
 
-class Body:
-    """A closed graph: equal structures are equal bodies.
+class Block:
+    """A closed graph as a value: equal structures are equal blocks.
 
     Values are numbered as in a program: input i is i, and value k of the steps, counted through all of them, is ~k.
 
@@ -60,12 +62,11 @@ class Body:
         stops: Numbers of the values at which gradients stop.
         places: Where the user wrote each step, None where that is not known; empty if nothing is. They have no part in
             what is equal.
+        results: Shapes and dtypes of what each step gives, where they are known.
+        calls: The calls of rules that have emitted steps.
+        called: For each step the number of the call that has emitted it, -1 for none; empty if there is none. Where a
+            step came from has no part in what is equal.
     """
-
-    __slots__ = (
-        "_hash", "_key", "groups", "inputs", "needs_x64", "opaque", "ops", "orders", "outputs", "places", "specs",
-        "steps", "stops", "written",
-    )  # fmt: skip
 
     inputs: tuple[Spec, ...]
     steps: tuple[Step, ...]
@@ -73,18 +74,8 @@ class Body:
     outputs: tuple[int, ...]
     stops: frozenset[int]
     places: tuple[Place | None, ...]
-    written: tuple[Any, ...]
-    """The places of the steps in it, and in the bodies within it."""
-    specs: tuple[Spec, ...]
-    """Shape and dtype of each value of the steps."""
-    ops: frozenset[Op]
-    """The ops in it, and in the bodies within it."""
-    opaque: bool
-    """Whether it holds code of the user's, which may call functions on the host."""
-    needs_x64: bool
-    """Whether 64-bit values occur in it."""
-    groups: frozenset[Processes]
-    """The groups of processes that functions in it exchange among."""
+    calls: tuple[CallOf, ...]
+    called: tuple[int, ...]
 
     def __init__(
         self,
@@ -94,23 +85,62 @@ class Body:
         outputs: tuple[int, ...],
         stops: frozenset[int] = frozenset(),
         places: tuple[Place | None, ...] = (),
+        results: tuple[tuple[Spec, ...], ...] | None = None,
+        calls: tuple[CallOf, ...] = (),
+        called: tuple[int, ...] = (),
     ) -> None:
         self.inputs, self.steps, self.orders, self.outputs, self.stops = inputs, steps, orders, outputs, stops
-        self.places = places
-        specs: list[Spec] = []
-        for op, arguments, ins in steps:
-            specs += op.result_specs(tuple([inputs[i] if i >= 0 else specs[~i] for i in ins]), arguments)
-        self.specs = tuple(specs)
-        given = [argument for _, arguments, _ in steps for argument in arguments]
-        within = bodies_in(given)
-        self.written = places, *[body.written for body in within]
-        self.ops = frozenset([op for op, _, _ in steps]).union(*[body.ops for body in within])
-        self.opaque = any([getattr(each, "opaque", False) for each in (*given, *within)])
-        known = any([s.needs_x64 for s in (*inputs, *specs)])
-        self.needs_x64 = known or any([arguments_need_x64(arguments) for _, arguments, _ in steps])
-        self.groups = frozenset().union(*[groups_of(op, arguments) for op, arguments, _ in steps])
+        self.places, self.calls, self.called = places, calls, called
+        if results is not None:
+            self.results = results
         self._key = inputs, steps, orders, outputs, stops
         self._hash = hash(self._key)
+
+    @functools.cached_property
+    def results(self) -> tuple[tuple[Spec, ...], ...]:
+        """Shapes and dtypes of what each step gives."""
+        specs: list[Spec] = []
+        found = []
+        for op, arguments, ins in self.steps:
+            found.append(op.result_specs(tuple([self.inputs[i] if i >= 0 else specs[~i] for i in ins]), arguments))
+            specs += found[-1]
+        return tuple(found)
+
+    @functools.cached_property
+    def specs(self) -> tuple[Spec, ...]:
+        """Shape and dtype of each value of the steps."""
+        return tuple([spec for made in self.results for spec in made])
+
+    @functools.cached_property
+    def _arguments(self) -> list[Any]:
+        return [argument for _, arguments, _ in self.steps for argument in arguments]
+
+    @functools.cached_property
+    def written(self) -> tuple[Any, ...]:
+        """The places of the steps in it, and in the bodies within it."""
+        return self.places, *[body.written for body in bodies_in(self._arguments)]
+
+    @functools.cached_property
+    def ops(self) -> frozenset[Op]:
+        """The ops in it, and in the bodies within it."""
+        return frozenset([op for op, _, _ in self.steps]).union(*[body.ops for body in bodies_in(self._arguments)])
+
+    @functools.cached_property
+    def opaque(self) -> bool:
+        """Whether it holds code of the user's, which may call functions on the host."""
+        given = self._arguments
+        return any([getattr(each, "opaque", False) for each in (*given, *bodies_in(given))])
+
+    @functools.cached_property
+    def needs_x64(self) -> bool:
+        """Whether 64-bit values occur in it."""
+        known = any([s.needs_x64 for s in (*self.inputs, *self.specs)])
+        return known or any([arguments_need_x64(arguments) for _, arguments, _ in self.steps])
+
+    @functools.cached_property
+    def groups(self) -> frozenset[Processes]:
+        """The groups of processes that functions in it exchange among."""
+        return frozenset().union(*[groups_of(op, arguments) for op, arguments, _ in self.steps])
 
     def spec(self, number: int) -> Spec:
         """Shape and dtype of an input or a value."""
@@ -125,7 +155,7 @@ class Body:
         """The arrays of all values, from those of the inputs."""
         return run_steps(self.steps, arrays)
 
-    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Body:
+    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Block:
         """The same with other inputs, perhaps more of them.
 
         Args:
@@ -134,54 +164,70 @@ class Body:
         """
         steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
         outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
-        return Body(inputs, steps, self.orders, outputs, self.stops, self.places)
+        return Block(inputs, steps, self.orders, outputs, self.stops, self.places)
 
-    def with_outputs(self, outputs: tuple[int, ...]) -> Body:
+    def with_outputs(self, outputs: tuple[int, ...]) -> Block:
         """The same with other outputs, by their numbers."""
-        return Body(self.inputs, self.steps, self.orders, outputs, self.stops, self.places)
+        return Block(self.inputs, self.steps, self.orders, outputs, self.stops, self.places)
 
-    def values_of(self, inputs: Sequence[Variable]) -> list[Variable]:
-        """The Variables of all values, newly made, for Variables of the inputs."""
-        values: list[Variable] = []
-        places = self.places or (None,) * len(self.steps)
-        for (op, arguments, ins), order, place in zip(self.steps, self.orders, places, strict=True):
-            given = tuple([inputs[i] if i >= 0 else values[~i] for i in ins])
-            made = create(op, given, arguments, order=order)
-            values.extend(made if op.multiple_results else (made,))
-            if place is not None:
-                values[-1].parent.place = place  # type: ignore[union-attr]
+    def instantiate(self, inputs: Sequence[Variable], functions: Sequence[Function] = ()) -> list[Variable]:
+        """The Variables of all values, newly made, for Variables of the inputs; value k is at place k.
+
+        Args:
+            inputs: Variables of the inputs.
+            functions: Those that `calls` have the numbers of.
+        """
+        steps, calls = self._made
+        values = make(zip(*steps, strict=True), inputs, functions, calls)[len(inputs) :]
         for number in self.stops:
             values[~number].need_grad = False
+        if self.places:
+            count = 0
+            for place, specs in zip(self.places, self.results, strict=True):
+                if place is not None:
+                    values[count].parent.place = place  # type: ignore[union-attr]
+                count += len(specs)
         return values
+
+    @functools.cached_property
+    def _made(self) -> tuple[list[tuple[Any, ...]], list[CallOf]]:
+        """The steps, as columns, and the calls, as functions are made of them: of one list of inputs and values."""
+        inputs = len(self.inputs)
+
+        def places(numbers: Iterable[int | None]) -> tuple[Any, ...]:
+            return tuple([i if i is None or i >= 0 else inputs + ~i for i in numbers])
+
+        ops, arguments, ins = zip(*self.steps, strict=True) if self.steps else ((), (), ())
+        called = self.called or (-1,) * len(ops)
+        columns = [ops, arguments, tuple(map(places, ins)), self.results, self.orders, called]
+        return columns, [(of if of >= 0 else ~(inputs + ~of), places(gys)) for of, gys in self.calls]
 
     def reach(self, moving: Iterable[int]) -> set[int]:
         """The numbers of what depends on some of the inputs, those included, in a way that gradients may pass."""
         found = {i for i in moving if self.inputs[i].differentiable}
         count = 0
-        for op, arguments, ins in self.steps:
-            made = len(op.result_specs(tuple([self.spec(i) for i in ins]), arguments))
+        for (_, _, ins), made in zip(self.steps, self.results, strict=True):
             if not found.isdisjoint(ins):
-                numbers = [~k for k in range(count, count + made)]
+                numbers = [~k for k in range(count, count + len(made))]
                 found.update([n for n in numbers if self.spec(n).differentiable and n not in self.stops])
-            count += made
+            count += len(made)
         return found
 
     def depending(self, inputs: Iterable[int]) -> set[int]:
         """The numbers of what depends on some of the inputs, these included, whether gradients may pass or not."""
         found = set(inputs)
         count = 0
-        for op, arguments, ins in self.steps:
+        for (op, arguments, ins), made in zip(self.steps, self.results, strict=True):
             given = [i in found for i in ins]
-            made = len(op.result_specs(tuple([self.spec(i) for i in ins]), arguments))
             if any(given):
-                depends = [True] * made if op.dependence is None else op.dependence(arguments, given)
+                depends = [True] * len(made) if op.dependence is None else op.dependence(arguments, given)
                 found.update([~k for k, does in enumerate(depends, start=count) if does])
-            count += made
+            count += len(made)
         return found
 
     def gradient(
         self, given: tuple[int, ...], wanted: tuple[int, ...], fixed: tuple[int, ...], held: tuple[int, ...]
-    ) -> BodyGradient:
+    ) -> BlockGradient:
         """The gradient of <seeds, values> in some of the inputs, as a body.
 
         Args:
@@ -190,20 +236,20 @@ class Body:
             fixed: Inputs that are the same at each run: what depends on them alone is not kept.
             held: Other inputs that are there in any case, whether they are needed or not.
         """
-        result: BodyGradient = engine.body_gradient(self, given, wanted, fixed, held)
+        result: BlockGradient = engine.body_gradient(self, given, wanted, fixed, held)
         return result
 
-    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...]) -> BodyTangent:
+    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...]) -> BlockTangent:
         """The outputs, and the tangents of some values, as a body.
 
         Args:
             moving: The inputs that move.
             along: Numbers of the values whose tangents are wanted.
         """
-        result: BodyTangent = engine.body_tangent(self, moving, along)
+        result: BlockTangent = engine.body_tangent(self, moving, along)
         return result
 
-    def batched(self, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]) -> Body:
+    def batched(self, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]) -> Block:
         """What is computed for many values of some of the inputs at once, as a body.
 
         Args:
@@ -213,23 +259,23 @@ class Body:
             wanted: Numbers of what the outputs are.
             kinds: For each of these "each" or "sum", or "" where it has the axis if it depends on what has it.
         """
-        result: Body = engine.body_batched(self, given, count, wanted, kinds)
+        result: Block = engine.body_batched(self, given, count, wanted, kinds)
         return result
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, Body) and self._hash == other._hash and self._key == other._key)
+        return self is other or (isinstance(other, Block) and self._hash == other._hash and self._key == other._key)
 
     def __hash__(self) -> int:
         return self._hash
 
     def __repr__(self) -> str:
-        return f"<body of {len(self.steps)} functions>"
+        return f"<block of {len(self.steps)} functions>"
 
 
-class BodyGradient(NamedTuple):
+class BlockGradient(NamedTuple):
     """The gradient of a body."""
 
-    body: Body
+    body: Block
     """Its inputs are the residuals and then the seeds, its outputs the gradients that are not zero."""
     residuals: tuple[int, ...]
     """Numbers of the inputs and values of the differentiated body that it needs."""
@@ -237,20 +283,20 @@ class BodyGradient(NamedTuple):
     """The inputs that it gives a gradient in, in the order of its outputs."""
 
 
-class BodyTangent(NamedTuple):
+class BlockTangent(NamedTuple):
     """A body with its tangents."""
 
-    body: Body
+    body: Block
     """Its inputs are those of the body and then the tangents of the moving ones; its outputs those of the body, and
     then the tangents that are not zero."""
     moved: tuple[int, ...]
     """The numbers of the values that it gives a tangent of, in the order of its outputs."""
 
 
-def bodies_in(arguments: Iterable[Any]) -> list[Body]:
+def bodies_in(arguments: Iterable[Any]) -> list[Block]:
     """The bodies among static arguments, and in tuples among them."""
     found = [each for argument in arguments for each in (argument if isinstance(argument, tuple) else (argument,))]
-    return [body for body in found if isinstance(body, Body)]
+    return [body for body in found if isinstance(body, Block)]
 
 
 _MOST_DERIVED = 1024
@@ -297,9 +343,9 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
 # ---------------------------------------------------------------- from a graph
 
 
-def closed(
+def close(
     outputs: Sequence[Variable], inputs: Sequence[Variable], written: Mapping[int, Place | None] | None = None
-) -> Body:
+) -> Block:
     """The body that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
     depend on is a leaf.
 
@@ -331,7 +377,7 @@ def closed(
             if y._need_grad is False:
                 stops.add(~(count + k))
         count += len(f.specs)
-    return Body(
+    return Block(
         tuple([x.spec for x in inputs]), tuple(steps), tuple(orders),
         tuple([numbers[id(y)] for y in outputs]), frozenset(stops),
         tuple(places),

@@ -1,0 +1,355 @@
+"""Gradients of blocks, remembered by equality.
+
+A loop that builds its graph anew at each step asks for the same gradients each time. So a request is closed: the graph
+that it is about becomes a `Block`, beside what else decides what is emitted. When an equal one comes for the second
+time, what is emitted is closed as well, as a Block whose inputs are what it reads of the graph; from the third time on
+that is instantiated, without walks and rules. What may depend on more is emitted each time: where hooks or debug mode
+watch, where something is to be computed again, and wherever code of the user's has a part.
+"""
+
+from __future__ import annotations
+
+import fractions
+from collections.abc import Container, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backward_registry import registry
+
+from ..execution.compiled import BoundedCache, executables
+from ..execution.lower import ProgramWriter
+from ..graph import Function, Op, Variable, build_options, functions_of, switch
+from ..graph.block import Block
+from ..graph.function import watched
+from ..graph.options import pause_collector
+from .request import Derivation, Remembered, Request, Route, remembered_of
+
+Numbers = tuple[int, ...]
+
+FEWEST = 4
+"""The gradient of fewer functions is emitted as quickly as it is looked for."""
+MOST = 50_000
+"""A graph of more functions is not remembered: it would take the place of all others."""
+
+_known = executables.learned(BoundedCache(1024, most_bytes=64 << 20))
+_BYTES_OF_A_FUNCTION = 400
+"""About what a step takes, of what is asked about or of the answer: 280 measured, and 400 once it was instantiated."""
+
+_seen = executables.learned(BoundedCache(1 << 14))
+"""Hashes of the questions that were asked before."""
+
+_foreign = executables.learned(BoundedCache(1 << 14))
+"""Hashes of the questions whose answers are not remembered."""
+
+
+class Results(NamedTuple):
+    """What is handed out for a request."""
+
+    gradients: list[Variable]
+    kept: dict[Variable, Variable]
+    """The Variables that keep a gradient, each with it."""
+    lost: list[int]
+    """The positions of the inputs that no gradient can reach, where that is asked."""
+
+
+# ---------------------------------------------------------------- what is asked
+
+
+class Question:
+    """A request without its graph, with the functions and leaves that it has there.
+
+    All that decides what is emitted is a part of it: the closed graph, which leaves share their data, and what results
+    of `grad` are the gradients of; whatever else a rule or a route comes to look at belongs into `key`.
+
+    Args:
+        request: What is asked for.
+        functions: What its outputs depend on, lowest rank first.
+        since: Functions from this serial number on were made for the request itself.
+        options: What else decides.
+    """
+
+    __slots__ = ("_contexts", "_derivations", "_orders", "_remembered", "_stops", "functions", "key", "writer")
+
+    key: Hashable
+    functions: list[Function]
+    """All that the request is about, each after what it depends on."""
+    writer: ProgramWriter
+    """Numbers the leaves, and what the functions give."""
+
+    def __init__(self, request: Request, functions: list[Function], since: int, options: Hashable) -> None:
+        self.writer = writer = ProgramWriter([])
+        self.functions = []
+        self._orders: list[int] = []
+        self._contexts: list[Any] = []
+        self._stops: list[int] = []
+        self._derivations: dict[Derivation, int] = {}
+        self._remembered: list[tuple[int, Remembered]] = []
+        about: list[Sequence[Variable | None]] = [
+            request.outputs, request.inputs, request.stops, request.seeds, request.initial,
+        ]
+        self._write(functions)
+        waiting = [x for each in about[1:] for x in each if x is not None]
+        known: list[Derivation] = []
+        while True:
+            new = [*self._derivations][len(known) :]
+            known += new
+            waiting += [x for derivation in new for each in _variables_of(derivation) for x in each if x is not None]
+            more = functions_of(waiting, through=lambda x: x.parent not in writer.first)
+            if not more and not new:
+                break
+            self._write(more)
+            waiting = []
+        asked = [self._numbers_of(each) for each in about]
+        derivations = [tuple([self._numbers_of(each) for each in _variables_of(derivation)]) for derivation in known]
+        results = [self._of_result(*each) for each in self._remembered]
+        functions = self.functions
+        # What was just made for the request may be handed out as it is; what was there already may not.
+        given = any([x is not None for each in about[3:] for x in each])
+        own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
+        in_force = build_options()
+        body = in_force.body  # in which what updates a leaf is not differentiated
+        effects = [(i, body is not None and f.serial > body) for i, f in enumerate(functions) if f.effects]
+        leaves = tuple([x.spec for x in writer.leaves])
+        graph = Block(leaves, tuple(writer.steps), tuple(self._orders), asked[0], frozenset(self._stops))
+        alike = self._contexts.count(self._contexts[0]) == len(functions)
+        self.key = (
+            graph, tuple(effects), tuple(self._contexts[:1] if alike else self._contexts), tuple(own),
+            tuple(asked), tuple(derivations), tuple(results), self._sharing(request.inputs),
+            request.retain, request.unreachable, request.coordinates,
+            options, in_force.context, in_force.simplify, registry.version,
+        )
+
+    def variables(self, places: Iterable[tuple[int, int]]) -> list[Variable]:
+        """The Variables at these places: of which function, and which of its outputs; or -1 and which leaf."""
+        leaves, functions, found = self.writer.leaves, self.functions, []
+        for i, k in places:
+            x = leaves[k] if i < 0 else functions[i]._outputs[k]()
+            found.append(functions[i].outputs[k] if x is None else x)
+        return found
+
+    def _numbers_of(self, variables: Iterable[Variable | None]) -> tuple[Any, ...]:
+        return tuple([None if x is None else self.writer.number(x) for x in variables])
+
+    def _write(self, functions: list[Function]) -> None:
+        """Append functions, and see at which of their outputs gradients stop, and which are results of `grad`."""
+        number = self.writer.number
+        self.writer.write(functions)
+        self.functions += functions
+        self._orders += [f.order for f in functions]
+        self._contexts += [f.context for f in functions]
+        for f in functions:
+            for ref in f._outputs:
+                y = ref()
+                if y is not None:
+                    if y._need_grad is False:
+                        self._stops.append(number(y))
+                    if y._derived is not None and f.order:
+                        remembered = y._derived
+                        self._remembered.append((number(y), remembered))
+                        if remembered.derivation is not None:
+                            self._derivations.setdefault(remembered.derivation, len(self._derivations))
+
+    def _of_result(self, number: int, remembered: Remembered) -> Hashable:
+        derivation, x = remembered.derivation, remembered.input
+        if derivation is None or x is None:
+            return number, remembered
+        return number, self._derivations[derivation], self.writer.number(x), remembered.route, remembered.order
+
+    def _sharing(self, inputs: Sequence[Variable]) -> Hashable:
+        """Which leaves share the data of those among `inputs`: one that is not in a graph stands for those that are."""
+        cells = {id(x._data) for x in inputs if x.parent is None and x._data is not None}
+        by_cell: dict[int, list[int]] = {}
+        for i, x in enumerate(self.writer.leaves):
+            if id(x._data) in cells:
+                by_cell.setdefault(id(x._data), []).append(i)
+        return tuple([tuple(each) for each in by_cell.values() if len(each) > 1])
+
+
+def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]:
+    """All that a derivation refers to."""
+    results = [ref() for ref in derivation.results]
+    return derivation.outputs, derivation.inputs, derivation.stops, derivation.seeds, results
+
+
+def question_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Question | None:
+    """Returns what a request asks, if an equal question came before, and if that decides what is emitted, as far as it
+    can be told so early; else None. The arguments are those of a `Question`."""
+    in_force = build_options()
+    if len(functions) > MOST or request.aggregate is not None or request.recompute not in (None, False):
+        return None
+    if in_force.builder is not None or in_force.no_grad or in_force.mark is not None or watched():
+        return None
+    question = Question(request, functions, since, options)
+    number = hash(question.key)
+    if _seen.find(number) is None:
+        _seen.keep(number, True)
+        return None
+    return None if any([f.mark is not None for f in question.functions]) else question
+
+
+# ---------------------------------------------------------------- what is known
+
+
+class DerivationOf(NamedTuple):
+    """What gradients are known to be derivatives of, in numbers of what the answer reads and makes."""
+
+    outputs: Numbers
+    inputs: Numbers
+    seeds: tuple[int | None, ...]
+    stops: Numbers
+    route: Route
+    order: int
+
+
+class Answer(NamedTuple):
+    """What was emitted for a question, without the graph that it was emitted for."""
+
+    block: Block
+    """Its outputs are the gradients."""
+    reads: tuple[tuple[int, int], ...]
+    """The places of its inputs; see `Question.variables`."""
+    room: tuple[tuple[int, int], ...]
+    """Values whose functions have a higher rank than what they read asks for, and by how much."""
+    kept: tuple[tuple[int, int], ...]
+    lost: Numbers
+    remembered: Remembered | DerivationOf | None
+    """What the gradients know of themselves."""
+
+    def given_to(self, question: Question) -> Results:
+        """Returns the answer on top of the graph of an equal question."""
+        inputs = question.variables(self.reads)
+        made = self.block.instantiate(inputs, question.functions)
+
+        def at(numbers: Iterable[int | None]) -> list[Any]:
+            return [None if i is None else inputs[i] if i >= 0 else made[~i] for i in numbers]
+
+        for y, more in zip(at([i for i, _ in self.room]), [more for _, more in self.room], strict=True):
+            y.parent.rank += more
+        gradients, known = at(self.block.outputs), self.remembered
+        if isinstance(known, DerivationOf):
+            outputs, variables, seeds, stops = map(at, known[:4])
+            Derivation(outputs, variables, seeds, stops, gradients).remember(known.route, known.order)
+        else:
+            for gx in gradients:
+                gx._derived = known
+        kept = dict(zip(at([i for i, _ in self.kept]), at([i for _, i in self.kept]), strict=True))
+        return Results(gradients, kept, list(self.lost))
+
+
+def known_answer(question: Question) -> Results | None:
+    """Returns the answer to a question, on top of its graph; None if it is not known."""
+    answer: Answer | None = _known.find(question.key)
+    if answer is None:
+        return None
+    pause_collector()
+    if build_options().auto_forward:  # what is of use of it runs when all is there
+        switch(auto_forward=False)
+    return answer.given_to(question)
+
+
+def remember_answer(question: Question, results: Results, since: int) -> None:
+    """Remember an answer that was just emitted, from the serial number `since` on, if it can be given again."""
+    number = hash(question.key)
+    if _foreign.find(number) is not None:
+        return
+    answer = answer_to(question, results, since)
+    count = 0 if answer is None else len(question.functions) + len(answer.block.steps)
+    if answer is None or count > MOST:
+        _foreign.keep(number, True)
+    else:
+        _known.keep(question.key, answer, count * _BYTES_OF_A_FUNCTION)
+
+
+# ---------------------------------------------------------------- from what was emitted to what is known
+
+
+def is_ours(f: Function) -> bool:
+    """Whether nothing of the user's has a part in `f`."""
+    return _is_plain(f.op) and all(map(_is_plain, f.arguments)) and not hasattr(f, "place")
+
+
+_OURS = ("nngrad.", "backward_registry.")
+_PLAIN = int | float | str | None | fractions.Fraction | np.dtype
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is an op of nngrad's, or a static argument that holds no code of the user's."""
+    if isinstance(value, tuple):
+        return all(map(_is_plain, value))
+    if isinstance(value, Op):
+        return value.tables is None and value.is_own
+    own = type(value).__module__.startswith(_OURS) and not getattr(value, "opaque", False)
+    return own or isinstance(value, _PLAIN)
+
+
+def answer_to(question: Question, results: Results, since: int) -> Answer | None:
+    """Closes what was just emitted, from the serial number `since` on; None if it cannot be emitted again."""
+    gradients, kept, lost = results
+    own = {f: i for i, f in enumerate(question.functions)}
+    emitted = dict.fromkeys(_new_functions(results, own))
+    given = {id(gx) for gx in gradients}
+    if not all(map(is_ours, own)) or not all([_can_be_made(f, since, given) for f in emitted]):
+        return None
+    known = remembered_of(gradients[0]) if gradients else None
+    derivation = None if known is None else known.derivation
+    of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops] if derivation else []
+    # Once the function is gone that a rule was called for, nothing is seen of the call.
+    origins = {f.call: f.call.function for f in emitted if f.call is not None}
+    calls = {call: f for call, f in origins.items() if f is not None and (f in own or f in emitted)}
+    mentioned = [x for f in emitted for x in f.inputs]
+    for each in (gradients, kept, kept.values(), *[call.grad_outputs for call in calls], *of):
+        mentioned += [x for x in each if x is not None]
+    reads = list({id(x): x for x in mentioned if x.parent not in emitted}.values())
+    # A leaf that a rule brings in belongs to one graph alone.
+    if not all([id(x) in question.writer.numbers if x.parent is None else x.parent in own for x in reads]):
+        return None
+    writer = ProgramWriter(reads)
+    writer.write([*emitted])
+
+    def numbers(variables: Iterable[Variable | None]) -> tuple[Any, ...]:
+        return tuple([None if x is None else writer.number(x) for x in variables])
+
+    places = {call: i for i, call in enumerate(calls)}
+    block = Block(
+        tuple([x.spec for x in reads]), tuple(writer.steps), tuple([f.order for f in emitted]), numbers(gradients),
+        results=tuple([f.specs for f in emitted]),
+        calls=tuple([
+            (own[f] if f in own else ~writer.first[f], numbers(call.grad_outputs)) for call, f in calls.items()
+        ]),
+        called=tuple([-1 if f.call is None else places.get(f.call, -1) for f in emitted]),
+    )
+    ranks = [1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1) for f in emitted]
+    remembered: Remembered | DerivationOf | None = known
+    if known is not None and derivation is not None:
+        outputs, inputs, seeds, stops = map(numbers, of)
+        remembered = DerivationOf(outputs, inputs, seeds, stops, known.route, known.order)
+    return Answer(
+        block,
+        tuple([(-1, question.writer.number(x)) if x.parent is None else (own[x.parent], x.index) for x in reads]),
+        tuple([(~writer.first[f], f.rank - rank) for f, rank in zip(emitted, ranks, strict=True) if f.rank != rank]),
+        tuple(zip(numbers(kept), numbers(kept.values()), strict=True)), tuple(lost), remembered,
+    )
+
+
+def _new_functions(results: Results, own: Container[Function]) -> list[Function]:
+    """The functions that the answer depends on and the question, with its `own`, does not have, in the order in which
+    they were made."""
+    found: dict[Function, None] = {}
+    waiting = [*results.gradients, *results.kept.values()]
+    while waiting:
+        f = waiting.pop().parent
+        if f is not None and f not in own and f not in found:
+            found[f] = None
+            waiting += f.inputs
+            waiting += [] if f.call is None else [gy for gy in f.call.grad_outputs if gy is not None]
+    return sorted(found, key=lambda f: f.serial)
+
+
+def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
+    """Whether there is nothing about an emitted function but what a step says."""
+    plain = f.serial >= since and is_ours(f) and not f.effects and f.mark is None
+    return plain and all([
+        y._need_grad is None and not y.persistent and (y._derived is None or id(y) in gradients)
+        for y in f.outputs
+    ])
