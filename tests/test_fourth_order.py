@@ -71,6 +71,7 @@ def test_bilaplacians_are_those_of_jax(name: str) -> None:
     np.testing.assert_allclose(value, wanted.reshape(value.shape), rtol=1e-10, atol=1e-10 * size)
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=4)
 @given(st.integers(1, 5), st.lists(st.tuples(st.integers(-3, 3), st.lists(st.integers(0, 4), min_size=5, max_size=5)),
                                    min_size=1, max_size=3))

@@ -82,7 +82,7 @@ CASES: dict[str, Callable[[], tuple[Variable, list[Variable]]]] = {
 }
 
 
-@pytest.mark.parametrize("case", slow_but_every(2, CASES.values()), ids=list(CASES))
+@pytest.mark.parametrize("case", slow_but_every(4, CASES.values()), ids=list(CASES))
 def test_the_prediction_ranks_as_the_compiler_does(case: Any) -> None:
     """What recomputation saves by the prediction, it saves as compiled."""
     loss, weights = case()

@@ -118,6 +118,7 @@ def test_where_nothing_is_gained_the_plain_graph_comes_back() -> None:
     assert not [f for f in functions_of([gw]) if f.name in ("optimization_barrier", "recomputed")]
 
 
+@pytest.mark.slow
 def test_a_budget_takes_no_more_recomputation_than_it_needs() -> None:
     loss, weights = chain(24)
     plain = allotted([loss, *nn.grad(loss, weights)])

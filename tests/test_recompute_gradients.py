@@ -123,6 +123,7 @@ def network(layers: Layers, dtype: Any) -> tuple[Variable, list[Variable]]:
     return F.mean(values[-1] ** 2) + F.mean(F.sin(values[len(values) // 2])), leaves
 
 
+@pytest.mark.slow
 @settings(SETTINGS, max_examples=5)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(LAYER)), st.integers(0, 1), st.integers(1, 4)), min_size=3, max_size=14),

@@ -193,6 +193,7 @@ def recurrences(draw: Any) -> list[Variable]:
     return outputs
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(outputs=recurrences())

@@ -412,10 +412,8 @@ assert nn.executables.info().best == 0
 """
 
 
-@pytest.mark.parametrize(("end", "code"), [
-    pytest.param("", 0, marks=pytest.mark.slow), ("sys.exit(3)", 3),
-    pytest.param("raise ValueError('its own')", 1, marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize(("end", "code"), [("", 0), ("sys.exit(3)", 3), ("raise ValueError('its own')", 1)])
 def test_a_process_ends_while_it_compiles(end: str, code: int) -> None:
     script = LEAVES.format(end=end)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)

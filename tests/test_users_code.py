@@ -442,7 +442,9 @@ def test_attributes_that_are_equal_by_their_own_equality(protocol: Any) -> None:
     assert nn.executables.info().misses == misses
 
 
-@pytest.mark.parametrize("protocol", [in_chainers, as_a_rule, in_nnablas, *list(JAX_PROTOCOLS.values())[:2]])
+@pytest.mark.parametrize(
+    "protocol", slow_but_every(2, [in_chainers, as_a_rule, in_nnablas, *list(JAX_PROTOCOLS.values())[:2]])
+)
 def test_an_array_that_is_written_to_before_a_value_is_asked_for(protocol: Any) -> None:
     f = protocol(_array()[0])()
     y = f(leaf(X))
@@ -492,7 +494,7 @@ DROP_IN: dict[str, tuple[Callable[[Any], Any], Callable[[float], Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", DROP_IN)
+@pytest.mark.parametrize("form", slow_but_every(3, DROP_IN))
 def test_drop_in_transformations_without_jit(form: str) -> None:
     """As in JAX; under `jax.jit` they are traced once."""
     compute, expected = DROP_IN[form]

@@ -229,6 +229,7 @@ def test_doctor_where_jax_is_told_to_use_what_is_not_there() -> None:
     assert "JAX_PLATFORMS is 'abacus'" in done.stdout
 
 
+@pytest.mark.slow
 def test_time_where_jax_is_told_to_use_what_is_not_there() -> None:
     done = command(["time", "alexnet"], JAX_PLATFORMS="abacus")
     assert done.returncode == 1

@@ -279,6 +279,7 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
     nn.save_parameters(tmp_path / f"{'n' * 243}.safetensors", values(1.0))  # the longest name that there can be
 
 
+@pytest.mark.slow
 def test_a_full_disk(tmp_path: Path) -> None:
     lines = output_of("""
 import os, resource, sys

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 
 from nngrad.jax.report import Opened
-from tests.slow import slow_but
 
 from .agreement import check
 from .families import FAMILIES, groups, made, report_of, share_opened
@@ -30,6 +29,7 @@ def test_nearly_all_equations_are_opened() -> None:
     assert opaque <= OPAQUE
 
 
-@pytest.mark.parametrize("family, names", slow_but(GROUPS[-1:], GROUPS), ids=[f"{f} from {n[0]}" for f, n in GROUPS])
+@pytest.mark.slow
+@pytest.mark.parametrize("family, names", GROUPS, ids=[f"{f} from {n[0]}" for f, n in GROUPS])
 def test_models_are_what_jax_gives(family: str, names: list[str]) -> None:
     check(made(family, names))
