@@ -39,7 +39,7 @@ def jax_chain(ops: int) -> Callable[[Any], Any]:
 
 def nngrad_times(ops: int, comes_again: bool = True) -> tuple[float, float, int]:
     """Seconds for the gradient and for the gradient of its sum, and functions in the latter; of a structure that is
-    new, or one that `comes_again`, of which they are made from a recording."""
+    new, or one that `comes_again`, of which they are made from a known Block."""
     if not comes_again:
         nn.executables.clear()
     x, y = nngrad_chain(ops)

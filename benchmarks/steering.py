@@ -76,7 +76,7 @@ reading = importlib.import_module("nngrad.execution.reading")
 grad = importlib.import_module("nngrad.autodiff.grad")
 backward = importlib.import_module("nngrad.autodiff.backward")
 PLACES: list[tuple[ModuleType | Engine | type, str]] = [
-    (Grad, "walk"), (grad, "structure_of"), (forward, "forward"), (reading, "evaluate"), (backward, "_gradients_from"),
+    (Grad, "walk"), (grad, "question_of"), (forward, "forward"), (reading, "evaluate"), (backward, "_gradients_from"),
     (engine, "forward"), (engine, "evaluate"),
 ]
 """Where functions with looks are called from."""
