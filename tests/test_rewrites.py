@@ -149,6 +149,20 @@ def test_gradients_without_a_rule_or_any_are_the_same() -> None:
                                        err_msg=f"without {name}, order {order}")  # fmt: skip
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_numbers_that_are_not_finite_are_left_as_they_are(value: float) -> None:
+    found = []
+    for simplified in (True, False):
+        with nn.simplify(simplified):
+            x = Variable.from_numpy_array(np.array([-1.0, 0.0, 2.0]), need_grad=True)
+            y = F.sum((x * value) * 3.0 - x * value + x**2 * 0.5)
+            (g,) = nn.grad([y], [x])
+            (gg,) = nn.grad([g * g * value], [x])
+            found.append([np.asarray(a) for a in interpret([y, g, gg], {})])
+    for ours, plain in zip(*found, strict=True):
+        np.testing.assert_array_equal(ours, plain)
+
+
 # ---------------------------------------------------------------- the switch
 
 

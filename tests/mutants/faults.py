@@ -369,9 +369,17 @@ def ops_of(file: File) -> dict[str, tuple[str, ...]]:
     return {name: tuple(sorted(each)) for name, each in ops.items()}
 
 
+MADE_OF = {
+    "eigh": "batch_eigh", "lu_factor": "batch_solve", "lu_solve": "batch_solve", "solve_triangle": "triangular_solve",
+    "svd": "batch_svd", "tall_qr": "batch_qr",
+}  # fmt: skip
+"""Ops that are no functions of F, each with one that is made of it."""
+
+
 def named(text: str) -> set[str]:
-    """The functions of F in a text."""
-    return set(re.findall(r"\bF\.(\w+)", text))
+    """The functions of F in a text, or made of what is."""
+    inner = {MADE_OF[name] for name in re.findall(r"\w+", text) if name in MADE_OF}
+    return set(re.findall(r"\bF\.(\w+)", text)) | inner
 
 
 def chosen(root: Path, seed: int = 0) -> list[Fault]:
