@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from .faults import Fault
+from .faults import MUST_BE_FOUND, Fault
 from .processes import run, tested
 from .reach import CASES, Reach, function_of
 from .swapping import swap
@@ -37,6 +37,13 @@ OF_EACH_OP = (
     "tests/test_every_function.py::test_dtypes_and_loops",
 )  # fmt: skip
 """Tests of which each op has cases."""
+OF_WHOLE_GRAPHS = (
+    "tests/test_properties.py::test_gradients_are_those_of_jax",
+    "tests/test_properties.py::test_simplified_gradients_are_those_of_the_plain_walk",
+    "tests/test_rewrites.py::test_gradients_without_a_rule_or_any_are_the_same",
+    "tests/test_from_jax.py::test_value_and_derivatives", "tests/test_symmetry.py::test_tangents_agree_with_jax",
+)  # fmt: skip
+"""Tests that reach most of what rewrites and derives, and so are not among the few of a line."""
 LEFT_OUT = shutil.ignore_patterns(".git", "build", "dist", ".venv*", "*_cache", ".hypothesis", "node_modules", "site")
 
 
@@ -197,7 +204,9 @@ def stages(fault: Fault, reach: Reach) -> list[list[Chosen]]:
         of_ops += [Chosen(test) for test in OF_FACTS.get(fault.kind, ())]
     reached = [Chosen(test) for test in reach.of(fault.path, fault.line, fault.function)]
     known = {each.test for each in of_ops}
-    return [stage for stage in (of_ops, [each for each in reached if each.test not in known]) if stage]
+    of_graphs = [Chosen(test) for test in OF_WHOLE_GRAPHS] if fault.group in MUST_BE_FOUND else []
+    rest = [each for each in (*reached, *of_graphs) if each.test not in known]
+    return [stage for stage in (of_ops, list(dict.fromkeys(rest))) if stage]
 
 
 OF_FACTS = {
