@@ -26,7 +26,7 @@ from .swapping import swap
 
 BUDGET = 20.0
 """Seconds of a processor that the tests of one fault may take."""
-HANGS = 15.0
+HANGS = 45.0
 """Seconds after which one test hangs."""
 STALLS = 120
 """Seconds by the clock, for the same; the processor may be busy otherwise."""
