@@ -22,10 +22,14 @@ from pathlib import Path
 
 os.environ.setdefault("NNGRAD_DISK_CACHE", "off")
 
+import hypothesis
 import jax
 import pytest
 
 from .costs import Costs
+
+hypothesis.settings.register_profile("the same in each run", derandomize=True, database=None)
+hypothesis.settings.load_profile("the same in each run")
 
 LIMIT = 900
 """Seconds, on a busy machine."""

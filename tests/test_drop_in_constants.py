@@ -20,7 +20,7 @@ MATRIX = np.random.default_rng(0).standard_normal((4, 4)) / 2
 
 STEPS: list[Callable[[Any, Any], Any]] = [
     lambda x, h: jnp.tanh(h @ MATRIX), lambda x, h: h * lax.stop_gradient(jnp.sin(x)),
-    lambda x, h: lax.stop_gradient(h) * h**2, lambda x, h: x * lax.stop_gradient(h.sum()) + h,
+    lambda x, h: lax.stop_gradient(h) * jnp.sin(h) ** 2, lambda x, h: x * lax.stop_gradient(h.sum()) + h,
     lambda x, h: lax.fori_loop(0, 2, lambda i, c: jnp.sin(c) * lax.stop_gradient(c + x), h),
     lambda x, h: lax.cond(h[0] > 0, lambda c: c * lax.stop_gradient(c), jnp.cos, h),
     lambda x, h: lax.stop_gradient(jax.grad(lambda y: jnp.sum(jnp.tanh(y * h)))(x)) * h,
