@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import copy_context
 from typing import Any
 
@@ -18,6 +18,13 @@ import nngrad.parametric_functions as PF
 
 from_ = nn.Variable.from_numpy_array
 WIDE = np.ones(2)
+
+
+@pytest.fixture(autouse=True)
+def parameters_of_its_own() -> Iterator[None]:
+    """Whatever other tests have left."""
+    with nn.parameter_scope("dtypes", scope=OrderedDict()):
+        yield
 
 
 def leaf(dtype: str, need_grad: bool = False) -> nn.Variable:
@@ -153,7 +160,7 @@ def test_types_of_contexts() -> None:
 def test_data_that_widen_parameters_are_warned_of_at_the_users_line() -> None:
     data = from_(np.ones((3, 2)))
     message = r"a is data of float64\[3, 2\].*b \('W'\) is float32\[2, 4\].*np.float32"
-    with pytest.warns(UserWarning, match=message) as caught, nn.parameter_scope("widened", scope=OrderedDict()):
+    with pytest.warns(UserWarning, match=message) as caught:
         PF.affine(data / 255, 4)
     (warning,) = caught
     assert warning.filename == __file__
