@@ -250,8 +250,10 @@ def in_pieces(program: Program, pieces: list[Piece]) -> Way:
 def _remembered(piece: Piece) -> Way:
     """The program of a piece as a jitted function, whose executable is kept on disk where it can be."""
     program, specs = piece.program, piece.program.leaves
-    jitted = jax.jit(in_one(program))
-    if piece.numbers is not None:
-        jitted, specs = jax.jit(with_slots(program)), (spec_of(piece.numbers.shape, piece.numbers.dtype), *specs)
+    if piece.numbers is None:
+        jitted = jax.jit(in_one(program))
+    else:
+        jitted = jax.jit(with_slots(program))
+        specs = (spec_of(piece.numbers.shape, piece.numbers.dtype), *specs)
     on_disk = on_disk_by_structure(structure_of(program), jitted, specs)
     return jitted if on_disk is None else on_disk.call
