@@ -336,7 +336,7 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
     taking: _TakingNumbers | None = table.find(general)
     if taking is not None:
         table.not_missed()
-    elif program.opaque or not can_take_numbers(general):
+    elif not can_take_numbers(general):
         return None
     else:
         specs = (spec_of_numbers(numbers, general.needs_x64), *general.leaves)

@@ -71,9 +71,10 @@ def without_numbers(program: Program) -> tuple[Program, Numbers]:
 
 
 def can_take_numbers(general: Program) -> bool:
-    """Whether the ops with slots compute in floating dtypes alone: what an integer becomes depends on the number."""
+    """Whether it holds no code of the user's, and the ops with slots compute in floating dtypes alone: what an integer
+    becomes depends on the number."""
     calls, specs = calls_of(general)
-    return all([specs[i].differentiable for call in calls if call.op.numbers for i in call.ins])
+    return not general.opaque and all([specs[i].differentiable for call in calls if call.op.numbers for i in call.ins])
 
 
 def with_slots(program: Program) -> Callable[..., tuple[Any, ...]]:
