@@ -335,7 +335,10 @@ def check_elementwise(case: Case) -> bool:
 
 
 def check_broadcasts(case: Case) -> Check:
-    """The output has the shape that the inputs broadcast to."""
+    """The output has the shape that the inputs broadcast to, and what is elementwise and takes several shapes says so.
+    """
+    if case.op.elementwise and not case.op.broadcasts:
+        assert len({x.shape for x in case.arrays}) <= 1, "broadcasts"
     if not case.op.broadcasts or case.op.selects:
         return False
     ((y,),) = yield from case(case.arrays)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import nngrad.functions as F
 from backward_registry import Rule, registry
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.execution.interpret import interpret
-from nngrad.graph import Array, Variable, functions_of, op
+from nngrad.graph import Array, Spec, Variable, functions_of, op
 from nngrad.rewrite import RULES
 from nngrad.rewrite.builder import emitting
+from nngrad.rewrite.numbers import collectable
 
 
 def leaf(*shape: int, need_grad: bool = False) -> Variable:
@@ -161,6 +163,66 @@ def test_numbers_that_are_not_finite_are_left_as_they_are(value: float) -> None:
             found.append([np.asarray(a) for a in interpret([y, g, gg], {})])
     for ours, plain in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, plain)
+
+
+def test_numbers_that_would_overflow_together_stay_where_they_are() -> None:
+    """The product of the numbers has no float32, and that of the arrays is 0."""
+    x, y = [Variable.from_numpy_array(np.full((2, 2), 2.0**-80, np.float32)) for _ in range(2)]
+    with emitting([], 1):
+        product = F.batch_matmul(x * 2.0**60, y * 2.0**60)
+    (z,) = interpret([product], {})
+    np.testing.assert_array_equal(z, np.full((2, 2), 2.0**-39))
+
+
+@pytest.mark.parametrize("number, dtype, fits", [
+    (2**64, "float64", True), (2**64 + 1, "float64", False), (Fraction(1, 2**64), "float64", True),
+    (Fraction(1, 2**64 + 1), "float64", False), (Fraction(2**70, 3**20), "float64", True),
+    (Fraction(2**100, 3**20), "float64", False), (Fraction(3**20, 2**70), "float64", True),
+    (Fraction(3**20, 2**100), "float64", False), (Fraction(2**511, 2**512 - 1), "float64", True),
+    (Fraction(2**512, 2**513 - 1), "float64", False), (256, "float16", True), (257, "float16", False),
+    (Fraction(1, 256), "float16", True), (Fraction(1, 257), "float16", False), (-(2**64), "float64", True),
+    (0, "float64", False),
+])  # fmt: skip
+def test_which_products_of_numbers_stand_for_their_factors(number: Any, dtype: str, fits: bool) -> None:
+    """From 2**-64 to 2**64, in 16 bits from 2**-8 to 2**8, and no fraction of more than 512 bits."""
+    assert collectable(number, Spec((), np.dtype(dtype))) == fits
+
+
+def test_sums_are_what_they_are_called() -> None:
+    """Each sum by the op that is named for it, and what it is known as, where it is met again."""
+    with emitting([], 1):
+        more, less = A + 2.0, 3.0 - A
+        sums = {
+            "add_scalar": [more], "r_sub_scalar": [less], "add2": [A + B - C + C, (A + 2.0) + (B - 2.0)],
+            "sub2": [A - B, (1.0 - B) + (A - 1.0)], "add_n": [F.add_n(A, B, C), (A + B) + C],
+            "linear_combination": [A + 2 * B], "mul_scalar": [more + A, less + less],
+            "constant": [more - A, less + A],
+        }  # fmt: skip
+    a, b, c = A.d, B.d, C.d
+    expected = {
+        "add_scalar": [a + 2], "r_sub_scalar": [3 - a], "add2": [a + b, a + b], "sub2": [a - b, a - b],
+        "add_n": [a + b + c, a + b + c], "linear_combination": [a + 2 * b],
+        "mul_scalar": [2 * a + 2, 6 - 2 * a], "constant": [np.full(3, 2.0), np.full(3, 3.0)],
+    }  # fmt: skip
+    assert {name: [y.parent.name for y in each] for name, each in sums.items()} == {
+        name: [name] * len(each) for name, each in sums.items()
+    }
+    for name, each in sums.items():
+        for y, array in zip(each, expected[name], strict=True):
+            np.testing.assert_allclose(y.d, array, rtol=1e-14, err_msg=name)
+
+
+def test_what_does_not_stand_for_what_is_emitted() -> None:
+    """Functions with effects, constants that the user built, and what gradients stop at; all else does."""
+    mean, variance = Variable.from_numpy_array(np.zeros((1, 3))), Variable.from_numpy_array(np.ones((1, 3)))
+    normal = F.batch_normalization(M, C, B, mean, variance, batch_stat=True)
+    stopped, sine, ones = F.cos(A).apply(need_grad=False), F.sin(A), F.constant(1.0, (3,), np.float64)
+    given = {"effects": normal, "stopped": stopped, "sine": sine, "ones": ones}
+    known = [y.parent for y in given.values()]
+    with emitting(known, 1) as nodes:
+        found = {name: nodes.known(f.op, f.inputs, f.arguments) for name, f in zip(given, known, strict=True)}
+    assert known[0].effects
+    assert found == {"effects": None, "stopped": None, "sine": sine, "ones": None}
 
 
 # ---------------------------------------------------------------- the switch

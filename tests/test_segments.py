@@ -75,6 +75,19 @@ def test_derivatives_of_order_3() -> None:
     np.testing.assert_allclose(cut.d, whole.d, rtol=1e-10)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gradients_of_some_of_the_steps(reverse: bool) -> None:
+    """Whole segments, or the steps beside them, of which none is asked for anything."""
+    x = leaf(RNG.standard_normal((5, 2)))
+    _, ys = F.scan(lambda h, s: (F.tanh(h + s), F.sin(s)), leaf(np.ones(2)), x, reverse=reverse)
+    graphs = [gradients(F.sum(F.sin(ys[i : i + 1])), [x], (3,))[0] for i in range(5)]
+    nn.forward_all(graphs)
+    for i, gx in enumerate(graphs):
+        expected = np.zeros((5, 2))
+        expected[i] = np.cos(np.sin(x.d[i])) * np.cos(x.d[i])
+        np.testing.assert_allclose(gx.d, expected, rtol=1e-12, atol=1e-15)
+
+
 # ---------------------------------------------------------------- memory
 
 

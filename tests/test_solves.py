@@ -88,7 +88,10 @@ MATRICES, SIDES = RNG.normal(size=(2, 3, 3)) + 3 * np.eye(3), RNG.normal(size=(2
 @pytest.mark.parametrize("transposed", [False, True])
 def test_facts_of_solves_by_factors(transposed: bool) -> None:
     lu, permutation = (x.d for x in lu_factor(leaf(MATRICES)))
+    a, b = leaf(M), leaf(B[:, 0])
+    solution = nn.linear_solve(lambda v: (F.transpose(a) if transposed else a) @ v, b, "dense")[0].parent
     for case in (
+        Case(solution.op, [x.d for x in solution.inputs], solution.arguments),
         Case(lu_solve, [SIDES, lu, permutation, MATRICES], (transposed,)),
         Case(solve_triangle, [SIDES, MATRICES], (True, transposed, False)),
         Case(lu_factor, [MATRICES], ()),

@@ -85,8 +85,10 @@ def _numbers_out(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> 
         if inner == 0 and ZEROS not in nodes.off:
             (spec,) = op.infer(inputs, arguments)
             return constant(nodes, 0, spec)
-        if inner == 1 or not movable(number * inner, x.spec) or _grows(op, inputs, arguments, x):
+        if inner == 1 or _grows(op, inputs, arguments, x):
             continue
+        if not movable(number * inner, x.spec):
+            return None  # what were left would move by itself, out of what is emitted with the rest
         moved = list(inputs) if moved is None else moved
         moved[i] = constant(nodes, 1, x.spec) if core is None else core
         number *= inner

@@ -7,7 +7,6 @@ carry 2^n things in place of n + 1.
 
 from __future__ import annotations
 
-import itertools
 from typing import Any, NamedTuple
 
 from ..functions.loops import scan_of_body
@@ -62,12 +61,11 @@ def unchanging_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Argumen
     if found is None:
         return None
     one = nodes.emit(op, tuple([inputs[i] for i in found.inputs]), tuple(found.loop))
-    stacks = loop.results - loop.carries
     made, before = iter(one[: found.loop.results]), iter(one[found.loop.results :])
     carries = [inputs[loop.fixed + j] for j in range(loop.carries)]
     finals = [x if j in found.unchanging else next(made) for j, x in enumerate(carries)]
     outputs = [
-        *finals, *itertools.islice(made, stacks),
+        *finals, *made,
         *[_repeated(x, loop.length) if j in found.unchanging else next(before) for j, x in enumerate(carries)],
     ]  # fmt: skip
     # What a gradient reads beside these it reads at the function that it differentiates.
