@@ -14,8 +14,8 @@ from nngrad.graph import Function, NdArray, Spec, Variable, apply, create
 from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.variable import leaf_of
 
-from . import Rule, registry
 from .loops import is_zeros
+from .rules import Rule, registry
 
 Numbers = tuple[int, ...]
 

@@ -10,9 +10,9 @@ from nngrad.graph import Function, NdArray, Variable, apply, create, functions_o
 from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.variable import leaf_of
 
-from . import Rule, registry
 from .branches import gradients_of, tangents_of
 from .loops import is_zeros
+from .rules import Rule, registry
 
 Numbers = tuple[int, ...]
 

@@ -20,7 +20,7 @@ from nngrad.graph.block import Block, close, derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
 
-from . import non_differentiable
+from .rules import non_differentiable
 
 Numbers = tuple[int, ...]
 
