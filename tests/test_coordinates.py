@@ -19,6 +19,8 @@ import nngrad.functions as F
 from nngrad.autodiff import known_gradients
 from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
+from nngrad.inspection.description import describe
+from nngrad.viewing.lifetimes import lifetimes_of
 from tests.oracle import arrays_of, by_jax
 from tests.test_properties import SETTINGS
 
@@ -274,6 +276,14 @@ def test_a_gradient_through_both_forms_is_that_of_one(stopped: bool) -> None:
                 slopes.append([g.d for g in nn.grad(partly, xs)])
     for found in slopes[1:]:
         np.testing.assert_allclose(found, slopes[0], rtol=1e-11, atol=1e-13)
+
+
+def test_what_shows_graphs_shows_both_forms() -> None:
+    xs, (u_x, u_t) = first_gradients(np.random.default_rng(5).uniform(-1, 1, (3, 2)))
+    (u_xx,) = nn.grad(u_x, xs[0])
+    residual = u_x * u_t + u_xx
+    assert {id(f) for f in describe([residual]).functions if f is not None} == {*map(id, functions_of([residual]))}
+    assert lifetimes_of(describe([residual]), [residual]).peak >= 0
 
 
 def test_a_graph_in_a_file_has_both_forms(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def linearize(
     device: jax.Device | None = None,
     effects: bool = True,
     functions: list[Function] | None = None,
+    as_built: bool = False,
 ) -> Linearized:
     """The program that computes `outputs`, and after them the new values of the leaves it updates.
 
@@ -54,13 +55,14 @@ def linearize(
         device: Where it runs.
         effects: Whether it computes the leaves' new values.
         functions: What `outputs` depend on, lowest rank first, where the caller has it already.
+        as_built: Whether gradients that are there in two forms are computed in both.
     """
     writer = ProgramWriter(list(first))
-    partly_known = functions is not None and bool(writer.leaves)
+    partly_known = functions is not None and writer.leaves
     if functions is None:
         cut = frozenset(writer.numbers)
         functions = functions_of(outputs, through=(lambda x: id(x) not in cut) if cut else None)
-    if not partly_known:
+    if not partly_known and not as_built:
         outputs, functions = writer.in_one_form(outputs, functions)
     writer.write(functions)
     results = [writer.number(y) for y in outputs]
