@@ -312,7 +312,7 @@ def _compiled(
                 _give_up(middle, fused.passed)
             return None
     results = fused.executable(*arrays)
-    if alone and fused.executable not in _can_wait and not fused.program.opaque:
+    if alone and fused.executable not in _can_wait and not fused.program.block.opaque:
         _can_wait.add(fused.executable)
     if run is not None:
         if is_own:

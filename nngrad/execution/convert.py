@@ -92,7 +92,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
     if mesh is not None:
         frozen = {id(x): mesh.put(frozen[id(x)], mesh.sharding(mesh.axes_of(x, i)), f"leaf {x.name or i}")
                   for i, x in enumerate(others) if id(x) in frozen}  # fmt: skip
-    needs_x64 = linear.program.needs_x64
+    needs_x64 = linear.program.block.needs_x64
     # On a mesh as one program: CPUs must not run one part after the other without waiting for each.
     run = lower(linear.program) if mesh is None else on_mesh(mesh, False, jax.jit(lower(linear.program)))
 

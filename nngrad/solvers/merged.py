@@ -91,7 +91,7 @@ class Merged:
             if self._update is not None or self._failed:
                 return
             update = InPlaceUpdate(
-                self._all, self._solver, [], self._program.needs_x64, taken=(1,), structure=self._structure
+                self._all, self._solver, [], self._program.block.needs_x64, taken=(1,), structure=self._structure
             )
             try:
                 update.compile_in_background(self._given)
@@ -148,7 +148,7 @@ class MergedUpdates:
             return False
         if program.mesh is not None:  # it would be compiled before it is known where parameters are to lie
             return False
-        if len(program.steps) > MOST_FUNCTIONS or pending.settings != settings_of_now():
+        if len(program.block.steps) > MOST_FUNCTIONS or pending.settings != settings_of_now():
             return False
         merged: Merged = self._by_structure.get(
             (pending.executable, places, pending.settings), lambda: Merged(self._solver, pending, places)

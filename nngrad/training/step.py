@@ -87,7 +87,8 @@ class TrainStep:
         program = graph.program
         self._mesh = program.mesh
         self._update = InPlaceUpdate(
-            self._computation, solver, graph.updated, program.needs_x64, graph.device, program.opaque or solver.opaque,
+            self._computation, solver, graph.updated, program.block.needs_x64, graph.device,
+            program.block.opaque or solver.opaque,
             is_large=has_tiers(program) and not options.wait_for_best, compiled=watched(program),
             structure=self._structure_of(graph), mesh=self._mesh,
         )
