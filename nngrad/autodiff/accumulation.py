@@ -17,7 +17,7 @@ from ..execution.compiled import BoundedCache, executables
 from ..graph import NdArray
 from ..graph.half_made import unharmed
 from ..graph.spec import x64_if
-from ..graph.value import Value, hold_together, put_together
+from ..graph.value import put_together
 
 Terms = tuple[tuple[Any, ...], ...]
 
@@ -73,19 +73,6 @@ _MOST_SUMS = 256
 
 _cell = operator.itemgetter(0)
 _accumulating = threading.RLock()
-
-
-def put_where_empty(cells: Sequence[NdArray], others: Sequence[NdArray], values: Sequence[Value]) -> bool:
-    """Let `cells`, and `others` whatever they hold, hold Values, all from one moment on, if nothing is in `cells` and
-    none is there twice; returns whether that was so."""
-    every = [*cells, *others] if others else cells
-    with _accumulating:
-        if len({*every}) < len(every) or not all([cell.is_empty for cell in cells]):
-            return False
-        for cell in others:
-            cell.variable = None
-        hold_together(every, values)
-        return True
 
 
 def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[NdArray, Any]] = ()) -> None:

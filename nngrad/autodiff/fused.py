@@ -35,7 +35,6 @@ class Fused(NamedTuple):
     """
 
     executable: Callable[..., tuple[Any, ...]]
-    program: Program
     others: list[Variable]
     """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
     retained: Places
@@ -73,11 +72,10 @@ class Key(NamedTuple):
 class _Shared:
     """What graphs of one structure share: a Fused, as long as its executable is kept."""
 
-    __slots__ = ("dtypes", "executable", "passed", "program", "retained")
+    __slots__ = ("dtypes", "executable", "passed", "retained")
 
     def __init__(self, fused: Fused) -> None:
         self.executable = weakref.ref(fused.executable)
-        self.program = fused.program
         self.retained = fused.retained
         self.passed = fused.passed
         self.dtypes = fused.dtypes
@@ -87,7 +85,7 @@ class _Shared:
         executable = self.executable()
         if executable is None:
             return None
-        return Fused(executable, self.program, [], self.retained, self.passed, self.dtypes)
+        return Fused(executable, [], self.retained, self.passed, self.dtypes)
 
 
 _fused = executables.learned(BoundedCache(512))
@@ -154,7 +152,7 @@ def _fuse(
     results = [*graph.gradients, *graph.retained.values()]
     program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], kept)
     return Fused(
-        executable_of(program), program, others, tuple(graph.retained), met.difference(key.retained), is_users=is_users
+        executable_of(program), others, tuple(graph.retained), met.difference(key.retained), is_users=is_users
     )
 
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -191,17 +190,6 @@ class Tiers:
         with self._lock:
             return self._compile(given)
 
-    @unharmed
-    def compile_in_background(self, given: tuple[Any, ...]) -> None:
-        """Compile the best executable for what arrays will be like, or find it on the disk, where nobody waits."""
-        start = time.perf_counter()
-        with self._lock:
-            self._entry = None if self._on_disk is None else self._on_disk.entry(given)
-            if self._entry is None or self._entry.load(given) is None:
-                self._keep_best(self._trace(given).lower().compile())
-            self.best = self._then
-        spent.add(background=time.perf_counter() - start)
-
     def _compile(self, arrays: tuple[Any, ...]) -> Any:
         """Get an executable, at the first call: from disk, or from the compiler. Nothing changes if that fails."""
         if not hasattr(self._jitted, "trace"):  # several, each of which is compiled as it is met
@@ -358,14 +346,6 @@ def settings_of_now() -> Settings:
     """What these settings are in this thread."""
     config: Any = jax.config
     return config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
-
-
-@contextmanager
-def under(settings: Settings) -> Iterator[None]:
-    """Let these settings be in force within this context."""
-    device, precision, x64 = settings
-    with jax.default_device(device), jax.default_matmul_precision(precision), jax.enable_x64(x64):
-        yield
 
 
 def _placement_of(arrays: tuple[Any, ...]) -> list[Any]:

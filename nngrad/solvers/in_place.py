@@ -151,18 +151,6 @@ class InPlaceUpdate:
             with jax.default_device(self._device):
                 return self._run(kind, jax.device_put(arguments, self._device))
 
-    def compile_in_background(self, given: tuple[Any, ...]) -> None:
-        """Compile for parameters, state and arguments, or what they will be like, where nobody waits for it."""
-        with x64_if(self._needs_x64 or self._solver._needs_x64):
-            self._tiers.compile_in_background(given)
-
-    def drop_result(self) -> None:
-        """Let go of what the last call has returned. Hold the solver's lock."""
-        owner = self._owner
-        if owner is not None:
-            with owner.lock:
-                owner.held[-1] = (None, *owner.held[-1][1:])
-
     def leave(self) -> None:
         """Let go of parameters and state, which another update has taken over."""
         self._owner, self._values, self._state = None, [], None

@@ -26,7 +26,6 @@ from .in_place import InPlaceUpdate, Results
 from .learning_rate import LearningRate
 from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
 from .loss_scale_methods import LossScaleMethods
-from .merged import MergedUpdates
 from .rates import as_rate
 from .state import first_state
 from .state_methods import StateMethods
@@ -83,7 +82,6 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             self._flat_update, self, [], opaque=self.opaque, taken=(1,), is_large=self._has_many(),
             structure=lambda: self.structure("update"),
         )
-        self._merged = MergedUpdates(self)
 
     def _has_many(self) -> bool:
         return len(self._variables) >= MANY
@@ -201,7 +199,6 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             self._change(become)
             solvers.add(self)
             look_out(self)
-            self._merged = MergedUpdates(self)
             if self._has_many() is not had_many:
                 self._compile()
 
@@ -250,8 +247,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         call_before(update_pre_hook)
         self.unused_change = ""
         with self.updating:
-            if not self._merged.run(gradients := values_of([p.grad for p in self._variables])):
-                self._update(None, (self._rate, raw_together(gradients)))
+            self._update(None, (self._rate, raw_together(values_of([p.grad for p in self._variables]))))
         call_after(update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:
