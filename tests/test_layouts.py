@@ -105,6 +105,13 @@ def test_any_number_of_spatial_axes() -> None:
         assert (other == linearize(outputs).program) is channel_last
 
 
+def test_what_convolutions_read_is_computed_as_they_read_it() -> None:
+    """What is computed of an array that is there in both layouts, through several functions."""
+    x, w = normal(2, 3, 6, 6), normal(4, 3, 2, 2)
+    (program,) = same([F.convolution(x, w), F.convolution(F.tanh(F.sin(x)), w)])
+    assert transposes(program) == {"channels_last": 2, "channels_first": 2}, "of x and w, and of both results"
+
+
 def test_what_reads_a_convolution_gets_its_channels_where_it_has_them() -> None:
     graphs = []
     for what in (
