@@ -11,9 +11,9 @@ from nngrad.graph.block import Block, close
 from nngrad.graph.derived import derived_once
 from nngrad.graph.variable import leaf_of
 
-from . import Rule, registry
 from .branches import gradients_of, tangents_of
 from .loops import is_zeros
+from .rules import Rule, registry
 
 Numbers = tuple[int, ...]
 

@@ -21,7 +21,7 @@ from nngrad.graph.derived import derived_once
 from nngrad.graph.spec import DType
 from nngrad.graph.variable import leaf_of
 
-from . import Rule, registry
+from .rules import Rule, registry
 
 Numbers = tuple[int, ...]
 

@@ -21,7 +21,7 @@ from nngrad.graph.derived import derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
 
-from . import non_differentiable
+from .rules import non_differentiable
 
 Numbers = tuple[int, ...]
 

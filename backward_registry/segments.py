@@ -19,9 +19,9 @@ from nngrad.graph.derived import derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
 
-from . import Rule, registry
 from .checkpoints import checkpoint_gradients
 from .loops import is_zeros, loop_gradients, scan_tangents
+from .rules import Rule, registry
 
 Numbers = tuple[int, ...]
 

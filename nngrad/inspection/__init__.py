@@ -4,7 +4,8 @@ from .count import Count, Tally, count
 from .description import BodyEntry, Description, Kind, describe
 from .difference import Difference
 from .explanation import Explanation, OrderOfGradient, explain
-from .listing import Line, Listing, show
+from .lines import Line
+from .listing import Listing, show
 from .lowered import show_passes
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
