@@ -1,7 +1,7 @@
 """What each pass that prepares graphs for one platform's compiler is worth: with it, and without it.
 
-A pass stays only while a row of it says that it saves 5% of something. Where XLA has learnt to do without one, no row of
-it is below 0.95 any more, and it can go.
+A pass stays only while a row of it says that it saves 5% of something. Where XLA has learnt to do without one, no row
+of it is below 0.95 any more, and it can go.
 """
 
 from __future__ import annotations
