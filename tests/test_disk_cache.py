@@ -758,3 +758,13 @@ def test_the_module_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         DISK.switch(False)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells which files are open")
+def test_a_folder_is_not_left_open(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "kept", 10**6)
+    assert folder.read(bytes(32)) is None
+    folder.write(bytes(32), bytes(1000))
+    assert folder.read(bytes(32)) == bytes(1000)
+    names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    assert not [path for path in names if os.path.islink(path) and os.readlink(path).startswith(str(tmp_path))]
