@@ -129,8 +129,9 @@ def test_each_number_has_the_slot_of_its_place() -> None:
     x = nn.Variable((2,))
     block = linearize([F.exp(x * 2.5 + 0.25) * 0.75 + F.linear_combination(x, x * x, coefficients=(1, 4.5))]).program.block
     general, numbers = without_numbers(block)
-    slots = [each for _, given, _ in general.steps for a in given for each in (a if isinstance(a, tuple) else (a,))
-             if isinstance(each, Slot)]
+    arguments = [a for _, given, _ in general.steps for a in given]
+    each = [x for a in arguments for x in (a if isinstance(a, tuple) else (a,))]
+    slots = [x for x in each if isinstance(x, Slot)]
     assert len(numbers) >= 4
     assert [slot.place for slot in slots] == list(range(len(numbers)))
     assert [float(slot) for slot in slots] == list(numbers)

@@ -19,6 +19,7 @@ from ..graph.process import check_process
 from ..graph.spec import x64_if
 from . import recompilations
 from .across import Across
+from .break_even import cheap_calls
 from .disk_cache import disk_cache
 from .fingerprint import structure_of
 from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, with_slots, without_numbers
@@ -28,7 +29,7 @@ from .on_disk import on_disk_by_structure
 from .pieces import cut
 from .program import Program
 from .spent import spent
-from .tiers import LARGE, Tiers, tiered
+from .tiers import Tiers, tiered
 
 
 class CacheInfo(NamedTuple):
@@ -46,12 +47,10 @@ class CacheInfo(NamedTuple):
     """About how many bytes they take at most."""
     seconds: float = 0.0
     """How long it was waited for compilations, tracing and lowering included."""
-    background_seconds: float = 0.0
-    """How long compilations in the background took."""
     cheap: int = 0
     """How many executables were compiled cheaply at first."""
     best: int = 0
-    """How many of these the best one has taken the place of."""
+    """How often the best one has taken the place of a cheap one."""
     disk_hits: int = 0
     """How many were read from disk instead of being compiled."""
 
@@ -183,8 +182,7 @@ class Executables(BoundedCache):
         from disk."""
         total = spent.total()
         return super().info()._replace(
-            seconds=total.waited, background_seconds=total.background, cheap=total.cheaply, best=total.best,
-            disk_hits=self.disk.hits,
+            seconds=total.waited, cheap=total.cheaply, best=total.best, disk_hits=self.disk.hits,
         )
 
     def clear(self) -> None:
@@ -282,24 +280,12 @@ def tiers_of(program: Program, function: Callable[..., Any], specs: tuple[Spec, 
         function: The same, as a function of arrays.
         specs: Of the arrays; those of its leaves by default.
     """
-    jitted = jax.jit(function)
-    specs, structure = program.block.inputs if specs is None else specs, None
-    if program.mesh is None:  # the disk has executables for one device
-        structure = structure_of(program)
-    on_disk = on_disk_by_structure(structure, jitted, specs)
+    jitted, structure = jax.jit(function), structure_of(program)
+    specs = program.block.inputs if specs is None else specs
+    on_disk = None if program.mesh is not None else on_disk_by_structure(structure, jitted, specs)  # for one device
     best = finished(jitted, program.block.opaque, program.mesh) if on_disk is None else on_disk.call
-    return Tiers(jitted, best, has_tiers(program), program.device, recompilations.watched(program), on_disk)
-
-
-def has_tiers(program: Program) -> bool:
-    """Whether it is worth it to compile a program cheaply first, and code of the user's is not compiled twice.
-
-    Several processes must run the same executables, which then round in the same way: each would go on to the best one
-    at a time of its own.
-    """
-    if program.mesh is not None and program.mesh.spans_processes:
-        return False
-    return len(program.block.steps) >= LARGE and not program.block.opaque
+    watched = recompilations.watched(program)
+    return Tiers(jitted, best, cheap_calls(program), program.device, watched, on_disk, lambda: structure)
 
 
 _numbers_seen = executables.learned(BoundedCache(512))
