@@ -127,7 +127,8 @@ def test_a_table_that_is_cleared_keeps_no_executable_with_numbers() -> None:
 
 def test_each_number_has_the_slot_of_its_place() -> None:
     x = nn.Variable((2,))
-    block = linearize([F.exp(x * 2.5 + 0.25) * 0.75 + F.linear_combination(x, x * x, coefficients=(1, 4.5))]).program.block
+    y = F.exp(x * 2.5 + 0.25) * 0.75 + F.linear_combination(x, x * x, coefficients=(1, 4.5))
+    block = linearize([y]).program.block
     general, numbers = without_numbers(block)
     arguments = [a for _, given, _ in general.steps for a in given]
     each = [x for a in arguments for x in (a if isinstance(a, tuple) else (a,))]

@@ -11,7 +11,7 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.calls import calls_of
-from nngrad.execution.layouts import with_channels_last
+from nngrad.execution.cpu.layouts import with_channels_last
 from nngrad.execution.lower import linearize
 from nngrad.execution.program import Program, in_one
 from nngrad.graph import Variable

@@ -17,14 +17,14 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import rolling
 from nngrad.execution.calls import calls_of
+from nngrad.execution.cpu import rolling
+from nngrad.execution.cpu.rolling import LoopFound, rolled
 from nngrad.execution.fingerprint import structure_of
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import loops_found, prepared
 from nngrad.execution.periods import stretches_of
 from nngrad.execution.program import in_one
-from nngrad.execution.rolling import LoopFound, rolled
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly

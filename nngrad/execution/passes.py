@@ -12,13 +12,13 @@ from typing import NamedTuple
 from ..graph.block import Block
 from ..graph.options import Switched, switched
 from ..graph.spelling import did_you_mean
+from .cpu.layouts import with_channels_last
+from .cpu.recurrences import with_sums_once
+from .cpu.rolling import LoopFound, rolled, with_recurrences_rolled
 from .inlining import with_bodies_inline
-from .layouts import with_channels_last
 from .loops import with_loops_together
 from .platforms import default_device, has_ways_on
 from .program import Program
-from .recurrences import with_sums_once
-from .rolling import LoopFound, rolled, with_recurrences_rolled
 
 
 class Pass(NamedTuple):

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..execution.calls import Call, calls_of, without_identities
+from ..execution.cpu.recurrences import is_sum
 from ..execution.inlining import with_bodies_inline
 from ..execution.passes import prepared
 from ..execution.program import Program
-from ..execution.recurrences import is_sum
 from ..graph import Op, Spec
 from ..graph.block import Block
 from ..graph.traverse import operands_first

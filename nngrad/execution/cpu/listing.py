@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..graph import Spec
-from ..graph.block import has_opaque
-from ..graph.parts import Keys
-from .calls import Call
+from ...graph import Spec
+from ...graph.block import has_opaque
+from ...graph.parts import Keys
+from ..calls import Call
 
 LEAST = 4
 """How many steps a recurrence has at least."""

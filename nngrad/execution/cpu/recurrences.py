@@ -17,10 +17,10 @@ import bisect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..graph import Op, op
-from ..graph.barrier import known_after
-from ..graph.block import Block
-from .calls import Call, block_of, calls_of, late, makers, without_identities
+from ...graph import Op, op
+from ...graph.barrier import known_after
+from ...graph.block import Block
+from ..calls import Call, block_of, calls_of, late, makers, without_identities
 
 MOST_SOURCES = 8
 """What one loop reads more arrays for than this is to be computed once."""

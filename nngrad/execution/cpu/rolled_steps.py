@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..graph import Op, Spec
-from ..graph.block import Step
-from ..graph.spec import spec_of
+from ...graph import Op, Spec
+from ...graph.block import Step
+from ...graph.spec import spec_of
 from .listing import Listing, Window
 from .repeated import Kept, Part, Repeated, Total, part_of, put_at
 from .repetitions import Along, Before, Each, Place, Read, Repetition, Same, Slices

@@ -15,10 +15,10 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..graph import Array, Op, op
-from ..graph.block import Block
-from ..graph.layouts import first_order, last_order, to_shape
-from .calls import Call, block_of, calls_of, without_identities
+from ...graph import Array, Op, op
+from ...graph.block import Block
+from ...graph.layouts import first_order, last_order, to_shape
+from ..calls import Call, block_of, calls_of, without_identities
 
 
 @op(linear=True, fuses="moving")

@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..graph import Spec
-from ..graph.block import Block
-from ..graph.traverse import operands_first
-from .calls import Call, block_of, calls_of, late, without_identities
+from ...graph import Spec
+from ...graph.block import Block
+from ...graph.traverse import operands_first
+from ..calls import Call, block_of, calls_of, late, without_identities
 from .listing import LEAST, Listing, Window, is_long_sum
 from .repeated import completed, entry, loop_of_steps, stack_of
 from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
