@@ -1,1 +1,1 @@
-"""Passes for XLA's compiler on CPUs: each goes round a habit of its own; `benchmarks/passes.py` says what that saves."""
+"""Passes for XLA's compiler on CPUs: each goes round a habit of its own, and `benchmarks/passes.py` says for what."""
