@@ -10,6 +10,7 @@ import jax
 
 from ..graph import Function, Spec, Variable, build_options, functions_of, path_between
 from ..graph.block import Block, Step
+from ..graph.forms import forms_within, seen_through
 from ..graph.spec import spec_of
 from .fingerprint import structure_of
 from .free_numbers import with_slots
@@ -55,9 +56,12 @@ def linearize(
         functions: What `outputs` depend on, lowest rank first, where the caller has it already.
     """
     writer = ProgramWriter(list(first))
+    partly_known = functions is not None and bool(writer.leaves)
     if functions is None:
         cut = frozenset(writer.numbers)
         functions = functions_of(outputs, through=(lambda x: id(x) not in cut) if cut else None)
+    if not partly_known:
+        outputs, functions = writer.in_one_form(outputs, functions)
     writer.write(functions)
     results = [writer.number(y) for y in outputs]
     updates = writer.updates(functions) if effects else {}
@@ -94,6 +98,29 @@ class ProgramWriter:
         self.first: dict[Function, int] = {}
         """How many outputs the functions before it have."""
         self._count = 0
+
+    def in_one_form(
+        self, outputs: Sequence[Variable], functions: list[Function]
+    ) -> tuple[Sequence[Variable], list[Function]]:
+        """Let what is there in two forms be computed in one: returns what is then computed in place of `outputs` and
+        `functions`."""
+        found = forms_within(functions, self.numbers) if any([f.order for f in functions]) else []
+        if not found:
+            return outputs, functions
+        leaves = frozenset(self.numbers)
+        updating = [y for f in functions if f.effects for y in f.outputs]
+        forms = {id(x): form for x, form in found}
+        seen, shorter = seen_through([*outputs, *updating], forms, lambda x: id(x) not in leaves)
+        read = {id(x) for f in functions for x in f.inputs}
+        if not all([id(x) in read for f in shorter for x in f.inputs if x.parent is None]):
+            return outputs, functions  # values of other leaves would be asked for
+        count, starts = 0, {}
+        for f in shorter:
+            starts[f] = count
+            count += len(f._outputs)
+        self.numbers |= {i: ~(starts[y.parent] + y.index) for i, y in forms.items() if y.parent in starts}
+        self._given = frozenset(self.numbers)
+        return seen[: len(outputs)], shorter
 
     def number(self, x: Variable) -> int:
         """The number of a Variable; a leaf that is met for the first time gets one."""

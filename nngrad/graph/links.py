@@ -114,22 +114,6 @@ class Links:
         _rearranged(below)
 
 
-def take_over(x: Variable, other: Variable) -> None:
-    """Let `x`, of which nothing was computed, be the output of the function of `other` from now on, in its place.
-
-    Args:
-        x: The output of a function of no lower rank.
-        other: What has the same value, and nothing reads.
-    """
-    f, index = other.parent, other.index
-    assert f is not None
-    need_grad, family = x._need_grad, x._family
-    _cut_off(x)
-    other.parent = None
-    x.parent, x.index, x._need_grad, x._family = f, index, need_grad, family
-    f._outputs = (*f._outputs[:index], weakref.ref(x), *f._outputs[index + 1 :])
-
-
 def become(x: Variable, spec: Spec, what: str) -> None:
     """Let a leaf that no function takes yet have another shape or dtype; its gradient becomes zeros.
 
