@@ -193,20 +193,13 @@ def no_grad(no_grad_: bool = True) -> Switched:
     return switched(no_grad=bool(no_grad_))
 
 
-def unrolled(unrolled_: bool = True) -> Switched:
-    """What is compiled within is compiled as it was built: a recurrence of many steps that are functions of their own
-    does not become a loop.
-
-    Otherwise it does where that pays, on CPUs. Results differ by rounding.
-    """
-    return switched(rolls=not unrolled_)
-
-
 def deterministic(deterministic_: bool = True) -> Switched:
-    """What runs within waits for its best executable, so that results are the same to the bit from run to run.
+    """What runs within has one tier: each call runs the best executable, so that equal calls give equal bits.
 
-    Otherwise a large program starts with an executable that is compiled cheaply, and another one takes over when it is
-    ready, whose results differ from those of the first by rounding.
+    Otherwise the first calls of a large program run an executable that is compiled cheaply, and those that follow the
+    best one, whose results differ from those of the first by rounding. After how many calls follows from the program
+    alone, so two runs that call the same come to the same bits all the same; a run that is resumed counts its calls
+    from 0, and comes to them only within this.
     """
     return switched(deterministic=bool(deterministic_))
 

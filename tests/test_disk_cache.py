@@ -139,7 +139,7 @@ def test_another_process_compiles_nothing_and_without_a_disk_the_values_are_the_
 def test_a_cheap_executable_comes_from_disk_and_is_used_for_a_while(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nngrad.execution.compiled.LARGE", 1)
+    monkeypatch.setattr("nngrad.execution.break_even.LARGE", 1)
     np.testing.assert_allclose(slope(), expected(), rtol=1e-6)
     assert nn.executables.info().cheap == 1
     x = nn.Variable.from_numpy_array(np.full((2, 3), 0.5, np.float32), need_grad=True)
@@ -758,3 +758,13 @@ def test_the_module_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         DISK.switch(False)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells which files are open")
+def test_a_folder_is_not_left_open(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "kept", 10**6)
+    assert folder.read(bytes(32)) is None
+    folder.write(bytes(32), bytes(1000))
+    assert folder.read(bytes(32)) == bytes(1000)
+    names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    assert not [path for path in names if os.path.islink(path) and os.readlink(path).startswith(str(tmp_path))]

@@ -12,6 +12,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.compiled import executable_of
+from nngrad.execution.free_numbers import Slot, without_numbers
+from nngrad.execution.lower import linearize
 
 from .costs import compilations
 
@@ -121,3 +123,16 @@ def test_a_table_that_is_cleared_keeps_no_executable_with_numbers() -> None:
     nn.executables.clear()
     gc.collect()
     assert executable() is None
+
+
+def test_each_number_has_the_slot_of_its_place() -> None:
+    x = nn.Variable((2,))
+    y = F.exp(x * 2.5 + 0.25) * 0.75 + F.linear_combination(x, x * x, coefficients=(1, 4.5))
+    block = linearize([y]).program.block
+    general, numbers = without_numbers(block)
+    arguments = [a for _, given, _ in general.steps for a in given]
+    each = [x for a in arguments for x in (a if isinstance(a, tuple) else (a,))]
+    slots = [x for x in each if isinstance(x, Slot)]
+    assert len(numbers) >= 4
+    assert [slot.place for slot in slots] == list(range(len(numbers)))
+    assert [float(slot) for slot in slots] == list(numbers)

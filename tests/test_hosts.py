@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 import nngrad as nn
-from nngrad.execution import compiled
+from nngrad.execution import break_even
 from nngrad.execution.program import Program
 from nngrad.graph import processes
+from nngrad.graph.block import Block
 from nngrad.graph.mesh import Mesh
 from nngrad.hosts import joining
 from nngrad.hosts.judging import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
@@ -429,10 +430,10 @@ def free_port() -> int:
 
 
 def test_several_processes_run_the_best_executable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = Program((), tuple([None] * compiled.LARGE), (), None)  # type: ignore[arg-type]
-    monkeypatch.setattr(Program, "opaque", False)
+    large = Program(Block((), tuple([None] * break_even.LARGE), (), ()))  # type: ignore[arg-type]
+    monkeypatch.setattr(Block, "opaque", False)
     mesh = Mesh(jax.sharding.Mesh(np.array(jax.devices()[:1]), ["data"]))
-    assert compiled.has_tiers(large)
-    assert compiled.has_tiers(large._replace(mesh=mesh))
+    assert break_even.is_large(large)
+    assert break_even.is_large(large._replace(mesh=mesh))
     mesh.spans_processes = True
-    assert not compiled.has_tiers(large._replace(mesh=mesh))
+    assert not break_even.is_large(large._replace(mesh=mesh))

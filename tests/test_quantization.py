@@ -292,9 +292,7 @@ def test_indicators_that_are_set_to_0_let_weights_go() -> None:
     assert w.d.ravel().tolist() == pytest.approx([0.7, 0.25])
 
 
-@pytest.mark.parametrize("merged", [False, True])
-def test_training_to_powers_of_two(merged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nngrad.solvers.merged.OFTEN", 2 if merged else 10**9)
+def test_training_to_powers_of_two() -> None:
     rng = np.random.default_rng(0)
     x = from_(rng.standard_normal((32, 3)).astype("f"))
     t = from_(x.d @ np.array([[1.0], [-0.5], [0.25]], "f"))

@@ -5,21 +5,24 @@ from __future__ import annotations
 import functools
 import operator
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from ..execution import background
+from ..execution.break_even import count_of
 from ..execution.compiled import BoundedCache, executables
 from ..graph import NdArray
 from ..graph.half_made import unharmed
 from ..graph.spec import x64_if
-from ..graph.value import Value, hold_together, put_together
+from ..graph.value import put_together
 
 Terms = tuple[tuple[Any, ...], ...]
+
+_ON_HOST = 30
+"""In so many calls NumPy adds, which takes 35 us longer for each array; to compile a sum of one takes 10 ms, of 100
+arrays 200 ms."""
 
 
 def _sums(terms: Terms) -> tuple[Any, ...]:
@@ -29,34 +32,23 @@ def _sums(terms: Terms) -> tuple[Any, ...]:
 class _Sums:
     """Sums of arrays of certain shapes and dtypes, by an executable.
 
-    On a CPU NumPy adds until that is there, and it is compiled in the background when sums come again: else the second
-    step of a loop that does not set all gradients to zero would wait for it.
+    On a CPU NumPy adds in the first calls: else the second step of a loop that does not set all gradients to zero would
+    wait for the compiler.
     """
 
-    def __init__(self, terms: Terms) -> None:
+    def __init__(self, terms: Terms, key: Hashable) -> None:
         self._jitted: Any = jax.jit(functools.partial(_sums))
-        self._given = jax.tree.map(lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), terms)
         self._needs_x64 = any([a.dtype.itemsize == 8 for a in jax.tree.leaves(terms)])
-        self._calls = 0
-        self._is_compiled = False
+        self._count = count_of(key)
 
     def of(self, terms: Terms) -> tuple[Any, ...]:
         """The sums."""
-        if not self._is_compiled and all([_is_on_host(a) for xs in terms for a in xs]):
-            self._calls += 1
-            if self._calls == 2:
-                background.request(self)
-            with x64_if(self._needs_x64), np.errstate(all="ignore"):
-                return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
-        self._is_compiled = True
         with x64_if(self._needs_x64):
-            return tuple(unharmed(self._jitted)(terms))
-
-    def work(self) -> None:
-        """Compile, so that it is there at the next call."""
-        with x64_if(self._needs_x64), suppress(Exception):  # what fails, fails where somebody waits for it
-            self._jitted.lower(self._given).compile()
-        self._is_compiled = True
+            if self._count.calls >= _ON_HOST or not all([_is_on_host(a) for xs in terms for a in xs]):
+                return tuple(unharmed(self._jitted)(terms))
+            self._count.calls += 1
+            with np.errstate(all="ignore"):
+                return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
 
 
 def _is_on_host(array: Any) -> bool:
@@ -73,19 +65,6 @@ _MOST_SUMS = 256
 
 _cell = operator.itemgetter(0)
 _accumulating = threading.RLock()
-
-
-def put_where_empty(cells: Sequence[NdArray], others: Sequence[NdArray], values: Sequence[Value]) -> bool:
-    """Let `cells`, and `others` whatever they hold, hold Values, all from one moment on, if nothing is in `cells` and
-    none is there twice; returns whether that was so."""
-    every = [*cells, *others] if others else cells
-    with _accumulating:
-        if len({*every}) < len(every) or not all([cell.is_empty for cell in cells]):
-            return False
-        for cell in others:
-            cell.variable = None
-        hold_together(every, values)
-        return True
 
 
 def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[NdArray, Any]] = ()) -> None:
@@ -105,7 +84,7 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
             cells = list(added)[:_MOST_SUMS]
             terms = tuple([added.pop(cell) for cell in cells])
             key = tuple([(cell.spec, len(xs)) for cell, xs in zip(cells, terms, strict=True)])
-            sums = _executables.get(key, functools.partial(_Sums, terms)).of(terms)
+            sums = _executables.get(key, functools.partial(_Sums, terms, key)).of(terms)
             parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
         for cell in parts:
             cell.variable = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -31,7 +30,6 @@ from .binding import reached_from
 from .fused import Fused, Key, Passed, Places, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .met import looking, note
-from .pending import PendingBackward
 from .request import given_gradient, given_gradients
 from .seeds import seed_array
 
@@ -151,11 +149,8 @@ def accumulate_gradients(
             arrived.append((y.grad, np.ones(y.shape, y.dtype) if seed is None else seed))
     kept = _gradient_variables(outputs, grads, options) if options.enable_double_backprop else []
     retained: list[tuple[NdArray, Any]] = []
-    alone = len(groups) == 1 and not arrived and not kept
     for snapshot, pairs in groups.items():
-        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options, alone)
-        if found is None:
-            return
+        found = _gradients_from([y for y, _ in pairs], [seed for _, seed in pairs], snapshot, options)
         arrived += found.arrived
         retained += found.retained
     if not arrived and not retained and outputs and not any([y.need_grad for y in outputs]):
@@ -193,9 +188,9 @@ class Found(NamedTuple):
 
 
 def _gradients_from(
-    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options, alone: bool
-) -> Found | None:
-    """The gradients; None where they are put off, which they may be if they come `alone`."""
+    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options
+) -> Found:
+    """The gradients."""
     if snapshot is None:
         snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
     plan = plan_of(outputs)
@@ -223,7 +218,7 @@ def _gradients_from(
         gradients, others = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
         _give_up(middle, met.difference(key.retained))
         return Found(list(zip(cells, gradients, strict=True)), others)
-    return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells, alone)
+    return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells)
 
 
 Middle = list[tuple[tuple[int, int], Variable]]
@@ -271,11 +266,6 @@ def _arrays(plan: RunPlan, snapshot: Snapshot) -> tuple[Any, ...]:
     return tuple([arrays[i] for i in plan.leaf_ids])
 
 
-_can_wait: weakref.WeakSet[Callable[..., Any]] = weakref.WeakSet()
-"""Executables that have run, so that nobody who reads a value waits for the compiler, and without code of the user's,
-which may raise errors."""
-
-
 def _compiled(
     outputs: list[Variable],
     plan: RunPlan,
@@ -285,10 +275,8 @@ def _compiled(
     snapshot: Snapshot,
     options: Options,
     cells: list[NdArray],
-    alone: bool,
-) -> Found | None:
-    """The gradients, and those that are retained, from one executable that computes the forward as well; None where it
-    runs later, as it does if they are `alone` and the first that their `cells` get."""
+) -> Found:
+    """The gradients, and those that are retained, from one executable that computes the forward as well."""
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
@@ -303,17 +291,8 @@ def _compiled(
     if run is not None and run.done:
         run = None
     is_own = snapshot.leaf_ids is plan.leaf_ids
-    can_wait = alone and plan.group is None  # other processes would wait for the one that reads no gradient
     retained = [y.grad for y in at(plan, fused.retained)] if fused.retained else []
-    if run is not None and can_wait and is_own and fused.executable in _can_wait:
-        pending = PendingBackward(fused.executable, fused.program, arrays, run, count)
-        if pending.hold(cells, retained):
-            if middle:
-                _give_up(middle, fused.passed)
-            return None
     results = fused.executable(*arrays)
-    if alone and fused.executable not in _can_wait and not fused.program.opaque:
-        _can_wait.add(fused.executable)
     if run is not None:
         if is_own:
             run.keep(results[:count])

@@ -35,7 +35,6 @@ class Fused(NamedTuple):
     """
 
     executable: Callable[..., tuple[Any, ...]]
-    program: Program
     others: list[Variable]
     """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
     retained: Places
@@ -73,11 +72,10 @@ class Key(NamedTuple):
 class _Shared:
     """What graphs of one structure share: a Fused, as long as its executable is kept."""
 
-    __slots__ = ("dtypes", "executable", "passed", "program", "retained")
+    __slots__ = ("dtypes", "executable", "passed", "retained")
 
     def __init__(self, fused: Fused) -> None:
         self.executable = weakref.ref(fused.executable)
-        self.program = fused.program
         self.retained = fused.retained
         self.passed = fused.passed
         self.dtypes = fused.dtypes
@@ -87,7 +85,7 @@ class _Shared:
         executable = self.executable()
         if executable is None:
             return None
-        return Fused(executable, self.program, [], self.retained, self.passed, self.dtypes)
+        return Fused(executable, [], self.retained, self.passed, self.dtypes)
 
 
 _fused = executables.learned(BoundedCache(512))
@@ -107,7 +105,7 @@ class GradientGraph(NamedTuple):
 
 def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) -> Fused:
     """What was made for the structure of a graph, or is made now."""
-    table = _fused.part([op for op, _, _ in plan.program.steps])
+    table = _fused.part([op for op, _, _ in plan.program.block.steps])
     fused = _found(table, (plan.program, key))
     if fused is not None:
         return fused
@@ -154,7 +152,7 @@ def _fuse(
     results = [*graph.gradients, *graph.retained.values()]
     program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], kept)
     return Fused(
-        executable_of(program), program, others, tuple(graph.retained), met.difference(key.retained), is_users=is_users
+        executable_of(program), others, tuple(graph.retained), met.difference(key.retained), is_users=is_users
     )
 
 
@@ -211,14 +209,14 @@ def _program(
     first = [*plan.leaves, *seeds]
     kept = plan.kept if kept is None else kept
     linear = linearize([*outputs, *kept, *gradients], first=first, device=plan.program.device)
-    results = linear.program.outputs
+    results = linear.program.block.outputs
     end = len(outputs) + len(kept)
     values, rest = results[:end], results[end:]
     updates = {id(x): number for x, number in zip(linear.updated, rest[len(gradients) :], strict=True)}
-    program = linear.program._replace(
-        outputs=(*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
+    block = linear.program.block.with_outputs(
+        (*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
     )
-    return program, linear.leaves[len(first) :]
+    return linear.program._replace(block=block), linear.leaves[len(first) :]
 
 
 def at(plan: RunPlan, places: Iterable[tuple[int, int]]) -> list[Variable]:

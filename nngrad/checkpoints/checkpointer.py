@@ -185,7 +185,7 @@ class Checkpointer:
         """Restore the last checkpoint that is whole, or another one, into parameters, solvers and all else.
 
         Parameters that are not made yet are made. A run that is resumed comes to the same parameters as one that was
-        not interrupted, to the bit, where results do not depend on when executables are compiled: within
+        not interrupted, to the bit, where results do not depend on how often something was called before: within
         `nn.deterministic()`.
 
         Args:

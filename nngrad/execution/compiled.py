@@ -19,6 +19,7 @@ from ..graph.process import check_process
 from ..graph.spec import x64_if
 from . import recompilations
 from .across import Across
+from .break_even import cheap_calls
 from .disk_cache import disk_cache
 from .fingerprint import structure_of
 from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, with_slots, without_numbers
@@ -28,7 +29,7 @@ from .on_disk import on_disk_by_structure
 from .pieces import cut
 from .program import Program
 from .spent import spent
-from .tiers import LARGE, Tiers, tiered
+from .tiers import Tiers, tiered
 
 
 class CacheInfo(NamedTuple):
@@ -46,12 +47,10 @@ class CacheInfo(NamedTuple):
     """About how many bytes they take at most."""
     seconds: float = 0.0
     """How long it was waited for compilations, tracing and lowering included."""
-    background_seconds: float = 0.0
-    """How long compilations in the background took."""
     cheap: int = 0
     """How many executables were compiled cheaply at first."""
     best: int = 0
-    """How many of these the best one has taken the place of."""
+    """How often the best one has taken the place of a cheap one."""
     disk_hits: int = 0
     """How many were read from disk instead of being compiled."""
 
@@ -183,8 +182,7 @@ class Executables(BoundedCache):
         from disk."""
         total = spent.total()
         return super().info()._replace(
-            seconds=total.waited, background_seconds=total.background, cheap=total.cheaply, best=total.best,
-            disk_hits=self.disk.hits,
+            seconds=total.waited, cheap=total.cheaply, best=total.best, disk_hits=self.disk.hits,
         )
 
     def clear(self) -> None:
@@ -255,23 +253,23 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
     if executable is None and (group := program.group) is not None:
         return _keep_across(program, group)
-    if executable is None and len(program.steps) <= MOST_TRUSTED:
+    if executable is None and len(program.block.steps) <= MOST_TRUSTED:
         executable = _shared(program, table)
     if executable is not None:
         return executable
     shorter, needs_pieces = fitted_where_it_runs(program)
     if not needs_pieces:
-        return keep_executable(program, tiers_of(program, whole(shorter)), len(shorter.steps))
-    pieces = cut(shorter)
-    counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
+        return keep_executable(program, tiers_of(program, whole(shorter)), len(shorter.block.steps))
+    pieces = cut(shorter.block)
+    counts = [len(block.steps) for block in {piece.block for piece in pieces}]
     function = in_pieces(shorter, pieces)
-    return _keep(program, tiered(Tiers(function, finished(function, program.opaque, program.mesh))), counts)
+    return _keep(program, tiered(Tiers(function, finished(function, program.block.opaque, program.mesh))), counts)
 
 
 def _keep_across(program: Program, group: Processes) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program that exchanges arrays with other processes."""
     shorter, _ = fitted_where_it_runs(program)  # as a whole, whatever its length: pieces would exchange by themselves
-    return _keep(program, Across(whole(shorter), group, program.device), [len(shorter.steps)])
+    return _keep(program, Across(whole(shorter), group, program.device), [len(shorter.block.steps)])
 
 
 def tiers_of(program: Program, function: Callable[..., Any], specs: tuple[Spec, ...] | None = None) -> Tiers:
@@ -282,24 +280,12 @@ def tiers_of(program: Program, function: Callable[..., Any], specs: tuple[Spec, 
         function: The same, as a function of arrays.
         specs: Of the arrays; those of its leaves by default.
     """
-    jitted = jax.jit(function)
-    specs, structure = program.leaves if specs is None else specs, None
-    if program.mesh is None:  # the disk has executables for one device
-        structure = structure_of(program)
-    on_disk = on_disk_by_structure(structure, jitted, specs)
-    best = finished(jitted, program.opaque, program.mesh) if on_disk is None else on_disk.call
-    return Tiers(jitted, best, has_tiers(program), program.device, recompilations.watched(program), on_disk)
-
-
-def has_tiers(program: Program) -> bool:
-    """Whether it is worth it to compile a program cheaply first, and code of the user's is not compiled twice.
-
-    Several processes must run the same executables, which then round in the same way: each would go on to the best one
-    at a time of its own.
-    """
-    if program.mesh is not None and program.mesh.spans_processes:
-        return False
-    return len(program.steps) >= LARGE and not program.opaque
+    jitted, structure = jax.jit(function), structure_of(program)
+    specs = program.block.inputs if specs is None else specs
+    on_disk = None if program.mesh is not None else on_disk_by_structure(structure, jitted, specs)  # for one device
+    best = finished(jitted, program.block.opaque, program.mesh) if on_disk is None else on_disk.call
+    watched = recompilations.watched(program)
+    return Tiers(jitted, best, cheap_calls(program), program.device, watched, on_disk, lambda: structure)
 
 
 _numbers_seen = executables.learned(BoundedCache(512))
@@ -316,7 +302,7 @@ class _TakingNumbers:
     def of(self, program: Program, numbers: Numbers) -> Callable[..., tuple[Any, ...]]:
         """The executable of a program."""
         bound: Callable[..., tuple[Any, ...]] = self._bound.get(
-            program, lambda: functools.partial(self._executable, as_array(numbers, program.needs_x64))
+            program, lambda: functools.partial(self._executable, as_array(numbers, program.block.needs_x64))
         )
         return bound
 
@@ -324,10 +310,11 @@ class _TakingNumbers:
 def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, ...]] | None:
     """The executable of all programs that differ from this one in numbers alone, with its numbers; None for the first
     of them, and where there is none."""
-    general, numbers = without_numbers(program)
+    block, numbers = without_numbers(program.block)
     if not numbers:
         return None
-    seen = _numbers_seen.part([op for op, _, _ in program.steps])
+    general = program._replace(block=block)
+    seen = _numbers_seen.part([op for op, _, _ in program.block.steps])
     first = seen.find(general)
     if first is None:
         seen.keep(general, numbers)
@@ -336,24 +323,24 @@ def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, .
     taking: _TakingNumbers | None = table.find(general)
     if taking is not None:
         table.not_missed()
-    elif not can_take_numbers(general):
+    elif not can_take_numbers(block):
         return None
     else:
-        specs = (spec_of_numbers(numbers, general.needs_x64), *general.leaves)
+        specs = (spec_of_numbers(numbers, general.block.needs_x64), *general.block.inputs)
         function = _where_it_runs(general, tiered(tiers_of(general, whole(general, with_slots, specs), specs)))
-        taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.steps)))
+        taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.block.steps)))
     return taking.of(program, numbers)
 
 
 def keep_executable(program: Program, tiers: Tiers, count: int) -> Callable[..., tuple[Any, ...]]:
     """Keep the executable of a program that XLA gets as a whole, of `count` functions."""
     function = tiered(tiers)
-    trusted = len(program.steps) <= MOST_TRUSTED
+    trusted = len(program.block.steps) <= MOST_TRUSTED
     return _keep(program, function if trusted else _in_pieces_where_it_fails(program, tiers), [count])
 
 
 def _part_for(program: Program) -> BoundedCache:
-    return executables.part([op for op, _, _ in program.steps])
+    return executables.part([op for op, _, _ in program.block.steps])
 
 
 def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., tuple[Any, ...]]:
@@ -366,12 +353,12 @@ def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., t
 def _where_it_runs(program: Program, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` in the settings of a program."""
     if program.mesh is not None:
-        return on_mesh(program.mesh, program.needs_x64, function)
+        return on_mesh(program.mesh, program.block.needs_x64, function)
     if program.device is None:
         function = waited_for_on_meshes(function)
-    if program.device is None and not program.needs_x64:
+    if program.device is None and not program.block.needs_x64:
         return function  # without another call: that the process can compute, `arrays_of` sees
-    return on_device(program.device, program.needs_x64, function)
+    return on_device(program.device, program.block.needs_x64, function)
 
 
 def _in_pieces_where_it_fails(program: Program, tiers: Tiers) -> Callable[..., tuple[Any, ...]]:
@@ -386,13 +373,13 @@ def _in_pieces_where_it_fails(program: Program, tiers: Tiers) -> Callable[..., t
         except jax.errors.JaxRuntimeError as error:
             if function is not in_one or tiers.compiles(arrays):
                 raise
-            function = in_pieces(program, cut(program))
+            function = in_pieces(program, cut(program.block))
             try:
                 return function(*arrays)
             except jax.errors.JaxRuntimeError:
                 error.add_note(
-                    f"nngrad: XLA cannot compile this program of {len(program.steps)} functions, in one piece or in "
-                    "several; compute a part of the graph at a time, or put what is repeated into F.jax_function"
+                    f"nngrad: XLA cannot compile this program of {len(program.block.steps)} functions, in one piece "
+                    "or in several; compute a part of the graph at a time, or put what is repeated into F.jax_function"
                 )
                 raise error from None
 

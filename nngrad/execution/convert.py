@@ -17,6 +17,7 @@ from ..graph.mesh import Mesh
 from ..graph.process import check_not_traced
 from ..graph.spec import x64_if
 from ..graph.value import put_together
+from .break_even import is_large
 from .by_shape import ByShape
 from .compiled import executable_of, on_mesh
 from .forward import device_of
@@ -92,7 +93,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
     if mesh is not None:
         frozen = {id(x): mesh.put(frozen[id(x)], mesh.sharding(mesh.axes_of(x, i)), f"leaf {x.name or i}")
                   for i, x in enumerate(others) if id(x) in frozen}  # fmt: skip
-    needs_x64 = linear.program.needs_x64
+    needs_x64 = linear.program.block.needs_x64
     # On a mesh as one program: CPUs must not run one part after the other without waiting for each.
     run = lower(linear.program) if mesh is None else on_mesh(mesh, False, jax.jit(lower(linear.program)))
 
@@ -138,7 +139,7 @@ class CompiledFunction:
         self._is_pure = not self._updated and all([x._source is None for x in self._rest])
         self._count = len(listed)
         self._single = isinstance(outputs, Variable)
-        self._wait_for_best = wait_for_best
+        self._wait_for_best = wait_for_best and is_large(linear.program)
 
     def __call__(self, *arrays: Any) -> Any:
         mesh = self._mesh
@@ -149,7 +150,6 @@ class CompiledFunction:
         if self._wait_for_best:
             with switched(deterministic=True):
                 results = self._executable(*given)
-            self._wait_for_best = False
         else:
             results = self._executable(*given)
         put_together([leaf.cell for leaf in self._updated], results[self._count :])
@@ -201,8 +201,8 @@ def compile(
             these.
         inputs: Variables whose arrays are given at each call; all other leaves are read from their cells. A function
             that builds has none.
-        wait_for_best: Whether the first call waits for the best executable. Else a large one starts with one that is
-            compiled cheaply, and the best one takes over when it is ready.
+        wait_for_best: Whether all calls run the best executable. Else the first calls of a large one run one that is
+            compiled cheaply; after how many of them the best one is compiled follows from the structure.
 
     Raises:
         TypeError: `inputs` are given beside a function.

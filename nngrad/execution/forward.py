@@ -14,7 +14,7 @@ from ..graph.exchange import groups_of, several_processes
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process
-from ..graph.value import HELD_ONCE, Deferred, Source, hold_together, values_of
+from ..graph.value import HELD_ONCE, Deferred, hold_together, values_of
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Program, linearize
@@ -101,15 +101,11 @@ class Snapshot:
 class DeferredRun:
     """A run of an executable, put off until the first of its results is read."""
 
-    __slots__ = ("_arrays", "_executable", "_waiting", "instead")
-
-    instead: Source | None
-    """What computes the results besides others, and is to run in place of this."""
+    __slots__ = ("_arrays", "_executable", "_waiting")
 
     def __init__(self, executable: Callable[..., Any], arrays: tuple[Any, ...], cells: Sequence[NdArray]) -> None:
         self._executable = executable
         self._arrays = arrays
-        self.instead = None
         values = [Deferred(self) for _ in cells]
         self._waiting: list[weakref.ref[Deferred]] | None = [weakref.ref(value) for value in values]
         hold_together(cells, values)
@@ -121,12 +117,7 @@ class DeferredRun:
 
     def run(self) -> None:
         """Compute the results."""
-        instead = self.instead
-        if self._waiting is None:
-            return
-        if instead is not None:
-            instead.run()
-        else:
+        if self._waiting is not None:
             check_process()
             self.keep(self._executable(*self._arrays))
 
@@ -137,7 +128,6 @@ class DeferredRun:
             if value is not None:
                 value.fill(result)
         self._waiting = None  # at the end: what an interrupt leaves waiting is computed again
-        self.instead = None
 
     def keep_if_complete(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
         """Hand over what was computed for `cells`, if nothing else waits."""

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from ..graph import Spec
+from ..graph.block import Block
 from ..graph.spec import spec_of
-from .program import Program, calls_of, in_one
+from .calls import calls_of
+from .program import Program, in_one
 
 Numbers = tuple[float, ...]
 
@@ -46,8 +48,8 @@ _NOTHING_TO_MULTIPLY = (0, 1, -1)
 """Numbers that stay in a weighted sum or a constant: with them there is less to compute."""
 
 
-def without_numbers(program: Program) -> tuple[Program, Numbers]:
-    """The program with slots in place of its numbers, and the numbers."""
+def without_numbers(block: Block) -> tuple[Block, Numbers]:
+    """The block with slots in place of its numbers, and the numbers."""
     found: list[float] = []
 
     def slot(number: Any) -> Slot:
@@ -55,7 +57,7 @@ def without_numbers(program: Program) -> tuple[Program, Numbers]:
         return Slot(number, len(found) - 1)
 
     steps = []
-    for op, arguments, ins in program.steps:
+    for op, arguments, ins in block.steps:
         if op.numbers:
             given = list(arguments)
             for name in op.numbers:
@@ -67,10 +69,10 @@ def without_numbers(program: Program) -> tuple[Program, Numbers]:
                     given[i] = slot(each)
             arguments = tuple(given)
         steps.append((op, arguments, ins))
-    return program._replace(steps=tuple(steps)), tuple(found)
+    return block.with_steps(tuple(steps)), tuple(found)
 
 
-def can_take_numbers(general: Program) -> bool:
+def can_take_numbers(general: Block) -> bool:
     """Whether it holds no code of the user's, and the ops with slots compute in floating dtypes alone: what an integer
     becomes depends on the number."""
     calls, specs = calls_of(general)
@@ -86,8 +88,8 @@ def with_slots(program: Program) -> Callable[..., tuple[Any, ...]]:
                 return tuple(map(filled, argument))
             return numbers[argument.place] if argument.__class__ is Slot else argument
 
-        steps = tuple([(op, filled(arguments), ins) for op, arguments, ins in program.steps])
-        return in_one(program._replace(steps=steps))(*arrays)
+        steps = tuple([(op, filled(arguments), ins) for op, arguments, ins in program.block.steps])
+        return in_one(program._replace(block=program.block.with_steps(steps)))(*arrays)
 
     return run
 

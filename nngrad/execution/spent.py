@@ -14,13 +14,11 @@ class Spent(NamedTuple):
     lower: float = 0.0
     """Seconds in which it lowered them."""
     compile: float = 0.0
-    """Seconds in which XLA compiled them, while somebody waited."""
-    background: float = 0.0
-    """Seconds in which it compiled in the background."""
+    """Seconds in which XLA compiled them."""
     cheaply: int = 0
     """How many executables were compiled cheaply at first."""
     best: int = 0
-    """How many of these the best one has taken the place of."""
+    """How often the best one has taken the place of a cheap one."""
 
     @property
     def waited(self) -> float:

@@ -36,14 +36,14 @@ class Trial(NamedTuple):
     def keep(self) -> None:
         """Let the executables be those of the program, from now on."""
         if self.tiers is not None:
-            keep_executable(self.program, self.tiers, len(self.program.steps))
+            keep_executable(self.program, self.tiers, len(self.program.block.steps))
 
 
 def trial_of(program: Program) -> Trial:
     """Compile a program, unless that was done before, and ask for the memory that it takes. Nothing is run."""
     if Process.cannot_compute or program.group is not None:
         return Trial(program, None, None)
-    table = temporaries.part([op for op, _, _ in program.steps])
+    table = temporaries.part([op for op, _, _ in program.block.steps])
     known = table.find(program)
     if known is not None:
         return Trial(program, known, None)
@@ -54,19 +54,19 @@ def trial_of(program: Program) -> Trial:
     nbytes = _allotted(tiers, program)
     if nbytes is None:
         return Trial(program, None, None)
-    return Trial(program, table.keep(program, nbytes, _BYTES_OF_A_STEP * len(program.steps)), tiers)
+    return Trial(program, table.keep(program, nbytes, _BYTES_OF_A_STEP * len(program.block.steps)), tiers)
 
 
 def _allotted(tiers: Tiers, program: Program) -> int | None:
     # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
     if program.mesh is not None:
         places = [program.mesh.sharding(axes) for axes in program.places]
-        given = tuple([s.abstract(place) for s, place in zip(program.leaves, places, strict=True)])
+        given = tuple([s.abstract(place) for s, place in zip(program.block.inputs, places, strict=True)])
     else:
         sharding = None if program.device is None else SingleDeviceSharding(program.device)
-        given = tuple([s.abstract(sharding) for s in program.leaves])
+        given = tuple([s.abstract(sharding) for s in program.block.inputs])
     try:
-        with x64_if(program.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
+        with x64_if(program.block.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
             analysis = tiers.compile_for(given).memory_analysis()
     except (jax.errors.JaxRuntimeError, NotImplementedError):
         return None  # what it cannot compile, and whether it can say, is found out again where that matters

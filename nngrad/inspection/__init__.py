@@ -6,6 +6,7 @@ from .difference import Difference
 from .explanation import Explanation, OrderOfGradient, explain
 from .lines import Line
 from .listing import Listing, show
+from .lowered import show_passes
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
 from .recomputation import State
@@ -33,4 +34,5 @@ __all__ = [
     "memory_report",
     "remember_places",
     "show",
+    "show_passes",
 ]

@@ -108,7 +108,8 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
     compiled = trial_of(linear.program).nbytes if compile else None
     kept, again = _held(functions_of(listed))
     results = sum([y.spec.nbytes for y in listed])
-    return MemoryReport(line.peak, compiled, sum([s.nbytes for s in linear.program.leaves]), results, kept, again, line)
+    leaves = sum([spec.nbytes for spec in linear.program.block.inputs])
+    return MemoryReport(line.peak, compiled, leaves, results, kept, again, line)
 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:

@@ -107,7 +107,7 @@ class Recipe(ABC):
                 accumulate=settings.accumulate,
                 clip_grad_by_global_norm=settings.clip or None,
                 averages=list(self.averages.values())[-1:] if settings.average else (),
-                wait_for_best=True,  # always the same executable, so that a resumed run computes the same numbers
+                wait_for_best=True,  # in each call, so that a resumed run computes the same numbers
             )
         self.solvers[name] = solver
 

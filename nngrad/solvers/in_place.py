@@ -51,7 +51,8 @@ class InPlaceUpdate:
         device: Where it runs; None leaves it to JAX.
         opaque: Whether code of the user's is in it.
         taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
-        is_large: Whether an executable that is compiled cheaply may run first. It takes nothing over.
+        cheap_calls: After how many calls the best executable takes the place of one that is compiled cheaply and takes
+            nothing over; 0 if there is no such.
         compiled: Called with the seconds that a compilation took, if that is wanted.
         structure: Gives a digest of what `function` computes, the same in every process; None where that is not known.
         mesh: The devices that it runs on, if there are several. Without it parameters may lie on a mesh all the same,
@@ -60,11 +61,11 @@ class InPlaceUpdate:
 
     __slots__ = (
         "_calls",
+        "_cheap_calls",
         "_compiled",
         "_device",
         "_executable",
         "_function",
-        "_is_large",
         "_mesh",
         "_needs_x64",
         "_opaque",
@@ -88,7 +89,7 @@ class InPlaceUpdate:
         device: jax.Device | None = None,
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
-        is_large: bool = False,
+        cheap_calls: int = 0,
         compiled: Callable[[float], None] | None = None,
         structure: Callable[[], bytes | None] = lambda: None,
         mesh: Mesh | None = None,
@@ -100,7 +101,7 @@ class InPlaceUpdate:
         self._function = function
         self._opaque = opaque
         self._device = device
-        self._is_large = is_large and not opaque
+        self._cheap_calls = 0 if opaque else cheap_calls
         self._compiled = compiled
         self._compile()
         self._solver = solver
@@ -122,7 +123,9 @@ class InPlaceUpdate:
                 functools.partial(self._function), donate_argnums=self._taken, out_shardings=placements.of_results
             )
             on_disk, best = None, finished(jitted, self._opaque, placements.mesh)
-        self._tiers = Tiers(jitted, best, self._is_large, self._device, self._compiled, on_disk)
+        self._tiers = Tiers(
+            jitted, best, self._cheap_calls, self._device, self._compiled, on_disk, self._structure
+        )
         self._executable = tiered(self._tiers)
         self._calls: dict[Any, int] = {}
 
@@ -151,18 +154,6 @@ class InPlaceUpdate:
             with jax.default_device(self._device):
                 return self._run(kind, jax.device_put(arguments, self._device))
 
-    def compile_in_background(self, given: tuple[Any, ...]) -> None:
-        """Compile for parameters, state and arguments, or what they will be like, where nobody waits for it."""
-        with x64_if(self._needs_x64 or self._solver._needs_x64):
-            self._tiers.compile_in_background(given)
-
-    def drop_result(self) -> None:
-        """Let go of what the last call has returned. Hold the solver's lock."""
-        owner = self._owner
-        if owner is not None:
-            with owner.lock:
-                owner.held[-1] = (None, *owner.held[-1][1:])
-
     def leave(self) -> None:
         """Let go of parameters and state, which another update has taken over."""
         self._owner, self._values, self._state = None, [], None
@@ -180,21 +171,20 @@ class InPlaceUpdate:
         with owner.lock, nullcontext() if mesh is None else mesh.turn():
             held = owner.held
             _, _, params, state = held[-1]
-            calls = self._calls.get(kind, 0)
-            if calls < _COLD:
-                counts = self._tiers.best is not None or not self._is_large  # the cheap one is another function
+            calls, is_cheap = self._calls.get(kind, 0), self._tiers.may_be_cheap()  # which is another function
+            if calls < _COLD or is_cheap:
                 params, state = copied_together(params, state)
                 try:
                     held.append(self._executable(params, state, arguments))
                 except BaseException:
                     self._compile()  # after such a call JAX would return through Python for ever
                     raise
-                if counts:
+                if not is_cheap:
                     self._calls[kind] = calls + 1
             else:
                 params = donated(params) if 0 in self._taken else params
                 state = donated(state)
-                executable: Any = self._tiers.best  # a function of C
+                executable: Any = self._tiers.then  # a function of C
                 held.extend(map(executable, (params,), (state,), (arguments,)))
             del held[:-1]
             if mesh is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 
+from ..graph import Variable
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, as_loss_scale
 from .state import NAMES_OF_LOSS_SCALE
 
@@ -19,7 +20,8 @@ class LossScaleMethods:
     updating: threading.RLock
     state: Any
     _change: Callable[[Callable[[Any], None]], None]
-    _compile: Callable[[], None]
+    _compile: Callable[[Any], None]
+    _params: Mapping[str, Variable]
 
     def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
         """Divide the gradients by the number that the loss is multiplied by, at each update from now on.
@@ -55,7 +57,7 @@ class LossScaleMethods:
             solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))
 
         with self.updating:
-            self._compile()  # harmless by itself
+            self._compile(list(self._params.values()))  # harmless by itself
             self._change(become)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import jax
@@ -13,6 +13,7 @@ import numpy as np
 import optax
 
 from ..autodiff.met import look_away, look_out, looking, met_with
+from ..execution.break_even import Work
 from ..execution.fingerprint import structure_of_settings
 from ..graph import Variable
 from ..graph.in_place import raw_together
@@ -27,7 +28,6 @@ from .in_place import InPlaceUpdate, Results
 from .learning_rate import LearningRate
 from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
 from .loss_scale_methods import LossScaleMethods
-from .merged import MergedUpdates
 from .rates import as_rate
 from .state import first_state
 from .state_methods import StateMethods
@@ -39,6 +39,15 @@ Transformation: TypeAlias = optax.GradientTransformation
 MANY = 8
 """The update of so many parameters is worth compiling cheaply at first: Adam's takes XLA 0.6 s for them, and ten times
 less so."""
+
+_FUNCTIONS = 5
+"""So many does an update take for each parameter, by `break_even`: Adam's."""
+
+
+def work_of_update(parameters: Sequence[Variable]) -> Work:
+    """What an update of parameters has to do."""
+    count, elements = len(parameters), sum([p.spec.size for p in parameters])
+    return Work(_FUNCTIONS * count, _FUNCTIONS * elements, 3 * count)
 
 
 class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
@@ -76,18 +85,14 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         self.updating = threading.RLock()  # held while parameters and state move, or what they are is changed
         self.holder: InPlaceUpdate | None = None  # that parameters and state are read from
         self.unused_change = ""  # the method that has changed gradients since the last update, if one has
-        self._compile()
+        self._compile(())
 
-    def _compile(self) -> None:
+    def _compile(self, parameters: Sequence[Variable]) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
         self._update = InPlaceUpdate(
-            self._flat_update, self, [], opaque=self.opaque, taken=(1,), is_large=self._has_many(),
-            structure=lambda: self.structure("update"),
+            self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update"),
+            cheap_calls=work_of_update(parameters).cheap_calls if len(parameters) >= MANY else 0,
         )
-        self._merged = MergedUpdates(self)
-
-    def _has_many(self) -> bool:
-        return len(self._variables) >= MANY
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
@@ -196,13 +201,10 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             solver._start_from(old, kept)
 
         with self.updating:
-            had_many = self._has_many()
+            self._compile(tuple(params.values()))  # harmless by itself; an executable for others would not fit them
             self._change(become)
             solvers.add(self)
             look_out(self)
-            self._merged = MergedUpdates(self)
-            if self._has_many() is not had_many:
-                self._compile()
 
     def _change(self, change: Callable[[Solver], None]) -> None:
         """Let `change` alter several attributes of the solver, all at one moment."""
@@ -249,8 +251,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         call_before(update_pre_hook)
         self.unused_change = ""
         with self.updating:
-            if not self._merged.run(gradients := values_of([p.grad for p in self._variables])):
-                self._update(None, (self._rate, raw_together(gradients)))
+            self._update(None, (self._rate, raw_together(values_of([p.grad for p in self._variables]))))
         call_after(update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:

@@ -179,7 +179,7 @@ def measure(
     _check_count(warm_up, "warm_up", 1)
     target = None if device is None else _device_of(device)
     on_device = jax.default_device(target) if target is not None else nullcontext()
-    with on_device, switched(auto_forward=False, deterministic=True):  # with one tier, of which nothing takes over
+    with on_device, switched(auto_forward=False, deterministic=True):  # with one tier
         first, compilation = _first(build)
         for _ in range(warm_up - 1):
             _phases(build)

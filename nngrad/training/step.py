@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ..autodiff.met import look_away
-from ..execution.compiled import has_tiers
+from ..execution.break_even import is_large, work_of
 from ..execution.fingerprint import digest_of, structure_of
 from ..execution.recompilations import watched
 from ..graph import Variable
@@ -20,7 +20,7 @@ from ..graph.place import warn_user
 from ..graph.process import check_not_traced
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
-from ..solvers.solver import Solver
+from ..solvers.solver import Solver, work_of_update
 from ..solvers.untrained import tell_of_untrained
 from .auxiliary import Auxiliary
 from .computation import Computation
@@ -86,10 +86,12 @@ class TrainStep:
         self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
         program = graph.program
         self._mesh = program.mesh
+        work = work_of(program).plus(work_of_update(solver._variables))
         self._update = InPlaceUpdate(
-            self._computation, solver, graph.updated, program.needs_x64, graph.device, program.opaque or solver.opaque,
-            is_large=has_tiers(program) and not options.wait_for_best, compiled=watched(program),
-            structure=self._structure_of(graph), mesh=self._mesh,
+            self._computation, solver, graph.updated, program.block.needs_x64, graph.device,
+            program.block.opaque or solver.opaque,
+            cheap_calls=0 if options.wait_for_best or not is_large(program) else work.cheap_calls,
+            compiled=watched(program), structure=self._structure_of(graph), mesh=self._mesh,
         )
 
     def _structure_of(self, graph: StepGraph) -> Callable[[], bytes | None]:

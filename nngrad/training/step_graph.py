@@ -156,8 +156,9 @@ class StepGraph:
 
 def _narrows(program: Program) -> bool:
     """Whether something wider is taken in float16 in it."""
-    casts = any([any([isinstance(a, np.dtype) and a == np.float16 for a in given]) for _, given, _ in program.steps])
-    return casts and any([spec.dtype == np.float32 for spec in program.leaves])
+    block = program.block
+    casts = any([any([isinstance(a, np.dtype) and a == np.float16 for a in given]) for _, given, _ in block.steps])
+    return casts and any([spec.dtype == np.float32 for spec in block.inputs])
 
 
 def seed_for(loss: Variable, solver: Solver) -> Variable | None:

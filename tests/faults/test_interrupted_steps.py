@@ -14,8 +14,6 @@ import numpy as np
 import pytest
 
 import nngrad as nn
-from nngrad.solvers import merged
-from tests.test_merged_updates import is_merged
 
 from .counting import Counting
 from .moments import INTERRUPTED
@@ -132,16 +130,11 @@ def test_the_first_steps_may_be_interrupted_too(alarm: Any) -> None:
         assert model.count() == before + 1
 
 
-@pytest.mark.parametrize("as_one", [False, True])
-def test_an_interrupted_loop_of_forward_backward_and_update(
-    alarm: Any, as_one: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(merged, "OFTEN", 2 if as_one else 1 << 30)
+def test_an_interrupted_loop_of_forward_backward_and_update(alarm: Any) -> None:
     model = Counting()
     step = classic(model)
     for _ in range(8):
         step(model.ones)
-    assert is_merged(model.solver) == as_one
     rng = np.random.default_rng(2)
     for _ in range(TRIES):
         before = model.restart_statistics()
