@@ -8,8 +8,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..execution.compiled import BoundedCache, executable_of, executables
-from ..execution.forward import RunPlan
 from ..execution.lower import linearize
+from ..execution.plans import RunPlan
 from ..execution.program import Program
 from ..graph import NdArray, Variable, contained, functions_of, path_between, switch
 from ..graph.options import watching_for_users_code

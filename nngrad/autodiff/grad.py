@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..execution.forward import device_of
 from ..execution.lower import linearize
+from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
 from ..graph.family import together

@@ -20,8 +20,8 @@ from ..graph.value import put_together
 from .break_even import is_large
 from .by_shape import ByShape
 from .compiled import executable_of, on_mesh
-from .forward import device_of
 from .lower import linearize, lower
+from .plans import device_of
 from .program import Program
 from .trees import arguments_of, arrays_in, builds, results_of
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ..autodiff.request import variables
-from ..execution.forward import device_of
 from ..execution.lower import linearize
 from ..execution.passes import PASSES, PLATFORMS, Pass, platform_of, shortened
 from ..execution.pieces import cut, is_long
+from ..execution.plans import device_of
 from ..graph import Variable
 from ..graph.block import Block
 

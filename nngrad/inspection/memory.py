@@ -9,8 +9,8 @@ from typing import NamedTuple
 import nngrad.functions as F
 
 from ..autodiff.request import variables
-from ..execution.forward import device_of
 from ..execution.lower import linearize
+from ..execution.plans import device_of
 from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
 from ..graph.html import table

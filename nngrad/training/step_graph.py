@@ -11,8 +11,8 @@ from ..autodiff.binding import reached_from
 from ..autodiff.grad import emitted
 from ..autodiff.request import Request
 from ..execution.convert import check_read
-from ..execution.forward import device_of
 from ..execution.lower import Linearized, linearize
+from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import NdArray, Variable, leaves_of, switched
 from ..graph.place import warn_user
