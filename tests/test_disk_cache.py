@@ -417,7 +417,8 @@ def test_folder_and_files_are_private(folder: Path) -> None:
 
 
 SUMS = """
-import resource, warnings
+import resource, sys, warnings
+sys.dont_write_bytecode = True  # it would be cut off, for good
 if limited:
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
 with warnings.catch_warnings(record=True) as said:
