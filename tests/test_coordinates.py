@@ -286,6 +286,19 @@ def test_what_shows_graphs_shows_both_forms() -> None:
     assert lifetimes_of(describe([residual]), [residual]).peak >= 0
 
 
+def test_what_is_rewired_is_no_gradient_any_more() -> None:
+    points = np.random.default_rng(5).uniform(-1, 1, (3, 2))
+    xs, (u_x, u_t) = first_gradients(points)
+    (u_xx,) = nn.grad(u_x, xs[0])
+    residual = u_x * u_t + u_xx
+    expected = residual.d + (2 * xs[0].d - u_x.d) * u_t.d
+    u_x.rewire_on(*nn.grad(xs[0] ** 2, xs[0]))
+    residual.forward()
+    np.testing.assert_allclose(residual.d, expected, rtol=1e-12)
+    (by_x,) = nn.grad(F.sum(u_x**2), xs[0])
+    np.testing.assert_allclose(by_x.d, 8 * xs[0].d, rtol=1e-12)
+
+
 def test_a_graph_in_a_file_has_both_forms(tmp_path: Path) -> None:
     points = np.random.default_rng(5).uniform(-1, 1, (3, 2))
     xs, (u_x, u_t) = first_gradients(points)

@@ -37,17 +37,14 @@ def forms_within(
     """
     found: list[tuple[Variable, Variable]] = []
     partly: dict[frozenset[Function], bool] = {}
-    for f in functions:
-        for ref in f._outputs if f.order else ():
-            x = ref()
-            if x is None or x._derived is None or x._need_grad is False or id(x) in apart:
-                continue
-            form: Form | None = x._derived.form
-            if form is not None:
-                if form.functions not in partly:
-                    partly[form.functions] = not form.functions.isdisjoint(functions)
-                if partly[form.functions]:
-                    found.append((x, form.variable))
+    living = [x for f in functions if f.order for ref in f._outputs if (x := ref()) is not None]
+    for x in [x for x in living if x._derived is not None and x._need_grad is not False and id(x) not in apart]:
+        form: Form | None = x._derived.form
+        if form is not None:
+            if form.functions not in partly:
+                partly[form.functions] = not form.functions.isdisjoint(functions)
+            if partly[form.functions]:
+                found.append((x, form.variable))
     return found
 
 
