@@ -49,7 +49,9 @@ OF_WHOLE_GRAPHS = (
     "tests/test_from_jax.py::test_value_and_derivatives", "tests/test_symmetry.py::test_tangents_agree_with_jax",
 )  # fmt: skip
 """Tests that reach most of what rewrites and derives, and so are not among the few of a line."""
-LEFT_OUT = shutil.ignore_patterns(".git", "build", "dist", ".venv*", "*_cache", ".hypothesis", "node_modules", "site")
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", "build", "dist", "*.egg-info", ".venv*", "*_cache", ".hypothesis", "node_modules", "site",
+)  # fmt: skip
 
 
 class Verdict(NamedTuple):
