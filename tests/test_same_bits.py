@@ -126,7 +126,7 @@ def test_whatever_the_machine_does_and_is_looked_at_a_training_ends_in_the_same_
         else:
             found[name] = ran(tmp_path, ways)
     assert len({digest for digest, *_ in found.values()}) == 1, found
-    digest, *tiers = found["cold disk"]
+    _, *tiers = found["cold disk"]
     assert all([int(count) >= 2 for count in tiers]), found  # both tiers have run
     assert found["no disk"] == found["busy machine"] == found["cold disk"]
     assert found["warm disk"][1] == "0"

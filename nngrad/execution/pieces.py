@@ -22,7 +22,7 @@ from ..graph.arguments import Shape
 from ..graph.block import Step
 from ..graph.parts import Key
 from ..graph.spec import spec_of
-from .free_numbers import as_array, can_take_numbers, without_numbers
+from .free_numbers import general
 from .program import Call, Program, calls_of
 
 MOST_FUSED = 2000
@@ -194,9 +194,6 @@ def _piece(
         tuple([specs[i] for i in takes]), tuple(steps), tuple([numbers[i] for i in gives]), whole.device,
         mesh=whole.mesh,
     )
-    general, free = without_numbers(program)
-    given = None
-    if free and can_take_numbers(general):
-        program, given = general, as_array(free, program.needs_x64)
+    program, given = general(program)
     of_parts = {i: starts[i] for i in takes if i in starts}
     return Piece(program, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), of_parts, given)
