@@ -5,7 +5,7 @@ from nngrad.functions.activation import GELU_CUBIC, GELU_SCALE, slope_shape
 from nngrad.functions.array import zeros_like
 from nngrad.graph import Function, Variable
 
-from . import backward
+from .rules import backward
 
 
 def gated(gy: Variable, condition: Variable) -> Variable:

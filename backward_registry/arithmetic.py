@@ -6,7 +6,7 @@ import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
 from nngrad.graph import Function, Variable
 
-from . import backward
+from .rules import backward
 
 # ---------------------------------------------------------------- two Variables
 

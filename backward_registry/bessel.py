@@ -3,7 +3,7 @@
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward
+from .rules import backward
 
 
 @backward(F.i0e)

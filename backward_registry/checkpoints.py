@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 import nngrad.functions as F
 from nngrad.functions.checkpoints import checkpoint_of_body
 from nngrad.graph import Function, NdArray, Variable, apply, create, functions_of
-from nngrad.graph.block import Block, close, derived_once
+from nngrad.graph.block import Block, close
+from nngrad.graph.derived import derived_once
 from nngrad.graph.variable import leaf_of
 
-from . import Rule, registry
 from .branches import gradients_of, tangents_of
 from .loops import is_zeros
+from .rules import Rule, registry
 
 Numbers = tuple[int, ...]
 

@@ -9,7 +9,7 @@ import nngrad.functions as F
 from nngrad.functions.array import filled_like
 from nngrad.graph import Function, Variable
 
-from . import Rule, registry
+from .rules import Rule, registry
 
 
 def clip_grad_by_value_backward(f: Function, gy: Variable) -> tuple[Variable, None, None]:

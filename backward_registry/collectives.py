@@ -4,7 +4,7 @@ transpose of that."""
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import adjoint_pair, backward
+from .rules import adjoint_pair, backward
 
 adjoint_pair(F.all_gather, F.reduce_scatter)
 

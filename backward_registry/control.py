@@ -6,7 +6,7 @@ import nngrad.functions as F
 from nngrad.functions.array import filled_like
 from nngrad.graph import Function, Variable
 
-from . import backward, non_differentiable
+from .rules import backward, non_differentiable
 
 
 @backward(F.sink, exact=False)

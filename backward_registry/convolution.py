@@ -2,6 +2,6 @@
 
 import nngrad.functions as F
 
-from . import bilinear_family
+from .rules import bilinear_family
 
 bilinear_family(F.convolve, F.convolve_data_grad, F.convolve_filter_grad)

@@ -3,7 +3,7 @@
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward
+from .rules import backward
 
 
 def scan_axis(f: Function) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward
+from .rules import backward
 
 
 @backward(F.batch_cofactor)

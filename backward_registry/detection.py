@@ -2,6 +2,6 @@
 
 import nngrad.functions as F
 
-from . import non_differentiable
+from .rules import non_differentiable
 
 non_differentiable(F.nms_mask, F.ranked_boxes, F.selected_rows)

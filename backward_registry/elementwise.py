@@ -5,8 +5,8 @@ import math
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward
 from .reduction import divided
+from .rules import backward
 
 # ---------------------------------------------------------------- sign and rounding
 

@@ -9,9 +9,9 @@ import nngrad.functions as F
 from nngrad.functions.factors import differentiated_if, lu_decomposition, lu_factor, lu_solve, solve_triangle, tall_qr
 from nngrad.graph import Function, Variable, apply
 
-from . import backward, non_differentiable
 from .batching import Operand, batched, reshaped, size_of
 from .linear import transposed
+from .rules import backward, non_differentiable
 
 
 def outer(w: Variable, y: Variable, transposed: bool) -> Variable:

@@ -16,11 +16,12 @@ import nngrad.functions as F
 from nngrad.functions.flows import Steps, flow_of_body, followed, zeros
 from nngrad.functions.inlining import inlined
 from nngrad.graph import Function, NdArray, Spec, Variable, spec_of
-from nngrad.graph.block import Block, close, derived_once
+from nngrad.graph.block import Block, close
+from nngrad.graph.derived import derived_once
 from nngrad.graph.spec import DType
 from nngrad.graph.variable import leaf_of
 
-from . import Rule, registry
+from .rules import Rule, registry
 
 Numbers = tuple[int, ...]
 

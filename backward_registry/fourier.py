@@ -5,7 +5,7 @@ import math
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import adjoint_pair, backward
+from .rules import adjoint_pair, backward
 
 # ---------------------------------------------------------------- whole arrays
 

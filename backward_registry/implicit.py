@@ -27,7 +27,7 @@ from nngrad.functions.inlining import inlined
 from nngrad.graph import Function, Variable, apply
 from nngrad.graph.block import Block
 
-from . import Rule, non_differentiable, registry
+from .rules import Rule, non_differentiable, registry
 
 Numbers = tuple[int, ...]
 Take = Callable[[int], Variable | None]

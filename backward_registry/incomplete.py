@@ -5,7 +5,7 @@ import math
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward
+from .rules import backward
 
 _LARGE = 100.0
 """From here on the gamma function, and powers with such exponents, come near the largest number."""

@@ -9,8 +9,8 @@ from nngrad.functions.conditions import condition_at, condition_axes
 from nngrad.functions.indexing import along
 from nngrad.graph import Function, Variable
 
-from . import backward, non_differentiable
 from .batching import Operand, batched
+from .rules import backward, non_differentiable
 
 # ---------------------------------------------------------------- masks
 

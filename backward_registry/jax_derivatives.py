@@ -19,7 +19,7 @@ from nngrad.functions.jax_derivatives import (
 )
 from nngrad.graph import Function, Variable, apply
 
-from . import backward
+from .rules import backward
 
 Variables = tuple[Variable, ...]
 

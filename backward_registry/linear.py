@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward
 from .batching import Operand, batched, reshaped
+from .rules import backward
 
 
 def transposed(x: Variable) -> Variable:

@@ -8,7 +8,7 @@ import nngrad.functions as F
 from nngrad.functions.loss import last_or
 from nngrad.graph import Function, Variable
 
-from . import backward, non_differentiable
+from .rules import backward, non_differentiable
 
 non_differentiable(F.class_mask)
 

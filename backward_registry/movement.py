@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import adjoint_pair, backward
 from .batching import Operand, batched, reshaped
+from .rules import adjoint_pair, backward
 
 # ---------------------------------------------------------------- shape
 

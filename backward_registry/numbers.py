@@ -3,7 +3,7 @@
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward, non_differentiable
+from .rules import backward, non_differentiable
 
 non_differentiable(F.isnan, F.isinf)
 

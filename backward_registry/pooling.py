@@ -5,7 +5,7 @@ from __future__ import annotations
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import adjoint_pair, backward
+from .rules import adjoint_pair, backward
 
 
 @backward(F.max_pooling)

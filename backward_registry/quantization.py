@@ -6,7 +6,7 @@ import nngrad.functions as F
 from nngrad.functions.quantization import fixed_point_range, pow2_range
 from nngrad.graph import Function, Variable
 
-from . import backward
+from .rules import backward
 
 
 @backward(F.straight_through, exact=False)

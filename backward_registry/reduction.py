@@ -8,7 +8,7 @@ from nngrad.functions.reduction import count
 from nngrad.graph import Function, Variable
 from nngrad.graph.arguments import axes_of
 
-from . import backward, non_differentiable
+from .rules import backward, non_differentiable
 
 
 def kept_shape(f: Function) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward, bilinear_family, without_shape
+from .rules import backward, bilinear_family, without_shape
 
 
 @backward(F.roi_align)

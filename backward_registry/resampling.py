@@ -2,6 +2,6 @@
 
 import nngrad.functions as F
 
-from . import adjoint_pair
+from .rules import adjoint_pair
 
 adjoint_pair(F.resample, F.resample_transpose)

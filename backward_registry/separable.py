@@ -2,7 +2,7 @@
 
 import nngrad.functions as F
 
-from . import multilinear_family
+from .rules import multilinear_family
 
 multilinear_family(
     F.adaptive_separable_convolution, F.separable_data_grad,

@@ -3,7 +3,7 @@
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import adjoint_pair, backward
+from .rules import adjoint_pair, backward
 
 # ---------------------------------------------------------------- slices
 

@@ -5,7 +5,7 @@ import math
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward
+from .rules import backward
 
 # ---------------------------------------------------------------- logarithms, exponentials, roots
 

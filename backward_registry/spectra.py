@@ -10,8 +10,8 @@ from nngrad.functions.factors import differentiated_if
 from nngrad.functions.spectra import eigh, svd
 from nngrad.graph import Function, Variable
 
-from . import backward
 from .linear import per_matrix, transposed
+from .rules import backward
 
 product = F.batch_matmul
 

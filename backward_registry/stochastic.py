@@ -2,6 +2,6 @@
 
 import nngrad.functions as F
 
-from . import non_differentiable
+from .rules import non_differentiable
 
 non_differentiable(F.bernoulli, F.uniform, F.normal, F.integers, F.distinct_integers, F.subkey)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from . import backward, non_differentiable
+from .rules import backward, non_differentiable
 
 
 @backward(F.cell_fraction)

@@ -8,8 +8,8 @@ from nngrad.functions.array import zeros_like
 from nngrad.functions.while_loops import while_of_bodies
 from nngrad.graph import Function, Variable, apply
 
-from . import Rule, registry
 from .loops import moving_inputs, step_along
+from .rules import Rule, registry
 
 
 def while_backward(f: Function, *gys: Variable) -> None:

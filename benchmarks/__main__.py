@@ -31,6 +31,7 @@ from . import (
     memory,
     operators,
     order_four,
+    passes,
     per_sample,
     physics,
     rebuilding,
@@ -47,7 +48,8 @@ BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
         building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators, order_four,
-        catalogue, loops, per_sample, steering, forward_laplacian, stochastic, memory, viewing, first_result, scaling,
+        catalogue, loops, passes, per_sample, steering, forward_laplacian, stochastic, memory, viewing, first_result,
+        scaling,
     )
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")

@@ -27,7 +27,6 @@ from .context import (
     no_grad,
     set_auto_forward,
     set_default_context,
-    unrolled,
 )
 from .custom import FunctionNode, PythonFunction, custom_gradient
 from .debugging import debug
@@ -50,6 +49,7 @@ from .derivatives import (
 )
 from .devices import mesh, shard
 from .execution import RecompilationWarning, compile, executables, forward_all, to_jax
+from .execution.passes import passes, unrolled
 from .exporting import export, load_exported
 from .feeding import feed
 from .functions.checkpoints import checkpoint
@@ -64,7 +64,7 @@ from .hooks import (
     unset_function_pre_hook,
 )
 from .implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
-from .inspection import count, explain, find_nan, memory_report, remember_places, show
+from .inspection import count, explain, find_nan, memory_report, remember_places, show, show_passes
 from .jax.from_jax import from_jax
 from .keeping import load_graph, save_graph
 from .mixed_precision import precision
@@ -175,6 +175,7 @@ __all__ = [
     "odeint",
     "parameter_scope",
     "parametric_functions",
+    "passes",
     "plot",
     "pop_parameter",
     "precision",
@@ -195,6 +196,7 @@ __all__ = [
     "set_solver_pre_hook",
     "shard",
     "show",
+    "show_passes",
     "show_registry",
     "show_rewrites",
     "simplify",

@@ -193,15 +193,6 @@ def no_grad(no_grad_: bool = True) -> Switched:
     return switched(no_grad=bool(no_grad_))
 
 
-def unrolled(unrolled_: bool = True) -> Switched:
-    """What is compiled within is compiled as it was built: a recurrence of many steps that are functions of their own
-    does not become a loop.
-
-    Otherwise it does where that pays, on CPUs. Results differ by rounding.
-    """
-    return switched(rolls=not unrolled_)
-
-
 def deterministic(deterministic_: bool = True) -> Switched:
     """What runs within has one tier: each call runs the best executable, so that equal calls give equal bits.
 

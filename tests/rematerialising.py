@@ -110,7 +110,7 @@ def counted_compilations() -> Iterator[Callable[[], int]]:
 def compiled(outputs: Sequence[Variable]) -> Any:
     """The graph of `outputs` compiled by XLA, from shapes alone."""
     program = linearize(outputs).program
-    return compiled_cheaply(lower(program)).lower(*[s.abstract() for s in program.leaves]).compile()
+    return compiled_cheaply(lower(program)).lower(*[s.abstract() for s in program.block.inputs]).compile()
 
 
 def temporaries(executable: Any) -> int:

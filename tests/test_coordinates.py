@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,7 +17,10 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff import known_gradients
+from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
+from nngrad.inspection.description import describe
+from nngrad.viewing.lifetimes import lifetimes_of
 from tests.oracle import arrays_of, by_jax
 from tests.test_properties import SETTINGS
 
@@ -171,48 +175,156 @@ def test_gradients_of_first_order_are_walks_back() -> None:
     (g,) = nn.grad(F.sum(F.tanh(F.tanh(x @ w[0]) @ w[1]) @ w[2], axis=1), x)
     assert nn.explain(g).orders[0].route == "reverse"
     (again,) = nn.grad(g[:, :1], x)
-    assert [order.route for order in nn.explain([g, again]).orders] == ["forward", "forward"]
+    assert [order.route for order in nn.explain(again).orders] == ["forward", "forward"]
+    assert nn.explain(g).orders[0].route == "reverse"
 
 
 # ---------------------------------------------------------------- what is in hand
 
 
 def first_gradients(points: Any) -> tuple[list[Variable], list[Variable]]:
-    x, t = [Variable.from_numpy_array(points[:, i : i + 1]) for i in (0, 1)]
+    x, t = [Variable.from_numpy_array(points[:, i : i + 1], need_grad=True) for i in (0, 1)]
     w = [Variable.from_numpy_array(a) for a in weights(2, 4)]
     return [x, t], nn.grad(F.tanh(F.tanh(F.concatenate(x, t, axis=1) @ w[0]) @ w[1]) @ w[2], [x, t])
 
 
-def test_what_was_computed_is_left_as_it_is() -> None:
-    """A value in hand stays, and so does the function that it is the value of; derivatives of it are the same."""
-    points = np.random.default_rng(2).uniform(-1, 1, (3, 2))
-    xs, (u_x, _) = first_gradients(points)
-    before, function = u_x.d.copy(), u_x.parent
-    second = nn.grad(u_x, xs)
-    assert u_x.parent is function
-    np.testing.assert_array_equal(u_x.d, before)
-    others, (again, _) = first_gradients(points)
-    for mine, other in zip(second, nn.grad(again, others), strict=True):
-        np.testing.assert_allclose(mine.d, other.d, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(again.d, before, rtol=1e-12)
-
-
-def test_what_is_built_on_a_gradient_stays_built_on_it() -> None:
-    """In whichever order: a residual that was there before the second gradient reads the same Variable."""
+def test_no_graph_is_changed() -> None:
+    """What is in hand, and what is built on it, is computed as before; and so is the gradient of that."""
     points = np.random.default_rng(4).uniform(-1, 1, (3, 2))
     xs, (u_x, u_t) = first_gradients(points)
-    residual, reverse = u_x * u_t, u_x.parent
+    residual = u_x * u_t
+    before = functions_of([residual])
+    ranks = [f.rank for f in before]
+    (slope,) = nn.grad(F.sum(residual), xs[0])
+    value = residual.d.copy()
+    second = nn.grad(u_x, xs)
+    assert functions_of([residual]) == before
+    assert [f.rank for f in before] == ranks
+    residual.forward()
+    np.testing.assert_array_equal(residual.d, value)
+    (again,) = nn.grad(F.sum(residual), xs[0])
+    assert nn.explain(again).orders[0].route == "reverse"
+    np.testing.assert_array_equal(again.d, slope.d)
+    assert set(functions_of(second)).isdisjoint(set(functions_of([u_x])) - set(functions_of(u_x._derived.outputs)))
+
+
+LOOKS: dict[str, Callable[[list[Variable]], Any]] = {
+    "read": lambda gradients: gradients[0].d,
+    "forward": lambda gradients: nn.forward_all(gradients),
+    "backward": lambda gradients: F.sum(gradients[0]).backward(),
+    "printed": lambda gradients: [repr(gradients[0]), gradients[0]._repr_html_()],
+    "counted": lambda gradients: [nn.count(gradients), nn.explain(gradients), str(nn.show(gradients))],
+    "built on": lambda gradients: (gradients[0] * gradients[1]).d,
+}
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_looking_at_gradients_changes_nothing(look: str) -> None:
+    """Of gradients that were looked at, the next orders are the same programs, and so is the gradient of a loss of all
+    of them."""
+    points = np.random.default_rng(2).uniform(-1, 1, (3, 2))
+
+    def found(looked: bool) -> tuple[Any, list[np.ndarray]]:
+        nn.executables.clear()
+        xs, firsts = first_gradients(points)
+        if looked:
+            LOOKS[look](firsts)
+        second = nn.grad(firsts[0], xs)
+        if looked:
+            LOOKS[look](second)
+        (third,) = nn.grad(second[1], xs[1])
+        (slope,) = nn.grad(F.sum((firsts[0] * firsts[1] + second[0] - third) ** 2), xs[0])
+        return linearize([slope, third, *second]).program, [slope.d, third.d, second[0].d]
+
+    (program, values), (other, expected) = found(True), found(False)
+    assert program == other
+    for value, same in zip(values, expected, strict=True):
+        np.testing.assert_allclose(value, same, rtol=1e-12)
+
+
+def test_a_program_has_a_gradient_in_one_form() -> None:
+    """By itself a first gradient is the walk back; with its own gradients it is what those are built on."""
+    points = np.random.default_rng(3).uniform(-1, 1, (3, 2))
+    xs, (u_x, u_t) = first_gradients(points)
+    alone = len(linearize([u_x, u_t]).functions)
+    second = nn.grad(u_x, xs)
+    assert len(linearize([u_x, u_t]).functions) == alone
+    apart = len(linearize([u_x, u_t]).functions) + len(linearize(second).functions)
+    together = linearize([u_x * u_t, *second])
+    assert len(together.functions) < apart
+    assert u_x.parent not in together.functions
+    both = nn.to_jax([u_x * u_t, *second], xs)(*[x.d for x in xs])
+    for value, y in zip(both, [u_x * u_t, *second], strict=True):
+        np.testing.assert_allclose(value, y.d, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_gradient_through_both_forms_is_that_of_one(stopped: bool) -> None:
+    """Of a loss that reads a first gradient and the second that was built on the other form of it. What stops at the
+    first goes through the second, which does not read it."""
+    points = np.random.default_rng(5).uniform(-1, 1, (3, 2))
+    slopes = []
+    for simplified in (True, False):
+        with nn.simplify(simplified):
+            xs, (u_x, u_t) = first_gradients(points)
+            (u_xx,) = nn.grad(u_x, xs[0])
+            loss = F.sum(u_x**2 * u_t + u_xx * u_x)
+            constant = Variable.from_numpy_array(u_x.d)
+            partly = F.sum(constant**2 * u_t + u_xx * constant)
+            slopes.append([g.d for g in nn.grad(loss, xs, stop_gradients=[u_x] if stopped else [])])
+            if stopped:
+                slopes.append([g.d for g in nn.grad(partly, xs)])
+    for found in slopes[1:]:
+        np.testing.assert_allclose(found, slopes[0], rtol=1e-11, atol=1e-13)
+
+
+def test_what_shows_graphs_shows_both_forms() -> None:
+    xs, (u_x, u_t) = first_gradients(np.random.default_rng(5).uniform(-1, 1, (3, 2)))
     (u_xx,) = nn.grad(u_x, xs[0])
-    (again,) = nn.grad(u_x, xs)[:1]
-    assert u_x.parent is not reverse
-    assert u_x.parent in functions_of([residual])
-    assert reverse not in functions_of([residual])
-    others, (v_x, v_t) = first_gradients(points)
-    np.testing.assert_allclose(residual.d, v_x.d * v_t.d, rtol=1e-12)
-    np.testing.assert_allclose(u_xx.d, again.d, rtol=1e-12)
-    loss = nn.grad(F.sum(residual**2), xs)
-    for mine, other in zip(loss, nn.grad(F.sum((v_x * v_t) ** 2), others), strict=True):
-        np.testing.assert_allclose(mine.d, other.d, rtol=1e-11, atol=1e-13)
+    residual = u_x * u_t + u_xx
+    assert {id(f) for f in describe([residual]).functions if f is not None} == {*map(id, functions_of([residual]))}
+    assert lifetimes_of(describe([residual]), [residual]).peak >= 0
+
+
+def test_what_is_rewired_is_no_gradient_any_more() -> None:
+    points = np.random.default_rng(5).uniform(-1, 1, (3, 2))
+    xs, (u_x, u_t) = first_gradients(points)
+    (u_xx,) = nn.grad(u_x, xs[0])
+    residual = u_x * u_t + u_xx
+    expected = residual.d + (2 * xs[0].d - u_x.d) * u_t.d
+    u_x.rewire_on(*nn.grad(xs[0] ** 2, xs[0]))
+    residual.forward()
+    np.testing.assert_allclose(residual.d, expected, rtol=1e-12)
+    (by_x,) = nn.grad(F.sum(u_x**2), xs[0])
+    np.testing.assert_allclose(by_x.d, 8 * xs[0].d, rtol=1e-12)
+
+
+def test_a_graph_in_a_file_has_both_forms(tmp_path: Path) -> None:
+    points = np.random.default_rng(5).uniform(-1, 1, (3, 2))
+    xs, (u_x, u_t) = first_gradients(points)
+    (u_xx,) = nn.grad(u_x, xs[0])
+    residual = u_x * u_t + u_xx
+    nn.save_graph(tmp_path / "u.nngraph", {"residual": residual, "u_x": u_x}, xs)
+    loaded = nn.load_graph(tmp_path / "u.nngraph")
+    again = [loaded.outputs["residual"], loaded.outputs["u_x"]]
+    assert len(linearize(again).functions) == len(linearize([residual, u_x]).functions)
+    slopes = [nn.grad(F.sum(y**2), at) for y, at in ((residual, xs), (again[0], loaded.inputs))]
+    assert len(linearize(slopes[0]).functions) == len(linearize(slopes[1]).functions)
+    for one, other in zip(*slopes, strict=True):
+        np.testing.assert_allclose(one.d, other.d, rtol=1e-12)
+
+
+def test_gradients_by_and_kept_at_a_first_gradient() -> None:
+    """A first gradient that is asked for stands for itself, and one on the way keeps its own gradient."""
+    points = np.random.default_rng(5).uniform(-1, 1, (3, 2))
+    xs, (u_x, u_t) = first_gradients(points)
+    (u_xx,) = nn.grad(u_x, xs[0])
+    loss = F.sum(u_x**2 * u_t + u_xx)
+    by_u_x, by_u_t = nn.grad(loss, [u_x, u_t])
+    np.testing.assert_allclose(by_u_x.d, 2 * u_x.d * u_t.d, rtol=1e-12)
+    np.testing.assert_allclose(by_u_t.d, u_x.d**2, rtol=1e-12)
+    nn.grad(loss, xs, retain_grad=True)
+    np.testing.assert_allclose(u_t.g, u_x.d**2, rtol=1e-12)
 
 
 def test_rows_that_are_mixed_are_differentiated_as_before() -> None:

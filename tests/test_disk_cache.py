@@ -417,7 +417,8 @@ def test_folder_and_files_are_private(folder: Path) -> None:
 
 
 SUMS = """
-import resource, warnings
+import resource, sys, warnings
+sys.dont_write_bytecode = True  # it would be cut off, for good
 if limited:
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))
 with warnings.catch_warnings(record=True) as said:
@@ -758,3 +759,13 @@ def test_the_module_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         monkeypatch.undo()
         DISK.switch(False)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells which files are open")
+def test_a_folder_is_not_left_open(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "kept", 10**6)
+    assert folder.read(bytes(32)) is None
+    folder.write(bytes(32), bytes(1000))
+    assert folder.read(bytes(32)) == bytes(1000)
+    names = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]
+    assert not [path for path in names if os.path.islink(path) and os.readlink(path).startswith(str(tmp_path))]

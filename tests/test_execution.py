@@ -172,7 +172,7 @@ def test_forward_and_backward_are_one_executable() -> None:
 
 
 def test_backward_computes_what_forward_has_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nngrad.execution.forward import DeferredRun
+    from nngrad.execution.plans import DeferredRun
 
     x = vector(0.5)
     y = F.exp(x) * 1.03125

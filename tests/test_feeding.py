@@ -19,6 +19,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
+from nngrad.feeding.sources import Positioned
 
 
 def ahead() -> int:
@@ -273,3 +274,27 @@ def test_steps_take_what_is_fed() -> None:
         batches = [(np.random.default_rng(i).normal(size=(2, 3)), np.full((2, 1), i)) for i in range(4)]
         results.append([float(step(*batch)) for batch in wrapped(batches)] + w.d.ravel().tolist())
     assert results[0] == results[1]
+
+
+def test_what_knows_its_position_is_closed_where_it_is_left() -> None:
+    class Batches:
+        closed = 0
+
+        def __iter__(self) -> Batches:
+            return self
+
+        def __next__(self) -> int:
+            return 1
+
+        def get_state(self) -> bytes:
+            return b"{}"
+
+        def close(self) -> None:
+            self.closed += 1
+
+    source = Batches()
+    taken = Positioned(source).batches()
+    assert next(taken) == (1, {"grain": {"bytes": "{}"}})
+    assert source.closed == 0
+    taken.close()
+    assert source.closed == 1

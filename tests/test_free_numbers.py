@@ -15,8 +15,9 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution import tiers
 from nngrad.execution.compiled import executable_of
-from nngrad.execution.free_numbers import without_numbers
+from nngrad.execution.free_numbers import filled, without_numbers
 from nngrad.execution.lower import linearize
+from nngrad.execution.program import Program
 
 from .costs import compilations
 
@@ -116,7 +117,7 @@ def test_special_numbers_are_inputs_too() -> None:
 def test_a_slot_equals_no_number() -> None:
     x = nn.Variable.from_numpy_array(np.arange(3.0))
     for number in (0.5, 0.25):
-        general, numbers = without_numbers(linearize([x * number + F.sin(x) * 0.25]).program)
+        general, numbers = without_numbers(linearize([x * number + F.sin(x) * 0.25]).program.block)
         slots = [arguments[0] for op, arguments, _ in general.steps if op.numbers]
         assert numbers == ((0.5, 0.25) if number == 0.5 else (0.25,))
         assert all([slot not in (0.5, 0.25) and float(slot) == 0.5 for slot in slots])
@@ -171,3 +172,13 @@ def test_a_table_that_is_cleared_keeps_no_executable_with_numbers() -> None:
     nn.executables.clear()
     gc.collect()
     assert executable() is None
+
+
+def test_each_number_has_the_slot_of_its_place() -> None:
+    x = nn.Variable((2,))
+    y = F.exp(x * 2.5 + 0.25) * 0.75 + F.linear_combination(x, x * x, coefficients=(1, 4.5))
+    block = linearize([y]).program.block
+    general, numbers = without_numbers(block)
+    assert sorted(numbers) == [0.25, 0.75, 2.5, 4.5]
+    assert general != block
+    assert filled(Program(general), numbers).block == block

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.graph import NdArray, Variable
+from nngrad.graph.arguments import as_int
 
 DTYPES = [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.int8, np.uint8, np.int16, np.int32, np.int64, bool]
 
@@ -479,3 +480,20 @@ def test_large_whole_numbers_are_exact() -> None:
         Variable.from_numpy_array(np.array([1], np.int8)) + 2**60
 
 
+@pytest.mark.parametrize("whole, fits", [
+    (2**63 - 1, True), (-(2**63), True), (2**63, False), (-(2**63) - 1, False), (float(2**62), True), (2.5, None),
+    (True, None),
+])  # fmt: skip
+def test_whole_numbers_are_those_that_64_bits_hold(whole: Any, fits: bool | None) -> None:
+    if fits:
+        assert as_int(whole) == whole
+    else:
+        with pytest.raises(OverflowError if fits is False else TypeError):
+            as_int(whole)
+
+
+def test_ranks_are_one_more_than_the_highest_that_is_read() -> None:
+    x = nn.Variable((2,))
+    y = F.sin(x)
+    z = F.add2(F.exp(y), x)
+    assert [v.rank for v in (x, y, z, F.mul2(y, z), F.mul2(z, y))] == [0, 1, 3, 4, 4]

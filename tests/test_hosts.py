@@ -21,6 +21,7 @@ import nngrad as nn
 from nngrad.execution import break_even
 from nngrad.execution.program import Program
 from nngrad.graph import processes
+from nngrad.graph.block import Block
 from nngrad.graph.mesh import Mesh
 from nngrad.hosts import joining
 from nngrad.hosts.judging import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
@@ -429,8 +430,8 @@ def free_port() -> int:
 
 
 def test_several_processes_run_the_best_executable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = Program((), tuple([None] * break_even.LARGE), (), None)  # type: ignore[arg-type]
-    monkeypatch.setattr(Program, "opaque", False)
+    large = Program(Block((), tuple([None] * break_even.LARGE), (), ()))  # type: ignore[arg-type]
+    monkeypatch.setattr(Block, "opaque", False)
     mesh = Mesh(jax.sharding.Mesh(np.array(jax.devices()[:1]), ["data"]))
     assert break_even.is_large(large)
     assert break_even.is_large(large._replace(mesh=mesh))

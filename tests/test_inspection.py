@@ -171,7 +171,7 @@ def test_against_xla(name: str) -> None:
     outputs = GRAPHS[name]()
     counted = nn.count(outputs)
     program = linearize(outputs).program
-    compiled = jax.jit(lower(program)).lower(*[spec.abstract() for spec in program.leaves]).compile()
+    compiled = jax.jit(lower(program)).lower(*[spec.abstract() for spec in program.block.inputs]).compile()
     analysis: Any = compiled.cost_analysis()
     analysis = analysis[0] if isinstance(analysis, list) else analysis
     flops = analysis.get("flops", 0) + analysis.get("transcendentals", 0)

@@ -10,9 +10,10 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.layouts import with_channels_last
+from nngrad.execution.calls import calls_of
+from nngrad.execution.cpu.layouts import with_channels_last
 from nngrad.execution.lower import linearize
-from nngrad.execution.program import Program, calls_of, in_one
+from nngrad.execution.program import Program, in_one
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
 from tests.leaves import leaf
@@ -26,13 +27,13 @@ def normal(*shape: int) -> Variable:
 
 
 def transposes(program: Program) -> Counter[str]:
-    return Counter(op.name for op, _, _ in program.steps if op.name.startswith("channels_"))
+    return Counter(op.name for op, _, _ in program.block.steps if op.name.startswith("channels_"))
 
 
 def same(*graphs: list[Variable]) -> list[Program]:
     """The programs of graphs with the channels last, after their results have been compared, by one executable."""
     linears = [linearize(outputs) for outputs in graphs]
-    others = [with_channels_last(linear.program) for linear in linears]
+    others = [linear.program._replace(block=with_channels_last(linear.program.block)) for linear in linears]
 
     @compiled_cheaply
     def both(given: Any) -> Any:
@@ -65,7 +66,7 @@ def test_between_convolutions_nothing_is_transposed_at_orders_0_to_2() -> None:
     for _ in range(2):
         levels.append([F.sum(g * g) for g in nn.grad(levels[-1], [x, *first, *second])])
     for program in same(*levels):
-        calls, specs = calls_of(program)
+        calls, specs = calls_of(program.block)
         makers = {i: call.op.name for call in calls for i in call.outs}
         turned = [i for call in calls if call.op.name.startswith("channels_") for i in call.ins]
         assert len(turned) == len(set(turned))  # images and parameters, each once
@@ -104,6 +105,13 @@ def test_any_number_of_spatial_axes() -> None:
         assert (other == linearize(outputs).program) is channel_last
 
 
+def test_what_convolutions_read_is_computed_as_they_read_it() -> None:
+    """What is computed of an array that is there in both layouts, through several functions."""
+    x, w = normal(2, 3, 6, 6), normal(4, 3, 2, 2)
+    (program,) = same([F.convolution(x, w), F.convolution(F.tanh(F.sin(x)), w)])
+    assert transposes(program) == {"channels_last": 2, "channels_first": 2}, "of x and w, and of both results"
+
+
 def test_what_reads_a_convolution_gets_its_channels_where_it_has_them() -> None:
     graphs = []
     for what in (
@@ -128,5 +136,5 @@ def test_what_reads_a_convolution_gets_its_channels_where_it_has_them() -> None:
 
 def test_a_program_without_convolutions_is_left_alone() -> None:
     x = normal(2, 3, 4, 4)
-    program = linearize([F.max_pooling(F.sum(x * x, axis=1, keepdims=True), (2, 2))]).program
-    assert with_channels_last(program) is program
+    block = linearize([F.max_pooling(F.sum(x * x, axis=1, keepdims=True), (2, 2))]).program.block
+    assert with_channels_last(block) is block

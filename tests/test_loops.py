@@ -236,7 +236,7 @@ def counted(outputs: list[Variable], *kinds: str) -> list[int]:
 
 def loops_run(outputs: list[Variable]) -> list[Loop]:
     """The loops that the compiler gets."""
-    steps = prepared(linearize(outputs).program).steps
+    steps = prepared(linearize(outputs).program).block.steps
     return [Loop(*arguments) for op, arguments, _ in steps if op.name == "scan_of_body"]
 
 

@@ -35,8 +35,8 @@ RNG = np.random.default_rng(0)
 
 def traced(program: Program, function: Any = lower) -> Any:
     """A program, traced by JAX as one function."""
-    with x64_if(program.needs_x64):
-        return jax.jit(function(program)).trace(*[spec.abstract() for spec in program.leaves])
+    with x64_if(program.block.needs_x64):
+        return jax.jit(function(program)).trace(*[spec.abstract() for spec in program.block.inputs])
 
 
 def program_of_sample(sample: Sample) -> Program:
@@ -61,7 +61,7 @@ def test_every_function_is_lowered_at_every_order(family: str) -> None:
     """
     for sample in {sample.name: sample for sample in sorted(all_samples(family), key=lambda s: s.orders)}.values():
         program = program_of_sample(sample)
-        with x64_if(program.needs_x64):
+        with x64_if(program.block.needs_x64):
             text = lowered_for(traced(program), *PLATFORMS)
         assert not detours(text), sample.id
         assert not turned(text) or sample.arguments.get("channel_last"), sample.id

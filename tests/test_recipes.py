@@ -336,3 +336,13 @@ def test_metrics_are_whole_lines(tmp_path: Path) -> None:
     assert path.read_bytes() == b""
     assert MetricsFile(tmp_path / "none.csv", 0).last == {}
     assert not (tmp_path / "none.csv").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="Linux tells which files are open")
+def test_metrics_leave_no_file_open(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.csv", 0)
+    for step in range(3):
+        file.append({"step": step})
+    opened = [os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
+              if os.path.islink(f"/proc/self/fd/{name}")]
+    assert str(tmp_path / "metrics.csv") not in opened

@@ -12,9 +12,10 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.execution.calls import calls_of
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import prepared, prepared_for
-from nngrad.execution.program import Program, calls_of, in_one
+from nngrad.execution.program import Program, in_one
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly
@@ -46,7 +47,7 @@ def program(arrays: tuple[np.ndarray, np.ndarray]) -> Program:
 def compiled(program: Program, function: Any) -> Any:
     """The executable of a program, by what makes a function of it."""
     with jax.enable_x64(True):
-        return jax.jit(function(program)).lower(*[s.abstract() for s in program.leaves]).compile()
+        return jax.jit(function(program)).lower(*[s.abstract() for s in program.block.inputs]).compile()
 
 
 def most_read(executable: Any) -> int:
@@ -65,7 +66,7 @@ def test_the_graph_that_is_emitted_knows_nothing_of_it(arrays: tuple[np.ndarray,
 
 def test_results_are_the_same(arrays: tuple[np.ndarray, np.ndarray], program: Program) -> None:
     again = prepared(program)
-    assert len(again.steps) > len(program.steps) and again.leaves == program.leaves
+    assert len(again.block.steps) > len(program.block.steps) and again.block.inputs == program.block.inputs
     leaves = arrays_of(linearize([gradient(arrays)[2]]).leaves)
     with jax.enable_x64(True), jax.disable_jit():
         (one,), (other,) = in_one(program)(*leaves), in_one(again)(*leaves)
@@ -78,8 +79,8 @@ def test_other_platforms_have_other_passes(program: Program) -> None:
 
 
 def test_the_parts_of_a_weights_gradient_do_not_wait_for_the_last(program: Program) -> None:
-    (w,) = [i for i, spec in enumerate(program.leaves) if spec.shape == (2 * WIDTH, 4 * WIDTH)]
-    calls, specs = calls_of(prepared(program))
+    (w,) = [i for i, spec in enumerate(program.block.inputs) if spec.shape == (2 * WIDTH, 4 * WIDTH)]
+    calls, specs = calls_of(prepared(program).block)
     sums = [c for c in calls if c.op is F.add_n and specs[c.outs[0]].shape == specs[w].shape]
     assert len(sums) > 1 and max([len(c.ins) for c in sums]) < STEPS
     assert temporaries(compiled(program, lower)) < 0.7 * temporaries(compiled(program, in_one))

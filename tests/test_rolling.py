@@ -17,12 +17,14 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import rolling
+from nngrad.execution.calls import calls_of
+from nngrad.execution.cpu import rolling
+from nngrad.execution.cpu.rolling import LoopFound, rolled
 from nngrad.execution.fingerprint import structure_of
 from nngrad.execution.lower import linearize, lower
+from nngrad.execution.passes import loops_found, prepared
 from nngrad.execution.periods import stretches_of
-from nngrad.execution.program import calls_of, in_one
-from nngrad.execution.rolling import LoopFound, rolled
+from nngrad.execution.program import in_one
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly
@@ -57,9 +59,9 @@ def outputs_of(y: Variable, wanted: list[Variable], penalised: Variable | None =
 def check(*graphs: list[Variable]) -> list[tuple[LoopFound, ...]]:
     """With loops and without, each graph is the same, by one executable; returns what the loops of each are."""
     linears = [linearize(outputs) for outputs in graphs]
-    again = [rolled(linear.program) for linear in linears]
+    again = [rolled(linear.program.block) for linear in linears]
     functions = [in_one(program) for each, linear in zip(again, linears, strict=True)
-                 for program in (each.program, linear.program)]  # fmt: skip
+                 for program in (linear.program._replace(block=each.block), linear.program)]  # fmt: skip
 
     @compiled_cheaply
     def run(leaves: Any) -> Any:
@@ -107,13 +109,13 @@ def test_an_lstm_is_as_many_loops_as_it_has_recurrences(order: int, loops: int) 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_what_is_compiled_does_not_depend_on_the_length(order: int) -> None:
-    sizes = [rolled(linearize(lstm(steps, order)[0]).program).size for steps in (20, 40)]
+    sizes = [rolled(linearize(lstm(steps, order)[0]).program.block).size for steps in (20, 40)]
     assert sizes[0] == sizes[1] < 500
 
 
 def test_memory_is_no_more() -> None:
     program = linearize(lstm(24, 1)[0]).program
-    given = [s.abstract() for s in program.leaves]
+    given = [s.abstract() for s in program.block.inputs]
     with jax.enable_x64(True):
         sizes = [compiled_cheaply(function).lower(*given).compile().memory_analysis()
                  for function in (lower(program), in_one(program))]  # fmt: skip
@@ -124,8 +126,8 @@ def test_it_can_be_switched_off() -> None:
     with nn.unrolled():
         program = linearize(lstm(12, 1)[0]).program
     other = linearize(lstm(12, 1)[0]).program
-    assert rolled(program).program is program
-    assert rolled(other).loops
+    assert prepared(program) is program
+    assert loops_found(other) and not loops_found(program)
     assert program != other
     assert structure_of(program) != structure_of(other)
     outputs, others = lstm(12, 1)[0], lstm(12, 1)[0]
@@ -266,7 +268,7 @@ def test_a_key_for_each_step_and_no_weight_for_each() -> None:
     for each in weights:
         h = F.tanh(h @ each)
     program = linearize(outputs_of(F.sum(h * h), weights)).program
-    assert rolled(program).program is program
+    assert rolled(program.block).block is program.block
 
 
 def test_a_thousand_layers_stay_as_they_are() -> None:
@@ -275,7 +277,7 @@ def test_a_thousand_layers_stay_as_they_are() -> None:
     for w in weights:
         h = F.tanh(h @ w)
     program = linearize(outputs_of(F.sum(h), weights)).program
-    assert rolled(program).program is program
+    assert rolled(program.block).block is program.block
 
 
 @pytest.mark.usefixtures("small")
@@ -289,7 +291,7 @@ def test_effects_are_applied_once_for_each_step() -> None:
             h = F.tanh(F.batch_normalization(x[t] + h @ w, beta, gamma, mean, variance, batch_stat=True))
         (g,) = nn.grad(F.sum(h**2), gamma)
         program = linearize([g]).program
-        assert not program.rolls or rolled(program).loops
+        assert program.without or rolled(program.block).loops
         g.forward()
         return g.d, mean.d, variance.d
 
@@ -313,7 +315,7 @@ def test_a_chain_that_is_too_long_for_the_compiler_is_one_executable() -> None:
     program = linearize([g]).program
     with jax.enable_x64(True):
         text = compiled_cheaply(lower(program)).lower(x.d).compile().as_text()
-    assert text.count(" while(") == len(rolled(program).loops) == 2
+    assert text.count(" while(") == len(rolled(program.block).loops) == 2
     with nn.unrolled():  # in pieces
         (again,) = nn.grad(F.sum(y), x)
         np.testing.assert_allclose(again.d, expected, rtol=1e-9, atol=1e-12)
@@ -350,8 +352,8 @@ def test_every_stretch_repeats_and_none_is_missed(
 
 def test_finding_takes_time_in_proportion_to_the_length() -> None:
     def calls_for(steps: int) -> int:
-        program = linearize(lstm(steps, 1)[0]).program
-        calls_of(program)  # shapes are known from now on
+        block = linearize(lstm(steps, 1)[0]).program.block
+        calls_of(block)
         count = 0
 
         def counted(frame: Any, event: str, argument: Any) -> None:
@@ -360,7 +362,7 @@ def test_finding_takes_time_in_proportion_to_the_length() -> None:
 
         sys.setprofile(counted)
         try:
-            assert rolled(program).loops
+            assert rolled(block).loops
         finally:
             sys.setprofile(None)
         return count

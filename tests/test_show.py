@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -500,6 +501,12 @@ def script(tmp_path: Path) -> Path:
 def test_the_command_shows_what_a_script_names(name: str, says: str, script: Path, capsys: Any) -> None:
     assert cli.main(["show", f"{script}:{name}"]) == 0
     assert re.search(says, re.sub(" {2,}", "  ", capsys.readouterr().out))
+
+
+def test_the_command_leaves_pythons_paths_and_arguments(script: Path) -> None:
+    path, arguments = list(sys.path), list(sys.argv)
+    assert cli.main(["show", f"{script}:y"]) == 0
+    assert (sys.path, sys.argv) == (path, arguments)
 
 
 def test_the_command_takes_options_and_compares(script: Path, capsys: Any) -> None:

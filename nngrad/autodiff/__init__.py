@@ -3,11 +3,8 @@
 from ..execution.forward import forward
 from ..execution.interpret import run_function, run_functions
 from ..execution.reading import evaluate, forget
-from ..functions.cells import cell_methods
-from ..functions.methods import methods
-from ..functions.operators import operators
+from ..functions import cells  # noqa: F401 - the operators of Variables and cells are provided
 from ..graph import engine
-from ..remat.policies import recomputed
 from . import mapped_rule  # noqa: F401 - the rule is entered
 from .backward import backward, backward_from
 from .bodies import body_gradient, body_tangent
@@ -18,16 +15,7 @@ from .walk import Grad
 
 __all__ = ["Grad", "backward", "grad", "vmap"]
 
-engine.install(
-    evaluate=evaluate,
-    run_function=run_function,
-    run_functions=run_functions,
-    forget=forget,
-    forward=forward,
-    backward=backward_from,
-    body_gradient=body_gradient,
-    body_tangent=body_tangent,
-    body_batched=body_batched,
-    methods={**operators, **methods, "recompute": recomputed},
-    cell_methods=cell_methods,
-)
+engine.evaluate, engine.forget = evaluate, forget
+engine.run_function, engine.run_functions = run_function, run_functions
+engine.forward, engine.backward = forward, backward_from
+engine.body_gradient, engine.body_tangent, engine.body_batched = body_gradient, body_tangent, body_batched

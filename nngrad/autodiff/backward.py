@@ -10,17 +10,9 @@ import numpy as np
 import nngrad.functions as F
 from backward_registry import registry
 
-from ..execution.forward import (
-    RunPlan,
-    Snapshot,
-    is_watched,
-    keep_exchanged,
-    plan_of,
-    present,
-    run_one_by_one,
-    take_snapshot,
-)
+from ..execution.forward import keep_exchanged, run_one_by_one, take_snapshot
 from ..execution.interpret import Hook
+from ..execution.plans import RunPlan, Snapshot, is_watched, plan_of, present
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT
 from ..graph.place import warn_user

@@ -13,7 +13,8 @@ from ..functions.checkpoints import checkpoint_of_body
 from ..functions.loops import scan_of_body
 from ..functions.while_loops import while_of_bodies
 from ..graph import Function, NdArray, Variable, functions_of
-from ..graph.block import Block, derived_once
+from ..graph.block import Block
+from ..graph.derived import derived_once
 from ..graph.loop import Loop
 from ..graph.variable import leaf_of
 

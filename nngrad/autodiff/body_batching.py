@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..graph import NdArray
-from ..graph.block import Block, close, derived_once
+from ..graph.block import Block, close
+from ..graph.derived import derived_once
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from .vectorize import in_batches

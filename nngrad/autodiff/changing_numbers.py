@@ -59,18 +59,18 @@ class Changing(NamedTuple):
 def changing(program: Program) -> Changing | None:
     """Returns which numbers of a program have changed since one like it came first; None where none have, where one of
     them matters for what is emitted, or where it is not known how a leaf stands for it."""
-    general, numbers = without_numbers(program, apart=True)
+    general, numbers = without_numbers(program.block, apart=True)
     if not numbers:
         return None
-    table = _met.part([op for op, _, _ in program.steps])
+    table = _met.part([op for op, _, _ in program.block.steps])
     met: _Met = table.get(general, lambda: _Met(numbers))
     met.changed |= {i for i, pair in enumerate(zip(numbers, met.first, strict=True)) if len({*map(repr, pair)}) > 1}
     if not met.changed:
         return None
     values: dict[int, float] = {}
-    steps = list(program.steps)
+    steps = list(program.block.steps)
     for i, (op, arguments, ins) in enumerate(general.steps):
-        own = program.steps[i][1]
+        own = steps[i][1]
         filled = tuple([_kept(*pair, met.changed, values) for pair in zip(arguments, own, strict=True)])
         if filled != own:
             if op.from_variables is None:
@@ -78,7 +78,7 @@ def changing(program: Program) -> Changing | None:
             steps[i] = op, filled, ins
     if any([number in _SPECIAL or not math.isfinite(number) for number in values.values()]):
         return None
-    return Changing(program._replace(steps=tuple(steps)), values)
+    return Changing(program._replace(block=program.block.with_steps(tuple(steps))), values)
 
 
 def _kept(argument: Any, own: Any, changed: frozenset[int], values: dict[int, float]) -> Any:
@@ -118,7 +118,7 @@ def with_leaves(
     functions = functions_of(outputs)
     writer = ProgramWriter([])
     writer.write(functions)
-    if tuple(writer.steps) != program.steps:  # effects have added to it
+    if tuple(writer.steps) != program.block.steps:  # effects have added to it
         return None
     instead: dict[tuple[Function, int], Variable] = {}
     leaves: dict[int, Variable] = {}
@@ -131,7 +131,7 @@ def with_leaves(
         leaves[argument.place] = leaf = leaf_of(NdArray.of_spec(spec_of((), dtype)))
         return leaf
 
-    for f, (op, arguments, _) in zip(functions, found.program.steps, strict=True):
+    for f, (op, arguments, _) in zip(functions, found.program.block.steps, strict=True):
         inputs = tuple([x if x.parent is None else instead.get((x.parent, x.index), x) for x in f.inputs])
         if arguments != f.arguments:
             (spec,) = f.specs

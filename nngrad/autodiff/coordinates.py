@@ -2,15 +2,15 @@
 
 A first gradient by several inputs is a walk back, for one walk gives them all. Of the derivatives of that, each order
 would take such a walk and a tangent for each derivative of the order before; in forward mode each derivative is one
-tangent of another, and all of them share those that they are made of (Griewank, Utke and Walther 2000). So as soon as
-a gradient is asked for of a gradient that came by the walk back, that one is built again in forward mode, and what the
-user has in hand is tied to the new functions; the old ones go, if nothing else refers to them. This is done where
+tangent of another, and all of them share those that they are made of (Griewank, Utke and Walther 2000). So when a
+gradient is asked for of a gradient that came by the walk back, that one is built in forward mode too, and the new one
+is a gradient of that. What the user has in hand stays as it is, and knows its other form, which a graph that has both
+is computed and differentiated by (`graph/forms.py`). This is done where
 
 - both are by the same inputs, which are *coordinates*: of a Variable of which each element, as far as can be shown,
   moves one element of the outputs, or each row of few columns one row of them. These are at most `MOST` together;
 - what is differentiated again is the derivative by one of them: a product of the gradient with a vector, as Hessians
-  are multiplied, takes one tangent of the walk back, and no more;
-- nothing was computed yet of the gradient, so that there is no value that could change in its last digits.
+  are multiplied, takes one tangent of the walk back, and no more.
 
 The derivative by a column is the tangent of an input that moves along a unit vector, the same for all rows.
 """
@@ -24,8 +24,8 @@ import nngrad.functions as F
 
 from ..functions.array import zeros_like
 from ..graph import Function, Variable, build_options, create, functions_of
+from ..graph.forms import Form
 from ..graph.function import watched
-from ..graph.links import take_over
 from ..graph.spec import Spec, spec_of
 from ..rewrite.builder import emitting
 from ..rewrite.slices import windows
@@ -56,7 +56,7 @@ def by_coordinates(task: Task) -> list[Variable]:
     """
     task, reached, apart = _opened(task)
     with emitting(task.functions, order_of(task.path)) as builder:
-        push = Pushforward(ends=task.ends)
+        push = Pushforward(ends=task.ends, stands_for=task.stands_for)
 
         def along(x: Variable, direction: _Direction, places: Sequence[Axes]) -> Variable:
             ts = push.walk(builder, task.path, task.active, reached, [x], [direction.tangent])
@@ -96,7 +96,7 @@ def built_forward(task: Task) -> bool:
         nearest.append(remembered.route.name)
         return False
 
-    functions_of(task.outputs, through=passes)
+    task.above(passes)
     return bool(nearest) and all([name == "forward" for name in nearest])
 
 
@@ -123,27 +123,9 @@ def to_be_differentiated(request: Request, functions: Sequence[Function]) -> lis
             if remembered is None or remembered.derivation is None or remembered.route.name != "reverse":
                 continue
             derivation = remembered.derivation
-            if not derivation.tried and asked <= {id(x) for x in derivation.inputs}:
+            if derivation.forms != () and asked <= {id(x) for x in derivation.inputs}:
                 found[derivation] = None
-    return [
-        derivation for derivation in found
-        if has_shapes(derivation) and reads_one(derivation, functions, request.outputs) and has_coordinates(derivation)
-    ]
-
-
-def leave_room(gradients: Sequence[Variable]) -> None:
-    """Raise the rank of first gradients that may come to be computed in forward mode, before anything reads them: in
-    small networks that takes some functions in a row more than the walk back."""
-    derivations = {each.derivation: each.route for gx in gradients if (each := remembered_of(gx)) is not None}
-    if not any([d is not None and route.name == "reverse" and has_shapes(d) for d, route in derivations.items()]):
-        return
-    read = {id(x) for f in functions_of(gradients) for x in f.inputs}
-    for gx in gradients:
-        if gx.parent is not None and id(gx) not in read:
-            gx.parent.rank += _ROOM
-
-
-_ROOM = 8
+    return [d for d in found if has_shapes(d) and reads_one(d, functions, request.outputs)]
 
 
 def reads_one(derivation: Derivation, functions: Sequence[Function], outputs: Sequence[Variable]) -> bool:
@@ -175,10 +157,7 @@ def reads_one(derivation: Derivation, functions: Sequence[Function], outputs: Se
 
 
 def has_coordinates(derivation: Derivation) -> bool:
-    """Whether the way is open for it, which is looked at once."""
-    derivation.tried = True
-    if not has_shapes(derivation):
-        return False
+    """Whether the way is open for it."""
     try:
         _opened(task_of(derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops))
     except Closed:
@@ -188,6 +167,8 @@ def has_coordinates(derivation: Derivation) -> bool:
 
 def has_shapes(derivation: Derivation) -> bool:
     """Whether inputs and outputs have shapes as coordinates, of which there are several, and what depends on them."""
+    if len({id(x) for x in derivation.inputs}) != len(derivation.inputs):
+        return False
     if derivation.stops or any([seed is not None for seed in derivation.seeds]):
         return False
     if not 1 < count_of(derivation.inputs) <= MOST:
@@ -201,29 +182,16 @@ def has_shapes(derivation: Derivation) -> bool:
     )
 
 
-def tied_to(derivation: Derivation, forms: Sequence[Variable]) -> bool:
-    """Let results of which nothing was computed yet be computed as `forms` are, which were built in forward mode.
-    Returns whether that is so of any."""
-    changed = False
-    for ref, form in zip(derivation.results, forms, strict=True):
-        gx, remembered = ref(), remembered_of(form)
-        if gx is None or remembered is None or remembered.route.name != "forward" or not _is_new(gx):
-            continue
-        own = create(F.identity, (form,), (), order=1 if form.parent is None else form.parent.order)
-        known = remembered_of(gx)
-        if known is not None and own.rank <= gx.rank:
-            take_over(gx, own)
-            gx._derived = known._replace(route=remembered.route)
-            changed = True
-    return changed
-
-
-def _is_new(gx: Variable) -> bool:
-    """Whether nothing was computed of it, or said of the function that does."""
-    f = gx.parent
-    if f is None or gx._need_grad is not None or f.mark is not None or f.effects:
-        return False
-    return f.snapshot is None and f.known is None and not gx.is_computed
+def keep_forms(derivation: Derivation, results: Sequence[Variable], since: int) -> None:
+    """Let a derivation know its results as they were just built in forward mode, from the serial number `since` on."""
+    routes = [None if (known := remembered_of(y)) is None else known.route.name for y in results]
+    if any([route != "forward" for route in routes]):
+        return
+    forms = [create(F.identity, (y,), (), order=1 if y.parent is None else y.parent.order) for y in results]
+    for form, y in zip(forms, results, strict=True):
+        form._derived = y._derived
+    own = frozenset([f for f in functions_of(forms) if f.serial >= since])
+    derivation.forms = tuple([Form(form, own) for form in forms])
 
 
 # ---------------------------------------------------------------- coordinates
@@ -241,7 +209,7 @@ def _apart(task: Task, reached: list[Variable], x: Variable) -> tuple[bool, list
     if x.ndim == 2 and 1 < x.shape[1] <= MOST:
         wanted.append(tuple(rows))
     for axes in wanted:
-        places = followed_axes(task.path, x, axes)
+        places = followed_axes(task.path, x, axes, task.stands_for)
         found = [places.get(id(y), ()) for y in reached]
         if not any([each is None for each in found]) and all([id(y) in places for y in reached]):
             return len(axes) != len(long_axes(x.spec)), [each or () for each in found]

@@ -15,7 +15,8 @@ are.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import nngrad.functions as F
@@ -47,10 +48,17 @@ class Pushforward:
     Args:
         rules: Where backward rules are looked up.
         ends: Ids of Variables that no tangent passes, besides those with `need_grad` set to False.
+        stands_for: By the ids of Variables, what is read in their place; see `Task`.
     """
 
-    def __init__(self, rules: Registry = registry, ends: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        rules: Registry = registry,
+        ends: frozenset[int] = frozenset(),
+        stands_for: Mapping[int, Variable] = MappingProxyType({}),
+    ) -> None:
         self.ends = ends
+        self.stands_for = stands_for
         self.reverse = Grad(rules)
 
     @contained
@@ -96,6 +104,8 @@ class Pushforward:
                     passes = id(y) in active and y._need_grad is not False and id(y) not in stopped
                     if t is not None and passes and y.spec.differentiable:
                         add(moved, y, t)
+                        if id(y) in self.stands_for:
+                            add(moved, self.stands_for[id(y)], t)
         builder.call = outer
         return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
 

@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..execution.compiled import BoundedCache, executable_of, executables, weakly
-from ..execution.forward import RunPlan
 from ..execution.lower import linearize
+from ..execution.plans import RunPlan
 from ..execution.program import Program
 from ..graph import NdArray, Variable, contained, functions_of, path_between, switch
 from ..graph.options import watching_for_users_code
@@ -104,7 +104,7 @@ class GradientGraph(NamedTuple):
 
 def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) -> Fused:
     """What was made for the structure of a graph, or is made now."""
-    table = _fused.part([op for op, _, _ in plan.program.steps])
+    table = _fused.part([op for op, _, _ in plan.program.block.steps])
     fused = _found(table, (plan.program, key))
     if fused is not None:
         return fused
@@ -208,14 +208,14 @@ def _program(
     first = [*plan.leaves, *seeds]
     kept = plan.kept if kept is None else kept
     linear = linearize([*outputs, *kept, *gradients], first=first, device=plan.program.device)
-    results = linear.program.outputs
+    results = linear.program.block.outputs
     end = len(outputs) + len(kept)
     values, rest = results[:end], results[end:]
     updates = {id(x): number for x, number in zip(linear.updated, rest[len(gradients) :], strict=True)}
-    program = linear.program._replace(
-        outputs=(*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
+    block = linear.program.block.with_outputs(
+        (*values, *[updates[id(x)] for x in plan.updated], *rest[: len(gradients)])
     )
-    return program, linear.leaves[len(first) :]
+    return linear.program._replace(block=block), linear.leaves[len(first) :]
 
 
 def at(plan: RunPlan, places: Iterable[tuple[int, int]]) -> list[Variable]:

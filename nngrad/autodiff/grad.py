@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ..execution.forward import device_of
 from ..execution.lower import linearize
+from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
 from ..graph.family import together
@@ -17,7 +17,7 @@ from ..graph.options import pause_collector, watching_for_users_code
 from ..remat import rematerialised
 from . import routes
 from .binding import unreachable_inputs
-from .coordinates import MOST, leave_room, tied_to, to_be_differentiated
+from .coordinates import has_coordinates, keep_forms, to_be_differentiated
 from .known_gradients import FEWEST, Results, known_answer, question_of, remember_answer
 from .request import Aggregate, Request, Route, Task, checked_persistent, remember, requested, task_of
 from .walk import Retained
@@ -131,22 +131,28 @@ class Handling(NamedTuple):
     """Whether a further gradient may pass them."""
 
 
-def in_forward_mode(request: Request, functions: list[Function]) -> bool:
-    """See to it that first gradients among what `functions` compute, which are to be differentiated again by the same
-    coordinates, are computed in forward mode. Returns whether anything has changed."""
-    changed = False
+def in_forward_mode(request: Request, functions: list[Function]) -> list[Variable]:
+    """Returns first gradients among what `functions` compute, which are to be differentiated again by the same
+    coordinates, as they are computed in forward mode."""
+    found: list[Variable] = []
     for derivation in to_be_differentiated(request, functions):
-        again = Request(derivation.outputs, derivation.inputs, derivation.seeds, coordinates=True)
-        changed |= tied_to(derivation, results(again, next_serial(), Handling(False, False, True)).gradients)
-    return changed
+        if derivation.forms is None:
+            derivation.forms = ()
+            if has_coordinates(derivation):
+                again = Request(derivation.outputs, derivation.inputs, derivation.seeds, coordinates=True)
+                since = next_serial()
+                keep_forms(derivation, results(again, since, Handling(False, False, True)).gradients, since)
+        found += [form.variable for form in derivation.forms]
+    return found
 
 
 @contained
 def results(request: Request, since: int, handling: Handling) -> Results:
     """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
     functions = functions_of(request.outputs)
-    if any([f.order for f in functions]) and in_forward_mode(request, functions):
-        since, functions = next_serial(), functions_of(request.outputs)
+    forms = in_forward_mode(request, functions) if any([f.order for f in functions]) else ()
+    if forms:
+        since, functions = next_serial(), functions_of([*request.outputs, *forms])
     question = question_of(request, functions, since, handling) if len(functions) >= FEWEST else None
     known = None if question is None else known_answer(question)
     if known is not None:
@@ -163,8 +169,6 @@ def emitted_results(request: Request, since: int, handling: Handling, functions:
     gradients = distinct(found.gradients, since, handling.bind)
     unknown = found.unknown if handling.further else "enable_double_backprop is False"
     remember(found.task, found.route, unknown, gradients)
-    if len(gradients) <= MOST and not found.retained and any([f.op.cost is not None for f in found.task.path]):
-        leave_room(gradients)
     kept = dict(zip(request.inputs, gradients, strict=True)) if handling.keep or request.retain else {}
     if found.retained:
         own = distinct([gx for _, gx in found.retained], since, False, gradients)
@@ -201,7 +205,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
     if request.initial:  # a gradient that is there already is one that starts at its input
         starts = [(own[0], gx) for own, gx in zip(owners, request.initial, strict=True) if gx is not None]
         outputs, seeds = [*task.outputs, *[x for x, _ in starts]], [*task.seeds, *[gx for _, gx in starts]]
-        task = task_of(outputs, task.inputs, seeds, task.stops)
+        task = task._replace(seeds=seeds).about(outputs)
     routed, gradients, pairs = along_route(request, task, owners)
     unknown = routed.unknown
     if task.inputs is not request.inputs:
@@ -260,7 +264,7 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
         owners = owning(request.inputs, loose, leaves_of(request.outputs))
         inputs = [x for own in owners for x in own]
         if len(inputs) != len(owners) or any([x is not y for x, y in zip(inputs, request.inputs, strict=True)]):
-            task = task_of(request.outputs, inputs, request.seeds, request.stops, task.functions)
+            task = task_of(request.outputs, inputs, request.seeds, request.stops, functions)
     return task, owners
 
 

@@ -169,7 +169,8 @@ class Question:
 def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]:
     """All that a derivation refers to."""
     results = [ref() for ref in derivation.results]
-    return derivation.outputs, derivation.inputs, derivation.stops, derivation.seeds, results
+    forms = [form.variable for form in derivation.forms or ()]
+    return derivation.outputs, derivation.inputs, derivation.stops, derivation.seeds, results, forms
 
 
 def question_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Question | None:
@@ -209,8 +210,6 @@ class Answer(NamedTuple):
     """Its outputs are the gradients."""
     reads: tuple[tuple[int, int], ...]
     """The places of its inputs; see `Question.variables`."""
-    room: tuple[tuple[int, int], ...]
-    """Values whose functions have a higher rank than what they read asks for, and by how much."""
     kept: tuple[tuple[int, int], ...]
     lost: Numbers
     remembered: Remembered | DerivationOf | None
@@ -224,8 +223,6 @@ class Answer(NamedTuple):
         def at(numbers: Iterable[int | None]) -> list[Any]:
             return [None if i is None else inputs[i] if i >= 0 else made[~i] for i in numbers]
 
-        for y, more in zip(at([i for i, _ in self.room]), [more for _, more in self.room], strict=True):
-            y.parent.rank += more
         gradients, known = at(self.block.outputs), self.remembered
         if isinstance(known, DerivationOf):
             outputs, variables, seeds, stops = map(at, known[:4])
@@ -319,7 +316,6 @@ def answer_to(question: Question, results: Results, since: int) -> Answer | None
         ]),
         called=tuple([-1 if f.call is None else places.get(f.call, -1) for f in emitted]),
     )
-    ranks = [1 + max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1) for f in emitted]
     remembered: Remembered | DerivationOf | None = known
     if known is not None and derivation is not None:
         outputs, inputs, seeds, stops = map(numbers, of)
@@ -327,7 +323,6 @@ def answer_to(question: Question, results: Results, since: int) -> Answer | None
     return Answer(
         block,
         tuple([(-1, question.writer.number(x)) if x.parent is None else (own[x.parent], x.index) for x in reads]),
-        tuple([(~writer.first[f], f.rank - rank) for f, rank in zip(emitted, ranks, strict=True) if f.rank != rank]),
         tuple(zip(numbers(kept), numbers(kept.values()), strict=True)), tuple(lost), remembered,
     )
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, functions_of
+from ..graph.forms import Form, forms_within, seen_through
+from ..graph.function import watched
 from ..graph.place import warn_user
 from ..rewrite.builder import emitting
 from .checking import check_updates
@@ -178,6 +181,20 @@ class Task(NamedTuple):
     """Those on some way from the inputs."""
     active: set[int]
     """The ids of the Variables on some way."""
+    stands_for: Mapping[int, Variable] = MappingProxyType({})
+    """By the ids of forms of gradients, the gradients that functions read in their place; see `graph/forms.py`."""
+    forms: Mapping[int, Variable] = MappingProxyType({})
+    """By the ids of these gradients, the forms."""
+
+    def about(self, outputs: Sequence[Variable]) -> Task:
+        """Returns the task for other outputs, in what these depend on and the forms that are known of."""
+        return task_of(
+            outputs, self.inputs, self.seeds, self.stops, functions_of([*outputs, *self.forms.values()])
+        )
+
+    def above(self, through: Callable[[Variable], bool]) -> list[Function]:
+        """Returns what the outputs depend on through Variables for which `through` is true alone."""
+        return seen_through(self.outputs, self.forms, through)[1]
 
     @property
     def ends(self) -> frozenset[int]:
@@ -193,12 +210,20 @@ def task_of(
     functions: list[Function] | None = None,
 ) -> Task:
     """Returns the task, with what lies between outputs and inputs; `functions` are those above the outputs, if they are
-    known."""
+    known, and above forms of gradients that are to be taken for these."""
     functions = functions_of(outputs) if functions is None else functions
-    path, active = among(functions, inputs, ends=[id(x) for x in stops])
-    if build_options().body is not None:
+    stands_for: dict[int, Variable] = {}
+    forms: dict[int, Variable] = {}
+    options = build_options()
+    if options.simplify and any([f.order for f in functions]) and not watched():
+        for gx, form in forms_within(functions, {id(x) for x in (*inputs, *stops)}):
+            stands_for[id(form)], forms[id(gx)] = gx, form
+        if forms:
+            outputs, functions = seen_through(outputs, forms)
+    path, active = among(functions, inputs, ends=[id(x) for x in stops], stands_for=stands_for)
+    if options.body is not None:
         check_updates(path)
-    return Task(outputs, inputs, seeds, stops, functions, path, active)
+    return Task(outputs, inputs, seeds, stops, functions, path, active, stands_for, forms)
 
 
 class Route(NamedTuple):
@@ -213,9 +238,9 @@ class Route(NamedTuple):
 class Derivation:
     """A task that is done: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
 
-    __slots__ = ("inputs", "outputs", "results", "seeds", "stops", "tried")
-    tried: bool
-    """Whether it was tried to have the results in forward mode."""
+    __slots__ = ("forms", "inputs", "outputs", "results", "seeds", "stops")
+    forms: tuple[Form, ...] | None
+    """The results in forward mode; None as long as nobody has asked for them, and none where they cannot be had."""
 
     def __init__(
         self,
@@ -227,7 +252,7 @@ class Derivation:
     ) -> None:
         self.outputs, self.inputs, self.seeds, self.stops = outputs, inputs, seeds, stops
         self.results = [weakref.ref(gx) for gx in results]
-        self.tried = False
+        self.forms = None
 
     def remember(self, route: Route, order: int) -> None:
         """Let the results know what they are the gradients of."""
@@ -262,6 +287,13 @@ class Remembered(NamedTuple):
     """Of a Laplacian: of what it is, by what, and how many leading axes of that have no directions of their own."""
 
     @property
+    def form(self) -> Form | None:
+        """The same gradient in forward mode, if something was built on that."""
+        if self.derivation is None or not self.derivation.forms:
+            return None
+        return self.derivation.forms[[x is self.input for x in self.derivation.inputs].index(True)]
+
+    @property
     def outputs(self) -> Sequence[Variable]:
         """What was differentiated, as far as that is known."""
         if self.derivation is not None:
@@ -277,7 +309,7 @@ def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]
         for gx in results:
             gx._derived = remembered
     else:
-        _, active = among(task.functions, task.inputs) if task.stops else ([], set())
+        _, active = among(task.functions, task.inputs, stands_for=task.stands_for) if task.stops else ([], set())
         stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
         Derivation(task.outputs, task.inputs, task.seeds, stops, results).remember(route, order)
 
@@ -317,5 +349,7 @@ def history(results: Iterable[Remembered]) -> frozenset[tuple[int, Route]]:
         found |= {(order, route), *waiting.pop().before}
         if derivation is not None and derivation not in seen:
             seen.add(derivation)
-            waiting += remembered_in(functions_of(derivation.outputs))
+            living = [gx for ref in derivation.results if (gx := ref()) is not None]
+            forms = forms_within(functions_of([*derivation.outputs, *living]))
+            waiting += remembered_in(seen_through(derivation.outputs, {id(x): form for x, form in forms})[1])
     return frozenset(found)

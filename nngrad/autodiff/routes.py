@@ -49,7 +49,8 @@ def gradients(
     if aggregate is not None or retained is not None:
         # Only the walk back meets what is to be kept, or added up in another way. That is done besides, where what the
         # next order is built on can be had by a better route.
-        walked = in_reverse(task, Grad(aggregate=aggregate and sums, ends=task.ends, retained=retained))
+        walk = Grad(aggregate=aggregate and sums, ends=task.ends, retained=retained, stands_for=task.stands_for)
+        walked = in_reverse(task, walk)
     unknown = "" if sums.are_sums else "aggregate is not seen to make the sum"
     reason = unknown or obstacle_to_all(task)
     if not reason:
@@ -69,7 +70,7 @@ def gradients(
             except Closed as closed:
                 reason = str(closed)
     if walked is None:
-        walked = in_reverse(task, Grad(ends=task.ends, equal=taken_for_one(task)))
+        walked = in_reverse(task, Grad(ends=task.ends, equal=taken_for_one(task), stands_for=task.stands_for))
     return Routed(walked, Route("reverse", reason), unknown)
 
 

@@ -8,7 +8,8 @@ diagonal but for axes that y has besides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from ..graph import Function, Variable
 from ..graph.axes import Places
@@ -18,14 +19,21 @@ Axes = tuple[int, ...]
 """For each axis of x that is followed, the axis that it has become."""
 
 
-def followed_axes(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int, Axes | None]:
-    """Where the functions on all ways from `x`, lowest rank first, carry `axes` of `x`.
+def followed_axes(
+    path: Iterable[Function], x: Variable, axes: Axes, stands_for: Mapping[int, Variable] = MappingProxyType({})
+) -> dict[int, Axes | None]:
+    """Where the functions on all ways from `x`, in an order in which they can run, carry `axes` of `x`; `stands_for`
+    says by the ids of Variables what others are read in their place.
 
     Returns:
         The axes of each Variable that depends on `x`, by its id, or None where some are mixed.
     """
     found: dict[int, Axes | None] = {id(x): axes}
-    _follow(path, found, len(axes))
+    for f in path:
+        _follow([f], found, len(axes))
+        for y in f.outputs if stands_for else ():
+            if id(y) in stands_for and id(y) in found:
+                found[id(stands_for[id(y)])] = found[id(y)]
     return found
 
 

@@ -44,7 +44,7 @@ import nngrad.functions as F
 from backward_registry import registry
 
 from ..functions.array import zeros_like
-from ..graph import Function, Variable, among, functions_of, path_between
+from ..graph import Function, Variable, among, path_between
 from ..graph.block import bodies_in
 from ..graph.function import any_hooked, function_hooks
 from ..graph.spec import Spec
@@ -101,12 +101,12 @@ def forward(task: Task) -> list[Variable]:
     if any([seed is not None for seed in task.seeds]):
         raise Closed("gradients are given to start with")
     task = forward_task(task, x.size)
-    places = followed_axes(task.path, x, long_axes(x.spec))
+    places = followed_axes(task.path, x, long_axes(x.spec), task.stands_for)
     reached = [y for y in task.outputs if id(y) in task.active]
     if any([places.get(id(y)) is None for y in reached]):
         raise Closed("elements of an output depend on several of the input, as far as can be shown")
     with emitting(task.functions, order_of(task.path)) as builder:
-        push = Pushforward(ends=task.ends)
+        push = Pushforward(ends=task.ends, stands_for=task.stands_for)
         tangents = push.walk(builder, task.path, task.active, reached, [x], [ones(builder, x.spec)])
         parts = [gathered(t, places[id(y)] or (), x.spec) for y, t in zip(reached, tangents, strict=True)]
         return [F.add_n(*parts) if parts else zeros_like(x)]
@@ -124,7 +124,7 @@ def forward_task(task: Task, fewest: int = 0) -> Task:
         raise Closed("an output has fewer elements than the input")
     outputs = [forward_form(y) for y in summed]
     if any([y is not given for y, given in zip(outputs, task.outputs, strict=True)]):
-        task = task_of(outputs, task.inputs, task.seeds, task.stops)
+        task = task.about(outputs)
     if not any([f.order or f.heavy for f in task.path]):
         # There is nothing that higher orders would have to share with the first, and the walk back makes one sum of all
         # gradients that arrive at a Variable.
@@ -165,7 +165,7 @@ def forward_form(g: Variable) -> Variable:
     if remembered is None or remembered.derivation is None or remembered.input is None:
         return g
     derivation, x = remembered.derivation, remembered.input
-    if len(derivation.inputs) == 1:
+    if len(derivation.inputs) == 1 or remembered.route.name == "forward":
         return g
     try:
         (form,) = forward(task_of(derivation.outputs, [x], derivation.seeds, derivation.stops))
@@ -186,12 +186,12 @@ def symmetric(task: Task) -> list[Variable]:
 
     def passes(y: Variable) -> bool:
         if id(y) not in obstacles:
-            is_input = id(y) in wanted
-            obstacles[id(y)] = _NO_GRADIENT if is_input else obstacle_at(y, task, id(y) in direct, known)
+            ends_here = id(y) in wanted or id(y) in task.ends
+            obstacles[id(y)] = _NO_GRADIENT if ends_here else obstacle_at(y, task, id(y) in direct, known)
         return bool(obstacles[id(y)])
 
-    above = functions_of(outputs, through=passes)
-    met = {id(x): x for f in above for x in f.inputs} | {id(y): y for y in outputs}
+    met = {id(x): x for f in task.above(passes) for x in f.inputs} | {id(y): y for y in outputs}
+    met |= {id(form): form for i, form in task.forms.items() if i in met}
     found = [x for x in met.values() if obstacles.get(id(x)) == ""]
     if not found:
         reasons = [reason for reason in obstacles.values() if reason != _NO_GRADIENT]
@@ -203,10 +203,11 @@ def symmetric(task: Task) -> list[Variable]:
         calls.setdefault(remembered.derivation, []).append((g, remembered.input))
     ends = task.ends | {id(g) for g in found}
     targets = [*inputs, *found]
-    path, active = among(task.functions, targets, ends=ends)
+    path, active = among(task.functions, targets, ends=ends, stands_for=task.stands_for)
     with emitting(task.functions, order_of(task.path)) as builder:
         with emitting([], order_of(path)):
-            arrived = Grad(ends=ends).walk(builder, path, active, outputs, targets, task.seeds)
+            walk = Grad(ends=ends, stands_for=task.stands_for)
+            arrived = walk.walk(builder, path, active, outputs, targets, task.seeds)
         parts = [[gx] for gx in arrived[: len(inputs)]]
         at = {id(g): v for g, v in zip(found, arrived[len(inputs) :], strict=True)}
         for derivation, pairs in calls.items():
@@ -261,6 +262,7 @@ def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
     if not own <= task.ends:
         return "the gradient in it was taken with stop_gradients that are not given now"
     _, active, _ = path_between([g], task.inputs, ends=own)
+    active |= {id(derivation.gradient(z)) for z in task.inputs}  # which would move along
     added = [x for x in task.stops if x.parent is not None and id(x) not in own and id(x) in active]
     return "stop_gradients are on the way within a gradient" if added else ""
 

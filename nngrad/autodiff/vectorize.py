@@ -27,7 +27,8 @@ from ..graph import (
     functions_of,
     path_between,
 )
-from ..graph.block import Block, derived_once
+from ..graph.block import Block
+from ..graph.derived import derived_once
 from ..graph.loop import Loop
 from ..graph.options import Builder
 from ..graph.variable import leaf_of

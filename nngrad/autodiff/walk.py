@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import nngrad.functions as F
@@ -41,6 +42,7 @@ class Grad:
         ends: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
         retained: A list that takes every Variable on the way together with its gradient.
         equal: Functions that others stand for, which come before them, with the outputs of both.
+        stands_for: By the ids of Variables, what is read in their place; see `Task`.
     """
 
     def __init__(
@@ -50,12 +52,14 @@ class Grad:
         ends: frozenset[int] = frozenset(),
         retained: Retained | None = None,
         equal: Equal | None = None,
+        stands_for: Mapping[int, Variable] = MappingProxyType({}),
     ) -> None:
         self.place = rules.place
         self.aggregate = aggregate or sum_of
         self.ends = ends
         self.retained = retained
         self.equal = equal or {}
+        self.stands_for = stands_for
 
     @contained
     def __call__(
@@ -85,6 +89,8 @@ class Grad:
         """Returns the gradients, from the functions on some way, lowest rank first, and the ids of Variables there."""
         keep, outer = watched(), builder.call
         masked_from = min([f.rank for f in path if f.op.unbounded], default=math.inf)
+        if self.stands_for and masked_from < math.inf:
+            masked_from = 0  # ranks do not tell what is read in the place of something else
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
             if id(y) in active:
@@ -95,6 +101,8 @@ class Grad:
                     if id(y) in arrived:
                         arrived.setdefault(id(same), []).extend(arrived.pop(id(y)))
                 continue
+            if self.stands_for:
+                self.hand_on([id(ref()) for ref in f._outputs], arrived)
             gys = self.arrived_at(f, arrived)
             if gys is not None:
                 builder.call = outer or RuleCall(f, gys, keep)  # a rule that asks for gradients is still one rule
@@ -103,10 +111,20 @@ class Grad:
                     if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
                         arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else in_form_of(x.spec, gx))
                 builder.call = outer
+        self.hand_on(self.stands_for, arrived)  # what the walk has ended at
         if self.retained is not None:
             on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
-            self.retained += [(x, gx) for x in on_the_way.values() for gx in [self.total(arrived, x)] if gx is not None]
+            totals = [(self.stands_for.get(i, x), self.total(arrived, x)) for i, x in on_the_way.items()]
+            self.retained += [(x, gx) for x, gx in totals if gx is not None]
         return [zeros_like(x) if gx is None else gx for x in inputs for gx in [self.total(arrived, x)]]
+
+    def hand_on(self, ids: Iterable[int], arrived: Gradients) -> None:
+        """Let what has arrived at Variables that were read in the place of others arrive at these, of which the ids are
+        given."""
+        for i in ids:
+            read = self.stands_for.get(i)
+            if read is not None and id(read) in arrived:
+                arrived.setdefault(i, []).extend(arrived.pop(id(read)))
 
     def arrived_at(self, f: Function, arrived: Gradients) -> list[Variable | None] | None:
         """Returns the gradient at each output of `f`, None where none may pass or has arrived; None if that is so at

@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..execution.calls import calls_of
 from ..execution.lower import Program, linearize, lower
-from ..execution.program import calls_of
 from ..functions.jaxpr_structure import value_of
 from ..graph import Function, Spec, Variable, apply, contained, spec_of, switch
 from ..graph.spec import x64_if
@@ -101,7 +101,7 @@ class RecordedForward:
     @functools.cached_property
     def heavy(self) -> bool:
         """Whether it does much arithmetic for each element."""
-        calls, specs = calls_of(self._program)
+        calls, specs = calls_of(self._program.block)
         given = [(call, tuple([specs[i] for i in call.ins])) for call in calls if call.op.cost is not None]
         return any([call.op.is_heavy(inputs, call.arguments) for call, inputs in given])
 
@@ -259,10 +259,10 @@ def replayed(recording: Recording, inputs: Sequence[Variable]) -> list[Variable]
     """The functions of a recording, applied to `inputs`."""
     leaves = (*inputs, *recording.constants)
     values: list[Variable] = []
-    for op, arguments, ins in recording.program.steps:
+    for op, arguments, ins in recording.program.block.steps:
         out = apply(op, tuple([leaves[i] if i >= 0 else values[~i] for i in ins]), arguments)
         values.extend(out if op.multiple_results else (out,))
-    return [leaves[i] if i >= 0 else values[~i] for i in recording.program.outputs]
+    return [leaves[i] if i >= 0 else values[~i] for i in recording.program.block.outputs]
 
 
 def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Hashable
 from typing import NamedTuple
 
-from .program import Program, calls_of
+from .program import Program
 
 LARGE = 50
 """Programs of so many functions have two executables. The best one of a gradient of 50 functions takes half a second to
@@ -61,19 +61,18 @@ class Work(NamedTuple):
 
 def work_of(program: Program) -> Work:
     """What a program has to do. A loop whose length is not known is taken to run once."""
-    calls, specs = calls_of(program)
     kinds, elements = set(), 0
-    waiting = [(c.op, c.arguments, tuple([specs[i] for i in c.ins]), [specs[i] for i in c.outs], 1) for c in calls]
+    waiting = [(program.block, 1)]
     while waiting:
-        op, arguments, given, made, runs = waiting.pop()
-        if op.in_steps is None:
-            kinds.add((op, arguments, given))
-            elements += runs * max([spec.size for spec in (*given, *made)], default=0)
-            continue
-        for within in op.in_steps.within(arguments, len(given)):
-            body, times = within.body, runs * within.runs
-            for (each, static, ins), results in zip(body.steps, body.results, strict=True):
-                waiting.append((each, static, tuple([body.spec(i) for i in ins]), list(results), times))
+        block, runs = waiting.pop()
+        for (op, arguments, ins), made in zip(block.steps, block.results, strict=True):
+            given = tuple([block.spec(i) for i in ins])
+            if op.in_steps is None:
+                kinds.add((op, arguments, given))
+                elements += runs * max([spec.size for spec in (*given, *made)], default=0)
+                continue
+            within = op.in_steps.within(arguments, len(given))
+            waiting += [(each.body, runs * each.runs) for each in within]
     return Work(len(kinds), elements)
 
 
@@ -84,7 +83,7 @@ def is_large(program: Program) -> bool:
     """
     if program.mesh is not None and program.mesh.spans_processes:
         return False
-    return len(program.steps) >= LARGE and not program.opaque
+    return len(program.block.steps) >= LARGE and not program.block.opaque
 
 
 def cheap_calls(program: Program) -> int:

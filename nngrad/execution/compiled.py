@@ -274,21 +274,21 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
         executable = table.find(given.program)
         table.not_missed()
         if executable is None:
-            executable = keep_executable(given, tiers_of(given), len(program.steps))
+            executable = keep_executable(given, tiers_of(given), len(program.block.steps))
         return functools.partial(executable, given.numbers)
     shorter, needs_pieces = fitted_where_it_runs(program)
     if not needs_pieces:
-        return keep_executable(given, tiers_of(given, shorter), len(shorter.steps))
-    pieces = cut(shorter)
-    counts = [len(steps) for steps in {piece.program.steps for piece in pieces}]
+        return keep_executable(given, tiers_of(given, shorter), len(shorter.block.steps))
+    pieces = cut(shorter.block)
+    counts = [len(block.steps) for block in {piece.block for piece in pieces}]
     function = in_pieces(shorter, pieces)
-    return _keep(program, tiered(Tiers(function, finished(function, program.opaque, program.mesh))), counts)
+    return _keep(program, tiered(Tiers(function, finished(function, program.block.opaque, program.mesh))), counts)
 
 
 def _keep_across(program: Program, group: Processes) -> Callable[..., tuple[Any, ...]]:
     """The executable of a program that exchanges arrays with other processes."""
     shorter, _ = fitted_where_it_runs(program)  # as a whole, whatever its length: pieces would exchange by themselves
-    return _keep(program, Across(whole(shorter), group, program.device), [len(shorter.steps)])
+    return _keep(program, Across(whole(shorter), group, program.device), [len(shorter.block.steps)])
 
 
 def tiers_of(given: General, shorter: Program | None = None) -> Tiers:
@@ -305,7 +305,7 @@ def tiers_of(given: General, shorter: Program | None = None) -> Tiers:
         function = whole(program, with_slots, given.takes)
     jitted, structure = jax.jit(function), structure_of(program)
     on_disk = None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes)  # one device
-    best = finished(jitted, program.opaque, program.mesh) if on_disk is None else on_disk.call
+    best = finished(jitted, program.block.opaque, program.mesh) if on_disk is None else on_disk.call
     watched = recompilations.watched(program)
     return Tiers(jitted, best, cheap_calls(program), program.device, watched, on_disk, lambda: structure)
 
@@ -319,20 +319,20 @@ def general_of(program: Program) -> General:
     these take them."""
 
     def make() -> General:
-        return General(program, None) if is_long(program) else general(program)
+        return General(program, None) if is_long(program.block) else general(program)
 
-    found: General = _generals.part([op for op, _, _ in program.steps]).get(program, make)
+    found: General = _generals.part([op for op, _, _ in program.block.steps]).get(program, make)
     return found
 
 
 def keep_executable(given: General, tiers: Tiers, count: int) -> Callable[..., tuple[Any, ...]]:
     """Keep the executable of a program that XLA gets as a whole, of `count` functions."""
-    is_trusted = len(given.program.steps) <= MOST_TRUSTED
+    is_trusted = len(given.program.block.steps) <= MOST_TRUSTED
     return _keep(given.program, tiered(tiers) if is_trusted else _in_pieces_where_it_fails(given, tiers), [count])
 
 
 def _part_for(program: Program) -> BoundedCache:
-    return executables.part([op for op, _, _ in program.steps])
+    return executables.part([op for op, _, _ in program.block.steps])
 
 
 def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., tuple[Any, ...]]:
@@ -345,12 +345,12 @@ def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., t
 def _where_it_runs(program: Program, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` in the settings of a program."""
     if program.mesh is not None:
-        return on_mesh(program.mesh, program.needs_x64, function)
+        return on_mesh(program.mesh, program.block.needs_x64, function)
     if program.device is None:
         function = waited_for_on_meshes(function)
-    if program.device is None and not program.needs_x64:
+    if program.device is None and not program.block.needs_x64:
         return function  # without another call: that the process can compute, `arrays_of` sees
-    return on_device(program.device, program.needs_x64, function)
+    return on_device(program.device, program.block.needs_x64, function)
 
 
 def _in_pieces_where_it_fails(given: General, tiers: Tiers) -> Callable[..., tuple[Any, ...]]:
@@ -360,7 +360,7 @@ def _in_pieces_where_it_fails(given: General, tiers: Tiers) -> Callable[..., tup
     @functools.lru_cache(8)
     def apart(*numbers: float) -> Callable[..., tuple[Any, ...]]:
         program = filled(given.program, numbers)
-        return in_pieces(program, cut(program))
+        return in_pieces(program, cut(program.block))
 
     def run_apart(*arrays: Any) -> tuple[Any, ...]:
         if given.numbers is None:
@@ -383,8 +383,9 @@ def _in_pieces_where_it_fails(given: General, tiers: Tiers) -> Callable[..., tup
                 return run_apart(*arrays)
             except jax.errors.JaxRuntimeError:
                 error.add_note(
-                    f"nngrad: XLA cannot compile this program of {len(given.program.steps)} functions, in one piece or "
-                    "in several; compute a part of the graph at a time, or put what is repeated into F.jax_function"
+                    f"nngrad: XLA cannot compile this program of {len(given.program.block.steps)} functions, in one "
+                    "piece or in several; compute a part of the graph at a time, or put what is repeated into "
+                    "F.jax_function"
                 )
                 raise error from None
 

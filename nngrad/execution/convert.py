@@ -20,8 +20,8 @@ from ..graph.value import put_together
 from .break_even import is_large
 from .by_shape import ByShape
 from .compiled import executable_of, on_mesh
-from .forward import device_of
 from .lower import linearize, lower
+from .plans import device_of
 from .program import Program
 from .trees import arguments_of, arrays_in, builds, results_of
 
@@ -93,7 +93,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
     if mesh is not None:
         frozen = {id(x): mesh.put(frozen[id(x)], mesh.sharding(mesh.axes_of(x, i)), f"leaf {x.name or i}")
                   for i, x in enumerate(others) if id(x) in frozen}  # fmt: skip
-    needs_x64 = linear.program.needs_x64
+    needs_x64 = linear.program.block.needs_x64
     # On a mesh as one program: CPUs must not run one part after the other without waiting for each.
     run = lower(linear.program) if mesh is None else on_mesh(mesh, False, jax.jit(lower(linear.program)))
 

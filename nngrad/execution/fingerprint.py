@@ -51,10 +51,10 @@ def digest_of(*parts: bytes) -> bytes:
 def structure_of(program: Program) -> bytes | None:
     """The digest of a program, without the device that it runs on; None for one with code of the user's in it."""
     try:
-        described = _steps(program.leaves, program.steps, program.outputs)
+        described = _steps(program.block.inputs, program.block.steps, program.block.outputs)
     except Unknown:
         return None
-    return digest_of(b"program", b"rolls" if program.rolls else b"as it is", described.encode())
+    return digest_of(b"program", str(sorted(program.without)).encode(), described.encode())
 
 
 def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:

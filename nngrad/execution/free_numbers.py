@@ -16,10 +16,11 @@ import numpy as np
 from jax import lax
 
 from ..graph import Op, Spec
-from ..graph.block import Step
+from ..graph.block import Block, Step
 from ..graph.spec import spec_of
-from .program import Program, calls_of, in_one
-from .repeated import Repeated
+from .calls import calls_of
+from .cpu.repeated import Repeated
+from .program import Program, in_one
 
 Numbers = tuple[float, ...]
 
@@ -51,13 +52,13 @@ _SPECIAL = (0, 1, -1)
 """Numbers with which there is less to compute."""
 
 
-def without_numbers(program: Program, apart: bool = False) -> tuple[Program, Numbers]:
-    """The program with slots in place of its numbers, and the numbers. Equal numbers have one slot, so that what does
+def without_numbers(block: Block, apart: bool = False) -> tuple[Block, Numbers]:
+    """The block with slots in place of its numbers, and the numbers. Equal numbers have one slot, so that what does
     the same still does, unless each is to have one `apart`. Code of the user's takes no numbers beside it; and where
     integers are computed with, what they become depends on the number."""
-    if not any([op.numbers for op, _, _ in program.steps]) or program.opaque:
-        return program, ()
-    calls, specs = calls_of(program)
+    if not any([op.numbers for op, _, _ in block.steps]) or block.opaque:
+        return block, ()
+    calls, specs = calls_of(block)
     found: dict[str, float] = {}
     places: dict[str, int] = {}
 
@@ -79,7 +80,7 @@ def without_numbers(program: Program, apart: bool = False) -> tuple[Program, Num
             named = zip(op.argument_names, arguments, strict=True)
             arguments = tuple([slot(op, each) if name in op.numbers else each for name, each in named])
         steps.append((op, arguments, ins))
-    return program._replace(steps=tuple(steps)) if found else program, tuple(found.values())
+    return block.with_steps(tuple(steps)) if found else block, tuple(found.values())
 
 
 class General(NamedTuple):
@@ -93,19 +94,24 @@ class General(NamedTuple):
     def takes(self) -> tuple[Spec, ...]:
         """Shapes and dtypes of what an executable takes."""
         if self.numbers is None:
-            return self.program.leaves
-        return spec_of(self.numbers.shape, self.numbers.dtype), *self.program.leaves
+            return self.program.block.inputs
+        return spec_of(self.numbers.shape, self.numbers.dtype), *self.program.block.inputs
 
 
 def general(program: Program) -> General:
     """What all programs have in common that differ from this one in numbers alone, and its own numbers."""
-    found, numbers = without_numbers(program)
+    block, numbers = without_numbers(program.block)
+    return General(program._replace(block=block), as_array(numbers, block.needs_x64))
+
+
+def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any] | None:
+    """Numbers as an executable takes them; None where there are none."""
     if not numbers:
-        return General(program, None)
-    if program.needs_x64:
-        return General(found, np.array(numbers, np.float64))
+        return None
+    if needs_x64:
+        return np.array(numbers, np.float64)
     # C casts too large numbers to infinity without NumPy's warning, as where they are a part of the program.
-    return General(found, np.array([c_float(number).value for number in numbers], np.float32))
+    return np.array([c_float(number).value for number in numbers], np.float32)
 
 
 def filled(program: Program, numbers: Sequence[Any]) -> Program:
@@ -121,7 +127,7 @@ def filled(program: Program, numbers: Sequence[Any]) -> Program:
     def of(steps: tuple[Step, ...]) -> tuple[Step, ...]:
         return tuple([(op, in_place(arguments), ins) for op, arguments, ins in steps])
 
-    return program._replace(steps=of(program.steps))
+    return program._replace(block=program.block.with_steps(of(program.block.steps)))
 
 
 def with_slots(program: Program) -> Callable[..., tuple[Any, ...]]:

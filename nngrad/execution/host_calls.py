@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,11 +23,6 @@ def waited_for_on_meshes(function: Callable[..., Any]) -> Callable[..., Any]:
         return results if mesh is None else mesh.finished(results)
 
     return run
-
-
-def has_opaque(arguments: Iterable[Any]) -> bool:
-    """Whether code of the user's is among the static arguments of ops."""
-    return any([getattr(a, "opaque", False) or (isinstance(a, tuple) and has_opaque(a)) for a in arguments])
 
 
 def finished(jitted: Any, opaque: bool, mesh: Mesh | None = None) -> Callable[..., Any]:

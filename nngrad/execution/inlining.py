@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from ..graph.block import Block
-from .program import Call, Program, calls_of, renumbered
+from .calls import Call, block_of, calls_of
 
 
-def with_bodies_inline(program: Program) -> Program:
-    """The program with the steps of its body in place of each function that is just that.
+def with_bodies_inline(block: Block) -> Block:
+    """The block with the steps of its body in place of each function that is just that.
 
     So the passes that come later, and the estimate of memory, see what runs.
     """
-    while any([op.expands is not None for op, _, _ in program.steps]):
-        program = _one_level(program)
-    return program
+    while any([op.expands is not None for op, _, _ in block.steps]):
+        block = _one_level(block)
+    return block
 
 
-def _one_level(program: Program) -> Program:
-    calls, specs = calls_of(program)
+def _one_level(block: Block) -> Block:
+    calls, specs = calls_of(block)
     free = min(specs, default=0)
     instead = {i: i for i in specs}
     found: list[Call] = []
@@ -28,12 +28,11 @@ def _one_level(program: Program) -> Program:
             continue
         body: Block = op.expands(*arguments)
         values: list[int] = []
-        for inner, own, numbers in body.steps:
+        for (inner, own, numbers), results in zip(body.steps, body.results, strict=True):
             taken = tuple([given[i] if i >= 0 else values[~i] for i in numbers])
-            count = len(inner.result_specs(tuple([body.spec(i) for i in numbers]), own))
-            made = tuple([free - 1 - k for k in range(count)])
-            free -= count
+            made = tuple([free - 1 - k for k in range(len(results))])
+            free -= len(results)
             values += made
             found.append(Call(inner, own, taken, made))
         instead.update(zip(outs, [given[i] if i >= 0 else values[~i] for i in body.outputs], strict=True))
-    return renumbered(program, found, instead)
+    return block_of(block.inputs, found, [instead[i] for i in block.outputs])

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 
 from ..graph import Function, Op, Variable, build_options, engine, functions_of
+from ..graph.block import has_opaque
 from ..graph.exchange import group_of, groups_of, several_processes
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
@@ -17,7 +18,7 @@ from ..graph.value import put_together
 from .across import Across
 from .compiled import BoundedCache, bytes_of, executables, on_device, on_mesh
 from .fingerprint import structure_of_op
-from .host_calls import finished, has_opaque, waited_for_on_meshes
+from .host_calls import finished, waited_for_on_meshes
 from .on_disk import on_disk_by_structure
 from .stepwise import Marked, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..graph.block import Block
 from ..graph.traverse import operands_first
-from .program import Call, Program, calls_of, renumbered
+from .calls import Call, block_of, calls_of
 
 
-def with_loops_together(program: Program) -> Program:
-    """The program with one loop in place of several that have steps in common.
+def with_loops_together(block: Block) -> Block:
+    """The block with one loop in place of several that have steps in common.
 
     Loops are asked about together if as many others come before each of them on the longest way to a leaf: then none of
     them depends on another.
     """
-    if not any([op.together is not None for op, _, _ in program.steps]):
-        return program
-    calls, _ = calls_of(program)
+    if not any([op.together is not None for op, _, _ in block.steps]):
+        return block
+    calls, _ = calls_of(block)
     ranks: dict[int, int] = {}
     sides: dict[tuple[object, int], list[Call]] = {}
     for call in calls:
@@ -39,8 +40,8 @@ def with_loops_together(program: Program) -> Program:
                 instead.update(zip(side[member].outs, [outs[k] for k in own], strict=True))
                 made[id(side[member])] = one
     if not made:
-        return program
-    return renumbered(program, _in_order(calls, made, instead), instead)
+        return block
+    return block_of(block.inputs, _in_order(calls, made, instead), [instead.get(i, i) for i in block.outputs])
 
 
 def _in_order(calls: Sequence[Call], made: dict[int, Call], instead: dict[int, int]) -> list[Call]:

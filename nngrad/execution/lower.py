@@ -9,16 +9,17 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from ..graph import Function, Spec, Variable, build_options, functions_of, path_between
-from ..graph.block import Step
+from ..graph.block import Block, Step
+from ..graph.forms import forms_within, seen_through
 from ..graph.spec import spec_of
 from .fingerprint import structure_of
 from .free_numbers import with_slots
 from .on_disk import on_disk_by_structure
-from .passes import PASSES, common, passed, platform_of, prepared_for, shortened
+from .passes import PLATFORMS, common, passed, platform_of, prepared_for, shortened
 from .pieces import Piece, apart, cut, is_long
 from .platforms import Way, Ways
 from .program import Program as Program
-from .program import calls_of, in_one
+from .program import in_one
 
 P = TypeVar("P")
 
@@ -41,6 +42,7 @@ def linearize(
     device: jax.Device | None = None,
     effects: bool = True,
     functions: list[Function] | None = None,
+    as_built: bool = False,
 ) -> Linearized:
     """The program that computes `outputs`, and after them the new values of the leaves it updates.
 
@@ -53,19 +55,22 @@ def linearize(
         device: Where it runs.
         effects: Whether it computes the leaves' new values.
         functions: What `outputs` depend on, lowest rank first, where the caller has it already.
+        as_built: Whether gradients that are there in two forms are computed in both.
     """
     writer = ProgramWriter(list(first))
+    partly_known = functions is not None and writer.leaves
     if functions is None:
         cut = frozenset(writer.numbers)
         functions = functions_of(outputs, through=(lambda x: id(x) not in cut) if cut else None)
+    if not partly_known and not as_built:
+        outputs, functions = writer.in_one_form(outputs, functions)
     writer.write(functions)
     results = [writer.number(y) for y in outputs]
     updates = writer.updates(functions) if effects else {}
     results += [number for _, number in updates.values()]
-    specs = tuple([x.spec for x in writer.leaves])
     options = build_options()
     mesh = options.mesh
-    program = Program(specs, tuple(writer.steps), tuple(results), device, options.rolls)
+    program = Program(writer.block(results), device, options.without_passes)
     if mesh is not None:
         if device is not None:
             raise ValueError(f"the graph has functions that were made for one device, {device}, within "
@@ -90,9 +95,34 @@ class ProgramWriter:
         self._given = frozenset(self.numbers) if any([x.parent is not None for x in leaves]) else None
         """The ids of those that are given, if one of them is computed by a function."""
         self.steps: list[Step] = []
+        self._made: list[tuple[Spec, ...]] = []
+        """Shapes and dtypes of what each step gives."""
         self.first: dict[Function, int] = {}
         """How many outputs the functions before it have."""
         self._count = 0
+
+    def in_one_form(
+        self, outputs: Sequence[Variable], functions: list[Function]
+    ) -> tuple[Sequence[Variable], list[Function]]:
+        """Let what is there in two forms be computed in one: returns what is then computed in place of `outputs` and
+        `functions`."""
+        found = forms_within(functions, self.numbers) if any([f.order for f in functions]) else []
+        if not found:
+            return outputs, functions
+        leaves = frozenset(self.numbers)
+        updating = [y for f in functions if f.effects for y in f.outputs]
+        forms = {id(x): form for x, form in found}
+        seen, shorter = seen_through([*outputs, *updating], forms, lambda x: id(x) not in leaves)
+        read = {id(x) for f in functions for x in f.inputs}
+        if not all([id(x) in read for f in shorter for x in f.inputs if x.parent is None]):
+            return outputs, functions  # values of other leaves would be asked for
+        count, starts = 0, {}
+        for f in shorter:
+            starts[f] = count
+            count += len(f._outputs)
+        self.numbers |= {i: ~(starts[y.parent] + y.index) for i, y in forms.items() if y.parent in starts}
+        self._given = frozenset(self.numbers)
+        return seen[: len(outputs)], shorter
 
     def number(self, x: Variable) -> int:
         """The number of a Variable; a leaf that is met for the first time gets one."""
@@ -109,6 +139,7 @@ class ProgramWriter:
     def write(self, functions: list[Function]) -> None:
         """Append the steps of functions."""
         numbers, leaves, steps, first, count = self.numbers, self.leaves, self.steps, self.first, self._count
+        made = self._made
         given = self._given
         for f in functions:
             ins = []
@@ -123,9 +154,15 @@ class ProgramWriter:
                     leaves.append(x)
                 ins.append(i)
             steps.append((f.op, f.arguments, tuple(ins)))
+            made.append(f.specs)
             first[f] = count
             count += len(f._outputs)
         self._count = count
+
+    def block(self, results: Sequence[int]) -> Block:
+        """What the steps compute of the leaves, with results of these numbers."""
+        inputs = tuple([x.spec for x in self.leaves])
+        return Block(inputs, tuple(self.steps), (), tuple(results), results=tuple(self._made))
 
     def updates(self, functions: list[Function]) -> dict[int, tuple[Variable, int]]:
         """The leaves that `functions` update, each with the number of its last new value, by the leaf's id."""
@@ -144,6 +181,7 @@ class ProgramWriter:
         for f in path:
             ins = tuple([number if x is leaf else others.get((x.parent, x.index), self.number(x)) for x in f.inputs])
             self.steps.append((f.op, f.arguments, ins))
+            self._made.append(f.specs)
             others |= {(f, i): ~(self._count + i) for i in range(len(f.specs))}
             self._count += len(f.specs)
         return others.get((value.parent, value.index), self.number(value))
@@ -155,7 +193,7 @@ def lower(program: Program) -> Way:
     That of a program which is too long for the compiler calls one jitted function for each of its pieces. Called by
     itself it runs them one after another; where JAX traces it, XLA is told to leave them apart.
     """
-    if not is_long(program):
+    if not is_long(program.block):
         return whole(program)
 
     def plan(platform: str | None) -> tuple[Program, bool]:
@@ -164,23 +202,23 @@ def lower(program: Program) -> Way:
 
     def function(planned: tuple[Program, bool]) -> Way:
         shorter, needs_pieces = planned
-        return in_pieces(shorter, cut(shorter)) if needs_pieces else in_one(shorter)
+        return in_pieces(shorter, cut(shorter.block)) if needs_pieces else in_one(shorter)
 
-    return _when_called(lambda: _by_platform(program, plan, function, program.leaves))
+    return _when_called(lambda: _by_platform(program, plan, function, program.block.inputs))
 
 
 def fitted(program: Program, platform: str | None) -> tuple[Program, bool]:
     """A program that does the same on a platform, shorter if this one is too long for the compiler; and whether that
     one is too."""
-    if not is_long(program):
+    if not is_long(program.block):
         return program, False
     shorter = shortened(program, platform)
-    return shorter, is_long(shorter)
+    return shorter, is_long(shorter.block)
 
 
 def fitted_where_it_runs(program: Program) -> tuple[Program, bool]:
     """The same on the platform that the program runs on, which is not asked for where it makes no difference."""
-    return fitted(program, platform_of(program)) if is_long(program) else (program, False)
+    return fitted(program, platform_of(program)) if is_long(program.block) else (program, False)
 
 
 def whole(
@@ -196,7 +234,7 @@ def whole(
 
     def of_platforms() -> Way:
         shared = common(program)
-        specs = program.leaves if takes is None else takes
+        specs = program.block.inputs if takes is None else takes
         return _by_platform(program, lambda platform: passed(shared, platform), function, specs)
 
     return _when_called(of_platforms)
@@ -218,19 +256,18 @@ def _by_platform(
     """A program as a function that is lowered as `plan` says for each platform; None is one without passes of its own.
     """
     other = plan(None)
-    plans = {platform: each for platform in PASSES for each in [plan(platform)] if each != other}
+    plans = {platform: each for platform in PLATFORMS for each in [plan(platform)] if each != other}
     if not plans:
         return function(other)
-    _, specs = calls_of(program)
-    gives = [specs[i] for i in program.outputs]
+    gives = [program.block.spec(i) for i in program.block.outputs]
     return Ways({name: function(each) for name, each in plans.items()}, function(other), takes, gives)
 
 
 def in_pieces(program: Program, pieces: list[Piece]) -> Way:
     """The program as a function that calls a jitted one for each of its pieces; see `lower`."""
-    programs = {piece.program: piece for piece in pieces}  # one for all that are equal
-    functions = {program: _remembered(piece) for program, piece in programs.items()}
-    parts = [(functions[piece.program], piece) for piece in pieces]
+    one_of_each = {piece.block: piece for piece in pieces}
+    functions = {block: _remembered(program, piece) for block, piece in one_of_each.items()}
+    parts = [(functions[piece.block], piece) for piece in pieces]
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         values: dict[int, Any] = dict(enumerate(arrays))
@@ -242,14 +279,14 @@ def in_pieces(program: Program, pieces: list[Piece]) -> Way:
                 values.update(zip(piece.gives, made, strict=True))
                 for i in piece.done_with:
                     del values[i]
-        return tuple([values[i] for i in program.outputs])
+        return tuple([values[i] for i in program.block.outputs])
 
     return run
 
 
-def _remembered(piece: Piece) -> Way:
-    """The program of a piece as a jitted function, whose executable is kept on disk where it can be."""
-    program, specs = piece.program, piece.program.leaves
+def _remembered(whole: Program, piece: Piece) -> Way:
+    """A piece as a jitted function, whose executable is kept on disk where it can be."""
+    program, specs = Program(piece.block, whole.device, mesh=whole.mesh), piece.block.inputs
     if piece.numbers is None:
         jitted = jax.jit(in_one(program))
     else:

@@ -1,4 +1,4 @@
-"""Programs that are too long for the compiler, cut into pieces that run one after another.
+"""Blocks that are too long for the compiler, cut into pieces that run one after another.
 
 XLA makes one loop of elementwise functions that follow each other, however many they are. The time that it takes for
 that grows with the square of their number, and past some thousands it fails. Of arrays that are joined, and parts that
@@ -19,11 +19,11 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from ..graph import Array, Op, Spec
 from ..graph.arguments import Shape
-from ..graph.block import Step
+from ..graph.block import Block
 from ..graph.parts import Key
 from ..graph.spec import spec_of
-from .free_numbers import general
-from .program import Call, Program, calls_of
+from .calls import Call, block_of, calls_of
+from .free_numbers import as_array, without_numbers
 
 MOST_FUSED = 2000
 """How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with
@@ -42,10 +42,10 @@ MOST_INPUTS = 128
 
 
 class Piece(NamedTuple):
-    """A part of a program. Values go by their numbers in the whole program."""
+    """A part of a block. Values go by their numbers in the whole block."""
 
-    program: Program
-    """The part as a program of its own. Parts that do the same are equal, wherever they are."""
+    block: Block
+    """The part as a block of its own. Parts that do the same are equal, wherever they are."""
     takes: tuple[int, ...]
     """The values of its leaves."""
     gives: tuple[int, ...]
@@ -55,7 +55,7 @@ class Piece(NamedTuple):
     starts: dict[int, Any]
     """Those of the values that it takes which say where parts of arrays begin."""
     numbers: np.ndarray[Any, Any] | None
-    """Its numbers, where the program has slots for them, so that pieces which differ in these alone are equal."""
+    """Its numbers, where the block has slots for them, so that pieces which differ in these alone are equal."""
 
 
 def part_at(x: Array, starts: Array, /, sizes: Shape, shape: Shape) -> jax.Array:
@@ -76,13 +76,13 @@ def _weight(call: Call) -> int:
     return max(1, len(call.ins) - 1)
 
 
-def is_long(program: Program) -> bool:
+def is_long(block: Block) -> bool:
     """Whether XLA would make one loop of more than `MOST_FUSED` operations, of those between which it computes nothing
     that has to be in memory; or join leaves, and give parts of arrays, more than `MOST_PARTS` together."""
-    if sum([max(1, len(ins) - 1) for _, _, ins in program.steps]) + len(program.outputs) <= MOST_PARTS:
+    if sum([max(1, len(ins) - 1) for _, _, ins in block.steps]) + len(block.outputs) <= MOST_PARTS:
         return False
-    calls, _ = calls_of(program)
-    results = set(program.outputs)
+    calls, _ = calls_of(block)
+    results = set(block.outputs)
     joined = sum([i >= 0 for call in calls if call.op.joined_by is not None for i in call.ins])
     given = sum([len(results.intersection(call.outs)) for call in calls if call.op.taken is not None])
     if joined + given > MOST_PARTS:
@@ -102,9 +102,9 @@ def is_long(program: Program) -> bool:
     return max(fused) > MOST_FUSED
 
 
-def cut(program: Program) -> list[Piece]:
-    """The pieces of a program, in an order in which they can run."""
-    calls, specs = calls_of(program)
+def cut(block: Block) -> list[Piece]:
+    """The pieces of a block, in an order in which they can run."""
+    calls, specs = calls_of(block)
     starts: dict[int, Any] = {}
     groups: list[list[Call]] = []
     weight = PIECE
@@ -115,8 +115,8 @@ def cut(program: Program) -> list[Piece]:
         groups[-1].append(call)
         weight += _weight(call)
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
-    last |= dict.fromkeys(program.outputs, len(groups))
-    return [_piece(group, n, last, specs, starts, program) for n, group in enumerate(groups)]
+    last |= dict.fromkeys(block.outputs, len(groups))
+    return [_piece(group, n, last, specs, starts) for n, group in enumerate(groups)]
 
 
 def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
@@ -176,24 +176,15 @@ def _window(key: Key) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 
 
 def _piece(
-    group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any], whole: Program
+    group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any]
 ) -> Piece:
     """The piece of some calls; `last` says in which piece a value is read last."""
-    made = [i for call in group for i in call.outs]
-    numbers = {i: ~n for n, i in enumerate(made)}
-    takes: list[int] = []
-    steps: list[Step] = []
-    for op, arguments, ins, _ in group:
-        for i in ins:
-            if i not in numbers:
-                numbers[i] = len(takes)
-                takes.append(i)
-        steps.append((op, arguments, tuple([numbers[i] for i in ins])))
+    made = dict.fromkeys([i for call in group for i in call.outs])
+    takes = [i for i in dict.fromkeys([i for call in group for i in call.ins]) if i not in made]
+    places = {i: n for n, i in enumerate(takes)}
     gives = tuple([i for i in made if last.get(i, place) > place])
-    program = Program(
-        tuple([specs[i] for i in takes]), tuple(steps), tuple([numbers[i] for i in gives]), whole.device,
-        mesh=whole.mesh,
-    )
-    program, given = general(program)
+    calls = [call._replace(ins=tuple([places.get(i, i) for i in call.ins])) for call in group]
+    block, numbers = without_numbers(block_of(tuple([specs[i] for i in takes]), calls, gives))
+    given = as_array(numbers, block.needs_x64)
     of_parts = {i: starts[i] for i in takes if i in starts}
-    return Piece(program, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), of_parts, given)
+    return Piece(block, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), of_parts, given)

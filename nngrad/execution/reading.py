@@ -20,9 +20,9 @@ from ..graph.leaf import arrays_of
 from ..graph.traverse import by_rank
 from ..graph.value import Deferred, put_together
 from .compiled import BoundedCache, executable_of, executables
-from .forward import Snapshot, device_of, exchanging, is_watched, plan_of, present
 from .interpret import interpret, results_of
 from .lower import linearize
+from .plans import Snapshot, device_of, exchanging, is_watched, plan_of, present
 
 A_COMPILATION = 5
 """So many functions more or less in an executable make the difference that one compilation makes."""

@@ -57,10 +57,10 @@ class Difference(NamedTuple):
 def structure_of(program: Program) -> Structure:
     """What is compared of a program."""
     return Structure(
-        program.leaves,
-        tuple([op.name for op, _, _ in program.steps]),
-        tuple([tuple(map(hash, arguments)) for _, arguments, _ in program.steps]),
-        hash((tuple([ins for _, _, ins in program.steps]), program.outputs)),
+        program.block.inputs,
+        tuple([op.name for op, _, _ in program.block.steps]),
+        tuple([tuple(map(hash, arguments)) for _, arguments, _ in program.block.steps]),
+        hash((tuple([ins for _, _, ins in program.block.steps]), program.block.outputs)),
     )
 
 
@@ -76,7 +76,7 @@ def difference(before: Structure, program: Program, now: Structure) -> Differenc
         if was is not spec:
             what = "a shape" if was.shape != spec.shape else "a dtype"
             return Difference(what, f"an array is {spec!r} now, and was {was!r}")
-    for (op, arguments, _), old, new in zip(program.steps, before.arguments, now.arguments, strict=True):
+    for (op, arguments, _), old, new in zip(program.block.steps, before.arguments, now.arguments, strict=True):
         changed = [i for i, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
         if changed:
             name, argument = op.argument_names[changed[0]], arguments[changed[0]]
@@ -126,7 +126,7 @@ def watched(program: Program) -> Callable[[float], None]:
     place = users_place()
 
     def compiled(seconds: float) -> None:
-        if place is None or len(program.steps) > _MOST_STEPS:
+        if place is None or len(program.block.steps) > _MOST_STEPS:
             return
         structure, key = structure_of(program), (place.file, place.line)
         with _lock:

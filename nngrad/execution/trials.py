@@ -37,7 +37,7 @@ class Trial(NamedTuple):
     def keep(self) -> None:
         """Let the executables be those of the program, from now on."""
         if self.tiers is not None:
-            keep_executable(self.given, self.tiers, len(self.given.program.steps))
+            keep_executable(self.given, self.tiers, len(self.given.program.block.steps))
 
 
 def trial_of(program: Program) -> Trial:
@@ -45,7 +45,7 @@ def trial_of(program: Program) -> Trial:
     if Process.cannot_compute or program.group is not None:
         return Trial(General(program, None), None, None)
     given = general_of(program)
-    table = temporaries.part([op for op, _, _ in program.steps])
+    table = temporaries.part([op for op, _, _ in program.block.steps])
     known = table.find(given.program)
     if known is not None:
         return Trial(given, known, None)
@@ -56,20 +56,20 @@ def trial_of(program: Program) -> Trial:
     nbytes = _allotted(tiers, given)
     if nbytes is None:
         return Trial(given, None, None)
-    return Trial(given, table.keep(given.program, nbytes, _BYTES_OF_A_STEP * len(program.steps)), tiers)
+    return Trial(given, table.keep(given.program, nbytes, _BYTES_OF_A_STEP * len(program.block.steps)), tiers)
 
 
 def _allotted(tiers: Tiers, of: General) -> int | None:
     program = of.program
     # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
     if program.mesh is not None:
-        places = [*[()] * (len(of.takes) - len(program.leaves)), *program.places]
+        places = [*[()] * (len(of.takes) - len(program.block.inputs)), *program.places]
         given = tuple([s.abstract(program.mesh.sharding(axes)) for s, axes in zip(of.takes, places, strict=True)])
     else:
         sharding = None if program.device is None else SingleDeviceSharding(program.device)
         given = tuple([s.abstract(sharding) for s in of.takes])
     try:
-        with x64_if(program.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
+        with x64_if(program.block.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
             analysis = tiers.compile_for(given).memory_analysis()
     except (jax.errors.JaxRuntimeError, NotImplementedError):
         return None  # what it cannot compile, and whether it can say, is found out again where that matters

@@ -257,7 +257,7 @@ def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> 
     _check_program(linear.program)
     run = lower(linear.program)
     return _Computed(lambda size, *arrays: list(run(*arrays)), results, linear.leaves[len(inputs) :],
-                     linear.program.needs_x64)
+                     linear.program.block.needs_x64)
 
 
 def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_updates_out: bool) -> _Computed:
@@ -272,9 +272,8 @@ def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_upda
 
     made: AnySize = for_any_size(build, size)
     _check_program(made.program)
-    needs_x64 = made.program.needs_x64
-    return _Computed(lambda size, *arrays: made.run(arrays, size, needs_x64), found[0], made.leaves[len(wanted) :],
-                     needs_x64)
+    return _Computed(lambda size, *arrays: made.run(arrays, size), found[0], made.leaves[len(wanted) :],
+                     made.needs_x64)
 
 
 @contained

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from ..execution.calls import calls_of
 from ..execution.lower import linearize
-from ..execution.program import Program, calls_of
+from ..execution.program import Program
 from ..graph import Op, Spec, Variable
 from ..graph.block import Block, Step, run_steps
 
@@ -64,20 +65,22 @@ class NotForAnySize(ValueError):
 
 
 class AnySize(NamedTuple):
-    """A program for any size, and the Variables whose arrays it reads."""
+    """A closed graph for any size, and the Variables whose arrays it reads."""
 
     program: Program
     """With sizes by name among its static arguments; numbers that depend on the size are `Scaled`."""
     leaves: list[Variable]
     """As the first of the graphs has them."""
+    needs_x64: bool
+    """Whether 64-bit values occur in it."""
 
-    def run(self, arrays: Sequence[Any], size: Any, needs_x64: bool) -> list[Any]:
+    def run(self, arrays: Sequence[Any], size: Any) -> list[Any]:
         """The results, as JAX traces them.
 
         Raises:
             NotForAnySize: A function cannot be traced for a size by name; the message names the function.
         """
-        dtype = jnp.float64 if needs_x64 else jnp.float32
+        dtype = jnp.float64 if self.needs_x64 else jnp.float32
 
         def filled(argument: Any) -> Any:
             if isinstance(argument, Scaled):
@@ -87,7 +90,7 @@ class AnySize(NamedTuple):
         at: list[Op] = []
 
         def watched() -> Any:
-            for op, arguments, ins in self.program.steps:
+            for op, arguments, ins in self.program.block.steps:
                 at[:] = [op]
                 yield op, filled(arguments), ins
 
@@ -97,7 +100,7 @@ class AnySize(NamedTuple):
             raise NotForAnySize(f"{at[0].name} cannot be exported for any batch size: {str(error).splitlines()[0]}\n"
                                 "Export it with a fixed size, write that part in another way, or give the size with "
                                 "what is known of it, as jax.export.symbolic_shape takes it as constraints") from error
-        return [arrays[i] if i >= 0 else values[~i] for i in self.program.outputs]
+        return [arrays[i] if i >= 0 else values[~i] for i in self.program.block.outputs]
 
 
 def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], size: Any) -> AnySize:
@@ -113,33 +116,34 @@ def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], 
     """
     graphs = [build(n) for n in SIZES]
     linear = [linearize(outputs, first=inputs, effects=False) for inputs, outputs in graphs]
-    programs = [each.program for each in linear]
+    blocks = [each.program.block for each in linear]
     count = len(graphs[0][0])
-    _check_structure(programs)
+    _check_structure(blocks)
     for leaves in zip(*[each.leaves[count:] for each in linear], strict=True):
         _check_leaf(leaves)
     fitting = _Fitting(size)
     steps = []
-    floats = {i for i, spec in calls_of(programs[0])[1].items() if spec.differentiable}
-    for step in zip(*[program.steps for program in programs], strict=True):
+    floats = {i for i, spec in calls_of(blocks[0])[1].items() if spec.differentiable}
+    for step in zip(*[block.steps for block in blocks], strict=True):
         op, _, ins = step[0]
         steps.append((op, fitting.arguments(op, [arguments for _, arguments, _ in step],
                                             all([i in floats for i in ins])), ins))
-    specs = tuple([fitting.spec(each) for each in zip(*[program.leaves for program in programs], strict=True)])
-    return AnySize(programs[0]._replace(steps=tuple(steps), leaves=specs), linear[0].leaves)
+    specs = tuple([fitting.spec(each) for each in zip(*[block.inputs for block in blocks], strict=True)])
+    block = Block(specs, tuple(steps), (), blocks[0].outputs)
+    return AnySize(linear[0].program._replace(block=block), linear[0].leaves, blocks[0].needs_x64)
 
 
-def _check_structure(programs: Sequence[Program]) -> None:
-    first = programs[0]
-    for program in programs[1:]:
-        for (op, _, ins), (other, _, others) in zip(first.steps, program.steps, strict=False):
+def _check_structure(blocks: Sequence[Block]) -> None:
+    first = blocks[0]
+    for block in blocks[1:]:
+        for (op, _, ins), (other, _, others) in zip(first.steps, block.steps, strict=False):
             if op is not other or ins != others:
                 raise ValueError(f"the structure of the graph depends on the batch size, from {op.name} on: with "
                                  f"{SIZES[0]} there is {op.name}, and with another size {other.name} at its place; "
                                  "export it with a fixed size")
-        if len(first.steps) != len(program.steps) or first.outputs != program.outputs:
+        if len(first.steps) != len(block.steps) or first.outputs != block.outputs:
             raise ValueError("the structure of the graph depends on the batch size: it has "
-                             f"{len(first.steps)} functions for one and {len(program.steps)} for another; export it "
+                             f"{len(first.steps)} functions for one and {len(block.steps)} for another; export it "
                              "with a fixed size")
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph import NdArray, Variable
+from ..graph.operators import CellOperators, provide
 from ..graph.variable import leaf_of
-from .methods import methods
+from .methods import size_from_axis
 from .operators import operators
 
 
@@ -40,12 +41,11 @@ def _into(name: str) -> Callable[..., Any]:
 
 _BINARY = ("add", "sub", "mul", "truediv", "pow", "matmul")
 
-cell_methods: dict[str, Any] = {
+provide(CellOperators, {
     **{f"__{name}__": _at_once(f"__{name}__") for name in _BINARY},
     **{f"__r{name}__": _at_once(f"__r{name}__") for name in _BINARY},
     **{f"__i{name}__": _into(f"__{name}__") for name in _BINARY if name != "matmul"},
     "__neg__": _at_once("__neg__"),
     "__pos__": lambda self: self,
-    "size_from_axis": methods["size_from_axis"],
-}
-"""The operators and methods of NdArray that are made of functions, by name."""
+    "size_from_axis": size_from_axis,
+})

@@ -15,7 +15,8 @@ from jax import lax
 
 from ..graph import Array, Function, Op, Spec, Variable, apply, op
 from ..graph.arguments import Static
-from ..graph.block import Block, derived_once
+from ..graph.block import Block
+from ..graph.derived import derived_once
 from . import krylov
 from .array import constant, zeros_like
 from .factors import lu_solve

@@ -11,6 +11,7 @@ from ..graph.arguments import Axes
 from ..graph.leaf import as_variable
 from ..graph.links import become
 from ..graph.ndarray import NdArray, checked_spec
+from ..graph.operators import Operators, provide
 from ..graph.spec import Shape
 from ..graph.variable import leaf_of
 from . import array, comparison, indexing, movement, reduction
@@ -53,7 +54,8 @@ def _filled(self: Variable, mask: Any, value: float) -> Variable:
     return result
 
 
-def _size_from_axis(self: Variable | NdArray, axis: int = -1) -> int:
+def size_from_axis(self: Variable | NdArray, axis: int = -1) -> int:
+    """The number of elements from axis `axis` on."""
     return math.prod(self.shape[max(axis, 0) :])
 
 
@@ -77,7 +79,7 @@ def _refused(self: Variable, key: Any, value: Any) -> None:
                     "writes to its value")
 
 
-methods: dict[str, Any] = {
+provide(Operators, {
     "__setitem__": _refused,
     "T": property(lambda self: movement.transpose(self)),
     "astype": lambda self, dtype: array.cast(self, dtype),
@@ -90,8 +92,7 @@ methods: dict[str, Any] = {
     "prod": _reduced(reduction.prod),
     "reset_shape": _reset_shape,
     "reshape": _reshape,
-    "size_from_axis": _size_from_axis,
+    "size_from_axis": size_from_axis,
     "sum": _reduced(reduction.sum),
     "transpose": lambda self, axes=None: movement.transpose(self, axes),
-}
-"""By their names."""
+})

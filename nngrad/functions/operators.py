@@ -9,6 +9,7 @@ import numpy as np
 
 from ..graph import Op, Variable, apply, as_variable
 from ..graph.arguments import as_static_float
+from ..graph.operators import Operators, provide
 from . import arithmetic as A
 from . import array, comparison, elementwise, linear, slicing
 
@@ -137,3 +138,4 @@ operators: dict[str, Callable[..., Any]] = {
     "__array_ufunc__": _from_numpy,
 }
 """The operators of Variable, by the names of Python's special methods."""
+provide(Operators, operators)

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, NamedTuple
 
 from .engine import engine
 from .exchange import Processes, groups_of
 from .function import Function
 from .making import CallOf, make
 from .op import Op
-from .options import build_options, contained, switch_to, watching_for_users_code
 from .place import Place
 from .spec import Spec, arguments_need_x64
 from .traverse import functions_of
 from .variable import Variable
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
 """Op, static arguments, and the numbers of the inputs."""
@@ -52,12 +48,12 @@ def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
 class Block:
     """A closed graph as a value: equal structures are equal blocks.
 
-    Values are numbered as in a program: input i is i, and value k of the steps, counted through all of them, is ~k.
+    Values are numbered: input i is i, and value k of the steps, counted through all of them, is ~k.
 
     Args:
         inputs: Shape and dtype of each input.
         steps: Op, static arguments, and the numbers of the inputs, in an order in which they can run.
-        orders: The order of differentiation of each step.
+        orders: The order of differentiation of each step; empty where the block is only to be run.
         outputs: Numbers of the results.
         stops: Numbers of the values at which gradients stop.
         places: Where the user wrote each step, None where that is not known; empty if nothing is. They have no part in
@@ -93,8 +89,14 @@ class Block:
         self.places, self.calls, self.called = places, calls, called
         if results is not None:
             self.results = results
-        self._key = inputs, steps, orders, outputs, stops
-        self._hash = hash(self._key)
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.inputs, self.steps, self.orders, self.outputs, self.stops
 
     @functools.cached_property
     def results(self) -> tuple[tuple[Spec, ...], ...]:
@@ -128,8 +130,7 @@ class Block:
     @functools.cached_property
     def opaque(self) -> bool:
         """Whether it holds code of the user's, which may call functions on the host."""
-        given = self._arguments
-        return any([getattr(each, "opaque", False) for each in (*given, *bodies_in(given))])
+        return has_opaque(self._arguments)
 
     @functools.cached_property
     def needs_x64(self) -> bool:
@@ -168,7 +169,11 @@ class Block:
 
     def with_outputs(self, outputs: tuple[int, ...]) -> Block:
         """The same with other outputs, by their numbers."""
-        return Block(self.inputs, self.steps, self.orders, outputs, self.stops, self.places)
+        return Block(self.inputs, self.steps, self.orders, outputs, self.stops, self.places, self.results)
+
+    def with_steps(self, steps: tuple[Step, ...]) -> Block:
+        """The same with other ops or static arguments, whose results have the same shapes and dtypes."""
+        return Block(self.inputs, steps, self.orders, self.outputs, self.stops, self.places, self.results)
 
     def instantiate(self, inputs: Sequence[Variable], functions: Sequence[Function] = ()) -> list[Variable]:
         """The Variables of all values, newly made, for Variables of the inputs; value k is at place k.
@@ -293,51 +298,15 @@ class BlockTangent(NamedTuple):
     """The numbers of the values that it gives a tangent of, in the order of its outputs."""
 
 
+def has_opaque(arguments: Iterable[Any]) -> bool:
+    """Whether code of the user's is among static arguments."""
+    return any([getattr(a, "opaque", False) or (isinstance(a, tuple) and has_opaque(a)) for a in arguments])
+
+
 def bodies_in(arguments: Iterable[Any]) -> list[Block]:
     """The bodies among static arguments, and in tuples among them."""
     found = [each for argument in arguments for each in (argument if isinstance(argument, tuple) else (argument,))]
     return [body for body in found if isinstance(body, Block)]
-
-
-_MOST_DERIVED = 1024
-"""How many results are remembered of each way to derive bodies from bodies."""
-
-
-class _NotRemembered(Exception):
-    """Carries an answer past the table of those that are remembered."""
-
-
-def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
-    """Let a function that derives something from bodies, which is all that it is given, run once for each question;
-    where code of the user's has a part in the answer, each time.
-
-    What it applies is applied as it is, with none of the switches in force that the caller has set, but for which rules
-    gradients are simplified by. Bodies that are equal and were written in different places are different questions.
-    """
-
-    @contained
-    def derived(simplify: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        switch_to(simplify=simplify)
-        return derive(*args, **kwargs)
-
-    @functools.lru_cache(maxsize=_MOST_DERIVED)
-    def remembered(simplify: Any, written: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        del written
-        answer, is_users = watching_for_users_code(lambda: derived(simplify, *args, **kwargs))
-        if is_users:
-            raise _NotRemembered(answer)  # what raises is not kept
-        return answer
-
-    @functools.wraps(derive)
-    def ask(*args: P.args, **kwargs: P.kwargs) -> R:
-        written = tuple([body.written for body in bodies_in(args)])
-        try:
-            return remembered(build_options().simplify, written, *args, **kwargs)  # type: ignore[arg-type]  # hashable
-        except _NotRemembered as given:
-            answer: R = given.args[0]
-            return answer
-
-    return ask
 
 
 # ---------------------------------------------------------------- from a graph

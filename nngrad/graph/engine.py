@@ -1,4 +1,4 @@
-"""The engine: what graphs ask of the rooms above them. It is installed once, when nngrad is imported."""
+"""The engine: what graphs ask of the packages above them, which enter it in `autodiff/__init__.py`."""
 
 from __future__ import annotations
 
@@ -53,34 +53,6 @@ class Engine:
     """What `Block.tangent` asks."""
     body_batched: Callable[..., Any]
     """What `Block.batched` asks."""
-
-    def install(
-        self,
-        *,
-        evaluate: Callable[[Variable], None],
-        run_function: Callable[[Function], None],
-        run_functions: Callable[[list[Function]], None],
-        forget: Callable[[list[Function]], None],
-        forward: Callable[..., None],
-        backward: Callable[..., None],
-        body_gradient: Callable[..., Any],
-        body_tangent: Callable[..., Any],
-        body_batched: Callable[..., Any],
-        methods: dict[str, Any],
-        cell_methods: dict[str, Any],
-    ) -> None:
-        """Put the engine in, and give Variable and NdArray the `methods` and operators that are made of functions, by
-        name."""
-        from .ndarray import NdArray
-        from .variable import Variable
-
-        self.evaluate, self.run_function, self.run_functions = evaluate, run_function, run_functions
-        self.forward, self.backward, self.forget = forward, backward, forget
-        self.body_gradient, self.body_tangent, self.body_batched = body_gradient, body_tangent, body_batched
-        for name, method in methods.items():
-            setattr(Variable, name, method)
-        for name, method in cell_methods.items():
-            setattr(NdArray, name, method)
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.__slots__:

@@ -106,7 +106,7 @@ class Function(ShownFunction):
     specs: tuple[Spec, ...]
     """Shape and dtype of each output."""
     rank: int
-    """Length of the longest way to a leaf, or more: larger than the rank of every function it depends on."""
+    """Length of the longest way to a leaf."""
     context: Any
     """The Context it was made in; None stands for JAX's default device."""
     effects: tuple[tuple[Variable, int], ...]

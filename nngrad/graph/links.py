@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from .engine import engine
 from .ndarray import NdArray
 from .place import warn_user
+from .shown import ShownFunction
 from .traverse import by_rank, functions_of, operands_first
 from .value import Deferred
 
@@ -113,22 +114,6 @@ class Links:
         _rearranged(below)
 
 
-def take_over(x: Variable, other: Variable) -> None:
-    """Let `x`, of which nothing was computed, be the output of the function of `other` from now on, in its place.
-
-    Args:
-        x: The output of a function of no lower rank.
-        other: What has the same value, and nothing reads.
-    """
-    f, index = other.parent, other.index
-    assert f is not None
-    need_grad, family = x._need_grad, x._family
-    _cut_off(x)
-    other.parent = None
-    x.parent, x.index, x._need_grad, x._family = f, index, need_grad, family
-    f._outputs = (*f._outputs[:index], weakref.ref(x), *f._outputs[index + 1 :])
-
-
 def become(x: Variable, spec: Spec, what: str) -> None:
     """Let a leaf that no function takes yet have another shape or dtype; its gradient becomes zeros.
 
@@ -188,24 +173,23 @@ class _ValueOf:
             value.fill(variable.cell.raw())
 
 
+_GONE: Any = weakref.ref(set())
+"""Stands in a function for an output that nobody holds."""
+
+
 def _cut_off(x: Variable) -> None:
     """Make a leaf of a Variable: the function that computes it gets another output in its place, if somebody asks."""
     f = x.parent
     if f is not None:
-        from .function import output_variable
-
         x._need_grad = x.need_grad
         x._grad = None if x._grad is None else x.grad
-        gone = weakref.ref(output_variable(f, x.index))
-        f._outputs = (*f._outputs[: x.index], gone, *f._outputs[x.index + 1 :])
-        x.parent = x._at = x._family = None
+        f._outputs = (*f._outputs[: x.index], _GONE, *f._outputs[x.index + 1 :])
+        x.parent = x._at = x._family = x._derived = None
 
 
 def _all_functions() -> list[Function]:
     """Every function that is alive."""
-    from .function import Function
-
-    return [f for f in gc.get_objects() if type(f) is Function]
+    return [f for f in gc.get_objects() if issubclass(type(f), ShownFunction)]
 
 
 def _living_outputs(functions: Iterable[Function]) -> list[Variable]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .block import Block, derived_once
+from .block import Block
+from .derived import derived_once
 from .function import Function
 from .spec import Spec, spec_of
 from .variable import Variable

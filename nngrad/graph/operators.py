@@ -1,10 +1,9 @@
-"""The operators and methods of Variables and cells that are made of functions, for checkers of types.
-
-What they do is in `nngrad.functions`: `operators.py`, `methods.py` and `cells.py`.
-"""
+"""The operators and methods of Variables and cells that are made of functions: declared here, for checkers of types,
+and provided by the files that say what they do (`operators.py`, `methods.py` and `cells.py` in `nngrad.functions`)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
@@ -92,3 +91,9 @@ class CellOperators:
         def __neg__(self) -> NdArray: ...
         def __pos__(self) -> NdArray: ...
         def size_from_axis(self, axis: int = -1) -> int: ...
+
+
+def provide(kind: type[Operators] | type[CellOperators], methods: Mapping[str, Any]) -> None:
+    """Give what is declared above of `kind` its meaning, by name."""
+    for name, method in methods.items():
+        setattr(kind, name, method)

@@ -59,12 +59,12 @@ class BuildOptions:
         "no_grad",
         "places",
         "precision",
-        "rolls",
         "segments",
         "simplify",
         "special",
         "watched",
         "whereabouts",
+        "without_passes",
     )
 
     builder: Builder | None
@@ -96,10 +96,10 @@ class BuildOptions:
     """What notes on functions where the user applies them; None if nobody asks."""
     precision: Any
     """What casts the inputs of functions that users apply (`nngrad.mixed_precision`); None where nothing does."""
+    without_passes: frozenset[str]
+    """The passes that are left out of what is compiled."""
     deterministic: bool
     """Whether all that runs is compiled in one way, so that results are the same from run to run."""
-    rolls: bool
-    """Whether recurrences that were unrolled become loops when they are compiled."""
     special: bool
     """Whether auto_forward, no_grad, debug mode or a mark is on, or places are asked for; one look instead of six."""
     watched: bool
@@ -110,7 +110,8 @@ class BuildOptions:
         self.body = self.builder = self.context = self.debug = self.mark = None
         self.mesh = self.places = self.precision = self.segments = self.whereabouts = None
         self.auto_forward = self.no_grad = self.deterministic = False
-        self.simplify = self.rolls = True
+        self.simplify = True
+        self.without_passes = frozenset[str]()
         self.hooks = ()
         for _, switches in layers:
             for name, value in switches.items():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping
 from operator import attrgetter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -91,11 +92,17 @@ def path_between(
 
 
 def among(
-    functions: Iterable[Function], inputs: Iterable[Variable], stops: bool = True, ends: Container[int] = ()
+    functions: Iterable[Function],
+    inputs: Iterable[Variable],
+    stops: bool = True,
+    ends: Container[int] = (),
+    stands_for: Mapping[int, Variable] = MappingProxyType({}),
 ) -> tuple[list[Function], set[int]]:
-    """Those of `functions`, given lowest rank first, through which `inputs` reach what they compute, and the ids of the
-    Variables on the way; see `path_between`."""
+    """Those of `functions`, given in an order in which they can run, through which `inputs` reach what they compute,
+    and the ids of the Variables on the way; see `path_between`. `stands_for` says by the ids of Variables what others
+    are read in their place."""
     active = {id(x) for x in inputs}
+    active |= {id(x) for i, x in stands_for.items() if i in active}
     path = []
     for f in functions:
         for x in f.inputs:
@@ -110,6 +117,8 @@ def among(
             y = ref()
             if y is not None and (not stops or y._need_grad is not False) and id(y) not in ends:
                 active.add(id(y))
+                if id(y) in stands_for:
+                    active.add(id(stands_for[id(y)]))
     return path, active
 
 

@@ -4,7 +4,9 @@ from .count import Count, Tally, count
 from .description import BodyEntry, Description, Kind, describe
 from .difference import Difference
 from .explanation import Explanation, OrderOfGradient, explain
-from .listing import Line, Listing, show
+from .lines import Line
+from .listing import Listing, show
+from .lowered import show_passes
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
 from .recomputation import State
@@ -32,4 +34,5 @@ __all__ = [
     "memory_report",
     "remember_places",
     "show",
+    "show_passes",
 ]

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from .cost import applications_of
 from .count import Tally, short_number, tally_of
 from .description import Description
-from .layout import html_of, lines_of_text, rich_lines, width_of_output
-from .listing import Line, Listing, Part, Writer, checked_width
+from .layout import checked_width, html_of, lines_of_text, rich_lines, width_of_output
+from .lines import Line, Part, Writer
 from .matching import matching
 from .naming import Names
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+
+    from .listing import Listing
 
 
 class Difference:

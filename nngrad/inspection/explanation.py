@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..autodiff.request import Remembered, history, remembered_of, variables
-from ..execution.forward import device_of
+from ..execution.cpu.rolling import LoopFound
 from ..execution.lower import linearize
 from ..execution.passes import loops_found
-from ..execution.rolling import LoopFound
+from ..execution.plans import device_of
 from ..graph import Variable
 from ..graph.html import table
 from .count import Tally, count

@@ -6,17 +6,19 @@ import html
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from .listing import Line
+    from .lines import Line
 
 _WIDEST = 72
 """Columns after which shapes are not lined up any more."""
 _WIDEST_CELL = 32
 """The same for what other columns say."""
+_NARROWEST = 20
+"""Columns that may be asked for at the least."""
 _ENOUGH = 48
 """Columns that a function itself has before others are shown."""
 _NARROW = 16
@@ -35,6 +37,17 @@ class Segment(NamedTuple):
     text: str
     style: str = ""
     """'op', 'dim', '+', '-', or the order of differentiation of what it names."""
+
+
+def checked_width(width: Any) -> int | None:
+    """A number of columns that a caller has given."""
+    if width is None:
+        return None
+    if isinstance(width, bool) or not isinstance(width, int):
+        raise TypeError(f"width: expected an int or None, got {width!r}")
+    if width < _NARROWEST:
+        raise ValueError(f"width: expected at least {_NARROWEST} columns, got {width}")
+    return width
 
 
 def width_of_output() -> int | None:

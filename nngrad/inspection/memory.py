@@ -9,8 +9,8 @@ from typing import NamedTuple
 import nngrad.functions as F
 
 from ..autodiff.request import variables
-from ..execution.forward import device_of
 from ..execution.lower import linearize
+from ..execution.plans import device_of
 from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
 from ..graph.html import table
@@ -108,7 +108,8 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
     compiled = trial_of(linear.program).nbytes if compile else None
     kept, again = _held(functions_of(listed))
     results = sum([y.spec.nbytes for y in listed])
-    return MemoryReport(line.peak, compiled, sum([s.nbytes for s in linear.program.leaves]), results, kept, again, line)
+    leaves = sum([spec.nbytes for spec in linear.program.block.inputs])
+    return MemoryReport(line.peak, compiled, leaves, results, kept, again, line)
 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:

@@ -20,7 +20,7 @@ from .reading import GraphReader
 from .static_arguments import CannotBeKept
 from .writing import GraphWriter
 
-FORMAT, VERSION = "nngrad graph", 1
+FORMAT, VERSION = "nngrad graph", 2
 _GRAPH, _ARRAYS = "graph.json", "arrays.safetensors"
 
 Tensors = Variable | Sequence[Variable] | Mapping[str, Variable]

@@ -17,6 +17,7 @@ from ..autodiff.request import Derivation, Remembered, Route
 from ..context import Context
 from ..graph import NdArray, Op, RuleCall, Spec, Variable, contained
 from ..graph.block import Block
+from ..graph.forms import Form
 from ..graph.function import create
 from ..graph.leaf import drawn_leaf
 from ..graph.ndarray import checked_spec
@@ -204,14 +205,14 @@ class GraphReader:
         """Make all functions, each from what is there before it."""
         switch_to()
         names = ("kinds_of_functions", "inputs_of_functions", "specs_of_functions", "orders_of_functions",
-                 "contexts_of_functions", "room_below_functions")
+                 "contexts_of_functions")
         columns = [listed(self._tables, name) for name in names]
         contexts = [_context(*row) for row in listed(self._tables, "contexts")]
-        orders, room = integers(columns[3], 0, _MOST), integers(columns[5], 0, _MOST)
+        orders = integers(columns[3], 0, _MOST)
         values = self._values
         leaves = len(values)
-        for number, given, results, order, context, below in zip(
-            columns[0], columns[1], columns[2], orders, columns[4], room, strict=True
+        for number, given, results, order, context in zip(
+            columns[0], columns[1], columns[2], orders, columns[4], strict=True
         ):
             kind = self._kind_at(number)
             ins = integers(given, leaves - len(values), leaves - 1)
@@ -222,7 +223,6 @@ class GraphReader:
             made = create(kind.op, inputs, arguments, order=order, specs=specs)
             outputs = made if kind.op.multiple_results else (made,)
             f = outputs[0].parent
-            f.rank += below
             context = integer(context, -1, len(contexts) - 1)
             f.context = None if context < 0 else contexts[context]
             values += outputs
@@ -264,13 +264,18 @@ class GraphReader:
 
     def _read_derivations(self) -> None:
         derivations = []
-        for outputs, inputs, seeds, stops, results in listed(self._tables, "derivations"):
+        for outputs, inputs, seeds, stops, results, *rest in listed(self._tables, "derivations"):
             found = self._values_or_none(results)
             derivation = Derivation(self.values(outputs), self.values(inputs), self._values_or_none(seeds),
                                     self.values(stops), [x for x in found if x is not None])
             derivation.results = [_gone() if x is None else weakref.ref(x) for x in found]
             if len(derivation.seeds) != len(derivation.outputs) or len(found) != len(derivation.inputs):
                 raise ValueError("a derivation has more or fewer seeds than outputs, or results than inputs")
+            for numbers, own in filter(None, rest):  # none in version 1 of the format
+                functions = frozenset(map(self._function, own))
+                derivation.forms = tuple([Form(y, functions) for y in self.values(numbers)])
+                if derivation.forms and [y.spec for y, _ in derivation.forms] != [x.spec for x in derivation.inputs]:
+                    raise ValueError("a derivation has forms of its results that do not fit")
             derivations.append(derivation)
         for number, of, x, route, order, unknown, before, of_y in listed(self._tables, "results_of_grad"):
             known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]

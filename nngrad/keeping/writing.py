@@ -200,7 +200,6 @@ class GraphWriter:
             "specs_of_functions": [list(map(tables.spec, f.specs)) for f in functions],
             "orders_of_functions": [f.order for f in functions],
             "contexts_of_functions": [tables.context(f.context) for f in functions],
-            "room_below_functions": [_room_below(f) for f in functions],
             "effects": [[i, [[number(leaf), k] for leaf, k in f.effects]]
                         for i, f in enumerate(functions) if f.effects],
             "marks": self._marks(),
@@ -221,7 +220,9 @@ class GraphWriter:
     def _derivation(self, derivation: Derivation) -> list[Any]:
         results = [y if (y := ref()) is not None and (y.parent is None or y.parent in self._places) else None
                    for ref in derivation.results]
-        return [*map(self._all, _groups(derivation)), self._all(results)]
+        *groups, forms = map(self._all, _groups(derivation))
+        own = sorted([self._places[f] for f in derivation.forms[0].functions]) if derivation.forms else []
+        return [*groups, self._all(results), None if derivation.forms is None else [forms, own]]
 
     def _result(self, y: Variable, remembered: Remembered) -> list[Any]:
         derivation, x, route, order, unknown, before, laplacian = remembered
@@ -293,9 +294,5 @@ class GraphWriter:
 
 
 def _groups(derivation: Derivation) -> tuple[Sequence[Variable | None], ...]:
-    return derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops
-
-
-def _room_below(f: Function) -> int:
-    """By how much its rank is more than the least that it could be."""
-    return f.rank - 1 - max([-1 if x.parent is None else x.parent.rank for x in f.inputs], default=-1)
+    forms = [form.variable for form in derivation.forms or ()]
+    return derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops, forms

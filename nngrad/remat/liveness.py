@@ -22,10 +22,11 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ..execution.calls import Call, calls_of, without_identities
+from ..execution.cpu.recurrences import is_sum
 from ..execution.inlining import with_bodies_inline
 from ..execution.passes import prepared
-from ..execution.program import Call, Program, calls_of, without_passes
-from ..execution.recurrences import is_sum
+from ..execution.program import Program
 from ..graph import Op, Spec
 from ..graph.block import Block
 from ..graph.traverse import operands_first
@@ -86,40 +87,40 @@ def timeline(program: Program, as_compiled: bool = True) -> Timeline:
         as_compiled: Whether it is taken as the compiler of its platform gets it, where values have other numbers; if
             not, they have the numbers that they have in `program`.
     """
-    return _timeline(prepared(program) if as_compiled else program)
+    return _timeline((prepared(program) if as_compiled else program).block)
 
 
-def _timeline(program: Program) -> Timeline:
-    loops, results = _loops(program)
+def _timeline(block: Block) -> Timeline:
+    loops, results = _loops(block)
     return _lives(_schedule(loops), results)
 
 
 @functools.lru_cache(maxsize=4096)
 def _peak_of(body: Block) -> int:
     """Bytes of temporaries of a body while it runs. The passes for a platform do not look into bodies."""
-    return _timeline(with_bodies_inline(Program(body.inputs, body.steps, body.outputs, None))).peak
+    return _timeline(with_bodies_inline(body)).peak
 
 
 # ---------------------------------------------------------------- loops
 
 
-def _loops(program: Program) -> tuple[list[Loop], list[int]]:
+def _loops(block: Block) -> tuple[list[Loop], list[int]]:
     """The loops, in an order in which they can run; and the results that they make."""
-    listed, specs = calls_of(program)
-    calls, passed = without_passes(listed)
+    listed, specs = calls_of(block)
+    calls, outputs = without_identities(block, listed)
     held: dict[int, int] = {}
     """For views: whose memory they have."""
     for call in calls:
         if call.op.view:
             held.update([(o, held.get(i, i)) for i, o in zip(call.ins, call.outs, strict=False)])
-    results = dict.fromkeys([held.get(i, i) for i in [passed.get(i, i) for i in program.outputs]])
+    results = dict.fromkeys([held.get(i, i) for i in outputs])
     in_memory = {*results, *[held.get(i, i) for c in calls if not _is_loop(c.op) for i in c.ins]}
     readers: dict[int, int] = {}
     for call in calls:
         for i in set(call.ins):
             readers[i] = readers.get(i, 0) + 1
     loops: list[Loop] = []
-    through: dict[int, dict[int, bool]] = {i: {} for i in range(len(program.leaves))}
+    through: dict[int, dict[int, bool]] = {i: {} for i in range(len(block.inputs))}
     """What a loop reads that takes a value."""
     for call in calls:
         op, arguments, ins, outs = call

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..graph import Function, Variable
+from ..graph.operators import Operators, provide
 from ..graph.options import Switched
 from ..graph.place import warn_user
 
@@ -162,8 +163,7 @@ def _mark(x: Variable, on: bool) -> None:
         x.parent.mark = _SINGLE if on else None
 
 
-recomputed = property(_is_marked, _mark)
-"""`Variable.recompute`."""
+provide(Operators, {"recompute": property(_is_marked, _mark)})
 
 
 def _is_number(value: Any) -> bool:

@@ -15,8 +15,9 @@ from ..autodiff.grad import grad
 from ..context import Context
 from ..execution import executables
 from ..execution.compiled import executable_of
-from ..execution.forward import plan_of, take_snapshot
+from ..execution.forward import take_snapshot
 from ..execution.lower import linearize
+from ..execution.plans import plan_of
 from ..execution.spent import Spent, spent
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_of

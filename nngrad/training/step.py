@@ -88,7 +88,8 @@ class TrainStep:
         self._mesh = program.mesh
         work = work_of(program).plus(work_of_update(solver._variables))
         self._update = InPlaceUpdate(
-            self._computation, solver, graph.updated, program.needs_x64, graph.device, program.opaque or solver.opaque,
+            self._computation, solver, graph.updated, program.block.needs_x64, graph.device,
+            program.block.opaque or solver.opaque,
             cheap_calls=0 if options.wait_for_best or not is_large(program) else work.cheap_calls,
             compiled=watched(program), structure=self._structure_of(graph), mesh=self._mesh,
         )

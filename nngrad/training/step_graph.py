@@ -11,8 +11,8 @@ from ..autodiff.binding import reached_from
 from ..autodiff.grad import emitted
 from ..autodiff.request import Request
 from ..execution.convert import check_read
-from ..execution.forward import device_of
 from ..execution.lower import Linearized, linearize
+from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import NdArray, Variable, leaves_of, switched
 from ..graph.place import warn_user
@@ -156,8 +156,9 @@ class StepGraph:
 
 def _narrows(program: Program) -> bool:
     """Whether something wider is taken in float16 in it."""
-    casts = any([any([isinstance(a, np.dtype) and a == np.float16 for a in given]) for _, given, _ in program.steps])
-    return casts and any([spec.dtype == np.float32 for spec in program.leaves])
+    block = program.block
+    casts = any([any([isinstance(a, np.dtype) and a == np.float16 for a in given]) for _, given, _ in block.steps])
+    return casts and any([spec.dtype == np.float32 for spec in block.inputs])
 
 
 def seed_for(loss: Variable, solver: Solver) -> Variable | None:

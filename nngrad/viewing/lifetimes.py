@@ -33,7 +33,7 @@ def lifetimes_of(described: Description, outputs: Sequence[Variable]) -> Lifetim
         described: The graph.
         outputs: What it was described from.
     """
-    linear = linearize(outputs, effects=False)
+    linear = linearize(outputs, effects=False, as_built=True)
     line = timeline(linear.program, as_compiled=False)  # so that values have the numbers that they have here
     at = {f: i for i, f in enumerate(described.functions) if f is not None}
     nodes = [at[f] for f in linear.functions for _ in f.specs]

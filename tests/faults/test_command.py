@@ -291,7 +291,9 @@ def test_an_error_that_names_a_file_is_not_taken_for_the_output() -> None:
 def demo(folder: Path, before: str, limit: int) -> subprocess.CompletedProcess[str]:
     """Run the demo where no file can be longer than `limit` bytes."""
     arguments = ["demo", "--steps", "2", "--output", str(folder)]
-    code = (f"import resource; {before}; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
+    # Python would leave halves of bytecode behind, for good.
+    code = (f"import resource, sys; sys.dont_write_bytecode = True; {before}; "
+            f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit})); "
             f"from nngrad_command.entry import main; raise SystemExit(main({arguments}))")
     return subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
                           capture_output=True, check=False, timeout=60)

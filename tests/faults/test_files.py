@@ -290,6 +290,7 @@ folder = sys.argv[1]
 path = folder + "/p.safetensors"
 nn.save_parameters(path, {"w": nn.Variable.from_numpy_array(np.ones(3))})
 before = open(path, "rb").read()
+sys.dont_write_bytecode = True  # it would be cut off, for good
 resource.setrlimit(resource.RLIMIT_FSIZE, (20000, resource.RLIM_INFINITY))
 large = nn.Variable.from_numpy_array(np.ones(3000))
 solver = S.Momentum()

@@ -67,8 +67,8 @@ def test_gradients_of_a_long_chain() -> None:
 def test_a_very_long_chain_takes_a_few_executables(table: Any) -> None:
     x = leaf(POINTS)
     (gx,) = nn.grad([chain(x, 10_000)], [x])
-    pieces = cut(linearize([gx]).program)
-    assert len(pieces) > 400 and len({piece.program for piece in pieces}) < 30
+    pieces = cut(linearize([gx]).program.block)
+    assert len(pieces) > 400 and len({piece.block for piece in pieces}) < 30
     np.testing.assert_allclose(gx.d, by_hand(POINTS, 10_000)[1], rtol=1e-10)
     info = table.info()
     assert info.misses == 1 and info.nbytes < 64 << 20
@@ -95,7 +95,7 @@ def test_a_long_chain_is_trained() -> None:
 def test_effects_of_a_long_graph() -> None:
     x, count = leaf(POINTS), Variable.from_numpy_array(np.array(2.0))
     y = with_updates(chain(x, MOST_FUSED + 10), {count: count + 1})
-    assert is_long(linearize([y]).program)
+    assert is_long(linearize([y]).program.block)
     for n in (3, 4):
         y.forward()
         np.testing.assert_allclose(y.d, by_hand(POINTS, MOST_FUSED + 10)[0], rtol=1e-11)
@@ -110,8 +110,8 @@ def test_pieces_do_what_the_whole_does() -> None:
         y = F.stack(a, b * 1.5, axis=0)
     outputs = [y, x, *nn.grad([y], [x, w])]
     program = linearize(outputs).program
-    assert not is_long(program)
-    parts = cut(program)
+    assert not is_long(program.block)
+    parts = cut(program.block)
     assert len(parts) > 5
     arrays = [v.d for v in linearize(outputs).leaves]
     with jax.enable_x64(True):
@@ -125,7 +125,7 @@ def test_what_xla_makes_small_loops_of_is_not_cut() -> None:
     y, w = leaf(np.ones((2, 2))), leaf(np.eye(2))
     for _ in range(MOST_FUSED):
         y = F.tanh(y @ w)
-    assert not is_long(linearize([y]).program)
+    assert not is_long(linearize([y]).program.block)
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_a_sum_of_very_many_arrays(table: Any) -> None:
 def test_a_sum_in_parts_keeps_its_dtype_and_shape() -> None:
     xs = [leaf(np.full((3, 1) if i % 2 else (2,), 1 / 3), np.float32) for i in range(MOST_FUSED + 10)]
     y = F.add_n(*xs)
-    assert is_long(linearize([y]).program)
+    assert is_long(linearize([y]).program.block)
     assert y.d.dtype == np.float32 and y.d.shape == (3, 2)
     np.testing.assert_allclose(y.d, len(xs) / 3, rtol=1e-4)
 
@@ -156,8 +156,8 @@ def test_many_scalar_leaves() -> None:
     y = xs[0]
     for x in xs[1:]:
         y = y + x
-    pieces = cut(linearize([y]).program)
-    assert len({piece.program for piece in pieces}) <= 4
+    pieces = cut(linearize([y]).program.block)
+    assert len({piece.block for piece in pieces}) <= 4
     np.testing.assert_allclose(y.d, sum([x.d for x in xs]), rtol=1e-12)
 
 
@@ -251,8 +251,8 @@ def test_thousands_of_readers_with_numbers_of_their_own_take_a_few_executables(
     x = leaf(POINTS, dtype)
     y = F.add_n(*[F.sin(x * float(c)) for c in numbers])
     (g,) = nn.grad([y], [x])
-    divided = cut(linearize([y, g]).program)
-    assert len(divided) > 40 and len({piece.program for piece in divided}) < 20
+    divided = cut(linearize([y, g]).program.block)
+    assert len(divided) > 40 and len({piece.block for piece in divided}) < 20
     nn.forward_all([y, g])
     rtol = 1e-12 if dtype == np.float64 else 2e-5
     np.testing.assert_allclose(y.d, np.sin(x.d[..., None] * numbers).sum(-1), rtol=rtol)
@@ -282,9 +282,9 @@ def test_many_arrays_are_joined_and_parted_in_equal_pieces(name: str, monkeypatc
     gradients = nn.grad([F.sum(joined**3 * weights)], xs)
     parts = F.split(joined[..., ::-1], axis=0)
     program = linearize([joined, *gradients, *parts]).program
-    assert is_long(program)
-    divided = cut(program)
-    assert len({piece.program for piece in divided}) <= len(divided) - 4, "most are equal"
+    assert is_long(program.block)
+    divided = cut(program.block)
+    assert len({piece.block for piece in divided}) <= len(divided) - 4, "most are equal"
     assert name == "dtypes" or all([len(piece.takes) <= 2 * 8 + 2 for piece in divided])
     nn.forward_all([joined, *gradients, *parts])
     expected = theirs(arrays)

@@ -122,6 +122,8 @@ def test_integers_that_do_not_fit_are_refused(value: Any, dtype: str, stray: str
 
 @pytest.mark.parametrize(("value", "dtype", "held"), [
     (255, "uint8", 255),
+    (2147483647.0, "int32", 2**31 - 1),
+    (-2147483648.0, "int32", -(2**31)),
     (2**63 - 1, "int64", 2**63 - 1),
     (2**64 - 1, "uint64", 2**64 - 1),
     (-(2.0**63), "int64", -(2**63)),

@@ -1,7 +1,7 @@
 """Faults that are planted, one at a time, to see whether the fast tier finds them.
 
     python -m tests.mutants                    # 150 faults and more: a table by kind, and what survived
-    python -m tests.mutants --rotating 5       # five of them, others with each commit; fails where one should be found
+    python -m tests.mutants --rotating 5       # five of them, others with each commit; fails where too many survive
     python -m tests.mutants --list             # the faults, without planting them
     python -m tests.mutants --only ID ...      # some, with what the tests printed
     python -m tests.mutants --tests PATH       # with the tests of another checkout, to compare

@@ -18,6 +18,9 @@ from .processes import prepare
 from .reach import ROOT, Reach, make
 from .swapping import is_swappable
 
+LEAST_FOUND = 0.98
+"""Of the faults in rules, facts and rewriting; one may survive in any case."""
+
 
 def main() -> int:
     """Do what the command line says."""
@@ -47,7 +50,9 @@ def main() -> int:
     missed = [fault for fault in faults if not verdicts[fault.id].found and fault.id not in EQUIVALENT]
     for fault in missed:
         print(f"survives: {fault}\n          {verdicts[fault.id].how}")
-    return int(any([fault.group in MUST_BE_FOUND for fault in missed]))
+    sought = [fault for fault in faults if fault.group in MUST_BE_FOUND and fault.id not in EQUIVALENT]
+    left = [fault for fault in missed if fault.group in MUST_BE_FOUND]
+    return int(len(left) > max(1, (1 - LEAST_FOUND) * len(sought)))
 
 
 def rotated(faults: list[Fault], count: int) -> list[Fault]:

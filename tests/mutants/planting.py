@@ -39,6 +39,10 @@ OF_EACH_OP = (
 )  # fmt: skip
 """Tests of which each op has cases."""
 OF_WHOLE_GRAPHS = (
+    "tests/test_rewrites.py::test_numbers_that_would_overflow_together_stay_where_they_are",
+    "tests/test_rewrites.py::test_which_products_of_numbers_stand_for_their_factors",
+    "tests/test_rewrites.py::test_sums_are_what_they_are_called",
+    "tests/test_rewrites.py::test_what_does_not_stand_for_what_is_emitted",
     "tests/test_properties.py::test_gradients_are_those_of_jax",
     "tests/test_properties.py::test_simplified_gradients_are_those_of_the_plain_walk",
     "tests/test_rewrites.py::test_gradients_without_a_rule_or_any_are_the_same",
@@ -206,7 +210,8 @@ def stages(fault: Fault, reach: Reach) -> list[list[Chosen]]:
     reached = [Chosen(test) for test in reach.of(fault.path, fault.line, fault.function)]
     known = {each.test for each in of_ops}
     of_graphs = [Chosen(test) for test in OF_WHOLE_GRAPHS] if fault.group in MUST_BE_FOUND else []
-    rest = [each for each in (*reached, *of_graphs) if each.test not in known]
+    of_file = [Chosen(test) for test in OF_FILES.get(fault.path, ())]
+    rest = [each for each in (*of_file, *reached, *of_graphs) if each.test not in known]
     return [stage for stage in (of_ops, list(dict.fromkeys(rest))) if stage]
 
 
@@ -216,10 +221,17 @@ OF_FACTS = {
         "tests/test_precision.py::test_no_product_and_no_sum_is_forgotten",
         "tests/test_declarations.py::test_products_alone_are_computed_in_16_bits",
     ),
+    "exact": ("tests/test_structure.py::test_surrogate_rules_are_known_as_such",),
     "reads": ("tests/test_solves.py::test_facts_of_solves_by_factors",),
     "fuses": ("tests/test_declarations.py::test_what_is_computed_in_place_moves_no_elements",),
 }
 """Tests of facts that are not about each sample."""
+OF_FILES = {
+    "backward_registry/jax_derivatives.py": ("tests/test_jax_function.py::test_to_order_3",),
+    "nngrad/autodiff/seeds.py": ("tests/test_grad.py::test_errors_of_grad_outputs",),
+    "nngrad/graph/function.py": ("tests/test_graph.py::test_ranks_are_one_more_than_the_highest_that_is_read",),
+}
+"""Tests of what all that runs reaches, so that the map has others."""
 
 
 def judged(fault: Fault, copy: Copy, reach: Reach) -> Verdict:

@@ -1,4 +1,4 @@
-"""The calls of a program in one order, and where each value is: what repetitions are looked for in."""
+"""The calls of a block in one order, and where each value is: what repetitions are looked for in."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..graph import Spec
-from ..graph.parts import Keys
-from .host_calls import has_opaque
-from .program import Call
+from ...graph import Spec
+from ...graph.block import has_opaque
+from ...graph.parts import Keys
+from ..calls import Call
 
 LEAST = 4
 """How many steps a recurrence has at least."""
@@ -36,7 +36,7 @@ class Coordinate(NamedTuple):
 
 
 class Listing:
-    """The calls of a program in an order in which they can run, and what is where.
+    """The calls of a block in an order in which they can run, and what is where.
 
     Parts of arrays that are taken at several places, one place open, are no calls of the listing: each is where it is
     read. So are parts that are put in an array to be added up.
@@ -48,7 +48,7 @@ class Listing:
     """
 
     def __init__(self, calls: Sequence[Call], specs: Mapping[int, Spec], outputs: Sequence[int]) -> None:
-        self.specs = specs
+        self.specs, self.outputs = specs, outputs
         self.maker = {i: call for call in calls for i in call.outs}
         self.taken = _parts(
             [(call, call.outs, call.op.taken, call.ins[0]) for call in calls if call.op.taken is not None], specs

@@ -17,9 +17,10 @@ import bisect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..graph import Op, op
-from ..graph.barrier import known_after
-from .program import Call, Program, calls_of, late, makers, renumbered, without_passes
+from ...graph import Op, op
+from ...graph.barrier import known_after
+from ...graph.block import Block
+from ..calls import Call, block_of, calls_of, late, makers, without_identities
 
 MOST_SOURCES = 8
 """What one loop reads more arrays for than this is to be computed once."""
@@ -45,21 +46,21 @@ def is_sum(op: Op) -> bool:
     return op.linear == "together" and op.diagonal and (op.variadic or len(op.input_names) > 1)
 
 
-def with_sums_once(program: Program) -> Program:
-    """The same program, of which XLA computes the sums along recurrences once; itself where there are none."""
-    if sum([is_sum(op) for op, _, _ in program.steps]) <= MOST_SOURCES:
-        return program
-    return _Recurrences(program).with_barriers() or program
+def with_sums_once(block: Block) -> Block:
+    """The same block, of which XLA computes the sums along recurrences once; itself where there are none."""
+    if sum([is_sum(op) for op, _, _ in block.steps]) <= MOST_SOURCES:
+        return block
+    return _Recurrences(block).with_barriers() or block
 
 
 class _Recurrences:
-    """The calls of a program, each as late as what reads it allows; named by their places in that order."""
+    """The calls of a block, each as late as what reads it allows; named by their places in that order."""
 
-    def __init__(self, program: Program) -> None:
-        listed, self._specs = calls_of(program)
-        calls, passed = without_passes(listed)
-        self._program = program._replace(outputs=tuple([passed.get(i, i) for i in program.outputs]))
-        self._calls = late(calls, self._program.outputs)
+    def __init__(self, block: Block) -> None:
+        listed, self._specs = calls_of(block)
+        calls, self._outputs = without_identities(block, listed)
+        self._inputs = block.inputs
+        self._calls = late(calls, self._outputs)
         self._maker = makers(self._calls)
         self._count_readers()
         self._calls.sort(key=self._early_parts())
@@ -70,8 +71,8 @@ class _Recurrences:
         self._partial: dict[int, list[tuple[int, list[int]]]] = {}
         """For such a reader: of which sums which parts are added up before it."""
 
-    def with_barriers(self) -> Program | None:
-        """The program with barriers; None where it needs none."""
+    def with_barriers(self) -> Block | None:
+        """The block with barriers; None where it needs none."""
         if self._most_read(self._is_computed_once) <= _MANY:
             return None
         self._most_read(self._is_made_once)
@@ -182,9 +183,9 @@ class _Recurrences:
                     self._partial.setdefault(reader, []).append((n, parts[start:end]))
                     start = end
 
-    # ---------------------------------------------------------------- the program
+    # ---------------------------------------------------------------- the block
 
-    def _rewritten(self) -> Program:
+    def _rewritten(self) -> Block:
         calls: list[Call] = []
         instead: dict[int, int] = {}
         """What stands for a value."""
@@ -216,7 +217,7 @@ class _Recurrences:
                     instead[call.outs[0]] = total
                     continue
             calls.append(call._replace(ins=tuple(ins)))
-        return renumbered(self._program, calls, instead)
+        return block_of(self._inputs, calls, [instead.get(i, i) for i in self._outputs])
 
 
 def _combines_at_once(call: Call, operand: int) -> bool:

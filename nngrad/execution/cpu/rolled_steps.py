@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..graph import Op, Spec
-from ..graph.block import Step
-from ..graph.spec import spec_of
+from ...graph import Op, Spec
+from ...graph.block import Step
+from ...graph.spec import spec_of
 from .listing import Listing, Window
 from .repeated import Kept, Part, Repeated, Total, part_of, put_at
 from .repetitions import Along, Before, Each, Place, Read, Repetition, Same, Slices
@@ -71,14 +71,14 @@ class Steps:
         """The number of a value in the loop."""
         return self._numbers[read]
 
-    def in_program(self, place: Place, step: int) -> int:
+    def in_block(self, place: Place, step: int) -> int:
         """The number that a value has in the program, at a step."""
         each = self._each
         return self._listing.calls[each.start + step * each.period + place.call].outs[place.output]
 
     def spec(self, place: Place) -> Spec:
         """Shape and dtype of a value."""
-        return self._listing.specs[self.in_program(place, 0)]
+        return self._listing.specs[self.in_block(place, 0)]
 
     def total(self, added: Added) -> Total:
         """A sum over steps."""

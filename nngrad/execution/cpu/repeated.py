@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Op, Spec, op
-from ..graph.arguments import Static
-from ..graph.block import Step, run_steps
-from ..graph.spec import spec_of
-from ..graph.stacking import scan
+from ...graph import Array, Op, Spec, op
+from ...graph.arguments import Static
+from ...graph.block import Step, run_steps
+from ...graph.spec import spec_of
+from ...graph.stacking import scan
 
 
 class Part(NamedTuple):

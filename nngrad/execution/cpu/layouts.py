@@ -15,9 +15,10 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..graph import Array, Op, op
-from ..graph.layouts import first_order, last_order, to_shape
-from .program import Call, Program, calls_of, renumbered, without_passes
+from ...graph import Array, Op, op
+from ...graph.block import Block
+from ...graph.layouts import first_order, last_order, to_shape
+from ..calls import Call, block_of, calls_of, without_identities
 
 
 @op(linear=True, fuses="moving")
@@ -32,33 +33,32 @@ def channels_first(x: Array, /) -> jax.Array:
     return lax.transpose(x, first_order(x.ndim))
 
 
-def with_channels_last(program: Program) -> Program:
-    """The same program with convolutions of arrays whose channels are last; itself where it has no others."""
-    if not any([op.heavy and op.channels_last is not None for op, _, _ in program.steps]):
-        return program
-    return _Layouts(program).rewritten()
+def with_channels_last(block: Block) -> Block:
+    """The same block with convolutions of arrays whose channels are last; itself where it has no others."""
+    if not any([op.heavy and op.channels_last is not None for op, _, _ in block.steps]):
+        return block
+    return _Layouts(block).rewritten()
 
 
 class _Layouts:
-    """Writes the calls of a program anew, and knows of each value in which layouts it is there."""
+    """Writes the calls of a block anew, and knows of each value in which layouts it is there."""
 
-    def __init__(self, program: Program) -> None:
-        calls, self._specs = calls_of(program)
-        self._given, passed = without_passes(calls)
-        self._program = program
-        self._outputs = [passed.get(i, i) for i in program.outputs]
+    def __init__(self, block: Block) -> None:
+        calls, self._specs = calls_of(block)
+        self._given, self._outputs = without_identities(block, calls)
+        self._block = block
         self._calls: list[Call] = []
         self._free = min(self._specs, default=0)
         self._maker = {i: call for call in self._given for i in call.outs}
         self._arguments = {call.outs: self._arguments_of(call) for call in self._given}
         self._wanted = self._wanted_last()
-        self._first = {i: i for i in range(len(program.leaves))}
-        """The number of a value as the program has it."""
+        self._first = {i: i for i in range(len(block.inputs))}
+        """The number of a value as the block has it."""
         self._last: dict[tuple[int, int], int] = {}
         """Its number with the channels last, as one of so many axes."""
 
-    def rewritten(self) -> Program:
-        """The program in its new layouts."""
+    def rewritten(self) -> Block:
+        """The block in its new layouts."""
         for call in self._given:
             arguments = self._arguments[call.outs]
             if arguments is not None and self._moves(call):
@@ -66,9 +66,9 @@ class _Layouts:
             else:
                 self._write(call)
         if not self._last:
-            return self._program
-        instead = {i: self._as_first(i) for i in self._outputs}
-        return renumbered(self._program._replace(outputs=tuple(self._outputs)), self._calls, instead)
+            return self._block
+        outputs = [self._as_first(i) for i in self._outputs]
+        return block_of(self._block.inputs, self._calls, outputs)
 
     # ---------------------------------------------------------------- which calls
 
@@ -135,7 +135,7 @@ class _Layouts:
         self._apply(op, arguments, taken, call.outs)
 
     def _apply(self, op: Op, arguments: tuple[Any, ...], ins: Iterable[int], outs: tuple[int, ...]) -> None:
-        """Append a call that gives values of the program with their channels last."""
+        """Append a call that gives values of the block with their channels last."""
         numbers = []
         for i in outs:
             self._free -= 1

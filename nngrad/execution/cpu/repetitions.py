@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ..periods import Stretch, stretches_of
 from .listing import LEAST, Listing, Window
-from .periods import Stretch, stretches_of
 
 _MOST_BEFORE = 4
 """How many steps back a value is read at most."""

@@ -16,15 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from ..graph.traverse import operands_first
+from ...graph import Spec
+from ...graph.block import Block
+from ...graph.traverse import operands_first
+from ..calls import Call, block_of, calls_of, late, without_identities
 from .listing import LEAST, Listing, Window, is_long_sum
-from .program import Call, Program, calls_of, late, renumbered, without_passes
 from .repeated import completed, entry, loop_of_steps, stack_of
 from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
 from .rolled_steps import Added, Outside, Steps
 
 LEAST_CALLS = 256
-"""Programs of so many calls are looked through."""
+"""Blocks of so many calls are looked through."""
 
 _LEAST_STEPS = 8
 """How many steps a loop must have to be worth it."""
@@ -33,7 +35,7 @@ _LEAST_SAVED = 16
 """How many calls fewer a loop must leave."""
 
 _MOST_LEFT = 4
-"""A program is looked through again where, for each call in a loop, so many are left that are in none."""
+"""A block is looked through again where, for each call in a loop, so many are left that are in none."""
 
 _MOST_AT_THE_EDGES = 2
 """Of so many calls, one at most may be needed to take a loop's values apart or to put together what it reads."""
@@ -49,9 +51,9 @@ class LoopFound(NamedTuple):
 
 
 class Rolled(NamedTuple):
-    """A program with loops, and what they stand for."""
+    """A block with loops, and what they stand for."""
 
-    program: Program
+    block: Block
     loops: tuple[LoopFound, ...]
 
     @property
@@ -62,41 +64,40 @@ class Rolled(NamedTuple):
     @property
     def left(self) -> int:
         """How many of them are in no loop."""
-        return len(self.program.steps)
+        return len(self.block.steps)
 
 
-def with_recurrences_rolled(program: Program) -> Program:
-    """The program with a loop in place of each recurrence that was unrolled; itself where there is none."""
-    return rolled(program).program
+def with_recurrences_rolled(block: Block) -> Block:
+    """The block with a loop in place of each recurrence that was unrolled; itself where there is none."""
+    return rolled(block).block
 
 
-def rolled(program: Program) -> Rolled:
+def rolled(block: Block) -> Rolled:
     """The same, with what the loops stand for."""
-    if len(program.steps) < LEAST_CALLS or not program.rolls:
-        return Rolled(program, ())
-    listed, specs = calls_of(program)
-    calls, passed = without_passes(listed)
-    plain = program._replace(outputs=tuple([passed.get(i, i) for i in program.outputs]))
-    found = _rolled_in(plain, Listing(calls, specs, plain.outputs))
+    if len(block.steps) < LEAST_CALLS:
+        return Rolled(block, ())
+    listed, specs = calls_of(block)
+    calls, outputs = without_identities(block, listed)
+    found = _rolled_in(block, Listing(calls, specs, outputs))
     if found.left > _MOST_LEFT * (found.size - found.left):
         # As they are listed, what belongs to no step may come between the calls of one, and steps of one recurrence
         # between those of another.
-        again = _rolled_in(plain, Listing(late(calls, plain.outputs), specs, plain.outputs))
+        again = _rolled_in(block, Listing(late(calls, outputs), specs, outputs))
         found = min(found, again, key=lambda rolled: rolled.size)
-    return found if found.loops else Rolled(program, ())
+    return found if found.loops else Rolled(block, ())
 
 
-def _rolled_in(program: Program, listing: Listing) -> Rolled:
-    """The program with the loops that are seen in a listing of its calls."""
+def _rolled_in(block: Block, listing: Listing) -> Rolled:
+    """The block with the loops that are seen in a listing of its calls."""
     stretches = regular_stretches(listing)
     while stretches:
         found = repetitions_of(listing, stretches)
-        writer = _Writer(program, listing, list(found.values()))
+        writer = _Writer(block.inputs, listing, list(found.values()))
         costly = writer.costly()
         if not costly and found:
             return Rolled(writer.rewritten(), tuple([LoopFound(each.length, each.period) for each in found.values()]))
         stretches = [stretch for stretch, each in found.items() if each not in costly]
-    return Rolled(program, ())
+    return Rolled(block, ())
 
 
 class _Demand:
@@ -132,16 +133,16 @@ class _Demand:
 
 
 class _Writer:
-    """Writes a program with loops.
+    """Writes a block with loops.
 
     Args:
-        program: The program.
+        inputs: Shape and dtype of each of its inputs.
         listing: Its calls.
         repetitions: Those that become loops.
     """
 
-    def __init__(self, program: Program, listing: Listing, repetitions: Sequence[Repetition]) -> None:
-        self._program, self._listing, self._repetitions = program, listing, repetitions
+    def __init__(self, inputs: tuple[Spec, ...], listing: Listing, repetitions: Sequence[Repetition]) -> None:
+        self._inputs, self._listing, self._repetitions = inputs, listing, repetitions
         self._free = min(listing.specs, default=0)
         self._owner: dict[int, int] = {}
         for index, each in enumerate(repetitions):
@@ -161,7 +162,7 @@ class _Writer:
             for read in {read for reads in each.reads for read in reads}:
                 if isinstance(read, Along):
                     self._demands[at[read.repetition]].stacks[read.read] = None
-        for i in program.outputs:
+        for i in listing.outputs:
             self._ask_for(i)
 
     # ---------------------------------------------------------------- what is wanted
@@ -237,14 +238,14 @@ class _Writer:
             return False
         return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.length * each.period
 
-    # ---------------------------------------------------------------- the program
+    # ---------------------------------------------------------------- the block
 
     def _number(self) -> int:
         self._free -= 1
         return self._free
 
-    def rewritten(self) -> Program:
-        """The program with loops."""
+    def rewritten(self) -> Block:
+        """The block with loops."""
         self._calls: list[Call] = []
         self._instead: dict[int, int] = {}
         self._stacks: dict[tuple[int, Before], int] = {}
@@ -257,10 +258,10 @@ class _Writer:
             self._calls.append(self._with_totals(call))
         calls = [c._replace(ins=tuple([self._instead.get(i, i) for i in c.ins])) for c in self._calls]
         maker = {i: call for call in calls for i in call.outs}
-        outputs = [self._instead.get(i, i) for i in self._program.outputs]
+        outputs = [self._instead.get(i, i) for i in self._listing.outputs]
         roots = {id(maker[i]): maker[i] for i in outputs if i in maker}
         ordered = operands_first(roots.values(), lambda call: [maker[i] for i in call.ins if i in maker])
-        return renumbered(self._program._replace(outputs=tuple(outputs)), ordered, {})
+        return block_of(self._inputs, ordered, outputs)
 
     def _with_totals(self, call: Call) -> Call:
         """A sum with totals in place of the terms that loops add up."""
@@ -292,16 +293,16 @@ class _Writer:
         self._calls.append(Call(loop_of_steps, (loop,), tuple(ins), tuple(outs)))
         made = iter(outs[len(loop.after) :])
         for place in last:
-            self._instead[steps.in_program(place, loop.length - 1)] = next(made)
+            self._instead[steps.in_block(place, loop.length - 1)] = next(made)
         for added in demand.totals:
             self._totals[index, added] = next(made)
         for place, kept_steps in chosen:
-            self._take(next(made), {row: steps.in_program(place, t) for row, t in enumerate(kept_steps)})
+            self._take(next(made), {row: steps.in_block(place, t) for row, t in enumerate(kept_steps)})
         for before in stacked:
             stack = self._stacks[demand.repetition.start, before] = next(made)
             if not before.starts:
                 singles = demand.singles.get(before.place, ())
-                self._take(stack, {t: steps.in_program(before.place, t) for t in singles})
+                self._take(stack, {t: steps.in_block(before.place, t) for t in singles})
 
     def _source(self, read: Outside) -> int:
         """The number of the array that parts are read of."""
@@ -315,7 +316,7 @@ class _Writer:
         return number
 
     def _take(self, stack: int, entries: dict[int, int]) -> None:
-        """Have entries of a stack stand for values of the program."""
+        """Have entries of a stack stand for values of the block."""
         for row, i in entries.items():
             self._instead[i] = self._number()
             self._calls.append(Call(entry, (row,), (stack,), (self._instead[i],)))

@@ -1,0 +1,262 @@
+"""What a backward rule is, how rules are entered, and the registry that has them."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from weakref import WeakSet, WeakValueDictionary
+
+if TYPE_CHECKING:
+    from nngrad.graph import Function, Op, Variable
+
+Gradients: TypeAlias = "Variable | Sequence[Variable | None] | None"
+"""What a rule returns: one gradient for each input, alone where there is one input; None for zero."""
+RuleFunction = Callable[..., Gradients]
+
+
+class Rule(NamedTuple):
+    """A backward rule, with what is known of it."""
+
+    function: RuleFunction
+    kind: str
+    """'rule', 'adjoint pair', 'bilinear', 'non-differentiable', 'user' or 'forward only' (which raises)."""
+    exact: bool
+    """Whether it gives the true derivative; surrogates do not."""
+    module: str
+    accumulate: Callable[..., Any] | None = None
+    """For a rule that asks which gradients are wanted: `accumulate(f, gys, indexes, take)` in place of
+    `function(f, *gys)`, with the indexes of the inputs that need one. `take(i)` hands over the sum of what has
+    arrived at input `i` so far, or None; whoever takes it returns it with the new gradient added."""
+    tangents: Callable[..., Any] | None = None
+    """For an op that has bodies: `tangents(f, ts, read)`, the tangents of the outputs, from those of the inputs, with
+    None for zero. `read` says of each output whether somebody reads it; the others' tangents may be left out."""
+
+    def __call__(self, f: Function, *gys: Variable) -> Gradients:
+        return self.function(f, *gys)
+
+
+OWN = ("nngrad.", "backward_registry.")
+"""How the modules of rules begin that are nngrad's own, which give the same for the same function each time."""
+
+
+class MissingRule(NotImplementedError):
+    """An op on the way of a gradient has no backward rule."""
+
+
+class Registry(Mapping[str, Rule]):
+    """Rules by name: nnabla's type name ("Tanh") or the function's ("tanh")."""
+
+    def __init__(self) -> None:
+        # Each rule is kept on its op, so that both go when nothing else refers to the op: a user's class, say.
+        self.place = object()
+        """The key of its rules there."""
+        self._known: WeakSet[Op] = WeakSet()
+        self._ops: WeakValueDictionary[str, Op] = WeakValueDictionary()
+        self._lock = threading.Lock()
+        self.version = 0
+        """Counts changes, so that what was derived from the rules knows when it is out of date."""
+
+    def add(self, op: Op, rule: Rule, replace: bool = False) -> None:
+        """Enter the rule of `op`."""
+        with self._lock:
+            known_rule = self.find(op)
+            if known_rule is not None and not replace:
+                raise ValueError(f"{op.name} already has a backward rule, in {known_rule.module}")
+            op.rules[self.place] = rule
+            self._known.add(op)
+            for name in (op.name, op.type_name):
+                known = self._ops.get(name)
+                # A function of a user's own does not take the name of one of nngrad's.
+                if known is None or not known.module.startswith("nngrad."):
+                    self._ops[name] = op
+            self.version += 1
+
+    def find(self, op: Op) -> Rule | None:
+        """The rule of `op`, or None."""
+        rule: Rule | None = op.rules.get(self.place)
+        return rule
+
+    def op(self, name: str) -> Op:
+        """The op that goes by `name`."""
+        try:
+            return self._ops[name]
+        except KeyError:
+            raise KeyError(f"no op is named {name!r}; show_registry() lists all") from None
+
+    def __getitem__(self, name: str) -> Rule:
+        rule: Rule = self.op(name).rules[self.place]
+        return rule
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(op.type_name for op in self._known))
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def ops(self) -> list[tuple[Op, Rule]]:
+        """Every op that has a rule, by name."""
+        return sorted([(op, op.rules[self.place]) for op in self._known], key=lambda entry: entry[0].name)
+
+
+registry = Registry()
+
+
+def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunction]:
+    """Register the decorated function as the backward rule of `op`.
+
+    Args:
+        op: The op.
+        exact: False where the rule is not the derivative of the forward (straight-through estimators).
+    """
+
+    def enter(rule: RuleFunction) -> RuleFunction:
+        registry.add(op, Rule(rule, "rule", exact, rule.__module__))
+        return rule
+
+    return enter
+
+
+def adjoint_pair(a: Op, b: Op) -> None:
+    """`a` and `b` are linear, and each is the transpose of the other.
+
+    They take the same arguments, but for the `shape` of what `b` returns, which `b` may take beside those of `a`.
+    """
+    module = _caller_module()
+    shaped = "shape" in b.argument_names and "shape" not in a.argument_names
+
+    def a_rule(f: Function, *gys: Variable) -> Any:
+        return b(*gys, **f.args, shape=f.inputs[0].shape) if shaped else b(*gys, **f.args)
+
+    def b_rule(f: Function, *gys: Variable) -> Any:
+        return a(*gys, **(without_shape(f) if shaped else f.args))
+
+    for op, rule in ((a, a_rule), (b, b_rule)):
+        registry.add(op, Rule(rule, "adjoint pair", True, module))
+
+
+def without_shape(f: Function) -> dict[str, Any]:
+    """The arguments of `f` but for `shape`."""
+    return {name: value for name, value in f.args.items() if name != "shape"}
+
+
+def bilinear_family(product: Op, left: Op, right: Op) -> None:
+    """Close a bilinear op under differentiation. The three are one scalar T = <y, product(x, w)>:
+
+        product(x, w) = dT/dy        left(y, w) = dT/dx        right(y, x) = dT/dw
+
+    T is linear in each of its slots, so an incoming gradient takes the slot of the op it reached.
+    `left` and `right` take, beside the arguments of `product`, the `shape` of what they return.
+    """
+    module = _caller_module()
+
+    def product_rule(f: Function, gy: Variable) -> Gradients:
+        x, w = f.inputs
+        return left(gy, w, shape=x.shape, **without_shape(f)), right(gy, x, shape=w.shape, **without_shape(f))
+
+    def left_rule(f: Function, gx: Variable) -> Gradients:
+        y, w = f.inputs
+        return product(gx, w, **without_shape(f)), right(y, gx, shape=w.shape, **without_shape(f))
+
+    def right_rule(f: Function, gw: Variable) -> Gradients:
+        y, x = f.inputs
+        return product(x, gw, **without_shape(f)), left(y, gw, shape=x.shape, **without_shape(f))
+
+    for op, rule in ((product, product_rule), (left, left_rule), (right, right_rule)):
+        registry.add(op, Rule(rule, "bilinear", True, module))
+
+
+def multilinear_family(*ops: Op) -> None:
+    """Close a form of several arrays, linear in each, under differentiation. `ops[i]` is its derivative in array i, a
+    function of all others, in their order."""
+    module = _caller_module()
+
+    def rule(missing: int) -> RuleFunction:
+        others = [i for i in range(len(ops)) if i != missing]
+
+        def gradients(f: Function, gy: Variable) -> Gradients:
+            arrays = dict(zip(others, f.inputs, strict=True)) | {missing: gy}
+            return tuple([ops[i](*[arrays[k] for k in sorted(arrays) if k != i]) for i in others])
+
+        return gradients
+
+    for i, op in enumerate(ops):
+        registry.add(op, Rule(rule(i), "multilinear", True, module))
+
+
+def non_differentiable(*ops: Op, exact: bool = True) -> None:
+    """These have no derivative to speak of: no gradient passes through them.
+
+    Args:
+        ops: The ops.
+        exact: False where there is one, and it is left out on purpose.
+    """
+    module = _caller_module()
+    for op in ops:
+        registry.add(op, Rule(lambda f, *gys: (None,) * len(f.inputs), "non-differentiable", exact, module))
+
+
+def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
+    """Set or replace the rule of the op that goes by `name`, in nnabla's protocol:
+
+        rule(grad_outputs, inputs, input_shapes, outputs, output_shapes, **arguments)
+
+    with lists of Variables and of shapes, returning one gradient per input (None for zero). The arguments of a
+    function of your own are what its property `args` says, a dict; without one there are none.
+
+    Args:
+        name: nnabla's type name or the function's name.
+        rule: The rule.
+        exact: Whether it is the true derivative; optimisations that rest on calculus ask for it.
+    """
+    if not callable(rule):
+        raise TypeError(f"rule: expected a function, got {rule!r}")
+
+    def function(f: Function, *gys: Variable) -> Gradients:
+        inputs, outputs = list(f.inputs), list(f.outputs)
+        shapes = [x.shape for x in inputs], [y.shape for y in outputs]
+        return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **_arguments(f))
+
+    module = getattr(rule, "__module__", "")
+    registry.add(registry.op(name), Rule(function, "user", exact, module), replace=True)
+
+
+def _arguments(f: Function) -> Mapping[str, Any]:
+    """The static arguments as nnabla has them: for a function of a user's own what its `args` says, if anything."""
+    arguments = f.args
+    if list(arguments) != ["instance"]:
+        return arguments
+    own = getattr(arguments["instance"], "args", None)
+    return own if isinstance(own, Mapping) else {}
+
+
+def missing(op: Op, path: str) -> MissingRule:
+    """The error for an op without a rule: it says where the gradient met it, and what to write."""
+    inputs = "xs" if op.variadic else ", ".join(op.input_names)
+    unpack = f"{inputs} = f.inputs" if op.variadic else f"({inputs},) = f.inputs"
+    home = op.module.replace("nngrad.functions.", "backward_registry.").replace(".", "/") + ".py"
+    gys = "*gys" if op.multiple_results else "gy"
+    return MissingRule(
+        f"{op.name} has no backward rule; the gradient came to it along {path}.\n"
+        f"Write one in {home}:\n\n"
+        f"    @backward(F.{op.name})\n"
+        f"    def {op.name}_backward(f, {gys}):\n"
+        f'        """the formula"""\n'
+        f"        {unpack}\n"
+        f"        return ...  # one gradient for each of {inputs}; None where it is zero\n"
+    )
+
+
+def show_registry() -> None:
+    """Print every op with the kind of its rule and the file that the rule is in."""
+    rows = [(op.type_name, op.name, rule.kind, rule.module) for op, rule in registry.ops()]
+    widths = [max(len(row[i]) for row in rows) for i in range(3)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)))
+
+
+def _caller_module() -> str:
+    frame = inspect.currentframe()
+    assert frame is not None and frame.f_back is not None and frame.f_back.f_back is not None
+    return str(frame.f_back.f_back.f_globals["__name__"])

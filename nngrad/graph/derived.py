@@ -1,0 +1,53 @@
+"""What is derived from blocks is derived once."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from .block import bodies_in
+from .options import build_options, contained, switch_to, watching_for_users_code
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_MOST_DERIVED = 1024
+"""How many results are remembered of each way to derive bodies from bodies."""
+
+
+class _NotRemembered(Exception):
+    """Carries an answer past the table of those that are remembered."""
+
+
+def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
+    """Let a function that derives something from bodies, which is all that it is given, run once for each question;
+    where code of the user's has a part in the answer, each time.
+
+    What it applies is applied as it is, with none of the switches in force that the caller has set, but for which rules
+    gradients are simplified by. Bodies that are equal and were written in different places are different questions.
+    """
+
+    @contained
+    def derived(simplify: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        switch_to(simplify=simplify)
+        return derive(*args, **kwargs)
+
+    @functools.lru_cache(maxsize=_MOST_DERIVED)
+    def remembered(simplify: Any, written: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        del written
+        answer, is_users = watching_for_users_code(lambda: derived(simplify, *args, **kwargs))
+        if is_users:
+            raise _NotRemembered(answer)  # what raises is not kept
+        return answer
+
+    @functools.wraps(derive)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+        written = tuple([body.written for body in bodies_in(args)])
+        try:
+            return remembered(build_options().simplify, written, *args, **kwargs)  # type: ignore[arg-type]  # hashable
+        except _NotRemembered as given:
+            answer: R = given.args[0]
+            return answer
+
+    return ask

@@ -1,0 +1,225 @@
+"""The lines of a listing, and what writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+from .description import OF_THE_BODY, BodyEntry, Description
+from .folding import Fold
+from .leaf_lines import LeafLine, leaf_lines
+from .recomputation import State
+
+_MOST_OPERANDS = 12
+"""Operands of one function that are listed."""
+_MOST_RESULTS = 40
+"""Results of a graph that are listed."""
+
+_STATES = {State.KEPT: "kept", State.AGAIN: "computed again", State.COPY: "a copy"}
+
+
+class Part(NamedTuple):
+    """Some text of a line."""
+
+    text: str
+    order: int | None = None
+    """The order of differentiation of the value that it names; None where it names none."""
+    is_op: bool = False
+    """Whether it is the name of an op."""
+
+
+class Line(NamedTuple):
+    """A line of a listing."""
+
+    depth: int
+    """How many bodies and blocks it is in."""
+    parts: tuple[Part, ...]
+    shapes: str = ""
+    """Shapes and dtypes of what it names."""
+    order: int = 0
+    """Order of differentiation."""
+    origin: str = ""
+    """What it comes from, 'of v3'."""
+    cells: tuple[str, ...] = ()
+    """What the other columns say."""
+    node: int = -1
+    """The node that it is about."""
+
+    @property
+    def text(self) -> str:
+        """What it says, without shapes and columns."""
+        return "".join([part.text for part in self.parts])
+
+
+class Writer:
+    """Writes the lines of a description."""
+
+    def __init__(self, described: Description, columns: Sequence[str], folds: Sequence[Fold] = ()) -> None:
+        self._d = described
+        self._columns = columns
+        self._folds = {fold.nodes[0][0]: fold for fold in folds}
+        self._folded = bool(folds)
+        self._bodies: dict[int, list[int]] = {}
+        for number, entry in enumerate(described.bodies):
+            self._bodies.setdefault(entry.node, []).append(number)
+        self._within: dict[int, list[int]] = {}
+        for node, number in enumerate(described.body_of):
+            self._within.setdefault(number, []).append(node)
+        self.top = self._within.get(-1, [])
+        """The nodes that are in no body."""
+        self._last_place: Any = None
+
+    def lines(self) -> Iterator[Line]:
+        """All lines."""
+        d, top = self._d, self.top
+        leaves = [i for i in top if d.ops[i] is None]
+        for leaf in leaf_lines(d, leaves, self._folded):
+            yield self._leaf(leaf)
+        n = len(leaves)
+        while n < len(top):
+            node = top[n]
+            fold = self._folds.get(node)
+            if fold is None:
+                yield from self._function(node, 0)
+                n += 1
+            else:
+                yield from self._fold(fold)
+                n += len(fold.nodes) * len(fold.nodes[0])
+        yield self.results()
+
+    def node_lines(self, node: int) -> Iterator[Line]:
+        """The lines of one node that is in no body."""
+        if self._d.ops[node] is None:
+            yield from map(self._leaf, leaf_lines(self._d, [node], together=False))
+        else:
+            yield from self._function(node, 0)
+
+    def results(self) -> Line:
+        """The line of the results."""
+        results = _shortened([self._named(node, output) for node, output in self._d.outputs], _MOST_RESULTS)
+        return Line(0, (Part("results: "), *_separated(results)))
+
+    # ---------------------------------------------------------------- lines
+
+    def _leaf(self, leaf: LeafLine) -> Line:
+        name = Part(leaf.names[0], 0)
+        more = (Part(", …, "), Part(leaf.names[-1], 0)) if len(leaf.names) > 1 else ()
+        what, comma, gradient = leaf.what.partition(",")
+        times = f"  x {len(leaf.names)}" if more else ""
+        return Line(0, (name, *more, Part(f" = {what}{times}{comma}{gradient}")), repr(leaf.spec), node=leaf.node)
+
+    def _function(self, node: int, depth: int) -> Iterator[Line]:
+        d = self._d
+        order = d.orders[node]
+        named = _shortened([Part(name, order) for name in d.results[node] if name], _MOST_OPERANDS) or [Part("_")]
+        operands = _shortened([self._named(*operand) for operand in d.operands[node]], _MOST_OPERANDS)
+        arguments = d.arguments(node)
+        given = _separated([*operands, Part(arguments)] if arguments else operands)
+        parts = (*_separated(named), Part(" = "), Part(d.op_name(node), None, True), Part("("), *given, Part(")"))
+        origin = self._origin(node) if "origin" in self._columns else ""
+        yield Line(depth, parts, d.shape(node), order, origin, self._cells(node), node)
+        for number in self._bodies.get(node, ()):
+            yield from self._body(number, depth)
+
+    def _named(self, node: int, output: int) -> Part:
+        return Part(self._d.results[node][output], self._d.orders[node])
+
+    def _cells(self, node: int) -> tuple[str, ...]:
+        said = {"state": self._state, "scope": self._scope, "rule": self._rule, "place": self._place}
+        return tuple([said[name](node) for name in self._columns if name in said])
+
+    def _origin(self, node: int) -> str:
+        d = self._d
+        rule, origin = d.rules[node], d.origins[node]
+        if rule is None:
+            return ""
+        return f"of {d.names[origin]}" if origin >= 0 else f"of {rule.name}"
+
+    def _state(self, node: int) -> str:
+        return _STATES.get(self._d.states[node], "")
+
+    def _scope(self, node: int) -> str:
+        return self._d.scopes[node]
+
+    def _rule(self, node: int) -> str:
+        return self._d.formula(node)
+
+    def _place(self, node: int) -> str:
+        place = self._d.places[node]
+        again, self._last_place = place == self._last_place, place
+        if place is None:
+            return ""
+        line = f"{PurePath(place.file).name}:{place.line}"
+        return line if again or not place.code else f"{line}: {place.code}"
+
+    # ---------------------------------------------------------------- bodies
+
+    def _body(self, number: int, depth: int) -> Iterator[Line]:
+        d, entry = self._d, self._d.bodies[number]
+        within, values = entry.within, entry.values
+        own: dict[str, Part] = {}
+        said: list[Part] = []
+        for i, name in enumerate(within.inputs):
+            kind = name.rstrip("0123456789")
+            own[name] = self._named(*values[i])
+            if kind in OF_THE_BODY:
+                begins = self._named(*d.operands[values[i][0]][0])
+                said += [Part("; " if said else ": "), own[name], Part(f" {OF_THE_BODY[kind]} "), begins]
+        times = f", {within.runs} times" if within.runs != 1 else ""
+        yield Line(depth, (Part(f"  {within.role}{times}"), *said))
+        for node in self._within.get(number, ()):
+            if d.ops[node] is not None:
+                yield from self._function(node, depth + 1)  # as deep as there are loops within loops
+        ends = self._ends(entry, own)
+        if ends:
+            yield Line(depth + 1, tuple(ends))
+
+    def _ends(self, entry: BodyEntry, own: dict[str, Part]) -> list[Part]:
+        """What becomes of the inputs of a body, and what it gives."""
+        within, said = entry.within, list[list[Part]]()
+        for name, number in zip(within.outputs, within.body.outputs, strict=True):
+            value = self._named(*entry.values[number])
+            if name in own:
+                said.append([own[name], Part(" becomes "), value])
+            elif not within.gives:
+                said.append([Part("goes on while "), value])
+        order = self._d.orders[entry.node]
+        for result, (how, number) in zip(self._d.results[entry.node], within.gives, strict=False):
+            if result:
+                value = self._named(*entry.values[number])
+                said.append([Part(result, order), Part(" is "), value, Part(f" {how}".rstrip())])
+        return [part for i, parts in enumerate(said) for part in (*([Part("; ")] if i else []), *parts)]
+
+    # ---------------------------------------------------------------- blocks that repeat
+
+    def _fold(self, fold: Fold) -> Iterator[Line]:
+        d = self._d
+        spans: list[list[Part]] = []
+        for block in (fold.nodes[0], fold.nodes[1], fold.nodes[-1]):
+            ends = [Part(d.names[node], d.orders[node]) for node in dict.fromkeys((block[0], block[-1]))]
+            spans.append([ends[0], *[each for end in ends[1:] for each in (Part(" to "), end)]])
+        head = [Part(f"x {len(fold.nodes)}: "), *spans[0], Part(", "), *spans[1], Part(", …, "), *spans[2]]
+        yield Line(0, tuple(head))
+        for node in fold.nodes[0]:
+            yield from self._function(node, 1)
+        for begins, inner in fold.carried:
+            outer = self._named(*begins)
+            yield Line(1, (Part("then "), outer, Part(" is "), self._named(*inner), Part(" of the one before")))
+        for values in fold.changing:
+            named = [self._named(*value) for value in values]
+            others = [*named[1:2], *([Part("…")] if len(named) > 3 else []), *named[2:][-1:]]
+            yield Line(1, (Part("then "), named[0], Part(" is "), *_separated(others)))
+
+
+def _shortened(parts: list[Part], most: int) -> list[Part]:
+    """Parts, with how many are left out in the middle where there are more than `most`."""
+    if len(parts) <= most:
+        return parts
+    return [*parts[: most - 2], Part(f"… {len(parts) - most} more"), *parts[-2:]]
+
+
+def _separated(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Parts with commas between them."""
+    return tuple([each for i, part in enumerate(parts) for each in ((Part(", "), part) if i else (part,))])
+

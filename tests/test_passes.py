@@ -1,0 +1,115 @@
+"""The passes that prepare a graph for the compiler: what each does is shown, and each can be left out."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution.fingerprint import structure_of
+from nngrad.execution.lower import linearize
+from nngrad.execution.passes import PASSES, prepared
+from nngrad.graph import Variable
+
+NAMES = [each.name for each in PASSES]
+RNG = np.random.default_rng(7)
+
+
+def leaf(*shape: int) -> Variable:
+    return Variable.from_numpy_array(RNG.standard_normal(shape) / 2, need_grad=True)
+
+
+def convolved() -> list[Variable]:
+    x, w = leaf(2, 3, 6, 6), leaf(3, 3, 3, 3)
+    y = F.sum(F.tanh(F.convolution(F.tanh(F.convolution(x, w)), w)))
+    return [y, *nn.grad(y, [x, w])]
+
+
+def recurrent() -> list[Variable]:
+    h, w = leaf(2, 3), leaf(3, 3)
+    for _ in range(45):
+        h = F.tanh(h @ w) * F.sigmoid(h)
+    return nn.grad(F.sum(h * h), w)
+
+
+def looped() -> list[Variable]:
+    x = leaf(4, 3)
+    _, ys = F.scan(lambda h, s: (F.tanh(h + s), F.sin(s)), leaf(3), x)
+    return [F.sum(ys), *nn.grad(F.sum(ys), x), nn.checkpoint(F.sin)(x)]
+
+
+def rows(text: str) -> dict[str, tuple[int, int, str]]:
+    """For each pass how many functions there are before it and after, and what it has changed."""
+    lines = [re.fullmatch(r"(\w+) +(\d+) +(\d+) ?(.*)", line) for line in text.splitlines()[1:]]
+    return {line[1]: (int(line[2]), int(line[3]), line[4].strip()) for line in lines if line is not None}
+
+
+@pytest.mark.parametrize("build", [convolved, recurrent, looped])
+def test_results_without_a_pass_or_any_are_the_same(build: object) -> None:
+    graph = build()  # type: ignore[operator]
+    nn.forward_all(graph)
+    expected = [y.d.copy() for y in graph]
+    for without in [[name] for name in NAMES] + [NAMES]:
+        with nn.passes(without=without):
+            nn.forward_all(graph)
+        for y, value in zip(graph, expected, strict=True):
+            np.testing.assert_allclose(y.d, value, rtol=1e-5, atol=1e-6, err_msg=str(without))
+
+
+@pytest.mark.parametrize("build, name", [(convolved, "channels_last"), (recurrent, "roll"), (looped, "inline")])
+def test_what_is_left_out_is_not_done(build: object, name: str) -> None:
+    graph = build()  # type: ignore[operator]
+    program = linearize(graph).program
+    with nn.passes(without=[name]):
+        other = linearize(graph).program
+    assert other.block == program.block
+    assert other != program
+    assert structure_of(other) != structure_of(program)
+    assert prepared(other).block != prepared(program).block
+
+
+def test_passes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    nn.show_passes(convolved(), "cpu")
+    shown = rows(capsys.readouterr().out)
+    assert list(shown) == NAMES
+    before, after, changes = shown["channels_last"]
+    assert after > before
+    assert "channels_last" in changes
+    assert shown["roll"][:2] == (after, after)
+    nn.show_passes(recurrent(), "cpu")
+    before, after, changes = rows(capsys.readouterr().out)["roll"]
+    assert after < before / 10
+    assert "+" in changes and "loop_of_steps" in changes
+    nn.show_passes(recurrent(), "gpu")
+    assert list(rows(capsys.readouterr().out)) == ["inline", "join_loops"]
+    with nn.passes(without=["roll"]):
+        nn.show_passes(recurrent(), "cpu")
+    before, after, changes = rows(capsys.readouterr().out)["roll"]
+    assert (after, changes) == (before, "left out")
+
+
+def test_what_is_cut_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    y = leaf(2)
+    for _ in range(2100):
+        y = F.sin(y)
+    with nn.passes(without=["roll"]):
+        nn.show_passes(y, "cpu")
+    shown = rows(capsys.readouterr().out)
+    assert list(shown) == ["roll", "cut"]
+    assert re.search(r"\d+ pieces, of which 2 are compiled", shown["cut"][2])
+    nn.show_passes(y, "cpu")
+    assert rows(capsys.readouterr().out)["roll"][0] <= 2100
+
+
+def test_wrong_calls() -> None:
+    with pytest.raises(ValueError, match=r"without: there is no pass named 'rol'.*roll"):
+        nn.passes(without=["rol"])
+    with pytest.raises(TypeError, match=r"without: expected a list of names of passes, got 'roll'; write \['roll'\]"):
+        nn.passes(without="roll")
+    with pytest.raises(TypeError, match="outputs"):
+        nn.show_passes(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="platform: there is none called 'gpus'"):
+        nn.show_passes(leaf(2), "gpus")
