@@ -75,9 +75,9 @@ def test_similar_structures_from_one_line_are_told_once_with_what_differs(
     assert re.search(how, message) and recompilations._ADVICE[what] in message
 
 
-def test_a_number_is_not_told_since_it_compiles_twice_at_most() -> None:
+def test_a_number_is_not_told_since_it_compiles_once() -> None:
     assert not said(lambda i: (F.sin(row()) * (0.1 + i)).d)
-    assert nn.executables.info().size == 2
+    assert nn.executables.info().size == 1
 
 
 def test_other_computations_are_not_told() -> None:

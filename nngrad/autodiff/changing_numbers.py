@@ -59,7 +59,7 @@ class Changing(NamedTuple):
 def changing(program: Program) -> Changing | None:
     """Returns which numbers of a program have changed since one like it came first; None where none have, where one of
     them matters for what is emitted, or where it is not known how a leaf stands for it."""
-    general, numbers = without_numbers(program.block)
+    general, numbers = without_numbers(program.block, apart=True)
     if not numbers:
         return None
     table = _met.part([op for op, _, _ in program.block.steps])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..execution.compiled import BoundedCache, executable_of, executables
+from ..execution.compiled import BoundedCache, executable_of, executables, weakly
 from ..execution.lower import linearize
 from ..execution.plans import RunPlan
 from ..execution.program import Program
@@ -75,7 +74,7 @@ class _Shared:
     __slots__ = ("dtypes", "executable", "passed", "retained")
 
     def __init__(self, fused: Fused) -> None:
-        self.executable = weakref.ref(fused.executable)
+        self.executable = weakly(fused.executable)
         self.retained = fused.retained
         self.passed = fused.passed
         self.dtypes = fused.dtypes
@@ -130,7 +129,7 @@ def _found(table: BoundedCache, structure: tuple[Program, Key]) -> Fused | None:
 def _keep(table: BoundedCache, structure: tuple[Program, Key], fused: Fused) -> None:
     if not fused.others and not fused.is_users:
         shared: _Shared = table.keep(structure, _Shared(fused))
-        shared.executable = weakref.ref(fused.executable)
+        shared.executable = weakly(fused.executable)
 
 
 def _fuse(

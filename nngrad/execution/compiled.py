@@ -10,8 +10,9 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
-from ..graph import Op, Spec
+from ..graph import Op
 from ..graph.exchange import Processes
 from ..graph.half_made import unharmed
 from ..graph.mesh import Mesh, running_on
@@ -22,11 +23,11 @@ from .across import Across
 from .break_even import cheap_calls
 from .disk_cache import disk_cache
 from .fingerprint import structure_of
-from .free_numbers import Numbers, as_array, can_take_numbers, spec_of_numbers, with_slots, without_numbers
+from .free_numbers import General, filled, general, with_slots
 from .host_calls import finished, waited_for_on_meshes
 from .lower import fitted_where_it_runs, in_pieces, whole
 from .on_disk import on_disk_by_structure
-from .pieces import cut
+from .pieces import cut, is_long
 from .program import Program
 from .spent import spent
 from .tiers import Tiers, tiered
@@ -242,6 +243,19 @@ def on_device(device: jax.Device | None, needs_x64: bool, function: Callable[...
     return run
 
 
+def weakly(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | None]:
+    """What gives the executable of a program as long as it is kept."""
+    if executable.__class__ is not functools.partial:
+        return weakref.ref(executable)
+    kept, numbers = weakref.ref(executable.func), executable.args  # the program's own numbers are kept by nobody
+
+    def found() -> Callable[..., Any] | None:
+        taking = kept()
+        return None if taking is None else functools.partial(taking, *numbers)
+
+    return found
+
+
 MOST_TRUSTED = 500
 """Programs of so many functions XLA compiles, whatever they are."""
 
@@ -253,13 +267,18 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
     if executable is None and (group := program.group) is not None:
         return _keep_across(program, group)
-    if executable is None and len(program.block.steps) <= MOST_TRUSTED:
-        executable = _shared(program, table)
     if executable is not None:
         return executable
+    given = general_of(program)
+    if given.numbers is not None:
+        executable = table.find(given.program)
+        table.not_missed()
+        if executable is None:
+            executable = keep_executable(given, tiers_of(given), len(program.block.steps))
+        return functools.partial(executable, given.numbers)
     shorter, needs_pieces = fitted_where_it_runs(program)
     if not needs_pieces:
-        return keep_executable(program, tiers_of(program, whole(shorter)), len(shorter.block.steps))
+        return keep_executable(given, tiers_of(given, shorter), len(shorter.block.steps))
     pieces = cut(shorter.block)
     counts = [len(block.steps) for block in {piece.block for piece in pieces}]
     function = in_pieces(shorter, pieces)
@@ -272,71 +291,44 @@ def _keep_across(program: Program, group: Processes) -> Callable[..., tuple[Any,
     return _keep(program, Across(whole(shorter), group, program.device), [len(shorter.block.steps)])
 
 
-def tiers_of(program: Program, function: Callable[..., Any], specs: tuple[Spec, ...] | None = None) -> Tiers:
+def tiers_of(given: General, shorter: Program | None = None) -> Tiers:
     """The executables of a program that XLA gets as a whole.
 
     Args:
-        program: The program.
-        function: The same, as a function of arrays.
-        specs: Of the arrays; those of its leaves by default.
+        given: The program, and its numbers.
+        shorter: What is compiled in its place, where that is another.
     """
+    program, numbers = given
+    if numbers is None:
+        function = whole(program if shorter is None else shorter)
+    else:
+        function = whole(program, with_slots, given.takes)
     jitted, structure = jax.jit(function), structure_of(program)
-    specs = program.block.inputs if specs is None else specs
-    on_disk = None if program.mesh is not None else on_disk_by_structure(structure, jitted, specs)  # for one device
+    on_disk = None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes)  # one device
     best = finished(jitted, program.block.opaque, program.mesh) if on_disk is None else on_disk.call
     watched = recompilations.watched(program)
     return Tiers(jitted, best, cheap_calls(program), program.device, watched, on_disk, lambda: structure)
 
 
-_numbers_seen = executables.learned(BoundedCache(512))
-"""The numbers with which a structure came first."""
+_generals = executables.learned(BoundedCache(512))
+"""What programs have in common with those that differ from them in numbers alone."""
 
 
-class _TakingNumbers:
-    """The executable of all programs that differ in numbers alone, and what it is with the numbers of each."""
+def general_of(program: Program) -> General:
+    """The program whose executable is that of a given one, and the numbers that it takes. Where it is cut into pieces
+    these take them."""
 
-    def __init__(self, executable: Callable[..., tuple[Any, ...]]) -> None:
-        self._executable = executable
-        self._bound = BoundedCache(64)
+    def make() -> General:
+        return General(program, None) if is_long(program.block) else general(program)
 
-    def of(self, program: Program, numbers: Numbers) -> Callable[..., tuple[Any, ...]]:
-        """The executable of a program."""
-        bound: Callable[..., tuple[Any, ...]] = self._bound.get(
-            program, lambda: functools.partial(self._executable, as_array(numbers, program.block.needs_x64))
-        )
-        return bound
+    found: General = _generals.part([op for op, _, _ in program.block.steps]).get(program, make)
+    return found
 
 
-def _shared(program: Program, table: BoundedCache) -> Callable[..., tuple[Any, ...]] | None:
-    """The executable of all programs that differ from this one in numbers alone, with its numbers; None for the first
-    of them, and where there is none."""
-    block, numbers = without_numbers(program.block)
-    if not numbers:
-        return None
-    general = program._replace(block=block)
-    seen = _numbers_seen.part([op for op, _, _ in program.block.steps])
-    first = seen.find(general)
-    if first is None:
-        seen.keep(general, numbers)
-    if first is None or first == numbers:
-        return None
-    taking: _TakingNumbers | None = table.find(general)
-    if taking is not None:
-        table.not_missed()
-    elif not can_take_numbers(block):
-        return None
-    else:
-        specs = (spec_of_numbers(numbers, general.block.needs_x64), *general.block.inputs)
-        function = _where_it_runs(general, tiered(tiers_of(general, whole(general, with_slots, specs), specs)))
-        taking = table.keep(general, _TakingNumbers(function), bytes_of(len(program.block.steps)))
-    return taking.of(program, numbers)
-
-
-def keep_executable(program: Program, tiers: Tiers, count: int) -> Callable[..., tuple[Any, ...]]:
+def keep_executable(given: General, tiers: Tiers, count: int) -> Callable[..., tuple[Any, ...]]:
     """Keep the executable of a program that XLA gets as a whole, of `count` functions."""
-    function = tiered(tiers)
-    trusted = len(program.block.steps) <= MOST_TRUSTED
-    return _keep(program, function if trusted else _in_pieces_where_it_fails(program, tiers), [count])
+    is_trusted = len(given.program.block.steps) <= MOST_TRUSTED
+    return _keep(given.program, tiered(tiers) if is_trusted else _in_pieces_where_it_fails(given, tiers), [count])
 
 
 def _part_for(program: Program) -> BoundedCache:
@@ -361,25 +353,39 @@ def _where_it_runs(program: Program, function: Callable[..., Any]) -> Callable[.
     return on_device(program.device, program.block.needs_x64, function)
 
 
-def _in_pieces_where_it_fails(program: Program, tiers: Tiers) -> Callable[..., tuple[Any, ...]]:
+def _in_pieces_where_it_fails(given: General, tiers: Tiers) -> Callable[..., tuple[Any, ...]]:
     """The program as one executable, or in pieces if XLA cannot compile that."""
-    in_one = tiered(tiers)
-    function: Callable[..., tuple[Any, ...]] = in_one
+    in_one, fails = tiered(tiers), False
+
+    @functools.lru_cache(8)
+    def apart(*numbers: float) -> Callable[..., tuple[Any, ...]]:
+        program = filled(given.program, numbers)
+        return in_pieces(program, cut(program.block))
+
+    def run_apart(*arrays: Any) -> tuple[Any, ...]:
+        if given.numbers is None:
+            return apart()(*arrays)
+        numbers, *rest = arrays
+        return apart(*np.asarray(numbers).tolist())(*rest)
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        nonlocal function
+        nonlocal fails
+        if fails:
+            return run_apart(*arrays)
         try:
-            return function(*arrays)
+            results: tuple[Any, ...] = in_one(*arrays)
+            return results
         except jax.errors.JaxRuntimeError as error:
-            if function is not in_one or tiers.compiles(arrays):
+            if tiers.compiles(arrays):
                 raise
-            function = in_pieces(program, cut(program.block))
+            fails = True
             try:
-                return function(*arrays)
+                return run_apart(*arrays)
             except jax.errors.JaxRuntimeError:
                 error.add_note(
-                    f"nngrad: XLA cannot compile this program of {len(program.block.steps)} functions, in one piece "
-                    "or in several; compute a part of the graph at a time, or put what is repeated into F.jax_function"
+                    f"nngrad: XLA cannot compile this program of {len(given.program.block.steps)} functions, in one "
+                    "piece or in several; compute a part of the graph at a time, or put what is repeated into "
+                    "F.jax_function"
                 )
                 raise error from None
 

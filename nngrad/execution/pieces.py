@@ -23,7 +23,7 @@ from ..graph.block import Block
 from ..graph.parts import Key
 from ..graph.spec import spec_of
 from .calls import Call, block_of, calls_of
-from .free_numbers import as_array, can_take_numbers, without_numbers
+from .free_numbers import as_array, without_numbers
 
 MOST_FUSED = 2000
 """How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with
@@ -184,10 +184,7 @@ def _piece(
     places = {i: n for n, i in enumerate(takes)}
     gives = tuple([i for i in made if last.get(i, place) > place])
     calls = [call._replace(ins=tuple([places.get(i, i) for i in call.ins])) for call in group]
-    block = block_of(tuple([specs[i] for i in takes]), calls, gives)
-    general, free = without_numbers(block)
-    given = None
-    if free and can_take_numbers(general):
-        block, given = general, as_array(free, block.needs_x64)
+    block, numbers = without_numbers(block_of(tuple([specs[i] for i in takes]), calls, gives))
+    given = as_array(numbers, block.needs_x64)
     of_parts = {i: starts[i] for i in takes if i in starts}
     return Piece(block, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), of_parts, given)

@@ -10,8 +10,9 @@ from jax.sharding import SingleDeviceSharding
 
 from ..graph.process import Process
 from ..graph.spec import x64_if
-from .compiled import BoundedCache, keep_executable, tiers_of
-from .lower import fitted_where_it_runs, whole
+from .compiled import BoundedCache, general_of, keep_executable, tiers_of
+from .free_numbers import General
+from .lower import fitted_where_it_runs
 from .program import Program
 from .tiers import Tiers
 
@@ -26,7 +27,7 @@ _BYTES_OF_A_STEP = 200
 class Trial(NamedTuple):
     """What came of compiling a program."""
 
-    program: Program
+    given: General
     nbytes: int | None
     """Bytes of temporaries by the compiler's own account; None where it gives none, or does not get the program as a
     whole."""
@@ -36,35 +37,37 @@ class Trial(NamedTuple):
     def keep(self) -> None:
         """Let the executables be those of the program, from now on."""
         if self.tiers is not None:
-            keep_executable(self.program, self.tiers, len(self.program.block.steps))
+            keep_executable(self.given, self.tiers, len(self.given.program.block.steps))
 
 
 def trial_of(program: Program) -> Trial:
     """Compile a program, unless that was done before, and ask for the memory that it takes. Nothing is run."""
     if Process.cannot_compute or program.group is not None:
-        return Trial(program, None, None)
+        return Trial(General(program, None), None, None)
+    given = general_of(program)
     table = temporaries.part([op for op, _, _ in program.block.steps])
-    known = table.find(program)
+    known = table.find(given.program)
     if known is not None:
-        return Trial(program, known, None)
+        return Trial(given, known, None)
     shorter, needs_pieces = fitted_where_it_runs(program)
     if needs_pieces:
-        return Trial(program, None, None)
-    tiers = tiers_of(program, whole(shorter))
-    nbytes = _allotted(tiers, program)
+        return Trial(given, None, None)
+    tiers = tiers_of(given, shorter)
+    nbytes = _allotted(tiers, given)
     if nbytes is None:
-        return Trial(program, None, None)
-    return Trial(program, table.keep(program, nbytes, _BYTES_OF_A_STEP * len(program.block.steps)), tiers)
+        return Trial(given, None, None)
+    return Trial(given, table.keep(given.program, nbytes, _BYTES_OF_A_STEP * len(program.block.steps)), tiers)
 
 
-def _allotted(tiers: Tiers, program: Program) -> int | None:
+def _allotted(tiers: Tiers, of: General) -> int | None:
+    program = of.program
     # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
     if program.mesh is not None:
-        places = [program.mesh.sharding(axes) for axes in program.places]
-        given = tuple([s.abstract(place) for s, place in zip(program.block.inputs, places, strict=True)])
+        places = [*[()] * (len(of.takes) - len(program.block.inputs)), *program.places]
+        given = tuple([s.abstract(program.mesh.sharding(axes)) for s, axes in zip(of.takes, places, strict=True)])
     else:
         sharding = None if program.device is None else SingleDeviceSharding(program.device)
-        given = tuple([s.abstract(sharding) for s in program.block.inputs])
+        given = tuple([s.abstract(sharding) for s in of.takes])
     try:
         with x64_if(program.block.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
             analysis = tiers.compile_for(given).memory_analysis()

@@ -298,7 +298,12 @@ def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     return lax.mul(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), precision="high")
+def _has_own_way(exponent: Any) -> bool:
+    """Whether a power is computed by multiplication, perhaps with a root."""
+    return not isinstance(exponent, jax.Array) and abs(exponent) <= 64 and float(2 * exponent).is_integer()
+
+
+@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), own_way=_has_own_way, precision="high")
 def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root.
 
@@ -309,7 +314,7 @@ def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
         val: The exponent.
         inplace: Ignored; accepted for nnabla's sake.
     """
-    if isinstance(val, jax.Array) or not abs(val) <= 64 or not (2 * val).is_integer():
+    if not _has_own_way(val):
         x = floating(x)
         return lax.pow(x, lax.full_like(x, val))
     whole = int(val)  # towards zero, so that x ** whole is no larger than the result

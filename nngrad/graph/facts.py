@@ -109,7 +109,9 @@ class Facts:
 
     numbers: tuple[str, ...] = ()
     """Static arguments, each a number or a tuple of numbers, that `forward` takes as arrays without axes as well, where
-    its inputs are floating: graphs that differ in them alone can share an executable."""
+    its inputs are floating: graphs that differ in them alone share an executable."""
+    own_way: Callable[[Any], bool] | None = None
+    """Says of which of `numbers` an executable is to know, since `forward` computes with them in a way of their own."""
     from_variables: Callable[[Function, tuple[Variable, ...], tuple[Any, ...]], Variable] | None = None
     """What computes the same where Variables without axes stand for some of `numbers`: `from_variables(f, inputs,
     arguments)`. So what is differentiated need not be emitted anew for each number."""
