@@ -66,7 +66,7 @@ class Installation:
         (self.folder / f"{name}-0.dist-info" / "METADATA").unlink()
         (self.folder / f"{name}-0.dist-info").rmdir()
         (self.folder / name / "__init__.py").unlink()
-        (self.folder / name).rmdir()
+        shutil.rmtree(self.folder / name)  # bytecode may be in it
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command, which must not end in a traceback."""
