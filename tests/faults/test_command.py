@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -65,7 +66,6 @@ class Installation:
         self.describe(name, "0")
         (self.folder / f"{name}-0.dist-info" / "METADATA").unlink()
         (self.folder / f"{name}-0.dist-info").rmdir()
-        (self.folder / name / "__init__.py").unlink()
         shutil.rmtree(self.folder / name)  # bytecode may be in it
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
