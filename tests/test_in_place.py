@@ -18,6 +18,7 @@ from jax import lax
 import nngrad as nn
 import nngrad.jax as nj
 from nngrad.graph.in_place import InPlace, InPlaceValue, raw_together
+from tests.test_locks import Watched
 
 X = np.random.RandomState(0).standard_normal((8, 6))
 
@@ -60,18 +61,6 @@ def test_what_is_opened_is_not_overwritten_before_it_is_read(name: str) -> None:
     with jax.enable_x64(True):
         by_call = nj.grad(lambda x: jnp.sum(f(x) ** 3))(X)
     np.testing.assert_allclose(by_call, first, rtol=1e-11, atol=1e-14)
-
-
-class Watched:
-    """A lock that notes when it is taken."""
-
-    def __init__(self, taken: list[Any]) -> None:
-        self.taken = taken
-
-    def __enter__(self) -> None:
-        self.taken.append(self)
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 def test_readers_take_the_locks_of_what_is_updated_in_place() -> None:

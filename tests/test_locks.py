@@ -21,16 +21,23 @@ from nngrad.graph import Op
 
 
 class Watched:
-    """A lock that counts how often it is taken, and how often it is held."""
+    """A lock that counts how often it is taken, and how often it is held.
 
-    def __init__(self) -> None:
+    Args:
+        order: Where locks are noted as they are taken.
+    """
+
+    def __init__(self, order: list[Watched] | None = None) -> None:
         self._lock = threading.RLock()
+        self._order = order
         self.taken = self.held = 0
 
     def __enter__(self) -> None:
         self._lock.acquire()
         self.taken += 1
         self.held += 1
+        if self._order is not None:
+            self._order.append(self)
 
     def __exit__(self, *_: object) -> None:
         self.held -= 1

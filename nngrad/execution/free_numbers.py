@@ -7,6 +7,7 @@ know most of them, so that a number which changes, as lam in `lam * penalty` whe
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from ctypes import c_float
 from dataclasses import replace
@@ -26,11 +27,10 @@ Numbers = tuple[float, ...]
 
 
 class Slot(float):
-    """A number that is an input of a program: there is one for each place among them, which equals itself alone. What
-    it is as a float means nothing."""
+    """A number that is an input of a program, which equals those of the same place among them. What it is as a float
+    means nothing."""
 
     __slots__ = ("place",)
-    __hash__ = object.__hash__
 
     place: int
 
@@ -40,13 +40,16 @@ class Slot(float):
         return slot
 
     def __eq__(self, other: object) -> bool:
-        return self is other
+        return self is other or (other.__class__ is Slot and other.place == self.place)
 
     def __ne__(self, other: object) -> bool:
-        return self is not other
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((Slot, self.place))
 
 
-_slots: list[Slot] = []
+_slot_at = functools.cache(Slot)  # those that are the same object are soon found to be equal
 
 _SPECIAL = (0, 1, -1)
 """Numbers with which there is less to compute."""
@@ -69,10 +72,7 @@ def without_numbers(block: Block, apart: bool = False) -> tuple[Block, Numbers]:
             return number
         written = f"{float.hex(float(number))} {len(places) if apart else ''}"
         found[written] = float(number)
-        place = places.setdefault(written, len(places))
-        while len(_slots) <= place:
-            _slots.append(Slot(len(_slots)))
-        return _slots[place]
+        return _slot_at(places.setdefault(written, len(places)))
 
     steps: list[Step] = []
     for op, arguments, ins, outs in calls:

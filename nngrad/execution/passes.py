@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..graph.block import Block
 from ..graph.options import Switched, switched
-from ..graph.spelling import did_you_mean
+from ..graph.spelling import left_out
 from .cpu.layouts import with_channels_last
 from .cpu.recurrences import with_sums_once
 from .cpu.rolling import LoopFound, rolled, with_recurrences_rolled
@@ -60,13 +60,7 @@ def passes(*, without: Iterable[str] = ()) -> Switched:
         TypeError: `without` is a string.
         ValueError: There is no pass of a name in `without`.
     """
-    if isinstance(without, str):
-        raise TypeError(f"without: expected a list of names of passes, got {without!r}; write [{without!r}]")
-    names, known = frozenset(without), [each.name for each in PASSES]
-    for name in names:
-        if name not in known:
-            hint = did_you_mean(str(name), known) or f"; there are {', '.join(known)}"
-            raise ValueError(f"without: there is no pass named {name!r}{hint}")
+    names = left_out(without, [each.name for each in PASSES], "pass", "passes", "nn.show_passes(y)")
     return switched(without_passes=names)
 
 

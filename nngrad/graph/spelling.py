@@ -24,6 +24,29 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
     return None
 
 
+def left_out(without: Iterable[str], known: Iterable[str], one: str, several: str, listed_by: str) -> frozenset[str]:
+    """The names of things that are to be left out, as a set.
+
+    Args:
+        without: The names.
+        known: Those that there are.
+        one: What one of these things is called.
+        several: What several of them are.
+        listed_by: What prints them all.
+
+    Raises:
+        TypeError: `without` is a string.
+        ValueError: One of the names is not known.
+    """
+    if isinstance(without, str):
+        raise TypeError(f"without: expected a list of names of {several}, got {without!r}; write [{without!r}]")
+    names, there = frozenset(without), tuple(known)
+    for name in names.difference(there):
+        hint = did_you_mean(str(name), there) or f"; {listed_by} lists them"
+        raise ValueError(f"without: there is no {one} named {name!r}{hint}")
+    return names
+
+
 def raise_misspelt(function: str, given: Iterable[str], options: type) -> None:
     """Raise the error for the first of the keywords `given` that is none of `options`, a TypedDict; none if all are."""
     misspelt = no_such_argument(function, given, sorted(options.__optional_keys__))  # type: ignore[attr-defined]

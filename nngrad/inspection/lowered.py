@@ -34,7 +34,7 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
     listed = variables(outputs, "outputs")
     program = linearize(listed, device=device_of(listed)).program
     place = platform_of(program) if platform is None else platform
-    if place not in (*PLATFORMS, "gpu", "cuda", "rocm", "tpu"):
+    if platform is not None and platform not in (*PLATFORMS, "gpu", "cuda", "rocm", "tpu"):
         raise ValueError(f"platform: there is none called {platform!r}; expected 'cpu', 'gpu' or 'tpu'")
     rows = [("pass", "before", "after", "")]
     is_cut = False

@@ -9,9 +9,10 @@ from typing import Any
 from ..graph import Function, Op, RuleCall, Variable, build_options, create, switched
 from ..graph.function import any_hooked, function_hooks
 from ..graph.options import Builder, Specs, Switched
+from ..graph.spelling import left_out
 from . import linear, loops, masks, slices  # noqa: F401 - their rules
 from .nodes import Nodes
-from .rules import forms_without, known_names
+from .rules import RULES, forms_without
 
 
 class PlainBuilder:
@@ -101,5 +102,5 @@ def simplify(on: bool = True, *, without: Iterable[str] = ()) -> Switched:
     """
     if not isinstance(on, bool):
         raise TypeError(f"on: expected True or False, got {on!r}")
-    names = known_names(without)
+    names = left_out(without, RULES, "rule", "rules", "nn.show_rewrites()")
     return switched(simplify=(names or True) if on else False)

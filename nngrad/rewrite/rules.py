@@ -7,14 +7,13 @@ rule is off only where it would fire. So rules that are switched off cost those 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..graph import Op, Variable
-from ..graph.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from .nodes import Nodes
@@ -117,18 +116,6 @@ class Forms(dict[Op, tuple[Form, ...]]):
 def forms_without(off: frozenset[str]) -> Forms:
     """Returns the forms in force without the rules of these names."""
     return Forms(off)
-
-
-def known_names(without: Iterable[str]) -> frozenset[str]:
-    """Returns the names of rules as a set; a ValueError tells of one that is none."""
-    if isinstance(without, str):
-        raise TypeError(f"without: expected a list of names of rules, got {without!r}; write [{without!r}]")
-    names = frozenset(without)
-    for name in names:
-        if name not in RULES:
-            hint = did_you_mean(str(name), RULES) or "; nn.show_rewrites() lists them"
-            raise ValueError(f"without: there is no rule named {name!r}{hint}")
-    return names
 
 
 def show_rewrites() -> None:
