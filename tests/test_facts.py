@@ -56,8 +56,8 @@ SHOWING = {
     "channels_last": "convolve", "linear": "sub2", "offset": "linear_combination", "weights": "linear_combination",
     "powers": "mul2", "fold": "add_n", "bounded": "tanh", "elementwise": "tanh", "broadcasts": "sub2",
     "predicate": "less", "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul",
-    "moving": "transpose", "numbers": "linear_combination", "from_variables": "linear_combination", "slice_keys": "split",
-    "shape": "take_slices", "update_keys": "stack", "joined_by": "concatenate",
+    "moving": "transpose", "numbers": "linear_combination", "from_variables": "linear_combination",
+    "slice_keys": "split", "shape": "take_slices", "update_keys": "stack", "joined_by": "concatenate",
 }  # fmt: skip
 """For each check, an op whose samples show the fact."""
 
