@@ -20,7 +20,7 @@ from nngrad.autodiff import known_gradients
 from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
 from nngrad.inspection.description import describe
-from nngrad.viewing.lifetimes import lifetimes_of
+from nngrad.inspection.viewing.lifetimes import lifetimes_of
 from tests.oracle import arrays_of, by_jax
 from tests.test_properties import SETTINGS
 

@@ -165,8 +165,8 @@ BY_NATURE: dict[str, str] = {
     "rewrite/sums.py": "algebra: what sums are emitted as",
     "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
-    "remat/plan.py": "sums over fan-out, which it makes and finds again",
-    "remat/reuse.py": "the marks that recomputation leaves, which are ops",
+    "autodiff/remat/plan.py": "sums over fan-out, which it makes and finds again",
+    "autodiff/remat/reuse.py": "the marks that recomputation leaves, which are ops",
     "autodiff/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
     "autodiff/coordinates.py": "columns of a gradient that are read: slices and parts of it",
     "inspection/memory.py": "the same marks",
@@ -179,7 +179,7 @@ BY_NATURE: dict[str, str] = {
     "jax/primitives/reductions.py": "a table of the functions that stand for primitives",
     "jax/primitives/truth.py": "a table of the functions that stand for primitives",
     "jax/recognition.py": "a table of the functions that stand for JAX's",
-    "recipes/pinn.py": "a choice among functions, by a name in a configuration",
+    "command/recipes/pinn.py": "a choice among functions, by a name in a configuration",
 }
 """Files that ask which op something is, each with the reason."""
 
@@ -187,9 +187,9 @@ GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
 """Functions that are given an op to apply it."""
 
 NAMES_FAMILIES = {
-    "cli.py": "lists functions by family",
-    "peers/pages.py": "lists functions by family",
-    "custom/base.py": "says where a rule is",
+    "command/cli.py": "lists functions by family",
+    "command/peers/pages.py": "lists functions by family",
+    "autodiff/custom/base.py": "says where a rule is",
     "autodiff/walk.py": "says in an error where a rule is",
     "execution/fingerprint.py": "names an op for other processes",
     "graph/inside_jax.py": "a module of JAX, by its name",

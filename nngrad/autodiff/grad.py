@@ -14,11 +14,11 @@ from ..graph import Function, Variable, build_options, contained, create, engine
 from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
-from ..remat import rematerialised
 from . import modes
 from .binding import unreachable_inputs
 from .coordinates import has_coordinates, keep_forms, to_be_differentiated
 from .known_gradients import FEWEST, Results, known_answer, question_of, remember_answer
+from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, remember, requested, task_of
 from .walk import Retained
 
