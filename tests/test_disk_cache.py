@@ -22,7 +22,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad import cli
+from nngrad.command import cli
 from nngrad.execution import disk as disk_module
 from nngrad.execution import serialized
 from nngrad.execution.compiled import executable_of

@@ -18,15 +18,15 @@ import numpy as np
 import pytest
 
 import nngrad as nn
+from nngrad.distributed.hosts import joining
+from nngrad.distributed.hosts.judging import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
+from nngrad.distributed.hosts.launchers import launcher_of
+from nngrad.distributed.hosts.sharing import part_for
 from nngrad.execution import tiers
 from nngrad.execution.program import Program
 from nngrad.graph import processes
 from nngrad.graph.block import Block
 from nngrad.graph.mesh import Mesh
-from nngrad.hosts import joining
-from nngrad.hosts.judging import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
-from nngrad.hosts.launchers import launcher_of
-from nngrad.hosts.sharing import part_for
 from nngrad_command import launch as launch_module
 from tests.several_hosts import programs, resuming
 from tests.several_hosts.equality import differences

@@ -5,8 +5,8 @@ from __future__ import annotations
 from .. import functions as F
 from ..graph import Array, Variable
 from ..initializer import ConstantInitializer
-from ..layer_arguments import axis
-from ..layer_parameters import Init, own_parameters, parameter
+from .layer_arguments import axis
+from .layer_parameters import Init, own_parameters, parameter
 
 QUARTER = ConstantInitializer(0.25)
 

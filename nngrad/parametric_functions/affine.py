@@ -8,8 +8,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, UniformInitializer
-from ..layer_arguments import size
-from ..layer_parameters import ZEROS, Apply, Init, applied, own_parameters, parameter
+from .layer_arguments import size
+from .layer_parameters import ZEROS, Apply, Init, applied, own_parameters, parameter
 from .shapes import of_affine
 
 UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from .. import functions as F
 from ..graph import Array, Variable, as_variable
 from ..initializer import Rng
-from ..layer_arguments import fraction, size, whole
-from ..layer_parameters import ZEROS, Init, glorot, inits, own_parameters, parameter
 from .affine import affine
+from .layer_arguments import fraction, size, whole
+from .layer_parameters import ZEROS, Init, glorot, inits, own_parameters, parameter
 from .normalization import layer_normalization
 
 Activation = Callable[[Variable], Variable] | None

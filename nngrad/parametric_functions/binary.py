@@ -6,8 +6,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 from ..parameter import get_parameter_or_create
+from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 from .shapes import Shapes, of_affine, of_convolution
 
 

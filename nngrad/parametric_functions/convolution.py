@@ -6,8 +6,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_arguments import axis, divided, size
-from ..layer_parameters import ZEROS, Apply, Init, applied, glorot, own_parameters, parameter
+from .layer_arguments import axis, divided, size
+from .layer_parameters import ZEROS, Apply, Init, applied, glorot, own_parameters, parameter
 from .shapes import kernel_extents, of_convolution
 
 

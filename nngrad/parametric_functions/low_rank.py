@@ -13,9 +13,9 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, host_generator
-from ..layer_arguments import size
-from ..layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 from .decompositions import canonical_polyadic, truncated_svd
+from .layer_arguments import size
+from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 from .shapes import Shapes, of_affine, of_convolution
 
 Factors = Callable[[], tuple[np.ndarray[Any, Any], ...]]

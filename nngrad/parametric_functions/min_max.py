@@ -9,8 +9,8 @@ from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..graph.leaf import as_variable
 from ..initializer import ConstantInitializer, Rng
-from ..layer_parameters import Init, initial, own_parameters
 from ..parameter import get_parameter_or_create
+from .layer_parameters import Init, initial, own_parameters
 from .shapes import bias, of_affine, of_convolution, weight
 
 Level: TypeAlias = float | Array

@@ -8,8 +8,8 @@ from typing import Any
 from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints, axes_of
-from ..layer_arguments import axis, ints
-from ..layer_parameters import Init, inits, own_parameters, scale_and_offset
+from .layer_arguments import axis, ints
+from .layer_parameters import Init, inits, own_parameters, scale_and_offset
 
 
 @own_parameters("layer_normalization")

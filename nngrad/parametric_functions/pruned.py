@@ -6,7 +6,7 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_parameters import Init, own_parameters
+from .layer_parameters import Init, own_parameters
 from .shapes import bias, of_affine, of_convolution, weight
 
 

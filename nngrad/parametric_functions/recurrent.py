@@ -10,10 +10,10 @@ from .. import functions as F
 from ..graph import Array, Variable, as_variable
 from ..graph.refusals import explained
 from ..initializer import Rng, UniformInitializer, calc_uniform_lim_glorot
-from ..layer_arguments import size, whole
-from ..layer_parameters import ZEROS, Init, own_parameters, parameter
 from ..parameter import Initializer
 from .affine import affine
+from .layer_arguments import size, whole
+from .layer_parameters import ZEROS, Init, own_parameters, parameter
 
 
 def _joined(inmaps: int, outmaps: int, rng: Rng | None) -> Initializer:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from .. import functions as F
 from ..graph import Array, Variable
 from ..initializer import NormalInitializer, WeightNormalizationScaleInitializer
-from ..layer_arguments import axis
-from ..layer_parameters import Init, initial, own_parameters, parameter
 from ..parameter import get_parameter_or_create
+from .layer_arguments import axis
+from .layer_parameters import Init, initial, own_parameters, parameter
 
 
 @own_parameters("spectral-norm")
