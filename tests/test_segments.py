@@ -213,7 +213,7 @@ def test_derivatives_of_a_truncated_loop_commute() -> None:
         return [gg, *nn.grad(F.sum(gg * v), x)]
 
     ours = gradients()
-    assert nn.explain(ours[0]).orders[-1].route == "symmetric"
+    assert nn.explain(ours[0]).orders[-1].mode == "symmetric"
     with nn.simplify(False):
         plain = gradients()
     nn.forward_all([*ours, *plain])

@@ -90,7 +90,7 @@ def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
     return jnp.broadcast_to(x, shape)
 
 
-@op(passes=True, axes=mixes("axes"))
+@op(forwards_inputs=True, axes=mixes("axes"))
 def clip_grad_by_norm(x: Array, /, clip_norm: float | None = None, axes: Axes | None = None) -> jax.Array:
     """`x` unchanged; a gradient `g` that passes becomes `clip_norm g / norm(g)`, whether it was longer or shorter.
 
@@ -120,7 +120,7 @@ def _sample_axes(f: Function) -> tuple[Places, ...]:
 
 
 @op(
-    passes=True,
+    forwards_inputs=True,
     axes=AxisMap(
         places=_sample_axes,
         led=lambda f, size, shape: {"base_axis": f.args["base_axis"] + (len(size) if f.args["base_axis"] >= 0 else 0)},

@@ -285,7 +285,7 @@ def atanh(x: Array, /) -> jax.Array:
 # ---------------------------------------------------------------- nothing
 
 
-@op(elementwise=True, diagonal=True, linear=True, passes=True)
+@op(elementwise=True, diagonal=True, linear=True, forwards_inputs=True)
 def identity(x: Array, /) -> jax.Array:
     """`x` unchanged.
 

@@ -23,7 +23,7 @@ def _is_infinite(x0: jax.Array) -> jax.Array:
     return lax.eq(lax.abs(floating(x0)), lax.full_like(x0, np.inf, dtype=floating(x0).dtype))
 
 
-@op(type_name="IsNaN", elementwise=True, diagonal=True, truth=_is_nan)
+@op(type_name="IsNaN", elementwise=True, diagonal=True, predicate=_is_nan)
 def isnan(x0: Array, /) -> jax.Array:
     """1 where an element is NaN, else 0; in the floating dtype of `x0`.
 
@@ -33,7 +33,7 @@ def isnan(x0: Array, /) -> jax.Array:
     return lax.convert_element_type(_is_nan(x0), floating(x0).dtype)
 
 
-@op(type_name="IsInf", elementwise=True, diagonal=True, truth=_is_infinite)
+@op(type_name="IsInf", elementwise=True, diagonal=True, predicate=_is_infinite)
 def isinf(x0: Array, /) -> jax.Array:
     """1 where an element is infinite, of either sign, else 0; in the floating dtype of `x0`.
 

@@ -30,7 +30,7 @@ class Builder(Protocol):
     order: int
     created: list[Function] | None
 
-    def learn(self, known: list[Function]) -> None:
+    def seed(self, known: list[Function]) -> None:
         """Let functions that exist already stand for what is emitted."""
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:

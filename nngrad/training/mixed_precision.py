@@ -83,7 +83,7 @@ class Policy:
             inputs = self._cast(inputs, FLOAT32, narrow)
         elif wanted:
             inputs = self._cast(inputs, narrow, FLOAT32)
-        elif narrow in dtypes and FLOAT32 in dtypes and (op.diagonal or op.placed is not None):
+        elif narrow in dtypes and FLOAT32 in dtypes and (op.diagonal or op.update_keys is not None):
             inputs = tuple([self._as(x, narrow) if x.dtype == FLOAT32 and _is_of_leaf(x) else x for x in inputs])
         outputs = create(op, inputs, arguments, effects)
         if wanted != "inside" or narrow not in dtypes:
@@ -115,6 +115,6 @@ class Policy:
 def _is_of_leaf(x: Variable) -> bool:
     """Whether it is a leaf, or a part or another form of one."""
     f: Function | None = x.parent
-    while f is not None and len(f.inputs) == 1 and (f.op.view or f.op.fuses == "moving" or f.op.taken is not None):
+    while f is not None and len(f.inputs) == 1 and (f.op.view or f.op.fuses == "moving" or f.op.slice_keys is not None):
         f = f.inputs[0].parent
     return f is None

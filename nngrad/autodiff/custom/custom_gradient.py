@@ -45,8 +45,8 @@ def _op(name: str, type_name: str) -> OpOfBody:
     forward.__name__ = name
     forward.__doc__ = _body_with_gradient.__doc__
     return OpOfBody(
-        forward, type_name=type_name, multiple_results=True, cost=cost_of_body, expands=body_of, dependence=dependence,
-        in_steps=in_steps,
+        forward, type_name=type_name, multiple_results=True, cost=cost_of_body, inlines_to=body_of,
+        dependence=dependence, in_steps=in_steps,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ _COSTLY = frozenset({
 def reads(f: Function) -> tuple[Variable, ...]:
     """The inputs that `f` computes its outputs from: not those that only say when, whose gradient it carries, or that
     it passes on besides."""
-    return f.inputs[: 1 if f.op.passes else f.op.reads]
+    return f.inputs[: 1 if f.op.forwards_inputs else f.op.reads]
 
 
 def arithmetic(f: Function) -> int:

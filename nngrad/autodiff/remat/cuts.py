@@ -74,7 +74,7 @@ class Forward:
                     spans[x] = min(low, t), max(high, t)
         change = [0] * (len(self.saved) + 1)
         for x, (low, high) in spans.items():
-            nbytes = x.spec.nbytes * (1 if x in needed or x.parent.op.passes else 2)  # type: ignore[union-attr]
+            nbytes = x.spec.nbytes * (1 if x in needed or x.parent.op.forwards_inputs else 2)  # type: ignore[union-attr]
             change[low] += nbytes
             change[high] -= nbytes
         return list(itertools.accumulate(change))

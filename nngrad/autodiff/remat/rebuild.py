@@ -206,7 +206,7 @@ class _Rebuilding:
 
     def _clone(self, g: Function, sweep: Sweep) -> tuple[Variable, ...]:
         inputs = [self._value(x, sweep) for x in reads(g)]
-        if g.op.passes or g.op.reads is not None:
+        if g.op.forwards_inputs or g.op.reads is not None:
             return (inputs[0], *g.outputs[1:])
         if not any([x.parent in sweep.made for x in inputs]):
             # Without this it would be the same function as one of those that are there already.

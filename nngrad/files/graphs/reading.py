@@ -14,7 +14,7 @@ import numpy as np
 from backward_registry import registry
 
 from ...autodiff.remat.policies import RecomputeScope
-from ...autodiff.request import Derivation, Remembered, Route
+from ...autodiff.request import Derivation, Mode, Remembered
 from ...context import Context
 from ...graph import NdArray, Op, RuleCall, Spec, Variable, contained
 from ...graph.block import Block
@@ -277,15 +277,15 @@ class GraphReader:
                 if derivation.forms and [y.spec for y, _ in derivation.forms] != [x.spec for x in derivation.inputs]:
                     raise ValueError("a derivation has forms of its results that do not fit")
             derivations.append(derivation)
-        for number, of, x, route, order, unknown, before, of_y in listed(self._tables, "results_of_grad"):
+        for number, of, x, mode, order, unknown, before, of_y in listed(self._tables, "results_of_grad"):
             known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]
-            earlier = frozenset([(integer(n, 0, _MOST), _route(name, reason)) for n, name, reason in before])
+            earlier = frozenset([(integer(n, 0, _MOST), _mode(name, reason)) for n, name, reason in before])
             laplacian = None
             if of_y is not None:
                 y, point, lead = of_y
                 laplacian = self.value(y), self.value(point), integer(lead, 0, self.value(y).ndim)
             self.value(number)._derived = Remembered(
-                known, None if x is None else self.value(x), _route(*route), integer(order, 0, _MOST), text(unknown),
+                known, None if x is None else self.value(x), _mode(*mode), integer(order, 0, _MOST), text(unknown),
                 earlier, laplacian,
             )  # fmt: skip
 
@@ -338,7 +338,7 @@ def _context(backend: Any, device: Any) -> Context:
         raise Unknown(f"it was built for a device that is not here: {error}") from None
 
 
-def _route(name: Any, reason: Any) -> Route:
+def _mode(name: Any, reason: Any) -> Mode:
     if name not in ("reverse", "forward", "symmetric"):
         raise ValueError(f"a gradient was built by {name!r:.40}")
-    return Route(name, text(reason))
+    return Mode(name, text(reason))

@@ -225,9 +225,9 @@ class GraphWriter:
         return [*groups, self._all(results), None if derivation.forms is None else [forms, own]]
 
     def _result(self, y: Variable, remembered: Remembered) -> list[Any]:
-        derivation, x, route, order, unknown, before, laplacian = remembered
+        derivation, x, mode, order, unknown, before, laplacian = remembered
         of = None if derivation is None else self._derivations[derivation]
-        return [self.number(y), of, None if x is None else self.number(x), list(route), order, unknown,
+        return [self.number(y), of, None if x is None else self.number(x), list(mode), order, unknown,
                 sorted([[n, *earlier] for n, earlier in before]),
                 None if laplacian is None else [*map(self.number, laplacian[:2]), laplacian[2]]]
 
@@ -295,4 +295,4 @@ class GraphWriter:
 
 def _groups(derivation: Derivation) -> tuple[Sequence[Variable | None], ...]:
     forms = [form.variable for form in derivation.forms or ()]
-    return derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops, forms
+    return derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients, forms

@@ -1,4 +1,4 @@
-"""The table of nodes: the same op on the same inputs is the same function."""
+"""The hash-consing table: the same op on the same inputs is the same function."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ def every_op(op: Op) -> bool:
     return True
 
 
-EQUAL_NODES = declared("equal-functions", every_op, "f(x) and f(x) are one function")
+EQUAL_FUNCTIONS = declared("equal-functions", every_op, "f(x) and f(x) are one function")
 
 
-class Nodes:
+class HashConsTable:
     """Makes the functions that a gradient emits, each distinct expression once.
 
     The functions of the forward graph are known from the start, so a rule that says `tanh(x)` where
@@ -38,7 +38,7 @@ class Nodes:
         """Where what is emitted is written down, if anyone is `recording`."""
         self.off = forms.off
         """The names of the rules that are switched off."""
-        shared: type[dict[Any, Any]] = Forgetful if EQUAL_NODES in self.off else dict
+        shared: type[dict[Any, Any]] = NoCache if EQUAL_FUNCTIONS in self.off else dict
         self.monomials: dict[Hashable, Variable] = shared()
         """The emitted product of given powers of Variables."""
         self.sums: dict[frozenset[Variable], list[tuple[Variable, dict[Variable, Number], Number]]] = shared()
@@ -52,7 +52,7 @@ class Nodes:
         self._forms = forms
         self._table: dict[tuple[Op, tuple[Any, ...], tuple[Variable, ...]], Any] = shared()
 
-    def learn(self, known: list[Function]) -> None:
+    def seed(self, known: list[Function]) -> None:
         """Let functions that exist already stand for what is emitted.
 
         But for those with effects, those at which a gradient stops, and constants that the user built, which are no
@@ -116,7 +116,7 @@ class Nodes:
         return y
 
 
-class Forgetful(dict[Any, Any]):
+class NoCache(dict[Any, Any]):
     """A table that keeps nothing, so that nothing is found in it."""
 
     def __setitem__(self, key: Any, value: Any) -> None: ...

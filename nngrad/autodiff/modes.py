@@ -1,6 +1,6 @@
-"""The routes by which a gradient can be built.
+"""The modes by which a gradient can be built.
 
-    reverse      the walk back from the outputs (walk.py); always open
+    reverse      the reverse pass from the outputs (walk.py); always open
     forward      a tangent along what is there already, where each element depends on one of the input's (symmetry.py),
                  or one for each of a few coordinates (coordinates.py)
     symmetric    a tangent along a gradient that is there already, where second derivatives commute (symmetry.py)
@@ -17,16 +17,16 @@ from ..graph.function import watched
 from ..rewrite.builder import builder_for, emitting
 from .coordinates import built_forward, by_coordinates
 from .equal_functions import Equal, equal_functions
-from .request import Aggregate, Route, Task
-from .symmetry import Closed, forward, symmetric
+from .request import Aggregate, Mode, Task
+from .symmetry import NotApplicable, forward, symmetric
 from .walk import Grad, Retained, order_of, sum_of, sum_of_all
 
 
-class Routed(NamedTuple):
+class Built(NamedTuple):
     """Gradients, and how they came about."""
 
     gradients: list[Variable]
-    route: Route
+    mode: Mode
     unknown: str = ""
     """Why they are not known to be what calculus says; empty if they are."""
 
@@ -34,8 +34,8 @@ class Routed(NamedTuple):
 @contained
 def gradients(
     task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None, coordinates: bool = False
-) -> Routed:
-    """Returns the gradients, by the route that makes the smallest graph at higher orders.
+) -> Built:
+    """Returns the gradients, by the mode that makes the smallest graph at higher orders.
 
     Args:
         task: What is differentiated by what.
@@ -47,35 +47,35 @@ def gradients(
         switch(builder=builder_for(task.functions))
     walked, sums = None, _Sums(aggregate)
     if aggregate is not None or retained is not None:
-        # Only the walk back meets what is to be kept, or added up in another way. That is done besides, where what the
-        # next order is built on can be had by a better route.
-        walk = Grad(aggregate=aggregate and sums, ends=task.ends, retained=retained, stands_for=task.stands_for)
+        # Only the reverse pass meets what is to be kept, or added up in another way. It is done besides, where what the
+        # next order is built on can be had in a better mode.
+        walk = Grad(aggregate=aggregate and sums, stop_ids=task.stop_ids, retained=retained, stands_for=task.stands_for)
         walked = in_reverse(task, walk)
     unknown = "" if sums.are_sums else "aggregate is not seen to make the sum"
     reason = unknown or obstacle_to_all(task)
     if not reason:
         try:
-            return Routed(forward(task), Route("forward"))
-        except Closed as closed:
+            return Built(forward(task), Mode("forward"))
+        except NotApplicable as closed:
             reason = str(closed)
         derived = any([f.order for f in task.functions])
         if coordinates or (derived and built_forward(task)):
             try:
-                return Routed(by_coordinates(task), Route("forward"))
-            except Closed:
+                return Built(by_coordinates(task), Mode("forward"))
+            except NotApplicable:
                 pass  # what has been said of `forward` holds for this one too
         if derived:
             try:
-                return Routed(symmetric(task), Route("symmetric"))
-            except Closed as closed:
+                return Built(symmetric(task), Mode("symmetric"))
+            except NotApplicable as closed:
                 reason = str(closed)
     if walked is None:
-        walked = in_reverse(task, Grad(ends=task.ends, equal=taken_for_one(task), stands_for=task.stands_for))
-    return Routed(walked, Route("reverse", reason), unknown)
+        walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=taken_for_one(task), stands_for=task.stands_for))
+    return Built(walked, Mode("reverse", reason), unknown)
 
 
 def obstacle_to_all(task: Task) -> str:
-    """Returns what closes all routes but the walk back; an empty string if nothing does."""
+    """Returns what closes all modes but the reverse pass; an empty string if nothing does."""
     options = build_options()
     if options.hooks:
         return "hooks watch"
@@ -92,11 +92,11 @@ def taken_for_one(task: Task) -> Equal:
     """Returns the functions in a task that others stand for."""
     if build_options().simplify is not True or watched() or not any([f.order for f in task.functions]):
         return {}
-    return equal_functions(task.functions, {id(x) for x in (*task.inputs, *task.outputs)}.union(task.ends))
+    return equal_functions(task.functions, {id(x) for x in (*task.inputs, *task.outputs)}.union(task.stop_ids))
 
 
 def in_reverse(task: Task, walk: Grad) -> list[Variable]:
-    """Returns the gradients by the walk back."""
+    """Returns the gradients by the reverse pass."""
     with emitting(task.functions, order_of(task.path)) as builder:
         return walk.walk(builder, task.path, task.active, task.outputs, task.inputs, task.seeds)
 
