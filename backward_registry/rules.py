@@ -118,6 +118,58 @@ def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunctio
     return enter
 
 
+def slopes(op: Op, formula: str, function: Callable[..., Any], exact: bool = True) -> None:
+    """Register a rule of `op`: the gradient times what `function` gives, a slope for each input, alone or in a tuple.
+
+    Args:
+        op: An op of one result.
+        formula: What the rule says of itself.
+        function: A function of Variables. Its parameters are named as the op's inputs, its arguments, or `y`, the
+            result.
+        exact: As for `backward`.
+    """
+    named = _by_name(op, function)
+
+    def rule(f: Function, gy: Variable) -> Gradients:
+        found = named(f, gy)
+        return tuple([gy * slope for slope in found]) if found.__class__ is tuple else gy * found
+
+    rule.__doc__ = formula
+    registry.add(op, Rule(rule, "rule", exact, _caller_module()))
+
+
+def gradients(op: Op, formula: str, function: Callable[..., Gradients], exact: bool = True) -> None:
+    """Register a rule of `op`: what `function` gives, a gradient for each input, alone or in a tuple.
+
+    Args:
+        op: An op of one result.
+        formula: What the rule says of itself.
+        function: A function as for `slopes`, which also may have `gy`, the gradient that arrives.
+        exact: As for `backward`.
+    """
+    named = _by_name(op, function)
+
+    def rule(f: Function, gy: Variable) -> Gradients:
+        found: Gradients = named(f, gy)
+        return found
+
+    rule.__doc__ = formula
+    registry.add(op, Rule(rule, "rule", exact, _caller_module()))
+
+
+def _by_name(op: Op, function: Callable[..., Any]) -> Callable[[Function, Variable], Any]:
+    """`function` of what its parameters name: `gy`, `y`, inputs and arguments of an op. It is compiled, since rules are
+    called for each function of a graph."""
+    places = {"gy": "gy", "y": "f.outputs[0]"} | {name: f"f.args[{name!r}]" for name in op.argument_names}
+    places |= {name: f"f.inputs[{i}]" for i, name in enumerate(op.input_names)}
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    if unknown := sorted(set(names) - set(places)):
+        raise ValueError(f"{op.name}: a rule's {', '.join(unknown)} is neither an input nor an argument")
+    given = ", ".join([places[name] for name in names])
+    named: Callable[[Function, Variable], Any] = eval(f"lambda f, gy: function({given})", {"function": function})
+    return named
+
+
 def adjoint_pair(a: Op, b: Op) -> None:
     """`a` and `b` are linear, and each is the transpose of the other.
 
