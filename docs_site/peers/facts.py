@@ -1,8 +1,8 @@
 """Where public names of nnabla and Chainer are here: the tables beside this file.
 
 `nnabla.csv` has a line for each public name of nnabla 1.39: its module, itself, where it is here and a note. The place
-here is an expression such as `nn.timing`. '=' stands for the same name in the same module, as `nnabla.functions.tanh` is
-`F.tanh`. A name that is not here has none, and the note says why.
+here is an expression such as `nn.timing`. '=' stands for the same name in the same module, as `nnabla.functions.tanh`
+is `F.tanh`. A name that is not here has none, and the note says why.
 """
 
 from __future__ import annotations
