@@ -116,7 +116,7 @@ class Tiers:
 
     def __call__(self, arrays: tuple[Any, ...]) -> Any:
         """The results for arrays, or pytrees of them, as long as there is no `best`."""
-        if self._has_best and build_options().deterministic:
+        if self._has_best and build_options().running.deterministic:
             return self.then(*arrays)
         if any([isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(arrays)]):
             return self.then(*arrays)
@@ -127,7 +127,7 @@ class Tiers:
 
     def may_be_cheap(self) -> bool:
         """Whether a call of now may run the cheap executable."""
-        return self.best is None and self._cheap_calls > 0 and not build_options().deterministic
+        return self.best is None and self._cheap_calls > 0 and not build_options().running.deterministic
 
     @unharmed
     def compile_for(self, given: tuple[Any, ...]) -> jax.stages.Compiled | None:
@@ -165,7 +165,8 @@ class Tiers:
                 warn_user(f"nngrad could not compile the best executable of a graph and goes on with a slower one: "
                           f"{error}", RuntimeWarning)
                 return cheap
-        if not self._cheap_calls or not build_options().deterministic:  # else a call outside of it may still be cheap
+        if not self._cheap_calls or not build_options().running.deterministic:
+            # Else a call outside of it may still be cheap.
             self.best = self.then
             spent.add(best=int(bool(self._cheap)))
             self._cheap = {}
