@@ -32,14 +32,14 @@ FEWEST = 4
 MOST = 50_000
 """A graph of more functions is not remembered: it would take the place of all others."""
 
-_known = executables.learned(BoundedCache(1024, most_bytes=64 << 20))
+_known = executables.registered(BoundedCache(1024, most_bytes=64 << 20))
 _BYTES_OF_A_FUNCTION = 400
 """About what a step takes, of what is asked about or of the answer: 280 measured, and 400 once it was instantiated."""
 
-_seen = executables.learned(BoundedCache(1 << 14))
+_seen = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions that were asked before."""
 
-_foreign = executables.learned(BoundedCache(1 << 14))
+_foreign = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions whose answers are not remembered."""
 
 

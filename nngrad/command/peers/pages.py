@@ -29,7 +29,7 @@ A program that was written for nnabla mostly runs as it is, with its imports cha
 | `import nnabla.initializer as I` | `import nngrad.initializer as I` |
 | `import nnabla.communicators as C` | `import nngrad.communicators as C` ([communicators.md](communicators.md)) |
 
-[What is different on purpose](design.md#departures-from-nnabla) is few things. Below is every public name of nnabla
+A few things [differ on purpose](departures.md). Below is every public name of nnabla
 1.39, and where it is. [functions.md](functions.md) tells of each function how often it can be differentiated, here and
 elsewhere.
 """
