@@ -119,7 +119,8 @@ def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunctio
 
 
 def slopes(op: Op, formula: str, function: Callable[..., Any], exact: bool = True) -> None:
-    """Register a rule of `op`: the gradient times what `function` gives, a slope for each input, alone or in a tuple.
+    """Register a rule of `op`: the gradient times what `function` gives, a slope for each input (in a tuple if there
+    are several).
 
     Args:
         op: An op of one result.
@@ -128,14 +129,8 @@ def slopes(op: Op, formula: str, function: Callable[..., Any], exact: bool = Tru
             result.
         exact: As for `backward`.
     """
-    named = _by_name(op, function)
-
-    def rule(f: Function, gy: Variable) -> Gradients:
-        found = named(f, gy)
-        return tuple([gy * slope for slope in found]) if found.__class__ is tuple else gy * found
-
-    rule.__doc__ = formula
-    registry.add(op, Rule(rule, "rule", exact, _caller_module()))
+    found = "gy * {}" if len(op.input_names) == 1 else "[gy * slope for slope in {}]"
+    _enter_by_name(op, formula, function, found, exact, _caller_module())
 
 
 def gradients(op: Op, formula: str, function: Callable[..., Gradients], exact: bool = True) -> None:
@@ -147,27 +142,23 @@ def gradients(op: Op, formula: str, function: Callable[..., Gradients], exact: b
         function: A function as for `slopes`, which also may have `gy`, the gradient that arrives.
         exact: As for `backward`.
     """
-    named = _by_name(op, function)
-
-    def rule(f: Function, gy: Variable) -> Gradients:
-        found: Gradients = named(f, gy)
-        return found
-
-    rule.__doc__ = formula
-    registry.add(op, Rule(rule, "rule", exact, _caller_module()))
+    _enter_by_name(op, formula, function, "{}", exact, _caller_module())
 
 
-def _by_name(op: Op, function: Callable[..., Any]) -> Callable[[Function, Variable], Any]:
-    """`function` of what its parameters name: `gy`, `y`, inputs and arguments of an op. It is compiled, since rules are
-    called for each function of a graph."""
+def _enter_by_name(
+    op: Op, formula: str, function: Callable[..., Any], found: str, exact: bool, module: str
+) -> None:
+    """Enter a rule that calls `function` with what its parameters name; `found` says what is made of the result. It is
+    compiled, since rules are called for each function of a graph."""
     places = {"gy": "gy", "y": "f.outputs[0]"} | {name: f"f.args[{name!r}]" for name in op.argument_names}
     places |= {name: f"f.inputs[{i}]" for i, name in enumerate(op.input_names)}
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     if unknown := sorted(set(names) - set(places)):
         raise ValueError(f"{op.name}: a rule's {', '.join(unknown)} is neither an input nor an argument")
-    given = ", ".join([places[name] for name in names])
-    named: Callable[[Function, Variable], Any] = eval(f"lambda f, gy: function({given})", {"function": function})
-    return named
+    call = f"function({', '.join([places[name] for name in names])})"
+    rule: RuleFunction = eval(f"lambda f, gy: {found.format(call)}", {"function": function})
+    rule.__doc__ = formula
+    registry.add(op, Rule(rule, "rule", exact, module))
 
 
 def adjoint_pair(a: Op, b: Op) -> None:
