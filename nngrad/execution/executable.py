@@ -135,7 +135,7 @@ class Executable:
         """The same, in the settings that it needs."""
         call = self._decided
         if call is None:
-            is_settled = self._is_optimised and build_options().deterministic
+            is_settled = self._is_optimised and build_options().running.deterministic
             call = self.optimised if is_settled else self._for_this_call
         if self._settings is None:
             results = call(*arrays)
