@@ -15,11 +15,11 @@ import jax.scipy.signal
 import jax.scipy.special
 import pytest
 
-from nngrad.peers import PEERS, capability, nnabla_names, pages, peers_of, resolve
-from nngrad.peers.facts import _derivatives, lines_of
+from nngrad.command.peers import PEERS, capability, nnabla_names, pages, peers_of, resolve
+from nngrad.command.peers.facts import _derivatives, lines_of
 
 DOCS = Path(__file__).parents[1] / "docs"
-WRITE = "python -m nngrad.peers"
+WRITE = "python -m nngrad.command.peers"
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
@@ -33,7 +33,7 @@ def test_what_is_said_to_be_here_is_here() -> None:
         assert not place.here or resolve(place.here), f"{place.module}.{place.name} is not at {place.here}"
     for wrong in ("nn.no_such", "F.tanh.no_such", "no.tanh"):
         assert not resolve(wrong)
-    assert resolve("nn") and resolve("nngrad.sequences.PackedSequence") and resolve("nn.Variable.visit")
+    assert resolve("nn") and resolve("nngrad.training.sequences.PackedSequence") and resolve("nn.Variable.visit")
 
 
 def test_names_are_listed_once() -> None:

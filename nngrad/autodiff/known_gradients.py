@@ -25,7 +25,7 @@ from ..graph.closing import Closing
 from ..graph.function import watched
 from ..graph.options import pause_collector
 from ..graph.origins import Origins
-from .request import Derivation, Remembered, Request, Route, remembered_of
+from .request import Derivation, Mode, Remembered, Request, remembered_of
 
 Numbers = tuple[int, ...]
 
@@ -34,14 +34,14 @@ FEWEST = 4
 MOST = 50_000
 """A graph of more functions is not remembered: it would take the place of all others."""
 
-_known = executables.learned(BoundedCache(1024, most_bytes=64 << 20))
+_known = executables.registered(BoundedCache(1024, most_bytes=64 << 20))
 _BYTES_OF_A_FUNCTION = 400
 """About what a step takes, of what is asked about or of the answer: 280 measured, and 400 once it was instantiated."""
 
-_seen = executables.learned(BoundedCache(1 << 14))
+_seen = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions that were asked before."""
 
-_foreign = executables.learned(BoundedCache(1 << 14))
+_foreign = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions whose answers are not remembered."""
 
 
@@ -62,7 +62,7 @@ class Question:
     """A request without its graph, with the functions and leaves that it has there.
 
     All that decides what is emitted is a part of it: the closed graph, which leaves share their data, and what results
-    of `grad` are the gradients of; whatever else a rule or a route comes to look at belongs into `key`.
+    of `grad` are the gradients of; whatever else a rule or a mode comes to look at belongs into `key`.
 
     Args:
         request: What is asked for.
@@ -80,7 +80,7 @@ class Question:
     def __init__(self, request: Request, functions: list[Function], since: int, options: Hashable) -> None:
         self.closing = closing = Closing()
         about: list[Sequence[Variable | None]] = [
-            request.outputs, request.inputs, request.stops, request.seeds, request.initial,
+            request.outputs, request.inputs, request.stop_gradients, request.seeds, request.initial,
         ]
         derivations: dict[Derivation, int] = {}
         seen = 0
@@ -126,7 +126,7 @@ def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, 
     derivation, x = remembered.derivation, remembered.input
     if derivation is None or x is None:
         return closing[gx], remembered
-    return closing[gx], derivations[derivation], closing[x], remembered.route, remembered.order
+    return closing[gx], derivations[derivation], closing[x], remembered.mode, remembered.order
 
 
 def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable:
@@ -143,7 +143,7 @@ def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]
     """All that a derivation refers to."""
     results = [ref() for ref in derivation.results]
     forms = [form.variable for form in derivation.forms or ()]
-    return derivation.outputs, derivation.inputs, derivation.stops, derivation.seeds, results, forms
+    return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results, forms
 
 
 def question_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Question | None:
@@ -172,7 +172,7 @@ class DerivationOf(NamedTuple):
     inputs: Numbers
     seeds: tuple[int | None, ...]
     stops: Numbers
-    route: Route
+    mode: Mode
     order: int
 
 
@@ -200,7 +200,7 @@ class Answer(NamedTuple):
         gradients, known = at(self.block.outputs), self.remembered
         if isinstance(known, DerivationOf):
             outputs, variables, seeds, stops = map(at, known[:4])
-            Derivation(outputs, variables, seeds, stops, gradients).remember(known.route, known.order)
+            Derivation(outputs, variables, seeds, stops, gradients).remember(known.mode, known.order)
         else:
             for gx in gradients:
                 gx._derived = known
@@ -265,7 +265,7 @@ def answer_to(question: Question, results: Results, since: int) -> Answer | None
         return None
     known = remembered_of(gradients[0]) if gradients else None
     derivation = None if known is None else known.derivation
-    of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops] if derivation else []
+    of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients] if derivation else []
     wanted = [x for each in (gradients, kept, kept.values(), *of) for x in each if x is not None]
     made = functions_of(wanted, through=lambda x: x.parent in emitted)
     functions = [*dict.fromkeys([*sorted(made, key=_serial), *emitted])]
@@ -282,7 +282,7 @@ def answer_to(question: Question, results: Results, since: int) -> Answer | None
     remembered: Remembered | DerivationOf | None = known
     if known is not None and derivation is not None:
         outputs, inputs, seeds, stops = map(closing.numbers, of)
-        remembered = DerivationOf(outputs, inputs, seeds, stops, known.route, known.order)
+        remembered = DerivationOf(outputs, inputs, seeds, stops, known.mode, known.order)
     return Answer(
         block,
         _origins(closing, block, calls, own, len(made)),

@@ -117,7 +117,7 @@ def _updates(closing: Closing) -> dict[int, tuple[Variable, int]]:
 
 def _again(closing: Closing, value: Variable, leaf: Variable, number: int) -> int:
     """Compute `value` a second time with `number` in place of `leaf`, and return its number."""
-    path, _, _ = path_between([value], [leaf], stops=False)
+    path, _, _ = path_between([value], [leaf], of_values=True)
     others: dict[tuple[Function | None, int], int] = {}
     for f in path:
         ins = tuple([number if x is leaf else others.get((x.parent, x.index), closing[x]) for x in f.inputs])

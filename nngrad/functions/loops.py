@@ -53,7 +53,7 @@ def _cost(f: Function) -> int:
 def _steps(f: Function) -> int:
     """The number of steps; 0 where a gradient computes them again by segments anyway."""
     loop = Loop(*f.arguments)
-    by_segments = f.order and any([op.expands is not None for op, _, _ in loop.body.steps])
+    by_segments = f.order and any([op.inlines_to is not None for op, _, _ in loop.body.steps])
     return 0 if loop.segments or by_segments else loop.length
 
 
@@ -108,8 +108,8 @@ def _scan_of_body(
 
 _scan_of_body.__name__ = "scan_of_body"
 scan_of_body = ScanOfBody(
-    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused, steps=_steps, bodies=_running,
-    dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps), lockstep=True,
+    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, sibling_fusion=fused, steps=_steps,
+    bodies=_running, dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps), lockstep=True,
 )  # fmt: skip
 
 

@@ -137,7 +137,7 @@ def close(
     functions = functions_of(outputs, through=lambda x: x not in cut)
     start = 0
     for end, f in enumerate(functions):
-        if f.effects and f.op.passes and not any([y._need_grad is False for y in f.outputs]):
+        if f.effects and f.op.forwards_inputs and not any([y._need_grad is False for y in f.outputs]):
             # An output that is passed on with new values of leaves does not depend on them.
             closing.write(functions[start:end])
             closing.update({y: closing[x] for x, y in zip(f.inputs, f.outputs, strict=True) if y not in closing})

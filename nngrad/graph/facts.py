@@ -40,7 +40,7 @@ class Facts:
     """Inputs broadcast against each other; `Grad` sums their gradients back."""
     multiple_results: bool = False
     """`forward` returns a tuple of outputs."""
-    truth: Callable[..., Any] | None = None
+    predicate: Callable[..., Any] | None = None
     """For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same as bools; a compiled
     graph uses it where a `selects` op takes the result as its condition."""
     selects: bool = False
@@ -52,29 +52,30 @@ class Facts:
     joined_by: Callable[[], Any] | None = None
     """For an op on any number of inputs that joins them: gives the op that joins, with the same arguments, what this
     one gives of stretches of them."""
-    together: Callable[..., Any] | None = None
-    """For a loop: `together(applications)`, where each is a pair of static arguments and the numbers of the inputs, and
-    none depends on another, says which of them are one loop that saves work (`nngrad.functions.loop_fusion.Fused`)."""
+    sibling_fusion: Callable[..., Any] | None = None
+    """For a loop: `sibling_fusion(applications)`, where each is a pair of static arguments and the numbers of the
+    inputs, and none depends on another, says which of them are one loop that saves work
+    (`nngrad.functions.loop_fusion.Fused`)."""
     steps: Callable[[Function], int] | None = None
     """For a loop whose gradient can compute it again segment by segment: how many steps a Function of it has; 0 where
     that is settled already."""
     bodies: Callable[..., Any] | None = None
     """For an op that runs bodies of which nobody sees the values: `bodies(arguments, read)` gives these, each with the
     outputs that are wanted where of the op's outputs those are read for which `read` is true."""
-    expands: Callable[..., Any] | None = None
-    """For a function that is just a body: `expands(*arguments)` gives the `Block`, which runs in its place."""
+    inlines_to: Callable[..., Any] | None = None
+    """For a function that is just a body: `inlines_to(*arguments)` gives the `Block`, which runs in its place."""
     in_steps: InSteps | None = None
     """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
     into (`nngrad.graph.within`)."""
-    taken: Keys | None = None
+    slice_keys: Keys | None = None
     """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
     shape: Callable[..., tuple[int, ...] | None] | None = None
     """For an op of one input, in whose dtype it gives one array: `shape(input's shape, *arguments)` is that of the
     array, so that `forward` need not be traced to know it. None, or any error, where only `forward` can tell."""
-    placed: Keys | None = None
+    update_keys: Keys | None = None
     """For an op that puts its inputs, as they are, at places of its output, which has zeros elsewhere: the key of
     each."""
-    passes: bool = False
+    forwards_inputs: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False
     """Output i has the elements of input i in their order, and no memory of its own."""
@@ -150,7 +151,7 @@ class Facts:
 
     def __post_init__(self) -> None:
         self.fuses = self.fuses or ("in place" if self.diagonal else "")
-        self.view = self.view or self.passes
+        self.view = self.view or self.forwards_inputs
 
     @property
     def heavy(self) -> bool:
