@@ -166,7 +166,7 @@ def scan_gradients(
 ) -> list[Variable | None]:
     """As `loop_gradients`; as many steps at a time as the loop, or what is asked for gradients, says"""
     del take
-    loop, asked = Loop(*f.arguments), build_options().segments
+    loop, asked = Loop(*f.arguments), build_options().emitting.segments
     segments = loop.segments or (() if asked is None else asked(f))
     if segments:
         return _BySegments(f, loop._replace(segments=segments), gys, indexes).gradients()

@@ -159,7 +159,7 @@ def set_default_context(context: Context) -> None:
 
 def get_current_context() -> Context:
     """The Context in force in this thread or asyncio task."""
-    context: Context | None = build_options().context
+    context: Context | None = build_options().applying.context
     if context is not None:
         return context
     device = jax.local_devices()[0]
@@ -185,7 +185,7 @@ def set_auto_forward(auto: bool) -> None:
 
 def get_auto_forward() -> bool:
     """Whether functions made in this thread or asyncio task are run as they are made."""
-    return build_options().auto_forward
+    return build_options().applying.auto_forward
 
 
 def no_grad(no_grad_: bool = True) -> Switched:

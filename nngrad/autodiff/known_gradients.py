@@ -99,7 +99,7 @@ class Question:
         given = any([x is not None for each in about[3:] for x in each])
         own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
         in_force = build_options()
-        body = in_force.body  # in which what updates a leaf is not differentiated
+        body = in_force.applying.body  # in which what updates a leaf is not differentiated
         effects = [(i, body is not None and f.serial > body) for i, f in enumerate(functions) if f.effects]
         contexts = [f.context for f in functions]
         alike = contexts.count(contexts[0]) == len(contexts)
@@ -110,7 +110,7 @@ class Question:
         self.key = (
             closing.block(asked[0]), tuple(effects), tuple(contexts[:1] if alike else contexts), tuple(own),
             tuple(asked), named, results, sharing, request.retain, request.unreachable, request.coordinates,
-            options, in_force.context, in_force.simplify, registry.version,
+            options, in_force.applying.context, in_force.emitting.simplify, registry.version,
         )  # fmt: skip
 
     def variables(self, places: Iterable[tuple[int, int]]) -> list[Variable]:
@@ -152,7 +152,9 @@ def question_of(request: Request, functions: list[Function], since: int, options
     in_force = build_options()
     if len(functions) > MOST or request.aggregate is not None or request.recompute not in (None, False):
         return None
-    if in_force.builder is not None or in_force.no_grad or in_force.mark is not None or watched():
+    if in_force.applying.no_grad or in_force.applying.mark is not None:
+        return None
+    if in_force.emitting.builder is not None or watched():
         return None
     question = Question(request, functions, since, options)
     number = hash(question.key)
@@ -214,7 +216,7 @@ def known_answer(question: Question) -> Results | None:
     if answer is None:
         return None
     pause_collector()
-    if build_options().auto_forward:  # what is of use of it runs when all is there
+    if build_options().applying.auto_forward:  # what is of use of it runs when all is there
         switch(auto_forward=False)
     return answer.given_to(question)
 

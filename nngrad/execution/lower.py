@@ -69,8 +69,8 @@ def linearize(
     updates = _updates(closing) if effects else {}
     results += [number for _, number in updates.values()]
     options = build_options()
-    mesh = options.mesh
-    program = Program(closing.block_to_run(results), device, options.without_passes)
+    mesh = options.running.mesh
+    program = Program(closing.block_to_run(results), device, options.running.without_passes)
     if mesh is not None:
         if device is not None:
             raise ValueError(f"the graph has functions that were made for one device, {device}, within "

@@ -194,7 +194,7 @@ class Block:
         count = len(self.steps) if origins is None else origins.made
         serials = next_serials(count)
         instance = None if origins is None else Instance(self, origins, inputs, given, serials)
-        contexts = (build_options().context,) * count if origins is None else origins.contexts
+        contexts = (build_options().applying.context,) * count if origins is None else origins.contexts
         columns = [column[:count] for column in (*self._columns, self._ranks(inputs), contexts)]
         values = make(zip(*columns, strict=True), inputs, serials, instance)[len(inputs) :]
         if instance is not None:

@@ -7,7 +7,7 @@ for, and its answer.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .block import Block, Step
@@ -120,18 +120,14 @@ class Closing(dict[Variable, int]):
         return Block(leaves, tuple(self.steps), (), tuple(outputs), results=tuple(self.results))
 
 
-def close(
-    outputs: Sequence[Variable], inputs: Sequence[Variable], written: Mapping[int, Place | None] | None = None
-) -> Block:
+def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:
     """The block that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
     depend on is a leaf.
 
     Args:
         outputs: The results.
         inputs: What they are computed from.
-        written: Where the user wrote functions that do not know it themselves, by their serial numbers.
     """
-    written = written or {}
     closing = Closing(inputs)
     cut = frozenset(closing)
     functions = functions_of(outputs, through=lambda x: x not in cut)
@@ -143,7 +139,7 @@ def close(
             closing.update({y: closing[x] for x, y in zip(f.inputs, f.outputs, strict=True) if y not in closing})
             start = end + 1
     closing.write(functions[start:])
-    block = closing.block(closing.numbers(outputs), [written.get(f.serial) or place_of(f) for f in closing.functions])
+    block = closing.block(closing.numbers(outputs), [place_of(f) for f in closing.functions])
     if len(block.inputs) > len(inputs):
         raise ValueError("the graph has leaves that are not among its inputs")
     return block

@@ -94,7 +94,7 @@ def merged_loop(loop: Loop, classes: Classes) -> Merged | None:
     """
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     leaves = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
-    without = build_options().simplify
+    without = build_options().emitting.simplify
     builder = HashConsTable(forms_without(without if isinstance(without, frozenset) else frozenset()))
     switch(builder=builder)
     while True:
