@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..functions.loops import scan_of_body
 from ..functions.movement import broadcast, reshape
 from ..graph import NdArray, Variable, build_options, switch
-from ..graph.block import close
+from ..graph.closing import close
 from ..graph.derived import derived_once
 from ..graph.loop import Loop, settled
 from ..graph.variable import leaf_of

@@ -14,8 +14,9 @@ from backward_registry import Rule, registry
 from ...functions.checkpoints import OpOfBody, body_of, cost_of_body, dependence, in_steps, is_array, outputs_of
 from ...graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
 from ...graph.arguments import Static
-from ...graph.block import Block, close
+from ...graph.block import Block
 from ...graph.capture import captured, placeholder
+from ...graph.closing import close
 from ...graph.leaf import common_floating
 from ...graph.variable import leaf_of
 
