@@ -202,12 +202,8 @@ def _over_steps(f: Function, known: Mapping[int, Factor]) -> Product:
 
 
 def loop_gradients(
-    loop: Loop,
-    inputs: Sequence[Variable],
-    over_steps: Callable[[int], Variable],
-    finals: Sequence[Variable],
-    arrived: Sequence[tuple[int, Variable]],
-    indexes: Numbers,
+    loop: Loop, inputs: Sequence[Variable], over_steps: Callable[[int], Variable], finals: Sequence[Variable],
+    arrived: Sequence[tuple[int, Variable]], indexes: Numbers,
 ) -> list[Variable | None]:
     """With (c', y) = body(k, c, x) at each step, from the last to the first: gk += gk', gc = gc', gx = gx', where
     (gk', gc', gx') is the gradient of <gc, c'> + <gy, y> in (k, c, x)

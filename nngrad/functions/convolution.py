@@ -22,13 +22,8 @@ from .transposition import missing_places, transposed
 
 
 def check_convolution(
-    x: tuple[int, ...],
-    weight: tuple[int, ...],
-    pad: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
-    group: int,
-    channel_last: bool,
+    x: tuple[int, ...], weight: tuple[int, ...], pad: tuple[int, ...], stride: tuple[int, ...],
+    dilation: tuple[int, ...], group: int, channel_last: bool,
 ) -> None:
     """Raise a ValueError that names the argument if a convolution cannot have these shapes and sizes."""
     count = len(x) - 2
@@ -175,16 +170,8 @@ def convolve_filter_grad(
 
 @composite
 def convolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    channel_last: bool = False,
+    x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, group: int = 1, channel_last: bool = False,
 ) -> Variable:
     """Strided, dilated, grouped cross-correlation over 1 to 3 spatial axes, plus a bias per output channel.
 
@@ -213,16 +200,8 @@ def convolution(
 
 @composite
 def deconvolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    channel_last: bool = False,
+    x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, group: int = 1, channel_last: bool = False,
     output_padding: Ints | None = None,
 ) -> Variable:
     """Transposed convolution: the transpose of the convolution with the same weight and steps, plus a bias.
@@ -270,15 +249,8 @@ def deconvolution(
 
 @composite
 def depthwise_convolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    multiplier: int = 1,
+    x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, multiplier: int = 1,
 ) -> Variable:
     """Convolution of each channel by itself, with `multiplier` filters for each.
 
@@ -310,15 +282,8 @@ def depthwise_convolution(
 
 @composite
 def depthwise_deconvolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    divisor: int = 1,
+    x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, divisor: int = 1,
 ) -> Variable:
     """The transpose of `depthwise_convolution`: each result channel is the sum over `divisor` neighbouring ones.
 

@@ -100,19 +100,9 @@ def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Arr
 
 @composite
 def deformable_convolution(
-    x: Array,
-    weight: Array,
-    offset: Array,
-    mask: Array | None = None,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    deformable_group: int = 1,
-    channel_last: bool = False,
+    x: Array, weight: Array, offset: Array, mask: Array | None = None, bias: Array | None = None, /, base_axis: int = 1,
+    pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
+    deformable_group: int = 1, channel_last: bool = False,
 ) -> Variable:
     """Convolution over two axes in which each element of the kernel reads x at a place of its own, moved by `offset`.
 

@@ -205,14 +205,8 @@ def nms_detection2d(
 
 @composite
 def onnx_non_max_suppression(
-    boxes: Array,
-    scores: Array,
-    /,
-    center_point_box: int | None = None,
-    max_output_boxes_per_class: int | None = None,
-    iou_threshold: float | None = None,
-    score_threshold: float | None = None,
-    size: int | None = None,
+    boxes: Array, scores: Array, /, center_point_box: int | None = None, max_output_boxes_per_class: int | None = None,
+    iou_threshold: float | None = None, score_threshold: float | None = None, size: int | None = None,
 ) -> Variable:
     """Boxes that no better box of their class overlaps with, as ONNX's NonMaxSuppression selects them. No derivative.
 

@@ -166,11 +166,7 @@ def iterative_solve(
 
 
 def solve(
-    matrix: Block,
-    parameters: Sequence[Variable],
-    b: Variable,
-    options: Options,
-    transposed: bool = False,
+    matrix: Block, parameters: Sequence[Variable], b: Variable, options: Options, transposed: bool = False,
     start: Variable | None = None,
 ) -> tuple[Variable, ...]:
     """The solution of a linear system whose matrix is a body, and for an iterative method what else it gives.

@@ -51,12 +51,7 @@ def _last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None
 
 @op(axes=rowwise(_pooled_axes), channels_last=_last)
 def max_pooling(
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
+    x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False,
 ) -> jax.Array:
     """Maximum over each window. The gradient goes to the first maximum of a window, in row-major order.
@@ -140,14 +135,8 @@ def _indices(x: Any, axes: list[Axis]) -> tuple[Any, ...]:
 
 @op(linear=True, channels_last=_last)
 def max_pooling_backward(
-    dy: Array,
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
+    dy: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
+    pad: Ints | None = None, channel_last: bool = False,
 ) -> jax.Array:
     """The gradient of `max_pooling` at `x`: each element of `dy`, added where its window has its first maximum.
 
@@ -180,14 +169,8 @@ def max_pooling_backward(
 
 @op(linear=True, channels_last=_last)
 def max_pooling_select(
-    g: Array,
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
+    g: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
+    pad: Ints | None = None, channel_last: bool = False,
 ) -> jax.Array:
     """The elements of `g` where the windows of `x` have their first maxima: the transpose of `max_pooling_backward`.
 
@@ -219,12 +202,7 @@ def max_pooling_select(
 
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
 def sum_pooling(
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
+    x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False,
 ) -> jax.Array:
     """Sum over each window; shapes are those of `max_pooling`.
@@ -243,14 +221,8 @@ def sum_pooling(
 
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
 def average_pooling(
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
-    including_pad: bool = True,
+    x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
+    channel_last: bool = False, including_pad: bool = True,
 ) -> jax.Array:
     """Mean over each window; shapes are those of `max_pooling`.
 
@@ -275,14 +247,8 @@ def average_pooling(
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def sum_pooling_backward(
-    dy: Array,
-    /,
-    shape: Shape,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
+    dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
+    pad: Ints | None = None, channel_last: bool = False,
 ) -> jax.Array:
     """The transpose of `sum_pooling` of an array of `shape`: each element of `dy`, added to its whole window.
 
@@ -299,15 +265,8 @@ def sum_pooling_backward(
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def average_pooling_backward(
-    dy: Array,
-    /,
-    shape: Shape,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
-    including_pad: bool = True,
+    dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
+    pad: Ints | None = None, channel_last: bool = False, including_pad: bool = True,
 ) -> jax.Array:
     """The transpose of `average_pooling` of an array of `shape`: each element of `dy`, spread over its window.
 
