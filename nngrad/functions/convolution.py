@@ -125,9 +125,6 @@ def convolve_data_grad(
         y: Of the shape that `convolve` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `convolve`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     y, weight = alike(floating(y), floating(weight))
     spatial = slice(1, -1) if channel_last else slice(2, None)
@@ -153,9 +150,6 @@ def convolve_filter_grad(
         y: Of the shape that `convolve` gives.
         shape: The shape of the weight, which is that of the result.
         ...: As for `convolve`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     y, x = alike(floating(y), floating(x))
 
@@ -219,9 +213,6 @@ def deconvolution(
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes
         stride (n - 1) + dilation (kernel - 1) + 1 - 2 pad + output_padding.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     x, batch, count = with_one_batch_axis("deconvolution", x, base_axis)
     pad, stride, dilation = steps_of("deconvolution", count, pad, stride, dilation)
@@ -263,9 +254,6 @@ def depthwise_convolution(
 
     Returns:
         (*batch, C * multiplier, *sizes), sizes as for `convolution`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     x, batch, count = with_one_batch_axis("depthwise_convolution", x, base_axis)
     pad, stride, dilation = steps_of("depthwise_convolution", count, pad, stride, dilation)
@@ -296,9 +284,6 @@ def depthwise_deconvolution(
 
     Returns:
         (*batch, C // divisor, *sizes), sizes as for `deconvolution`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     if divisor < 1 or weight.ndim < 1 or weight.shape[0] % divisor:
         raise ValueError(f"depthwise_deconvolution: divisor {divisor} does not divide weight of shape {weight.shape}")

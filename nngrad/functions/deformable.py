@@ -88,9 +88,6 @@ def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Arr
         rows: As for `take_cells`; what lies beyond the borders is left out.
         shape: The shape of the result, (B, H, W, C).
         ...: As for `take_cells`.
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     return transposed(lambda x: take_cells.forward(x, rows, columns), shape, y, "y")
 

@@ -59,9 +59,6 @@ def layer_normalization(
         gamma: Scale, of such a shape too; None for 1.
         batch_axis: Axis or axes that have statistics of their own.
         ...: As for `tensor_normalization`.
-
-    Raises:
-        ValueError: The shape of a parameter does not fit, an axis is out of range, or `eps` is negative.
     """
     name = "layer_normalization"
     batch = axes_of(batch_axis, x.ndim, f"{name}: batch_axis")

@@ -244,7 +244,6 @@ def lstm(
         The outputs of the last layer, (T, B, D * H), and the last states and cells, each (L, D, B, H).
 
     Raises:
-        ValueError: A shape does not fit, or an argument is out of range.
         TypeError: Nothing of it is floating.
     """
     y, h_n, c_n = _recurrent(
@@ -275,7 +274,6 @@ def gru(
         The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).
 
     Raises:
-        ValueError: A shape does not fit, or an argument is out of range.
         TypeError: Nothing of it is floating.
     """
     y, h_n = _recurrent(GRU, x, (h,), weight_l0, weight, bias, num_layers, dropout, bidirectional, training)
