@@ -2,8 +2,8 @@
 
 Under `Args:` a function of nngrad's own has entries for what is its own. An entry `...: As for `convolution`.` stands
 for all other arguments that the functions named have entries for, and for their ValueError; several are asked in their
-order. The usual words are there for what is in neither. So `__doc__` has an entry for each argument, in the order of the
-signature.
+order. The usual words are there for what is in neither. So `__doc__` has an entry for each argument, in the order of
+the signature.
 """
 
 from __future__ import annotations
