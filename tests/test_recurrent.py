@@ -15,8 +15,8 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.sequences as sequences
+from nngrad.functions.bodies.loop import Loop
 from nngrad.graph import Variable, functions_of
-from nngrad.graph.loop import Loop
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters
 from tests.leaves import leaf
 from tests.oracle import check, compiled_cheaply

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nngrad.autodiff.mapped import mapped
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.mapped import mapped
 from nngrad.autodiff.vectorize import vectorize
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Op, Variable, functions_of

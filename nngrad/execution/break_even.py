@@ -12,6 +12,7 @@ import threading
 from collections.abc import Hashable
 from typing import NamedTuple
 
+from ..graph.body_op import ControlOp
 from .program import Program
 
 LARGE = 50
@@ -67,12 +68,11 @@ def work_of(program: Program) -> Work:
         block, runs = waiting.pop()
         for (op, arguments, ins), made in zip(block.steps, block.results, strict=True):
             given = tuple([block.spec(i) for i in ins])
-            if op.in_steps is None:
+            if not isinstance(op, ControlOp):
                 kinds.add((op, arguments, given))
                 elements += runs * max([spec.size for spec in (*given, *made)], default=0)
                 continue
-            within = op.in_steps.within(arguments, len(given))
-            waiting += [(each.body, runs * each.runs) for each in within]
+            waiting += [(each.body, runs * each.runs) for each in op.within(arguments, len(given))]
     return Work(len(kinds), elements)
 
 

@@ -7,7 +7,7 @@ on; then the general way is taken, which is right for every op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .layouts import Moved
     from .parts import Keys
     from .variable import Variable
-    from .within import InSteps
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
@@ -52,20 +51,6 @@ class Facts:
     joined_by: Callable[[], Any] | None = None
     """For an op on any number of inputs that joins them: gives the op that joins, with the same arguments, what this
     one gives of stretches of them."""
-    together: Callable[..., Any] | None = None
-    """For a loop: `together(applications)`, where each is a pair of static arguments and the numbers of the inputs, and
-    none depends on another, says which of them are one loop that saves work (`nngrad.functions.loop_fusion.Fused`)."""
-    steps: Callable[[Function], int] | None = None
-    """For a loop whose gradient can compute it again segment by segment: how many steps a Function of it has; 0 where
-    that is settled already."""
-    bodies: Callable[..., Any] | None = None
-    """For an op that runs bodies of which nobody sees the values: `bodies(arguments, read)` gives these, each with the
-    outputs that are wanted where of the op's outputs those are read for which `read` is true."""
-    expands: Callable[..., Any] | None = None
-    """For a function that is just a body: `expands(*arguments)` gives the `Block`, which runs in its place."""
-    in_steps: InSteps | None = None
-    """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
-    into (`nngrad.graph.within`)."""
     taken: Keys | None = None
     """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
     shape: Callable[..., tuple[int, ...] | None] | None = None
@@ -121,10 +106,6 @@ class Facts:
     axes: AxisMap | None = None
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
     depend on every element of the inputs."""
-
-    dependence: Callable[[tuple[Any, ...], Sequence[bool]], Sequence[bool]] | None = None
-    """For an op with bodies: which outputs depend on some of the inputs, from its static arguments and for each input
-    whether it is one of these. None: all outputs do."""
 
     channels_last: Moved | None = None
     """For an op that is not diagonal: the arguments with which it gives its output with the channels last where it gets

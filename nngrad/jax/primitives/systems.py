@@ -8,7 +8,8 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ... import functions as F
-from ...functions.implicit import NotLinear, solve_by_body, transpose_of
+from ...functions.bodies.implicit import solve_by_body
+from ...functions.bodies.matrices import NotLinear, transpose_of
 from ...graph import Variable, apply
 from ...implicit.capturing import equation as captured_equation
 from ...implicit.packing import Packing
