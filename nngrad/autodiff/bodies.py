@@ -1,7 +1,7 @@
 """Bodies differentiated: the gradient of a body is a body, and so is a body with its tangents.
 
 Each is derived once for each structure, by the walks that differentiate graphs. What an op with a body does with it,
-its own rule says (`backward_registry/loops.py`).
+its class says (`functions/bodies/`).
 """
 
 from __future__ import annotations
