@@ -1,4 +1,4 @@
-"""An extension of Griffe: functions of F and PF have the signatures that their callers see, and docstrings are text.
+"""An extension of Griffe: functions of F and PF have the signatures and docstrings that their callers see.
 
 Griffe reads sources; what decorators make of a function it cannot know.
 """
@@ -31,23 +31,29 @@ class Signatures(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called by Griffe for everything that it has read."""
         if obj.docstring is not None:
-            obj.docstring.value = of_docstring(obj.docstring.value)
+            completed = inspect.getdoc(_decorated(obj.path)) if obj.is_function else None
+            obj.docstring.value = of_docstring(completed or obj.docstring.value)
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by Griffe for each function that it has read."""
-        if not func.path.startswith(DECORATED) or func.name.startswith("_"):
-            return
-        module, _, name = func.path.rpartition(".")
-        try:
-            value = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError):  # a method, or within a function
-            return
+        value = _decorated(func.path)
         if not callable(value):
             return
         signature = inspect.signature(value)
         func.parameters = griffe.Parameters(*[_parameter(p) for p in signature.parameters.values()])
         returned = signature.return_annotation
         func.returns = None if returned is signature.empty else annotated(returned)
+
+
+def _decorated(path: str) -> Any:
+    """The function of F or PF that is found there, or None."""
+    module, _, name = path.rpartition(".")
+    if not path.startswith(DECORATED) or name.startswith("_"):
+        return None
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):  # a method, or within a function
+        return None
 
 
 def _parameter(parameter: inspect.Parameter) -> griffe.Parameter:

@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from .distributed.hosts.launchers import launcher_of
 from .graph import build_options, switch
 from .graph.exchange import several_processes
 from .graph.options import Switched, switched
 from .graph.refusals import explained
 from .graph.spec import FLOAT32
-from .hosts.launchers import launcher_of
 
 _PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
 

@@ -90,7 +90,7 @@ def text_of(step: Any, *arrays: Any) -> str:
     parameters, state = held(step)
     rest = nn.graph.leaf.arrays_of(step._live, mesh=step._mesh) if step._live else []
     given = step._placed(arrays, step._mesh)
-    jitted = step._update._tiers._jitted
+    jitted = step._update._executable.function
     text: str = jitted.lower(parameters, state, (step._solver._rate, given, rest)).compile().as_text()
     return text
 
@@ -141,11 +141,11 @@ def compiled_step() -> Found:
     many = batches(*[ROWS] * 40)
     for batch in many[:5]:
         step(batch)
-    before = step._update._tiers._jitted._cache_size()
+    before = step._update._executable.function._cache_size()
     for batch in many:  # without waiting for one of them
         step(batch)
     own = held(step)
-    found: Found = {"compiled": [before, step._update._tiers._jitted._cache_size()]}
+    found: Found = {"compiled": [before, step._update._executable.function._cache_size()]}
     found["places"] = sorted({str(a.sharding.spec) for a in (*own[0], *own[1])})
     found["devices"] = sorted({len(a.sharding.device_set) for a in (*own[0], *own[1])})
     statistics = [p for p in nn.get_parameters(grad_only=False).values() if not p.need_grad]
@@ -323,7 +323,7 @@ def uneven() -> Found:
     texts = {"step": text_of(step, batch), "to_jax": text}
     sines = {name: [line for line in text.splitlines() if " sine(" in line] for name, text in texts.items()}
     shapes = {name: [re.findall(r"= f32\[([\d,]*)\]", each)[0] for each in lines] for name, lines in sines.items()}
-    return {"sines": shapes, "places": places, "compiled": step._update._tiers._jitted._cache_size()}
+    return {"sines": shapes, "places": places, "compiled": step._update._executable.function._cache_size()}
 
 
 def constraints() -> Found:

@@ -66,7 +66,7 @@ def described(leaves: Sequence[Variable], results: Sequence[Variable]) -> list[A
             return known
         d = known.derivation
         parts = d.outputs, d.inputs, d.seeds, d.stops, [ref() for ref in d.results]
-        return of(known.input), known.route, known.order, [list(map(of, each)) for each in parts]
+        return of(known.input), known.mode, known.order, [list(map(of, each)) for each in parts]
 
     family = [y._family is not None and y._family is results[0]._family for y in results]
     return [*map(of_function, functions), *map(of, results), *family]

@@ -16,12 +16,12 @@ from ..execution.plans import RunPlan, Snapshot, is_watched, plan_of, present
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT
 from ..graph.place import warn_user
-from ..remat import policy_key
 from .accumulation import accumulate
 from .binding import reached_from
 from .fused import Fused, Key, Passed, Places, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .met import looking, note
+from .remat import policy_key
 from .request import given_gradient, given_gradients
 from .seeds import seed_array
 

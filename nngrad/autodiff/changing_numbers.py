@@ -39,7 +39,7 @@ class _Met:
         """Which of them were others later."""
 
 
-_met = executables.learned(BoundedCache(512))
+_met = executables.registered(BoundedCache(512))
 
 
 class Changing(NamedTuple):

@@ -23,7 +23,7 @@ from ..graph import Function, Op, Variable, build_options, functions_of, switch
 from ..graph.block import Block
 from ..graph.function import watched
 from ..graph.options import pause_collector
-from .request import Derivation, Remembered, Request, Route, remembered_of
+from .request import Derivation, Mode, Remembered, Request, remembered_of
 
 Numbers = tuple[int, ...]
 
@@ -32,14 +32,14 @@ FEWEST = 4
 MOST = 50_000
 """A graph of more functions is not remembered: it would take the place of all others."""
 
-_known = executables.learned(BoundedCache(1024, most_bytes=64 << 20))
+_known = executables.registered(BoundedCache(1024, most_bytes=64 << 20))
 _BYTES_OF_A_FUNCTION = 400
 """About what a step takes, of what is asked about or of the answer: 280 measured, and 400 once it was instantiated."""
 
-_seen = executables.learned(BoundedCache(1 << 14))
+_seen = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions that were asked before."""
 
-_foreign = executables.learned(BoundedCache(1 << 14))
+_foreign = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions whose answers are not remembered."""
 
 
@@ -60,7 +60,7 @@ class Question:
     """A request without its graph, with the functions and leaves that it has there.
 
     All that decides what is emitted is a part of it: the closed graph, which leaves share their data, and what results
-    of `grad` are the gradients of; whatever else a rule or a route comes to look at belongs into `key`.
+    of `grad` are the gradients of; whatever else a rule or a mode comes to look at belongs into `key`.
 
     Args:
         request: What is asked for.
@@ -86,7 +86,7 @@ class Question:
         self._derivations: dict[Derivation, int] = {}
         self._remembered: list[tuple[int, Remembered]] = []
         about: list[Sequence[Variable | None]] = [
-            request.outputs, request.inputs, request.stops, request.seeds, request.initial,
+            request.outputs, request.inputs, request.stop_gradients, request.seeds, request.initial,
         ]
         self._write(functions)
         waiting = [x for each in about[1:] for x in each if x is not None]
@@ -154,7 +154,7 @@ class Question:
         derivation, x = remembered.derivation, remembered.input
         if derivation is None or x is None:
             return number, remembered
-        return number, self._derivations[derivation], self.writer.number(x), remembered.route, remembered.order
+        return number, self._derivations[derivation], self.writer.number(x), remembered.mode, remembered.order
 
     def _sharing(self, inputs: Sequence[Variable]) -> Hashable:
         """Which leaves share the data of those among `inputs`: one that is not in a graph stands for those that are."""
@@ -170,7 +170,7 @@ def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]
     """All that a derivation refers to."""
     results = [ref() for ref in derivation.results]
     forms = [form.variable for form in derivation.forms or ()]
-    return derivation.outputs, derivation.inputs, derivation.stops, derivation.seeds, results, forms
+    return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results, forms
 
 
 def question_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Question | None:
@@ -199,7 +199,7 @@ class DerivationOf(NamedTuple):
     inputs: Numbers
     seeds: tuple[int | None, ...]
     stops: Numbers
-    route: Route
+    mode: Mode
     order: int
 
 
@@ -226,7 +226,7 @@ class Answer(NamedTuple):
         gradients, known = at(self.block.outputs), self.remembered
         if isinstance(known, DerivationOf):
             outputs, variables, seeds, stops = map(at, known[:4])
-            Derivation(outputs, variables, seeds, stops, gradients).remember(known.route, known.order)
+            Derivation(outputs, variables, seeds, stops, gradients).remember(known.mode, known.order)
         else:
             for gx in gradients:
                 gx._derived = known
@@ -290,7 +290,7 @@ def answer_to(question: Question, results: Results, since: int) -> Answer | None
         return None
     known = remembered_of(gradients[0]) if gradients else None
     derivation = None if known is None else known.derivation
-    of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops] if derivation else []
+    of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients] if derivation else []
     # Once the function is gone that a rule was called for, nothing is seen of the call.
     origins = {f.call: f.call.function for f in emitted if f.call is not None}
     calls = {call: f for call, f in origins.items() if f is not None and (f in own or f in emitted)}
@@ -319,7 +319,7 @@ def answer_to(question: Question, results: Results, since: int) -> Answer | None
     remembered: Remembered | DerivationOf | None = known
     if known is not None and derivation is not None:
         outputs, inputs, seeds, stops = map(numbers, of)
-        remembered = DerivationOf(outputs, inputs, seeds, stops, known.route, known.order)
+        remembered = DerivationOf(outputs, inputs, seeds, stops, known.mode, known.order)
     return Answer(
         block,
         tuple([(-1, question.writer.number(x)) if x.parent is None else (own[x.parent], x.index) for x in reads]),

@@ -79,7 +79,7 @@ def substituted(
         diagonals: Along which axes of each of these Variables what is put in its place is diagonal, one of each of the
             `sizes`; None: it is not.
     """
-    path, _, known = path_between(outputs, [*batched, *replaced], stops=False)
+    path, _, known = path_between(outputs, [*batched, *replaced], of_values=True)
     known += functions_of([*batched.values(), *replaced.values()])
     order, call = (1, None) if within is None else (within.order, within.call)
     with emitting(known, order) as builder:
@@ -110,7 +110,7 @@ def in_batches(
         count: The size of the axis.
         kinds: For each of `outputs` "each" or "sum", or "" where it has the axis if it depends on what has it.
     """
-    path, _, known = path_between(outputs, [*batched, *sums], stops=False)
+    path, _, known = path_between(outputs, [*batched, *sums], of_values=True)
     with emitting(known, 0) as builder:
 
         def ascribe(f: Function) -> None:
@@ -140,7 +140,7 @@ def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) 
     inputs, values, _ = body.opened()
     outputs = body.picked(inputs, values, (*each, *sums))
     leaves = {inputs[i]: inputs[i] for i in moved}
-    walk = _Walk(path_between(outputs, [*leaves], stops=False)[0], leaves, {}, (0,))
+    walk = _Walk(path_between(outputs, [*leaves], of_values=True)[0], leaves, {}, (0,))
     walk.demand(outputs, [False] * len(each) + [True] * len(sums))
     found = [walk.wanted(inputs[i]) for i in moved]
     return (

@@ -17,9 +17,9 @@ from ..graph.mesh import Mesh
 from ..graph.spec import arguments_need_x64
 from ..graph.value import put_together
 from .across import Across
-from .compiled import BoundedCache, bytes_of, executables, on_device, on_mesh
+from .compiled import BoundedCache, bytes_of, executables
+from .executable import Executable, Settings
 from .fingerprint import structure_of_op
-from .host_calls import finished, waited_for_on_meshes
 from .on_disk import on_disk_by_structure
 from .stepwise import Marked, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of
@@ -27,7 +27,7 @@ from .units import Unit, hooks_of, needed_by, units_of
 Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
 
-single_ops = executables.learned(BoundedCache(4096, most_bytes=1 << 30))
+single_ops = executables.registered(BoundedCache(4096, most_bytes=1 << 30))
 """Executables of single ops, by op, arguments and device."""
 
 
@@ -50,16 +50,14 @@ def executable_of_op(
         forward = op.bind(arguments)
         group = group_of(groups_of(op, arguments)) if several_processes() else None
         if group is not None:
-            return on_device(device, needs_x64, Across(forward, group, device))
-        if mesh is not None:
-            return on_mesh(mesh, needs_x64, finished(jax.jit(forward), has_opaque(arguments), mesh))
-        if not compiled:
-            return on_device(device, needs_x64, forward)
-        opaque = has_opaque(arguments)
-        jitted = jax.jit(forward)
-        on_disk = None if opaque else on_disk_by_structure(structure_of_op(op, arguments), jitted)
-        function = finished(jitted, opaque) if on_disk is None else on_disk.call
-        return on_device(device, needs_x64, waited_for_on_meshes(function) if device is None else function)
+            return Executable(Across(forward, group, device), Settings(device, needs_x64))
+        if not compiled and mesh is None:
+            return Executable(forward, Settings(device, needs_x64))
+        opaque, jitted = has_opaque(arguments), jax.jit(forward)
+        is_kept = not opaque and mesh is None
+        on_disk = on_disk_by_structure(structure_of_op(op, arguments), jitted) if is_kept else None
+        settings = Settings(None if mesh is not None else device, needs_x64, mesh)
+        return Executable(jitted, settings, opaque=opaque, divided=mesh, on_disk=on_disk)
 
     table = single_ops.part((op,))
     key = op, arguments, device, needs_x64, compiled, mesh

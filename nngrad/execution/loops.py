@@ -34,7 +34,7 @@ def with_loops_together(block: Block) -> Block:
     for side in sides.values():
         op = side[0].op
         assert isinstance(op, ControlOp)
-        for group in op.fused([(call.arguments, call.ins) for call in side]):
+        for group in op.sibling_fusion([(call.arguments, call.ins) for call in side]):
             outs = tuple([~(count + k) for k in range(len(op.result_specs((), group.arguments)))])
             count += len(outs)
             one = Call(op, group.arguments, group.ins, outs)

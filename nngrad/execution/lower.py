@@ -176,7 +176,7 @@ class ProgramWriter:
 
     def _again(self, value: Variable, leaf: Variable, number: int) -> int:
         """Compute `value` a second time with `number` in place of `leaf`, and return its number."""
-        path, _, _ = path_between([value], [leaf], stops=False)
+        path, _, _ = path_between([value], [leaf], of_values=True)
         others: dict[tuple[Function | None, int], int] = {}
         for f in path:
             ins = tuple([number if x is leaf else others.get((x.parent, x.index), self.number(x)) for x in f.inputs])

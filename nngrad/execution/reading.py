@@ -270,7 +270,7 @@ def _run(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], state: S
     return executable(*given)[0]
 
 
-_met = executables.learned(BoundedCache(1 << 14))
+_met = executables.registered(BoundedCache(1 << 14))
 """How often programs and applications of ops were met, by their hashes."""
 
 

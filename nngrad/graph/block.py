@@ -36,9 +36,9 @@ def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
     truths: dict[int, Callable[[], Any]] = {}
     for op, arguments, ins in steps:
         inputs = [arrays[i] if i >= 0 else values[~i] for i in ins]
-        if op.truth is not None:
+        if op.predicate is not None:
             # XLA does not see through a number that is made of a bool and compared with 0.
-            truths[~len(values)] = functools.partial(op.bind(arguments, op.truth), *inputs)
+            truths[~len(values)] = functools.partial(op.bind(arguments, op.predicate), *inputs)
         elif op.selects and ins[0] in truths:
             inputs[0] = truths[ins[0]]()
         out = op.bind(arguments)(*inputs)
@@ -367,7 +367,7 @@ def close(
     stops: set[int] = set()
     count = 0
     for f in functions:
-        if f.effects and f.op.passes and not any([y._need_grad is False for y in f.outputs]):
+        if f.effects and f.op.forwards_inputs and not any([y._need_grad is False for y in f.outputs]):
             # An output that is passed on with new values of leaves does not depend on them.
             for x, y in zip(f.inputs, f.outputs, strict=True):
                 numbers.setdefault(id(y), numbers[id(x)])

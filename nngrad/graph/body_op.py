@@ -130,7 +130,7 @@ class ControlOp(BodyOp):
     """An op that runs its blocks as they are, so that it can be looked into: control flow, and checkpoints."""
 
     is_loop = False
-    """Whether it runs a body so many times: such functions may be one (`fused`), and so may their carries."""
+    """Whether it runs a body so many times: such functions may be one (`sibling_fusion`), and so may their carries."""
 
     # ---------------------------------------------------------------- looked into
 
@@ -158,7 +158,7 @@ class ControlOp(BodyOp):
         settled already."""
         return None
 
-    def fused(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
+    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
         """Which of several functions of it are one function that saves work; none of them depends on another.
 
         Args:

@@ -147,7 +147,7 @@ def _new_values(
 def _with_leaf(value: Variable, leaf: Variable, instead: Variable) -> Variable:
     """What `value` would be with another Variable in place of a leaf."""
     found = {id(leaf): instead}
-    for f in path_between([value], [leaf], stops=False)[0]:
+    for f in path_between([value], [leaf], of_values=True)[0]:
         made = create(f.op, tuple([found.get(id(x), x) for x in f.inputs]), f.arguments, order=f.order)
         found |= zip([id(y) for y in f.outputs], made if f.op.multiple_results else (made,), strict=True)
     return found.get(id(value), value)

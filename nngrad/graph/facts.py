@@ -39,7 +39,7 @@ class Facts:
     """Inputs broadcast against each other; `Grad` sums their gradients back."""
     multiple_results: bool = False
     """`forward` returns a tuple of outputs."""
-    truth: Callable[..., Any] | None = None
+    predicate: Callable[..., Any] | None = None
     """For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same as bools; a compiled
     graph uses it where a `selects` op takes the result as its condition."""
     selects: bool = False
@@ -51,15 +51,15 @@ class Facts:
     joined_by: Callable[[], Any] | None = None
     """For an op on any number of inputs that joins them: gives the op that joins, with the same arguments, what this
     one gives of stretches of them."""
-    taken: Keys | None = None
+    slice_keys: Keys | None = None
     """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
     shape: Callable[..., tuple[int, ...] | None] | None = None
     """For an op of one input, in whose dtype it gives one array: `shape(input's shape, *arguments)` is that of the
     array, so that `forward` need not be traced to know it. None, or any error, where only `forward` can tell."""
-    placed: Keys | None = None
+    update_keys: Keys | None = None
     """For an op that puts its inputs, as they are, at places of its output, which has zeros elsewhere: the key of
     each."""
-    passes: bool = False
+    forwards_inputs: bool = False
     """Output i is input i: nothing is computed."""
     view: bool = False
     """Output i has the elements of input i in their order, and no memory of its own."""
@@ -131,7 +131,7 @@ class Facts:
 
     def __post_init__(self) -> None:
         self.fuses = self.fuses or ("in place" if self.diagonal else "")
-        self.view = self.view or self.passes
+        self.view = self.view or self.forwards_inputs
 
     @property
     def heavy(self) -> bool:

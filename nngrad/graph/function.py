@@ -119,11 +119,11 @@ class Function(ShownFunction):
     mark: Any
     """Whether gradients are to compute it again: None, or what says so."""
     snapshot: Any
-    """The last forward that covered this function (kept by the execution room)."""
+    """The last forward that covered this function (kept by the execution package)."""
     known: Any
-    """Results that were read, or that reading has covered it (kept by the execution room)."""
+    """Results that were read, or that reading has covered it (kept by the execution package)."""
     plan: Any
-    """How to run the graph above this function (kept by the execution room)."""
+    """How to run the graph above this function (kept by the execution package)."""
     place: Any
     """Where the user called it. Left unset but in debug mode and within `remember_places`."""
     scope: str

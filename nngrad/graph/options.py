@@ -30,7 +30,7 @@ class Builder(Protocol):
     order: int
     created: list[Function] | None
 
-    def learn(self, known: list[Function]) -> None:
+    def seed(self, known: list[Function]) -> None:
         """Let functions that exist already stand for what is emitted."""
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
@@ -95,7 +95,7 @@ class BuildOptions:
     whereabouts: Any
     """What notes on functions where the user applies them; None if nobody asks."""
     precision: Any
-    """What casts the inputs of functions that users apply (`nngrad.mixed_precision`); None where nothing does."""
+    """What casts the inputs of functions that users apply (`nn.precision`); None where nothing does."""
     without_passes: frozenset[str]
     """The passes that are left out of what is compiled."""
     deterministic: bool

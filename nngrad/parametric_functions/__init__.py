@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..graph.spelling import did_you_mean
-from ..layer_parameters import parametric_function_api as parametric_function_api
 from .activation import prelu as prelu
 from .affine import affine as affine
 from .affine import embed as embed
@@ -33,6 +32,7 @@ from .convolution import depthwise_convolution as depthwise_convolution
 from .convolution import depthwise_deconvolution as depthwise_deconvolution
 from .incremental import inq_affine as inq_affine
 from .incremental import inq_convolution as inq_convolution
+from .layer_parameters import parametric_function_api as parametric_function_api
 from .low_rank import cpd3_convolution as cpd3_convolution
 from .low_rank import svd_affine as svd_affine
 from .low_rank import svd_convolution as svd_convolution

@@ -6,8 +6,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 from ..parameter import get_parameter_or_create
+from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 from .shapes import Shapes, of_affine, of_convolution
 
 
@@ -40,18 +40,6 @@ def binary_connect_affine(
         inp: As for `affine`.
         n_outmaps: As for `affine`.
         base_axis: As for `affine`.
-        quantize_zero_to: The sign of 0.
-        w_init: Initial W.
-        wb_init: Initial Wb, which the first `forward()` overwrites.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
     """
     shapes = of_affine("binary_connect_affine", inp, n_outmaps, base_axis, rng)
     w, wb = _weights(shapes, w_init, wb_init, fix_parameters)
@@ -91,19 +79,7 @@ def binary_connect_convolution(
         stride: As for `convolution`.
         dilation: As for `convolution`.
         group: As for `convolution`.
-        quantize_zero_to: The sign of 0.
-        w_init: Initial W.
-        wb_init: Initial Wb, which the first `forward()` overwrites.
-        b_init: Initial b.
         base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
     """
     shapes = of_convolution("binary_connect_convolution", inp, outmaps, kernel, group, False, base_axis, rng)
     w, wb = _weights(shapes, w_init, wb_init, fix_parameters)
@@ -134,21 +110,7 @@ def binary_weight_affine(
     alpha (*n_outmaps), the mean sizes, both of which each `forward()` writes, not trained; b (*n_outmaps), zeros.
 
     Args:
-        inp: As for `affine`.
-        n_outmaps: As for `affine`.
-        base_axis: As for `affine`.
-        quantize_zero_to: The sign of 0.
-        w_init: Initial W.
-        wb_init: Initial Wb, which the first `forward()` overwrites.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `binary_connect_affine`.
     """
     shapes = of_affine("binary_weight_affine", inp, n_outmaps, base_axis, rng)
     w, wb = _weights(shapes, w_init, wb_init, fix_parameters)
@@ -182,26 +144,7 @@ def binary_weight_convolution(
     alpha (outmaps,), the mean sizes, both of which each `forward()` writes, not trained; b (outmaps,), zeros.
 
     Args:
-        inp: As for `convolution`.
-        outmaps: As for `convolution`.
-        kernel: As for `convolution`.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
-        group: As for `convolution`.
-        quantize_zero_to: The sign of 0.
-        w_init: Initial W.
-        wb_init: Initial Wb, which the first `forward()` overwrites.
-        b_init: Initial b.
-        base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `binary_connect_convolution`.
     """
     shapes = of_convolution("binary_weight_convolution", inp, outmaps, kernel, group, False, base_axis, rng)
     w, wb = _weights(shapes, w_init, wb_init, fix_parameters)

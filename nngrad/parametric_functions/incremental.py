@@ -6,8 +6,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 from ..parameter import get_parameter_or_create
+from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
 from .shapes import Shapes, of_affine, of_convolution
 
 
@@ -46,21 +46,8 @@ def inq_affine(
         inp: As for `affine`.
         n_outmaps: As for `affine`.
         base_axis: As for `affine`.
-        num_bits: As for `F.inq_affine`.
-        inq_iterations: As for `F.inq_affine`.
-        selection_algorithm: As for `F.inq_affine`.
-        seed: As for `F.inq_affine`.
-        w_init: Initial W.
         i_init: Initial I: 1 where a weight is fixed from the start.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `F.inq_affine`.
     """
     shapes = of_affine("inq_affine", inp, n_outmaps, base_axis, rng)
     w, i, b = _weights(shapes, w_init, i_init, b_init, fix_parameters, with_bias)
@@ -105,22 +92,9 @@ def inq_convolution(
         stride: As for `convolution`.
         dilation: As for `convolution`.
         group: As for `convolution`.
-        num_bits: As for `F.inq_affine`.
-        inq_iterations: As for `F.inq_affine`.
-        selection_algorithm: As for `F.inq_affine`.
-        seed: As for `F.inq_affine`.
-        w_init: Initial W.
         i_init: Initial I: 1 where a weight is fixed from the start.
-        b_init: Initial b.
         base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `F.inq_affine`.
     """
     shapes = of_convolution("inq_convolution", inp, outmaps, kernel, group, False, base_axis, rng)
     w, i, b = _weights(shapes, w_init, i_init, b_init, fix_parameters, with_bias)

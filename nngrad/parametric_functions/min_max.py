@@ -9,8 +9,8 @@ from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..graph.leaf import as_variable
 from ..initializer import ConstantInitializer, Rng
-from ..layer_parameters import Init, initial, own_parameters
 from ..parameter import get_parameter_or_create
+from .layer_parameters import Init, initial, own_parameters
 from .shapes import bias, of_affine, of_convolution, weight
 
 Level: TypeAlias = float | Array
@@ -39,19 +39,13 @@ def min_max_quantize(
     trained. With `x_min_max` each `forward()` writes the range.
 
     Args:
-        x: As for `F.min_max_quantize`.
         ql_min: The lowest level: a number, or an array with as many axes as `x`, along each its size or 1, for ranges
             along axes.
         ql_max: The highest level, in the same way.
-        decay: As for `F.min_max_quantize`.
-        x_min_max: As for `F.min_max_quantize`.
-        ema: As for `F.min_max_quantize`.
-        ste_fine_grained: As for `F.min_max_quantize`.
-        eps: As for `F.min_max_quantize`.
         qr_min_init: Initial qr_min.
         qr_max_init: Initial qr_max.
         fix_parameters: Whether qr_min and qr_max are constants.
-        name: Scope around that of the parameters.
+        ...: As for `F.min_max_quantize`.
 
     Raises:
         TypeError: As in `F.min_max_quantize`.
@@ -113,31 +107,19 @@ def min_max_quantized_affine(
         inp: As for `affine`.
         n_outmaps: As for `affine`.
         base_axis: As for `affine`.
-        w_init: Initial W.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
         ql_min_w: As for `min_max_quantize`, for W.
         ql_max_w: As for `min_max_quantize`, for W.
         w_min_max: As `x_min_max` of `F.min_max_quantize`, for W.
         qr_min_w_init: Initial qr_min of W; -2 by default.
         qr_max_w_init: Initial qr_max of W; 2 by default.
         ste_fine_grained_w: As `ste_fine_grained` of `F.min_max_quantize`, for W.
-        quantize_b: Whether b is quantised.
         ql_min_b: As for `min_max_quantize`, for b.
         ql_max_b: As for `min_max_quantize`, for b.
         b_min_max: As `x_min_max` of `F.min_max_quantize`, for b.
         qr_min_b_init: Initial qr_min of b; -6 by default.
         qr_max_b_init: Initial qr_max of b; 6 by default.
         ste_fine_grained_b: As `ste_fine_grained` of `F.min_max_quantize`, for b.
-        eps: As for `F.min_max_quantize`.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `F.min_max_quantize`.
     """
     shapes = of_affine("min_max_quantized_affine", inp, n_outmaps, base_axis, rng)
     w = weight(
@@ -210,32 +192,8 @@ def min_max_quantized_convolution(
         dilation: As for `convolution`.
         group: As for `convolution`.
         channel_last: As for `convolution`.
-        w_init: Initial W.
-        b_init: Initial b.
         base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
-        ql_min_w: As for `min_max_quantize`, for W.
-        ql_max_w: As for `min_max_quantize`, for W.
-        w_min_max: As `x_min_max` of `F.min_max_quantize`, for W.
-        qr_min_w_init: Initial qr_min of W; -2 by default.
-        qr_max_w_init: Initial qr_max of W; 2 by default.
-        ste_fine_grained_w: As `ste_fine_grained` of `F.min_max_quantize`, for W.
-        quantize_b: Whether b is quantised.
-        ql_min_b: As for `min_max_quantize`, for b.
-        ql_max_b: As for `min_max_quantize`, for b.
-        b_min_max: As `x_min_max` of `F.min_max_quantize`, for b.
-        qr_min_b_init: Initial qr_min of b; -6 by default.
-        qr_max_b_init: Initial qr_max of b; 6 by default.
-        ste_fine_grained_b: As `ste_fine_grained` of `F.min_max_quantize`, for b.
-        eps: As for `F.min_max_quantize`.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `min_max_quantized_affine`.
     """
     shapes = of_convolution("min_max_quantized_convolution", inp, outmaps, kernel, group, channel_last, base_axis, rng)
     w = weight(

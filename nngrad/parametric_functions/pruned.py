@@ -6,7 +6,7 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_parameters import Init, own_parameters
+from .layer_parameters import Init, own_parameters
 from .shapes import bias, of_affine, of_convolution, weight
 
 
@@ -35,20 +35,10 @@ def pruned_affine(
         inp: As for `affine`.
         n_outmaps: As for `affine`.
         base_axis: As for `affine`.
-        w_init: Initial W.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
         prune_w: Whether W is pruned.
         rate_w: As `rate` of `F.prune`, for W.
         prune_b: Whether b is pruned.
         rate_b: As `rate` of `F.prune`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
     """
     shapes = of_affine("pruned_affine", inp, n_outmaps, base_axis, rng)
     w = weight(
@@ -99,21 +89,8 @@ def pruned_convolution(
         dilation: As for `convolution`.
         group: As for `convolution`.
         channel_last: As for `convolution`.
-        w_init: Initial W.
-        b_init: Initial b.
         base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        prune_w: Whether W is pruned.
-        rate_w: As `rate` of `F.prune`, for W.
-        prune_b: Whether b is pruned.
-        rate_b: As `rate` of `F.prune`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `pruned_affine`.
     """
     shapes = of_convolution("pruned_convolution", inp, outmaps, kernel, group, channel_last, base_axis, rng)
     w = weight(

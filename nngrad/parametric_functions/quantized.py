@@ -6,7 +6,7 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_parameters import Init, own_parameters
+from .layer_parameters import Init, own_parameters
 from .shapes import bias, of_affine, of_convolution, weight
 
 
@@ -41,26 +41,14 @@ def fixed_point_quantized_affine(
         inp: As for `affine`.
         n_outmaps: As for `affine`.
         base_axis: As for `affine`.
-        w_init: Initial W.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
         sign_w: As `sign` of `F.fixed_point_quantize`, for W.
         n_w: As `n` of `F.fixed_point_quantize`, for W.
         delta_w: As `delta` of `F.fixed_point_quantize`, for W.
         ste_fine_grained_w: As `ste_fine_grained` of `F.fixed_point_quantize`, for W.
-        quantize_b: Whether b is quantised.
         sign_b: As `sign` of `F.fixed_point_quantize`, for b.
         n_b: As `n` of `F.fixed_point_quantize`, for b.
         delta_b: As `delta` of `F.fixed_point_quantize`, for b.
         ste_fine_grained_b: As `ste_fine_grained` of `F.fixed_point_quantize`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
     """
     shapes = of_affine("fixed_point_quantized_affine", inp, n_outmaps, base_axis, rng)
     w = weight(
@@ -121,27 +109,8 @@ def fixed_point_quantized_convolution(
         dilation: As for `convolution`.
         group: As for `convolution`.
         channel_last: As for `convolution`.
-        w_init: Initial W.
-        b_init: Initial b.
         base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
-        sign_w: As `sign` of `F.fixed_point_quantize`, for W.
-        n_w: As `n` of `F.fixed_point_quantize`, for W.
-        delta_w: As `delta` of `F.fixed_point_quantize`, for W.
-        ste_fine_grained_w: As `ste_fine_grained` of `F.fixed_point_quantize`, for W.
-        quantize_b: Whether b is quantised.
-        sign_b: As `sign` of `F.fixed_point_quantize`, for b.
-        n_b: As `n` of `F.fixed_point_quantize`, for b.
-        delta_b: As `delta` of `F.fixed_point_quantize`, for b.
-        ste_fine_grained_b: As `ste_fine_grained` of `F.fixed_point_quantize`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `fixed_point_quantized_affine`.
     """
     shapes = of_convolution(
         "fixed_point_quantized_convolution", inp, outmaps, kernel, group, channel_last, base_axis, rng
@@ -194,31 +163,17 @@ def pow2_quantized_affine(
     W_q and b_q, what comes of them, which each `forward()` writes, not trained.
 
     Args:
-        inp: As for `affine`.
-        n_outmaps: As for `affine`.
-        base_axis: As for `affine`.
-        w_init: Initial W.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
         sign_w: As `sign` of `F.pow2_quantize`, for W.
         with_zero_w: As `with_zero` of `F.pow2_quantize`, for W.
         n_w: As `n` of `F.pow2_quantize`, for W.
         m_w: As `m` of `F.pow2_quantize`, for W.
         ste_fine_grained_w: As `ste_fine_grained` of `F.pow2_quantize`, for W.
-        quantize_b: Whether b is quantised.
         sign_b: As `sign` of `F.pow2_quantize`, for b.
         with_zero_b: As `with_zero` of `F.pow2_quantize`, for b.
         n_b: As `n` of `F.pow2_quantize`, for b.
         m_b: As `m` of `F.pow2_quantize`, for b.
         ste_fine_grained_b: As `ste_fine_grained` of `F.pow2_quantize`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `fixed_point_quantized_affine`.
     """
     shapes = of_affine("pow2_quantized_affine", inp, n_outmaps, base_axis, rng)
     w = weight(
@@ -272,35 +227,8 @@ def pow2_quantized_convolution(
 
     Args:
         inp: As for `convolution`.
-        outmaps: As for `convolution`.
-        kernel: As for `convolution`.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
-        group: As for `convolution`.
-        w_init: Initial W.
-        b_init: Initial b.
         base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
-        with_zero_w: As `with_zero` of `F.pow2_quantize`, for W.
-        sign_w: As `sign` of `F.pow2_quantize`, for W.
-        n_w: As `n` of `F.pow2_quantize`, for W.
-        m_w: As `m` of `F.pow2_quantize`, for W.
-        ste_fine_grained_w: As `ste_fine_grained` of `F.pow2_quantize`, for W.
-        quantize_b: Whether b is quantised.
-        with_zero_b: As `with_zero` of `F.pow2_quantize`, for b.
-        sign_b: As `sign` of `F.pow2_quantize`, for b.
-        n_b: As `n` of `F.pow2_quantize`, for b.
-        m_b: As `m` of `F.pow2_quantize`, for b.
-        ste_fine_grained_b: As `ste_fine_grained` of `F.pow2_quantize`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        ...: As for `pow2_quantized_affine` and `fixed_point_quantized_convolution`.
     """
     shapes = of_convolution("pow2_quantized_convolution", inp, outmaps, kernel, group, False, base_axis, rng)
     w = weight(

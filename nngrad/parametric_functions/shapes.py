@@ -11,9 +11,9 @@ from ..functions.quantization import written
 from ..graph import Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..layer_arguments import axis, divided, size, sizes
-from ..layer_parameters import ZEROS, Init, glorot, initial, parameter
 from ..parameter import Initializer, get_parameter_or_create
+from .layer_arguments import axis, divided, size, sizes
+from .layer_parameters import ZEROS, Init, glorot, initial, parameter
 
 
 class Shapes(NamedTuple):

@@ -9,7 +9,7 @@ from ..functions.movement import broadcast, reshape
 from ..graph import Op, Variable, build_options, switch
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Smaller
-from .nodes import Nodes
+from .hash_consing import HashConsTable
 from .rules import Arguments, Inputs, forms_without, rule
 
 
@@ -19,26 +19,26 @@ def loops(op: Op) -> bool:
 
 
 @rule("equal-carries", every=loops)
-def equal_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
+def equal_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
     """carries that start equal, and that each step makes equal, are one"""
-    return _instead(nodes, op, inputs, arguments, op.with_equal_carries(inputs, arguments, _canonical))
+    return _instead(table, op, inputs, arguments, op.with_equal_carries(inputs, arguments, _canonical))
 
 
 @rule("unchanging-carries", every=loops)
-def unchanging_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
+def unchanging_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
     """a carry that no step changes is the same at each step"""
-    return _instead(nodes, op, inputs, arguments, op.with_changing_carries(arguments))
+    return _instead(table, op, inputs, arguments, op.with_changing_carries(arguments))
 
 
-def _instead(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments, found: Smaller | None) -> Any:
+def _instead(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments, found: Smaller | None) -> Any:
     """The outputs of a function, by a smaller one of the same op."""
     if found is None:
         return None
-    one = nodes.emit(op, tuple([inputs[i] for i in found.inputs]), found.arguments)
+    one = table.emit(op, tuple([inputs[i] for i in found.inputs]), found.arguments)
     outputs = []
     for k, source in enumerate(found.outputs):
         if source is None:  # what a gradient reads of these it reads at the function that it differentiates
-            outputs.append(nodes.node(op, inputs, arguments)[k])
+            outputs.append(table.node(op, inputs, arguments)[k])
         elif isinstance(source, int):
             outputs.append(one[source])
         else:
@@ -50,12 +50,12 @@ def _instead(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments, found: 
 def _canonical() -> Any:
     """Returns what puts bodies on inputs: what gradients have emitted of them is brought to canonical form."""
     without = build_options().simplify
-    builder = Nodes(forms_without(without if isinstance(without, frozenset) else frozenset()))
+    builder = HashConsTable(forms_without(without if isinstance(without, frozenset) else frozenset()))
     switch(builder=builder)
     return functools.partial(_values, builder)
 
 
-def _values(builder: Nodes, body: Block, inputs: list[Variable]) -> list[Variable]:
+def _values(builder: HashConsTable, body: Block, inputs: list[Variable]) -> list[Variable]:
     values: list[Variable] = []
     places = body.places or (None,) * len(body.steps)
     for (op, arguments, ins), order, place in zip(body.steps, body.orders, places, strict=True):

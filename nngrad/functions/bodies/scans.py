@@ -66,7 +66,7 @@ class Scan(ControlOp):
         stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
         return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
 
-    def fused(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
+    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
         """Those that have carries, or something that they compute at each step, in common."""
         return fusion.fused(applications)
 
