@@ -108,7 +108,7 @@ class Question:
         given = any([x is not None for each in about[3:] for x in each])
         own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
         in_force = build_options()
-        body = in_force.body  # in which what updates a leaf is not differentiated
+        body = in_force.applying.body  # in which what updates a leaf is not differentiated
         effects = [(i, body is not None and f.serial > body) for i, f in enumerate(functions) if f.effects]
         leaves = tuple([x.spec for x in writer.leaves])
         graph = Block(leaves, tuple(writer.steps), tuple(self._orders), asked[0], frozenset(self._stops))
@@ -117,7 +117,7 @@ class Question:
             graph, tuple(effects), tuple(self._contexts[:1] if alike else self._contexts), tuple(own),
             tuple(asked), tuple(derivations), tuple(results), self._sharing(request.inputs),
             request.retain, request.unreachable, request.coordinates,
-            options, in_force.context, in_force.simplify, registry.version,
+            options, in_force.applying.context, in_force.emitting.simplify, registry.version,
         )
 
     def variables(self, places: Iterable[tuple[int, int]]) -> list[Variable]:
@@ -179,7 +179,9 @@ def question_of(request: Request, functions: list[Function], since: int, options
     in_force = build_options()
     if len(functions) > MOST or request.aggregate is not None or request.recompute not in (None, False):
         return None
-    if in_force.builder is not None or in_force.no_grad or in_force.mark is not None or watched():
+    if in_force.applying.no_grad or in_force.applying.mark is not None:
+        return None
+    if in_force.emitting.builder is not None or watched():
         return None
     question = Question(request, functions, since, options)
     number = hash(question.key)
@@ -240,7 +242,7 @@ def known_answer(question: Question) -> Results | None:
     if answer is None:
         return None
     pause_collector()
-    if build_options().auto_forward:  # what is of use of it runs when all is there
+    if build_options().applying.auto_forward:  # what is of use of it runs when all is there
         switch(auto_forward=False)
     return answer.given_to(question)
 

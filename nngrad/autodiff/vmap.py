@@ -110,7 +110,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
 
 def _inlined(body: Block, inputs: list[Variable]) -> list[Variable]:
     """What a body computes from these inputs, as functions of the graph."""
-    if build_options().builder is not None:
+    if build_options().emitting.builder is not None:
         return inlined(body, inputs)
     return body.placed(inputs)
 

@@ -69,8 +69,8 @@ def linearize(
     updates = writer.updates(functions) if effects else {}
     results += [number for _, number in updates.values()]
     options = build_options()
-    mesh = options.mesh
-    program = Program(writer.block(results), device, options.without_passes)
+    mesh = options.running.mesh
+    program = Program(writer.block(results), device, options.running.without_passes)
     if mesh is not None:
         if device is not None:
             raise ValueError(f"the graph has functions that were made for one device, {device}, within "

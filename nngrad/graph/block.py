@@ -9,7 +9,7 @@ branch, is a function of Variables, which is run once, on placeholders, and what
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from .body_op import dependence
@@ -346,18 +346,14 @@ def bodies_in(arguments: Iterable[Any]) -> list[Block]:
 # ---------------------------------------------------------------- from a graph
 
 
-def close(
-    outputs: Sequence[Variable], inputs: Sequence[Variable], written: Mapping[int, Place | None] | None = None
-) -> Block:
+def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:
     """The body that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
     depend on is a leaf.
 
     Args:
         outputs: The results.
         inputs: What they are computed from.
-        written: Where the user wrote functions that do not know it themselves, by their serial numbers.
     """
-    written = written or {}
     numbers = {id(x): i for i, x in enumerate(inputs)}
     cut = frozenset(numbers)
     functions = functions_of(outputs, through=lambda x: id(x) not in cut)
@@ -374,7 +370,7 @@ def close(
             continue
         steps.append((f.op, f.arguments, tuple([numbers[id(x)] for x in f.inputs])))
         orders.append(f.order)
-        places.append(written.get(f.serial) or place_of(f))
+        places.append(place_of(f))
         for k, y in enumerate(f.outputs):
             numbers.setdefault(id(y), ~(count + k))
             if y._need_grad is False:

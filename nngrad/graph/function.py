@@ -125,7 +125,7 @@ class Function(ShownFunction):
     plan: Any
     """How to run the graph above this function (kept by the execution package)."""
     place: Any
-    """Where the user called it. Left unset but in debug mode and within `remember_places`."""
+    """Where the user called it. Left unset but in debug mode, in bodies and within `remember_places`."""
     scope: str
     """The scope of parameters that it was applied in. Left unset but within `remember_places`."""
     call: RuleCall | None
@@ -280,7 +280,7 @@ def create(
     f.mark = f.snapshot = f.known = f.plan = None
     f.call = call
     options = build_options()
-    f.context = options.context if call is None else call.context
+    f.context = options.applying.context if call is None else call.context
     if specs is None:
         spec = inputs[0].spec if op.elementwise else None
         # Most functions have one input, or are known; the others are asked.
@@ -301,19 +301,23 @@ def create(
     return result
 
 
+def locate(f: Function) -> None:
+    """Note on a function where in the user's program it is applied."""
+    f.place = users_place()
+
+
 def apply_switches(f: Function, options: BuildOptions) -> None:
     """Do with a function that was just made what is switched on."""
-    if options.debug is not None:
-        f.place = options.debug.place()
-    if options.places is not None:
-        options.places[f.serial] = users_place()
-    if options.whereabouts is not None:
-        options.whereabouts.note(f)
-    if options.no_grad:
+    applying = options.applying
+    if applying.locate is not None:
+        applying.locate(f)
+    elif options.watching.debug is not None:
+        locate(f)
+    if applying.no_grad:
         for y in f.outputs:
             y.need_grad = False
-    f.mark = options.mark
-    if options.auto_forward:
+    f.mark = applying.mark
+    if applying.auto_forward:
         engine.run_function(f)
 
 
@@ -325,9 +329,9 @@ def apply(
 ) -> Any:
     """Apply `op`: in user code always a new Function, in emitted code what the builder makes of it."""
     options = build_options()
-    builder = options.builder
+    builder = options.emitting.builder
     if builder is None:
-        if options.precision is not None:
-            return options.precision.apply(op, inputs, arguments, effects)
+        if options.applying.precision is not None:
+            return options.applying.precision.apply(op, inputs, arguments, effects)
         return create(op, inputs, arguments, effects)
     return builder.emit(op, inputs, arguments)

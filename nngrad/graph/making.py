@@ -40,7 +40,7 @@ def make(
         The list of values: the inputs, and the outputs of the functions.
     """
     options = build_options()
-    special, context = options.special, options.context
+    special, context = options.special, options.applying.context
     ref, new, serial = weakref.ref, new_variable, next_serial
     values: list[Any] = list(inputs)
     enter = values.append

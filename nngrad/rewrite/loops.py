@@ -49,7 +49,7 @@ def _instead(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments,
 
 def _canonical() -> Any:
     """Returns what puts bodies on inputs: what gradients have emitted of them is brought to canonical form."""
-    without = build_options().simplify
+    without = build_options().emitting.simplify
     builder = HashConsTable(forms_without(without if isinstance(without, frozenset) else frozenset()))
     switch(builder=builder)
     return functools.partial(_values, builder)

@@ -174,7 +174,7 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
     gxs = list(returned) if several else [returned]
     if len(gxs) != len(inputs):
         raise ValueError(f"{_OWNER}: the gradient function must return {len(inputs)} gradients, got {len(gxs)}")
-    policy = build_options().precision
+    policy = build_options().applying.precision
     found = []
     for i, (x, gx) in enumerate(zip(inputs, gxs, strict=True)):
         zero = F.constant(0, shape=x.shape, dtype=x.dtype) if gx is None else gx

@@ -224,7 +224,7 @@ class Scan(ControlOp):
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
         """With (c', y) = body(k, c, x) at each step, from the last to the first: gk += gk', gc = gc', gx = gx', where
         (gk', gc', gx') is the gradient of <gc, c'> + <gy, y> in (k, c, x)"""
-        loop, asked = Loop(*f.arguments), build_options().segments
+        loop, asked = Loop(*f.arguments), build_options().emitting.segments
         sizes = loop.segments or (() if asked is None else asked(f))
         return segments.gradients(f, loop._replace(segments=sizes), gys, indexes)
 
