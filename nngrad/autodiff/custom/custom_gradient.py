@@ -17,9 +17,10 @@ from ...functions.inlining import inlined
 from ...functions.operands import Operand
 from ...graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
 from ...graph.arguments import Static
-from ...graph.block import Block, close
+from ...graph.block import Block
 from ...graph.body_op import Followed, Given, Gradients, Numbers, Results, Walk
 from ...graph.capture import captured, placeholder
+from ...graph.closing import close
 from ...graph.leaf import common_floating
 from ...graph.variable import leaf_of
 

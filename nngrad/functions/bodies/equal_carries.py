@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 
 from ...graph import Variable
-from ...graph.block import close
 from ...graph.body_op import Anew, Numbers, Smaller
+from ...graph.closing import close
 from ...graph.derived import derived_once
 from .loop import Loop, Settled
 

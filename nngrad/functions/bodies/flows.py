@@ -18,8 +18,9 @@ import numpy as np
 
 from ...graph import Array, Function, NdArray, Spec, Variable, apply, spec_of
 from ...graph.arguments import Static
-from ...graph.block import Block, close
+from ...graph.block import Block
 from ...graph.body_op import BodyOp, Gradients, Numbers, Results
+from ...graph.closing import close
 from ...graph.derived import derived_once
 from ...graph.spec import DType
 from ...graph.variable import leaf_of

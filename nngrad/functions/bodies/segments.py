@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...graph import Function, NdArray, Op, Variable, apply, create
-from ...graph.block import Block, close
+from ...graph.block import Block
 from ...graph.body_op import Gradients, Numbers
+from ...graph.closing import close
 from ...graph.derived import derived_once
 from ...graph.variable import leaf_of
 from ..arithmetic import add2
