@@ -24,7 +24,7 @@ USUAL = {
     "shape": "Shape of the result.",
     "dtype": "Dtype of the result.",
     "key": "uint32[2]; equal keys give equal samples.",
-    "seed": "-1 for the stream that `nn.seed` starts, or the seed of a stream of its own.",
+    "seed": "-1 for the stream that `nn.seed` starts, or the seed, 0 or more, of a stream of its own.",
     "inplace": "Ignored; accepted for nnabla's sake.",
     "n_outputs": "Ignored.",
 }
