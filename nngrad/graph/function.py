@@ -85,7 +85,6 @@ class Function(ShownFunction):
         "context",
         "effects",
         "inputs",
-        "known",
         "mark",
         "op",
         "order",
@@ -120,8 +119,6 @@ class Function(ShownFunction):
     """Whether gradients are to compute it again: None, or what says so."""
     snapshot: Any
     """The last forward that covered this function (kept by the execution room)."""
-    known: Any
-    """Results that were read, or that reading has covered it (kept by the execution room)."""
     plan: Any
     """How to run the graph above this function (kept by the execution room)."""
     place: Any
@@ -277,7 +274,7 @@ def create(
     f.effects = effects
     f.order = order
     f.serial = next_serial()
-    f.mark = f.snapshot = f.known = f.plan = None
+    f.mark = f.snapshot = f.plan = None
     f.call = call
     options = build_options()
     f.context = options.context if call is None else call.context

@@ -69,7 +69,7 @@ def make(
         f.effects = ()
         f.order = order
         f.serial = serial()
-        f.mark = f.snapshot = f.known = f.plan = None
+        f.mark = f.snapshot = f.plan = None
         f.specs = specs
         if number < 0:
             f.call = None
