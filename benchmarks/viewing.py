@@ -14,10 +14,10 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.inspection import Description, describe
-from nngrad.viewing.document import Measured, document, labels_of, structure_of
-from nngrad.viewing.html import embedded
-from nngrad.viewing.layout import layout
-from nngrad.viewing.lifetimes import lifetimes_of
+from nngrad.inspection.viewing.document import Measured, document, labels_of, structure_of
+from nngrad.inspection.viewing.html import embedded
+from nngrad.inspection.viewing.layout import layout
+from nngrad.inspection.viewing.lifetimes import lifetimes_of
 
 from .timing import Row
 

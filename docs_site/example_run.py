@@ -20,7 +20,7 @@ import nngrad as nn
 
 FAILED = 70
 """The exit code where the script has ended well enough, and its graph cannot be kept."""
-TEMPLATE = files("nngrad") / "viewing" / "page" / "template.html"
+TEMPLATE = files("nngrad") / "inspection" / "viewing" / "page" / "template.html"
 """What `nn.view` makes pages of."""
 
 

@@ -12,23 +12,23 @@ from typing import Any, NamedTuple
 
 import nngrad
 import nngrad.functions as F
+from nngrad.command.peers import functions_of_family
 from nngrad.graph import Composite, Op
-from nngrad.peers.pages import functions_of_family
 
 from . import ROOT
 from .dialect import of_docstring
 
 SUBJECTS = {
-    "Graphs": ("graph", "custom", "rewrite", "debugging", "hooks", "keeping"),
-    "Graphs to look at": ("inspection", "viewing"),
-    "Gradients": ("autodiff", "remat", "functions", "backward_registry"),
+    "Graphs": ("graph", "autodiff.custom", "rewrite", "inspection.debugging", "inspection.hooks", "files.graphs"),
+    "Graphs to look at": ("inspection",),
+    "Gradients": ("autodiff", "functions", "backward_registry"),
     "Derivatives": ("derivatives",),
-    "Implicit functions": ("implicit",),
-    "Parameters and modules": ("parameter", "parameter_files", "modules"),
-    "Training": ("training", "solvers", "mixed_precision", "checkpoints", "feeding", "random"),
-    "Running and compiling": ("execution", "exporting", "jax", "context", "devices", "reporting"),
+    "Implicit functions": ("derivatives.implicit",),
+    "Parameters and modules": ("parameter", "files.parameter_files", "training.modules"),
+    "Training": ("training", "solvers", "random"),
+    "Running and compiling": ("execution", "files.exporting", "jax", "context", "distributed", "logger"),
 }
-"""What the names of `nn` are about, by the package that defines them. All others are on a page of their own."""
+"""Subjects of the names of `nn`, by the innermost package that defines them. All others are on a page of their own."""
 REST = "More"
 MODULES = {
     "checks": "Gradients against numeric differences",
@@ -46,8 +46,6 @@ OTHERS = {
     "nj": ("jax", "Transformations of JAX functions"),
 }
 """Modules with names that users import them by."""
-FROM_ELSEWHERE = {"PF": ("parametric_function_api",)}
-"""What modules without `__all__` have for their users from outside of them."""
 
 
 class Name(NamedTuple):
@@ -84,14 +82,12 @@ def pages() -> list[Page]:
 
 
 def _of_nn() -> Iterator[Page]:
-    packages = _packages()
+    modules = _modules_of_names()
     by_subject = defaultdict(list)
     for shown in nngrad.__all__:
         if isinstance(getattr(nngrad, shown), ModuleType):
             continue
-        package = packages[shown]
-        subject = next((s for s, members in SUBJECTS.items() if package in members), REST)
-        by_subject[subject].append(_named("nn", shown, getattr(nngrad, shown)))
+        by_subject[_subject_of(modules[shown])].append(_named("nn", shown, getattr(nngrad, shown)))
     for subject in [s for s in (*SUBJECTS, REST) if s in by_subject]:
         names = sorted(by_subject[subject], key=lambda name: name.shown.lower())
         yield Page(_file("nn", subject), subject, tuple(names), "import nngrad as nn")
@@ -126,7 +122,6 @@ def _names_of(prefix: str, module: ModuleType) -> Iterator[Name]:
     if names is None:
         within = module.__name__
         names = [n for n, value in vars(module).items() if callable(value) and _module_of(value).startswith(within)]
-        names += FROM_ELSEWHERE.get(prefix, ())
     for shown in sorted([n for n in names if not n.startswith("_")], key=str.lower):
         yield _named(prefix, shown, getattr(module, shown), module.__name__)
 
@@ -168,14 +163,24 @@ def _unwrapped(value: Any) -> Any:
     return inspect.unwrap(value) if inspect.isfunction(value) else value
 
 
-def _packages() -> dict[str, str]:
-    """The package, or file, that each name of `nn` is imported from."""
+def _modules_of_names() -> dict[str, str]:
+    """The module that each name of `nn` is imported from."""
     found = {}
     for node in ast.parse((ROOT / "nngrad" / "__init__.py").read_text()).body:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                found[alias.asname or alias.name] = (node.module or alias.name).partition(".")[0]
+                found[alias.asname or alias.name] = node.module or alias.name
     return found
+
+
+def _subject_of(module: str) -> str:
+    """The subject of the innermost package around a module that has one."""
+    parts = module.split(".")
+    for count in range(len(parts), 0, -1):
+        for subject, members in SUBJECTS.items():
+            if ".".join(parts[:count]) in members:
+                return subject
+    return REST
 
 
 def _file(folder: str, title: str) -> str:

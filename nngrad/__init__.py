@@ -6,16 +6,13 @@ from typing import TYPE_CHECKING, Any
 from backward_registry import MissingRule, register, registry, show_registry
 from nngrad_command import __version__ as __version__
 
-from . import checks as checks
 from . import functions as functions
-from . import hooks as hooks
-from . import hosts as hosts
 from . import initializer as initializer
 from . import parametric_functions as parametric_functions
 from . import solvers as solvers
-from . import timing as timing
 from .autodiff import Grad, backward, grad, vmap
-from .checkpoints import Checkpointer
+from .autodiff.custom import FunctionNode, PythonFunction, custom_gradient
+from .autodiff.remat import LeastMemory, MemoryBudget, Segments, recompute
 from .context import (
     Context,
     auto_forward,
@@ -28,8 +25,6 @@ from .context import (
     set_auto_forward,
     set_default_context,
 )
-from .custom import FunctionNode, PythonFunction, custom_gradient
-from .debugging import debug
 from .derivatives import (
     bilaplacian,
     curl,
@@ -47,28 +42,34 @@ from .derivatives import (
     unbiased_square,
     vjp,
 )
-from .devices import mesh, shard
+from .derivatives.implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
+from .distributed import hosts as hosts
+from .distributed.devices import mesh, shard
 from .execution import RecompilationWarning, compile, executables, forward_all, to_jax
 from .execution.passes import passes, unrolled
-from .exporting import export, load_exported
-from .feeding import feed
+from .files.exporting import export, load_exported
+from .files.graphs import load_graph, save_graph
+from .files.parameter_files import load_parameters, save_parameters
 from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
 from .graph.refusals import explained as _explained
 from .graph.spelling import did_you_mean as _did_you_mean
-from .hooks import (
+from .inspection import checks as checks
+from .inspection import count, explain, find_nan, memory_report, remember_places, show, show_passes
+from .inspection import hooks as hooks
+from .inspection import timing as timing
+from .inspection.debugging import debug
+from .inspection.hooks import (
     FunctionHook,
     set_function_post_hook,
     set_function_pre_hook,
     unset_function_post_hook,
     unset_function_pre_hook,
 )
-from .implicit import Convergence, fixed_point, linear_solve, minimize, odeint, root
-from .inspection import count, explain, find_nan, memory_report, remember_places, show, show_passes
+from .inspection.viewing import draw, view
+from .inspection.viewing import plots as plot
 from .jax.from_jax import from_jax
-from .keeping import load_graph, save_graph
-from .mixed_precision import precision
-from .modules import Module, Sequential
+from .logger import logger
 from .parameter import (
     clear_parameters,
     get_current_parameter_scope,
@@ -79,10 +80,7 @@ from .parameter import (
     pop_parameter,
     set_parameter,
 )
-from .parameter_files import load_parameters, save_parameters
 from .random import seed
-from .remat import LeastMemory, MemoryBudget, Segments, recompute
-from .reporting import logger
 from .rewrite import show_rewrites
 from .rewrite.builder import simplify
 from .rewrite.numbers import grad_end as GradEndFunction
@@ -94,8 +92,10 @@ from .solvers import (
     unset_solver_pre_hook,
 )
 from .training import MovingAverage, train_step
-from .viewing import draw, view
-from .viewing import plots as plot
+from .training.checkpoints import Checkpointer
+from .training.feeding import feed
+from .training.mixed_precision import precision
+from .training.modules import Module, Sequential
 
 __all__ = [
     "Checkpointer",
@@ -221,6 +221,9 @@ if not TYPE_CHECKING:  # checkers of types say it themselves
         if _isfunction(_function := globals()[_name]):
             _function = globals()[_name] = _explained(_function)
             _function.__module__, _function.__qualname__ = __name__, _name  # where pickle finds it
+
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]
 
     def __getattr__(name: str) -> Any:
         raise AttributeError(f"nngrad has no {name!r}{_did_you_mean(name, __all__)}")

@@ -12,10 +12,11 @@ import numpy as np
 
 from .graph import Variable
 from .graph.scopes import Layer, WithBlock
-from .storage import RESERVED
 
 Scope = OrderedDict[str, Any]
 """Parameters and further scopes by name."""
+RESERVED = "__metadata__"
+"""The name under which files of parameters keep facts, so that no parameter can have it."""
 Initializer = Callable[[tuple[int, ...]], Any]
 
 _root: Scope = OrderedDict()

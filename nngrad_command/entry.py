@@ -29,7 +29,7 @@ def _run(given: list[str]) -> int:
         print(f"nngrad {__version__}")
         return 0
     try:
-        from nngrad import cli
+        from nngrad.command import cli
     except Exception as error:
         complain(f"nngrad cannot be imported: {described(cause_of(error))}\n"
                  "`nngrad doctor` says what is broken and what to do.")

@@ -160,7 +160,8 @@ def check_batching(case: Case) -> Check:
     if (case.op.axes is None and not case.op.diagonal) or not case.arrays:
         return False
     everything = tuple(range(len(case.arrays)))
-    single = [] if case.op.passes else [(i,) for i in everything]  # what is passed on besides has the same value
+    # What is passed on besides has the same value.
+    single = [] if case.op.forwards_inputs else [(i,) for i in everything]
     ndim = max([x.ndim for x in case.arrays])
     leaves = [Variable.from_numpy_array(x) for x in case.arrays]
     outputs = as_tuple(apply(case.op, tuple(leaves), case.arguments))
@@ -346,13 +347,13 @@ def check_broadcasts(case: Case) -> Check:
     return len({x.shape for x in case.arrays}) > 1
 
 
-def check_truth(case: Case) -> Check:
+def check_predicate(case: Case) -> Check:
     """1 where it holds, else 0."""
-    if case.op.truth is None:
+    if case.op.predicate is None:
         return False
-    held = Called(case.op.bind(case.arguments, case.op.truth), [case.arrays])
+    held = Called(case.op.bind(case.arguments, case.op.predicate), [case.arrays])
     ((y,),), ((truth,),) = yield [Called(forward(case.op, case.arguments), [case.arrays]), held]
-    assert truth.dtype == bool and not differs(y, truth.astype(float)).any(), "truth"
+    assert truth.dtype == bool and not differs(y, truth.astype(float)).any(), "predicate"
     return True
 
 
@@ -374,7 +375,7 @@ def check_view(case: Case) -> Check:
     (outputs,) = yield from case(case.arrays)
     for x, y in zip(case.arrays, outputs, strict=False):
         assert x.dtype == y.dtype and not differs(x.ravel(), y.ravel()).any(), "view: other elements"
-        assert x.shape == y.shape or not case.op.passes, "passes: another shape"
+        assert x.shape == y.shape or not case.op.forwards_inputs, "passes: another shape"
     return True
 
 
@@ -490,10 +491,10 @@ def keys_of(case: Case, keys: Any) -> list[tuple[Any, ...]]:
 
 def check_taken(case: Case) -> Check:
     """Each output is the part of the input that its key tells."""
-    if case.op.taken is None:
+    if case.op.slice_keys is None:
         return False
     (outputs,) = yield from case(case.arrays)
-    for key, y in zip(keys_of(case, case.op.taken), outputs, strict=True):
+    for key, y in zip(keys_of(case, case.op.slice_keys), outputs, strict=True):
         assert np.array_equal(case.arrays[0][key], y), f"taken: {key}"
     return True
 
@@ -510,10 +511,10 @@ def check_shape(case: Case) -> bool:
 
 def check_placed(case: Case) -> Check:
     """Each input is at its key in the output, and there is nothing elsewhere."""
-    if case.op.placed is None:
+    if case.op.update_keys is None:
         return False
     ((y,),) = yield from case(case.arrays)
-    for key, x in zip(keys_of(case, case.op.placed), case.arrays, strict=True):
+    for key, x in zip(keys_of(case, case.op.update_keys), case.arrays, strict=True):
         assert np.array_equal(y[key], x), f"placed: {key}"
         y[key] = 0
     assert not y.any(), "placed: there is something elsewhere"
@@ -524,12 +525,11 @@ checks: dict[str, Callable[[Case], bool | Check]] = {
     "reads": check_reads, "diagonal": check_diagonal, "rows": check_rows, "batching": check_batching,
     "channels_last": check_channels_last,
     "linear": check_linear, "offset": check_offset, "weights": check_weights, "powers": check_powers,
-    "fold": check_fold,
-    "joined_by": check_joined_by,
-    "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts, "truth": check_truth,
-    "selects": check_selects, "view": check_view, "reduction": check_reduction, "cost": check_cost,
-    "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
-    "taken": check_taken, "shape": check_shape, "placed": check_placed,
+    "fold": check_fold, "joined_by": check_joined_by,
+    "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts,
+    "predicate": check_predicate, "selects": check_selects, "view": check_view, "reduction": check_reduction,
+    "cost": check_cost, "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
+    "slice_keys": check_taken, "shape": check_shape, "update_keys": check_placed,
 }  # fmt: skip
 
 

@@ -11,12 +11,12 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.remat import timeline
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.program import Program
 from nngrad.execution.trials import Trial, trial_of
 from nngrad.graph import Function, Variable
-from nngrad.remat import timeline
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply
 
@@ -97,7 +97,7 @@ def allotted_by(program: Program) -> int:
 
 def structure_alone() -> Any:
     """A context where compilers tell nothing of memory, so that structure alone decides, and nothing is compiled."""
-    return patch("nngrad.remat.search.trial_of", lambda program: Trial(program, None, None))
+    return patch("nngrad.autodiff.remat.search.trial_of", lambda program: Trial(program, None, None))
 
 
 @contextmanager

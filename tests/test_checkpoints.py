@@ -20,8 +20,8 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.checkpoints import storing
 from nngrad.random import KeyStream, get_draws, next_key, set_draws
+from nngrad.training.checkpoints import storing
 from tests.faults.counting import Counting
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.checks.differences import slope_of
 from nngrad.graph import Variable
+from nngrad.inspection.checks.differences import slope_of
 
 from .refusals import refused
 

@@ -12,7 +12,8 @@ import pytest
 
 import nngrad.functions as F
 import nngrad_command
-from nngrad import __version__, cli
+from nngrad import __version__
+from nngrad.command import cli
 from nngrad.graph import Composite, Op
 from nngrad_command.doctor import known_of
 from nngrad_command.installation import Requirement, parsed, release_of
@@ -50,7 +51,7 @@ def test_modules_are_commands() -> None:
     code = """
 import runpy, sys
 sys.argv = ["", "--version"]
-for module in ("nngrad", "nngrad.cli", "nngrad_command"):
+for module in ("nngrad", "nngrad.command.cli", "nngrad_command"):
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     except SystemExit as end:
@@ -165,7 +166,7 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_demo_is_reproducible() -> None:
     pytest.importorskip("sklearn")
-    from nngrad.demo.gan import Gan, digits
+    from nngrad.command.demo.gan import Gan, digits
 
     first, second = (Gan(digits(), seed=3).train(12, lambda _: None, every=4) for _ in range(2))
     assert [r.step for r in first] == [0, 1, 2, 3, 4, 8, 12]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from nngrad import cli
-from nngrad.recipes import NAMES
-from nngrad.recipes.configuration import (
+from nngrad.command import cli
+from nngrad.command.recipes import NAMES
+from nngrad.command.recipes.configuration import (
     ConfigurationError,
     as_toml,
     changed,
@@ -143,7 +143,7 @@ def test_each_recipe_prints_a_complete_configuration(name: str, capsys: pytest.C
     printed = capsys.readouterr().out
     read: dict[str, Any] = tomllib.loads(printed)
     assert (read["recipe"], read["steps"], read["solver"]["rate"]) == (name, 7, 1e-5)
-    from nngrad.recipes.run import recipe_named
+    from nngrad.command.recipes.run import recipe_named
 
     defaults = recipe_named(name).defaults
     keys = keys_of(defaults)

@@ -20,7 +20,7 @@ from nngrad.autodiff import known_gradients
 from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
 from nngrad.inspection.description import describe
-from nngrad.viewing.lifetimes import lifetimes_of
+from nngrad.inspection.viewing.lifetimes import lifetimes_of
 from tests.oracle import arrays_of, by_jax
 from tests.test_properties import SETTINGS
 
@@ -173,10 +173,10 @@ def test_gradients_of_first_order_are_walks_back() -> None:
     """Which takes half of what two tangents take. What is differentiated again is built forward."""
     x, w = Variable((8, 2)), [Variable(a.shape) for a in weights(2, 5)]
     (g,) = nn.grad(F.sum(F.tanh(F.tanh(x @ w[0]) @ w[1]) @ w[2], axis=1), x)
-    assert nn.explain(g).orders[0].route == "reverse"
+    assert nn.explain(g).orders[0].mode == "reverse"
     (again,) = nn.grad(g[:, :1], x)
-    assert [order.route for order in nn.explain(again).orders] == ["forward", "forward"]
-    assert nn.explain(g).orders[0].route == "reverse"
+    assert [order.mode for order in nn.explain(again).orders] == ["forward", "forward"]
+    assert nn.explain(g).orders[0].mode == "reverse"
 
 
 # ---------------------------------------------------------------- what is in hand
@@ -203,7 +203,7 @@ def test_no_graph_is_changed() -> None:
     residual.forward()
     np.testing.assert_array_equal(residual.d, value)
     (again,) = nn.grad(F.sum(residual), xs[0])
-    assert nn.explain(again).orders[0].route == "reverse"
+    assert nn.explain(again).orders[0].mode == "reverse"
     np.testing.assert_array_equal(again.d, slope.d)
     assert set(functions_of(second)).isdisjoint(set(functions_of([u_x])) - set(functions_of(u_x._derived.outputs)))
 
@@ -243,7 +243,7 @@ def test_looking_at_gradients_changes_nothing(look: str) -> None:
 
 
 def test_a_program_has_a_gradient_in_one_form() -> None:
-    """By itself a first gradient is the walk back; with its own gradients it is what those are built on."""
+    """By itself a first gradient is the reverse pass; with its own gradients it is what those are built on."""
     points = np.random.default_rng(3).uniform(-1, 1, (3, 2))
     xs, (u_x, u_t) = first_gradients(points)
     alone = len(linearize([u_x, u_t]).functions)
@@ -333,7 +333,7 @@ def test_rows_that_are_mixed_are_differentiated_as_before() -> None:
     y = F.sum(F.tanh((x - F.mean(x, axis=0, keepdims=True)) @ w), axis=1, keepdims=True)
     (g,) = nn.grad(y, x)
     (again,) = nn.grad(g[:, :1] ** 2, x)
-    assert [order.route for order in nn.explain(again).orders] == ["reverse", "symmetric"]
+    assert [order.mode for order in nn.explain(again).orders] == ["reverse", "symmetric"]
 
     def theirs(x: Any) -> Any:
         f = lambda x: jnp.sum(jnp.tanh((x - x.mean(0, keepdims=True)) @ w.d))  # noqa: E731

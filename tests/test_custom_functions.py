@@ -235,7 +235,7 @@ def test_the_default_leaves_one_sum_to_the_end() -> None:
 
 
 def _application_of(y: Variable) -> Any:
-    from nngrad.custom.function_node import Application
+    from nngrad.autodiff.custom.function_node import Application
 
     return Application(y.parent)
 

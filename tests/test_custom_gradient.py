@@ -68,7 +68,7 @@ def test_one_that_is_exact_takes_every_route() -> None:
     x, w = leaf(X), leaf(np.eye(2))
     (g,) = nn.grad(softplus(F.sin(x @ w)), x)
     (gg,) = nn.grad(g, x)
-    assert nn.explain(gg).orders[-1].route != "reverse"
+    assert nn.explain(gg).orders[-1].mode != "reverse"
     expected = exactly(jax.vmap(jax.grad(jax.grad(lambda x: jnp.log(1 + jnp.exp(jnp.sin(x)))))), X.ravel())
     np.testing.assert_allclose(gg.d.ravel(), expected, rtol=1e-10)
     (tangent,) = nn.jvp(softplus(x), x, leaf(W))

@@ -21,13 +21,13 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.graph import functions_of
 from nngrad.inspection.description import describe
-from nngrad.viewing.draw_contents import Choices, contents_of
-from nngrad.viewing.draw_layers import layers_of
-from nngrad.viewing.draw_layout import Layout, laid_out
-from nngrad.viewing.draw_places import rising
-from nngrad.viewing.draw_routes import Route
-from nngrad.viewing.draw_styles import STYLES
-from nngrad.viewing.svg import escaped, shortened, text_width
+from nngrad.inspection.viewing.draw_contents import Choices, contents_of
+from nngrad.inspection.viewing.draw_layers import layers_of
+from nngrad.inspection.viewing.draw_layout import Layout, laid_out
+from nngrad.inspection.viewing.draw_places import rising
+from nngrad.inspection.viewing.draw_routes import Route
+from nngrad.inspection.viewing.draw_styles import STYLES
+from nngrad.inspection.viewing.svg import escaped, shortened, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"
 ALL = Choices(shapes=True, arguments=True, formulas=True, bodies=True)

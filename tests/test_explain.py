@@ -98,7 +98,7 @@ def test_a_gradient_that_was_there_already_leaves_growth_as_it_is() -> None:
     y = F.sum(F.tanh(w @ F.tanh(w @ x)))
     plain = nn.explain(nn.grad(F.sum(nn.grad(y, [w, x])[0]), [w, x]))
     given = nn.explain(nn.grad(F.sum(nn.grad(y, [w, x], grad_inputs=[1.0, None])[0]), [w, x]))
-    assert given.orders[1].route == plain.orders[1].route == "symmetric"
+    assert given.orders[1].mode == plain.orders[1].mode == "symmetric"
     assert given.matrix_products == plain.matrix_products
 
 
@@ -124,7 +124,7 @@ def test_second_partial_derivatives_are_those_of_a_function_of_both() -> None:
     h = F.tanh(x @ x.d.T) @ x
     (gx,) = nn.grad(loss(x, h), x, stop_gradients=[h])
     (ggx,) = nn.grad(gx, x, grad_outputs=[c], stop_gradients=[h])
-    assert [o.route for o in nn.explain(ggx).orders] == ["reverse", "symmetric"]
+    assert [o.mode for o in nn.explain(ggx).orders] == ["reverse", "symmetric"]
     fixed = Variable.from_numpy_array(h.d)
     (expected,) = nn.grad(nn.grad(loss(x, fixed), x)[0], x, grad_outputs=[c])
     np.testing.assert_allclose(ggx.d, expected.d, rtol=1e-10)
@@ -159,7 +159,7 @@ def test_an_aggregate_that_is_not_the_sum_takes_effect_at_every_order() -> None:
     x, y = network()
     gradients = nested(y, x, 4, aggregate=largest)
     assert sizes(gradients)[1] > GROWTH[1]
-    assert [o.route for o in nn.explain(gradients[-1]).orders] == ["forward", "reverse", "reverse", "reverse"]
+    assert [o.mode for o in nn.explain(gradients[-1]).orders] == ["forward", "reverse", "reverse", "reverse"]
 
 
 # ---------------------------------------------------------------- explain
@@ -170,13 +170,13 @@ def test_explain_counts_what_each_order_adds() -> None:
     gradients = nested(y, x, 6)
     explained = nn.explain(gradients[-1])
     assert [o.order for o in explained.orders] == [1, 2, 3, 4, 5, 6]
-    assert {o.route for o in explained.orders} == {"forward"}
+    assert {o.mode for o in explained.orders} == {"forward"}
     assert {o.reason for o in explained.orders} == {""}
     assert [o.functions for o in explained.orders] == [8, 7, 12, 13, 16, 19]
     assert [o.matrix_products for o in explained.orders] == [2, 1, 1, 1, 1, 2]
     assert explained.functions == nn.count(gradients[-1]).functions
     assert str(explained).splitlines()[:2] == [
-        "order  route    functions  products  because",
+        "order  mode     functions  products  because",
         "1      forward          8         2  -",
     ]
 
@@ -236,7 +236,7 @@ def test_explain_says_what_the_obstacle_is(build: Callable[..., list[Variable]],
     x, y = network()
     gradients = build(y, x)
     last = nn.explain(gradients).orders[-1]
-    assert (last.order, last.route, last.reason) == (2, "reverse", reason)
+    assert (last.order, last.mode, last.reason) == (2, "reverse", reason)
 
 
 def test_explain_says_where_a_rule_is_no_derivative_in_debug_mode() -> None:
@@ -257,7 +257,7 @@ def test_explain_says_where_a_rule_is_no_derivative_in_debug_mode() -> None:
 def test_explain_of_a_first_gradient(y: Callable[..., Variable], reason: str) -> None:
     x, w = Variable((3, 3), need_grad=True), Variable((3, 3), need_grad=True)
     (first,) = nn.explain(nn.grad(y(x, w), [x, w])).orders
-    assert (first.route, first.reason) == ("reverse", reason)
+    assert (first.mode, first.reason) == ("reverse", reason)
 
 
 def test_explain_looks_through_what_is_built_of_gradients() -> None:
@@ -271,7 +271,7 @@ def test_explain_goes_on_beyond_what_is_no_derivative() -> None:
     x, y = network()
     (gx,) = nn.grad(y, x)
     (ggx,) = nn.grad(gx, x, enable_double_backprop=False)
-    assert [(o.order, o.route) for o in nn.explain(ggx).orders] == [(1, "forward"), (2, "forward")]
+    assert [(o.order, o.mode) for o in nn.explain(ggx).orders] == [(1, "forward"), (2, "forward")]
 
 
 def test_explain_checks_what_it_is_given() -> None:

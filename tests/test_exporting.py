@@ -21,8 +21,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad import cli
-from nngrad.exporting.symbolic import SIZES, Differs, scaled
+from nngrad.command import cli
+from nngrad.files.exporting.symbolic import SIZES, Differs, scaled
 from nngrad.graph import Array, op
 from tests.exact import exactly
 from tests.leaves import leaf

@@ -54,10 +54,10 @@ def test_facts(sample: Sample) -> Check:
 SHOWING = {
     "reads": "optimization_barrier", "diagonal": "tanh", "rows": "softmax", "batching": "softmax",
     "channels_last": "convolve", "linear": "sub2", "offset": "linear_combination", "weights": "linear_combination",
-    "powers": "mul2", "fold": "add_n", "bounded": "tanh", "elementwise": "tanh", "broadcasts": "sub2", "truth": "less",
-    "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul", "moving": "transpose",
-    "numbers": "linear_combination", "from_variables": "linear_combination", "taken": "split", "shape": "take_slices",
-    "placed": "stack", "joined_by": "concatenate",
+    "powers": "mul2", "fold": "add_n", "bounded": "tanh", "elementwise": "tanh", "broadcasts": "sub2",
+    "predicate": "less", "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul",
+    "moving": "transpose", "numbers": "linear_combination", "from_variables": "linear_combination",
+    "slice_keys": "split", "shape": "take_slices", "update_keys": "stack", "joined_by": "concatenate",
 }  # fmt: skip
 """For each check, an op whose samples show the fact."""
 
@@ -68,16 +68,16 @@ def test_every_kind_of_fact_is_shown_by_some_sample() -> None:
     assert {name for (name, _), shows in zip(pairs, results, strict=True) if shows} == set(checks)
 
 
-SHOWN_BY = {"passes": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
+SHOWN_BY = {"forwards_inputs": "view", "unbounded": "bounded", "axes": "rows", "fuses": "moving"}
 """Checks that have another name than the fact."""
 
 NO_CHECK = {
     "multiple_results": "a forward that returns no tuple fails at once",
-    "together": "about loops alone: tests/test_loops.py",
+    "sibling_fusion": "about loops alone: tests/test_loops.py",
     "dependence": "about ops with bodies alone: tests/test_batched_bodies.py",
     "in_steps": "about ops with bodies alone: tests/test_within_bodies.py",
     "bodies": "about ops with bodies alone: tests/test_segments.py",
-    "expands": "about ops with bodies alone: tests/test_checkpoint.py",
+    "inlines_to": "about ops with bodies alone: tests/test_checkpoint.py",
     "steps": "about loops alone: tests/test_segments.py",
     "constant": "about derivatives that are left out on purpose: tests/test_from_jax.py",
     "exchanges": "about several processes: tests/test_communicators.py",
@@ -165,8 +165,8 @@ BY_NATURE: dict[str, str] = {
     "rewrite/sums.py": "algebra: what sums are emitted as",
     "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
-    "remat/plan.py": "sums over fan-out, which it makes and finds again",
-    "remat/reuse.py": "the marks that recomputation leaves, which are ops",
+    "autodiff/remat/plan.py": "sums over fan-out, which it makes and finds again",
+    "autodiff/remat/reuse.py": "the marks that recomputation leaves, which are ops",
     "autodiff/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
     "autodiff/coordinates.py": "columns of a gradient that are read: slices and parts of it",
     "inspection/memory.py": "the same marks",
@@ -179,7 +179,7 @@ BY_NATURE: dict[str, str] = {
     "jax/primitives/reductions.py": "a table of the functions that stand for primitives",
     "jax/primitives/truth.py": "a table of the functions that stand for primitives",
     "jax/recognition.py": "a table of the functions that stand for JAX's",
-    "recipes/pinn.py": "a choice among functions, by a name in a configuration",
+    "command/recipes/pinn.py": "a choice among functions, by a name in a configuration",
 }
 """Files that ask which op something is, each with the reason."""
 
@@ -187,9 +187,9 @@ GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
 """Functions that are given an op to apply it."""
 
 NAMES_FAMILIES = {
-    "cli.py": "lists functions by family",
-    "peers/pages.py": "lists functions by family",
-    "custom/base.py": "says where a rule is",
+    "command/cli.py": "lists functions by family",
+    "command/peers.py": "lists functions by family",
+    "autodiff/custom/base.py": "says where a rule is",
     "autodiff/walk.py": "says in an error where a rule is",
     "execution/fingerprint.py": "names an op for other processes",
     "graph/inside_jax.py": "a module of JAX, by its name",
@@ -429,7 +429,7 @@ def another_shape(a, b, /):
     return a[:, 0] * b[0]
 
 
-@wrong("truth", X, truth=lambda x: x < 0)
+@wrong("predicate", X, predicate=lambda x: x < 0)
 def positive(x, /):
     return jnp.where(x > 0, 1.0, 0.0)
 
@@ -444,7 +444,7 @@ def another_order(x, /):
     return x[::-1]
 
 
-@wrong("view", X, passes=True)
+@wrong("view", X, forwards_inputs=True)
 def passed_on_in_another_shape(x, /):
     return x.reshape(-1)
 
@@ -479,7 +479,7 @@ def stepped(x, /, val: float = 1.5):
     return x * (jnp.floor(val) if isinstance(val, jax.Array) else val)
 
 
-@wrong("taken", X, taken=lambda shapes, arguments: ((0, (0, 3, 1)),))
+@wrong("slice_keys", X, slice_keys=lambda shapes, arguments: ((0, (0, 3, 1)),))
 def second_row(x, /):
     return x[1]
 
@@ -489,7 +489,7 @@ def first_row(x, /):
     return x[0]
 
 
-@wrong("placed", X, placed=lambda shapes, arguments: (((0, 2, 1), (0, 3, 1)),))
+@wrong("update_keys", X, update_keys=lambda shapes, arguments: (((0, 2, 1), (0, 3, 1)),))
 def before_ones(x, /):
     return jnp.concatenate([x, jnp.ones_like(x)])
 

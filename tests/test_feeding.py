@@ -19,7 +19,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.feeding.sources import Positioned
+from nngrad.training.feeding.sources import Positioned
 
 
 def ahead() -> int:

@@ -11,8 +11,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.remat.costs import arithmetic
 from nngrad.graph import functions_of
-from nngrad.remat.costs import arithmetic
 
 X = np.random.default_rng(0).standard_normal((4, 4))
 
@@ -70,7 +70,7 @@ def test_a_light_function_in_a_loop_is_computed_again_and_not_kept() -> None:
             return F.sin(step(h)) * 0.5, None
 
         (g,) = nn.grad(F.mean(F.scan(body, x, None, length=3)[0]), x)
-        assert nn.explain(g).orders[0].route == "reverse"
+        assert nn.explain(g).orders[0].mode == "reverse"
         kept.append(sum([y.shape == (3, *X.shape) for f in functions_of([g]) for y in f.outputs]))
         slopes.append(g.d)
     assert kept[0] == kept[1], "as much is kept as with the op of its own"

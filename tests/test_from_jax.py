@@ -229,7 +229,7 @@ def test_frozen_values_commute(rows: bool) -> Check:
         for _ in range(6):
             (g,) = nn.grad(g, t)
             theirs = functools.partial(lambda f, t: jax.jvp(f, (t,), (jnp.ones_like(t),))[1], theirs)
-        assert nn.explain(g).orders[-1].route == "forward"
+        assert nn.explain(g).orders[-1].mode == "forward"
     ((found,),), ((expected,),) = yield [Wanted([[g]]), Called(theirs, [[point]])]
     np.testing.assert_allclose(found[0], expected, rtol=1e-10)
 
@@ -249,7 +249,7 @@ def test_products_with_hessians_of_frozen_values_are_symmetric() -> Check:
         for v in directions:
             (g,) = nn.grad(F.sum(g * v), x)
             theirs = jax.grad(functools.partial(lambda f, v, x: jnp.sum(f(x) * v), theirs, v))
-        assert nn.explain(g).orders[-1].route == "symmetric"
+        assert nn.explain(g).orders[-1].mode == "symmetric"
     ((found,),), ((expected,),) = yield [Wanted([[g]]), Called(theirs, [[start]])]
     np.testing.assert_allclose(found[0], expected, rtol=1e-9)
 

@@ -489,7 +489,7 @@ def test_printing() -> None:
 
 
 def test_printing_of_what_is_not_finite_and_of_single_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    from nngrad.hooks.printing import described
+    from nngrad.inspection.hooks.printing import described
 
     assert described(None) == "none"
     assert described(np.zeros((0, 2))) == "float64[0, 2]"
@@ -543,7 +543,7 @@ class Slow(nn.FunctionHook):
 
 def test_times_of_functions_within_functions_are_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter(range(100))
-    monkeypatch.setattr("nngrad.hooks.timer.time.perf_counter", lambda: float(next(ticks)))
+    monkeypatch.setattr("nngrad.inspection.hooks.timer.time.perf_counter", lambda: float(next(ticks)))
     with hooks.TimerHook() as timer, Slow():
         F.exp(vector(0.5)).forward()
     assert timer.history == [("sin", "forward", 1.0), ("exp", "forward", 3.0)]
@@ -551,7 +551,7 @@ def test_times_of_functions_within_functions_are_their_own(monkeypatch: pytest.M
 
 def test_a_timer_on_one_function_in_two_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     now = {"first": 0.0, "second": 100.0}
-    monkeypatch.setattr("nngrad.hooks.timer.time.perf_counter", lambda: now[threading.current_thread().name])
+    monkeypatch.setattr("nngrad.inspection.hooks.timer.time.perf_counter", lambda: now[threading.current_thread().name])
     timer, f = hooks.TimerHook(), F.sin(vector(0.5)).parent
     assert f is not None
     begun, other = threading.Event(), threading.Event()

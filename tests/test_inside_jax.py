@@ -38,7 +38,7 @@ sys.modules[module] = Lacking(module)  # what of JAX itself is imported later fi
 warnings.simplefilter("error")
 import nngrad as nn, nngrad.functions as F, nngrad.jax as nj, nngrad.solvers as S
 from nngrad.graph.inside_jax import missing
-from nngrad.hosts.store import global_state
+from nngrad.distributed.hosts.store import global_state
 
 assert len(missing()) == len(names), missing()
 x = nn.Variable.from_numpy_array(np.array([0.5, -1.0]), need_grad=True)
@@ -60,7 +60,7 @@ np.testing.assert_allclose(x.d, before * (1 - 2.0) ** 3, rtol=1e-6)
 assert (global_state.process_id, global_state.num_processes) == (0, 1)
 nn.hosts.barrier()
 if "global_state" in names:
-    from nngrad.hosts.store import Store
+    from nngrad.distributed.hosts.store import Store
     try:
         Store()
     except RuntimeError as error:
@@ -119,7 +119,7 @@ def test_it_is_taken_in_one_place_and_listed() -> None:
         for file in (ROOT / folder).rglob("*.py"):
             code = re.sub(r'"[^"\n]*"', "", file.read_text())
             assert not re.search(r"\bjax\._src\b", code), file
-    page = (ROOT / "docs" / "design.md").read_text()
+    page = (ROOT / "docs" / "design_around.md").read_text()
     for use in USES:
         for name in use.names:
             assert f"| `{use.module}.{name}` |" in page, use

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nngrad.metrics_file import MetricsFile
+from nngrad.files.metrics_file import MetricsFile
 from nngrad_command.entry import main
 from nngrad_command.following.beside import FollowedBeside
 from nngrad_command.following.run_folder import MOST_BYTES, RunFolder
@@ -311,8 +311,8 @@ def test_a_server_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch, t
 def test_the_demo_writes_what_the_page_reads(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from nngrad.demo.gan import Record
-    from nngrad.demo.run import LIVE_PICTURES, Live
+    from nngrad.command.demo.gan import Record
+    from nngrad.command.demo.run import LIVE_PICTURES, Live
 
     class Gan:
         def same_samples(self) -> Any:

@@ -11,8 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import nngrad.replacing
+import nngrad.files.replacing
 from nngrad import Variable
+from nngrad.files.parameter_files import load_parameters, save_parameters
 from nngrad.initializer import (
     ConstantInitializer,
     NormalInitializer,
@@ -36,7 +37,6 @@ from nngrad.parameter import (
     pop_parameter,
     set_parameter,
 )
-from nngrad.parameter_files import load_parameters, save_parameters
 from nngrad.random import seed
 
 
@@ -371,7 +371,7 @@ def test_an_interrupted_save_leaves_the_old_file(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(nngrad.replacing.os, broken, fail)
+    monkeypatch.setattr(nngrad.files.replacing.os, broken, fail)
     with pytest.raises(type(error)):
         save_parameters(path, {"w": Variable((200,))})
     monkeypatch.undo()

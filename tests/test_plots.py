@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.viewing.spectrum import Ritz, Spectrum, hessian_spectrum_of, lanczos
+from nngrad.inspection.viewing.spectrum import Ritz, Spectrum, hessian_spectrum_of, lanczos
 
 from .refusals import refused
 

@@ -24,13 +24,13 @@ pytest.importorskip("orbax.checkpoint")
 from rich.console import Console
 
 import nngrad as nn
-from nngrad import cli
-from nngrad.metrics_file import MetricsFile
-from nngrad.recipes import NAMES
-from nngrad.recipes.progress import Shown
-from nngrad.recipes.recipe import Recipe
-from nngrad.recipes.run import recipe_named
-from nngrad.storage import read_arrays
+from nngrad.command import cli
+from nngrad.command.recipes import NAMES
+from nngrad.command.recipes.progress import Shown
+from nngrad.command.recipes.recipe import Recipe
+from nngrad.command.recipes.run import recipe_named
+from nngrad.files.metrics_file import MetricsFile
+from nngrad.files.storage import read_arrays
 
 from .slow import slow_but
 
@@ -260,7 +260,7 @@ def test_a_copy_of_a_recipe_is_one(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    original = Path(nn.__file__).parent / "recipes" / "pinn.py"
+    original = Path(nn.__file__).parent / "command" / "recipes" / "pinn.py"
     copy = tmp_path / "mine.py"
     copy.write_text(original.read_text().replace("    end: float", "    new: int = key(3, \"new\")\n    end: float"))
     monkeypatch.chdir(tmp_path)

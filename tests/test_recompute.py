@@ -12,8 +12,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.remat.cuts import binomial, slots_for
 from nngrad.graph import Variable, functions_of
-from nngrad.remat.cuts import binomial, slots_for
 from tests.rematerialising import (
     BATCH,
     LAYERS,

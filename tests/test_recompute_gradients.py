@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.remat.cuts import binomial, in_order, in_sequence, partly, uniform
+from nngrad.autodiff.remat.overlay import overlaid
+from nngrad.autodiff.remat.rebuild import rebuild
+from nngrad.autodiff.remat.search import blocks
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
-from nngrad.remat.cuts import binomial, in_order, in_sequence, partly, uniform
-from nngrad.remat.overlay import overlaid
-from nngrad.remat.rebuild import rebuild
-from nngrad.remat.search import blocks
 from tests.rematerialising import (
     LAYERS,
     POLICIES,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-import nngrad.sequences as sequences
+import nngrad.training.sequences as sequences
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.loop import Loop
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters

@@ -15,10 +15,10 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.autodiff.remat.segmented import sizes_of
 from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable, contained, functions_of, switch
-from nngrad.remat.segmented import sizes_of
 from tests.exact import exactly
 from tests.leaves import leaf
 
@@ -213,7 +213,7 @@ def test_derivatives_of_a_truncated_loop_commute() -> None:
         return [gg, *nn.grad(F.sum(gg * v), x)]
 
     ours = gradients()
-    assert nn.explain(ours[0]).orders[-1].route == "symmetric"
+    assert nn.explain(ours[0]).orders[-1].mode == "symmetric"
     with nn.simplify(False):
         plain = gradients()
     nn.forward_all([*ours, *plain])

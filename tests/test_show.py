@@ -19,7 +19,7 @@ from rich.console import Console
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad import cli
+from nngrad.command import cli
 from nngrad.graph import functions_of
 from nngrad.inspection import Description, Difference, Line, Listing, State, describe
 from nngrad.inspection.folding import Fold, folds_of

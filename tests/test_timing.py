@@ -14,9 +14,10 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad import Variable, cli, timing
+from nngrad import Variable, timing
+from nngrad.command import cli
 from nngrad.graph import functions_of, leaves_of
-from nngrad.timing import NETWORKS, Milliseconds, Network, Stages, Timing, measurement
+from nngrad.inspection.timing import NETWORKS, Milliseconds, Network, Stages, Timing, measurement
 
 # ---------------------------------------------------------------- networks
 

@@ -20,14 +20,14 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad import cli
+from nngrad.command import cli
 from nngrad.inspection.description import describe
-from nngrad.viewing import html as page
-from nngrad.viewing.document import Measured, document
-from nngrad.viewing.exchange import dot_of, model_explorer_of
-from nngrad.viewing.html import PLACE, embedded
-from nngrad.viewing.lifetimes import lifetimes_of
-from nngrad.viewing.runs import (
+from nngrad.inspection.viewing import html as page
+from nngrad.inspection.viewing.document import Measured, document
+from nngrad.inspection.viewing.exchange import dot_of, model_explorer_of
+from nngrad.inspection.viewing.html import PLACE, embedded
+from nngrad.inspection.viewing.lifetimes import lifetimes_of
+from nngrad.inspection.viewing.runs import (
     FINITE,
     FIRST_NAN,
     HAS_INFINITY,
@@ -200,7 +200,7 @@ def test_work_is_linear_in_the_nodes() -> None:
 
 def test_nothing_is_run_unless_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = network()
-    monkeypatch.setattr("nngrad.viewing.runs.interpret", lambda *_, **__: pytest.fail("it was run"))
+    monkeypatch.setattr("nngrad.inspection.viewing.runs.interpret", lambda *_, **__: pytest.fail("it was run"))
     monkeypatch.setattr("nngrad.graph.variable.engine.evaluate", lambda *_: pytest.fail("it was run"))
     nn.view(outputs, tmp_path / "a.html")
     assert not outputs[0].is_computed
@@ -399,7 +399,7 @@ def test_model_explorer_has_all_nodes_and_edges(outputs: Callable[[], Any]) -> N
 # ---------------------------------------------------------------- the built page
 
 ROOT = Path(__file__).parents[1]
-BUILT = ROOT / "nngrad" / "viewing" / "page"
+BUILT = ROOT / "nngrad" / "inspection" / "viewing" / "page"
 SOURCES = ROOT / "viewer"
 built = pytest.mark.skipif(not SOURCES.exists(), reason="the sources of the page are not in this checkout")
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nngrad.viewing.groups import Labels
-from nngrad.viewing.layout import HEIGHT, WIDTH, Layout, layout
-from nngrad.viewing.rows import Structure, Wiring, rows_of
+from nngrad.inspection.viewing.groups import Labels
+from nngrad.inspection.viewing.layout import HEIGHT, WIDTH, Layout, layout
+from nngrad.inspection.viewing.rows import Structure, Wiring, rows_of
 from tests.work import calls_of
 
 SCOPES = ["", "a", "a/b", "a/c", "a/c/d", "e"]

@@ -5,7 +5,7 @@ import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
-const here = dirname(fileURLToPath(import.meta.url)), target = join(here, "..", "nngrad", "viewing", "page");
+const here = dirname(fileURLToPath(import.meta.url)), target = join(here, "..", "nngrad", "inspection", "viewing", "page");
 const result = await build({
   entryPoints: [join(here, "src", "main.ts")], bundle: true, minify: true, write: false, format: "iife",
   target: "es2022", charset: "ascii", legalComments: "none", absWorkingDir: here,

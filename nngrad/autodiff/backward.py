@@ -16,12 +16,12 @@ from ..execution.plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT
 from ..graph.place import warn_user
-from ..remat import policy_key
 from .accumulation import accumulate
 from .binding import reached_from
 from .fused import Fused, Key, Passed, Places, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .met import looking, note
+from .remat import policy_key
 from .request import given_gradient, given_gradients
 from .seeds import seed_array
 
@@ -197,7 +197,7 @@ def _gradients_from(
     if not wanted and not asked:
         return Found([], [])
     seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
-    key = Key(wanted, asked, stops, seeded, registry.version, build_options().simplify, retained, memory)
+    key = Key(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if looking:
         reached = reached_from(outputs, frozenset())
         note([x for x in [plan.leaves[i] for i in wanted] if id(x) in reached])

@@ -10,13 +10,13 @@ from ..graph import Variable, functions_of
 from .request import Request
 
 
-def reached_from(outputs: Sequence[Variable], ends: frozenset[int]) -> set[int]:
+def reached_from(outputs: Sequence[Variable], stop_ids: frozenset[int]) -> set[int]:
     """The ids of the Variables that gradients which start at `outputs` can reach."""
 
     def passes(y: Variable) -> bool:
         rule = None if y.parent is None else registry.find(y.parent.op)
         differentiable = rule is None or rule.kind != "non-differentiable"
-        return y._need_grad is not False and id(y) not in ends and y.spec.differentiable and differentiable
+        return y._need_grad is not False and id(y) not in stop_ids and y.spec.differentiable and differentiable
 
     inputs = [x for f in functions_of(outputs, through=passes) for x in f.inputs if x.spec.differentiable]
     return {id(x) for x in (*outputs, *inputs)}
@@ -24,7 +24,7 @@ def reached_from(outputs: Sequence[Variable], ends: frozenset[int]) -> set[int]:
 
 def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -> list[int]:
     """The positions of the inputs that no gradient can reach and that have none already."""
-    reached = reached_from(request.outputs, frozenset([id(x) for x in request.stops]))
+    reached = reached_from(request.outputs, frozenset([id(x) for x in request.stop_gradients]))
     given = request.initial or [None] * len(owners)
     lost = [
         i

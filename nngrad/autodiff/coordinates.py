@@ -1,16 +1,16 @@
 """Gradients by few coordinates in forward mode, one tangent for each: what higher orders are built on.
 
-A first gradient by several inputs is a walk back, for one walk gives them all. Of the derivatives of that, each order
-would take such a walk and a tangent for each derivative of the order before; in forward mode each derivative is one
+A first gradient by several inputs is a reverse pass, for one gives them all. Of the derivatives of that, each order
+would take such a pass and a tangent for each derivative of the order before; in forward mode each derivative is one
 tangent of another, and all of them share those that they are made of (Griewank, Utke and Walther 2000). So when a
-gradient is asked for of a gradient that came by the walk back, that one is built in forward mode too, and the new one
-is a gradient of that. What the user has in hand stays as it is, and knows its other form, which a graph that has both
-is computed and differentiated by (`graph/forms.py`). This is done where
+gradient is asked for of a gradient that came in reverse, that one is built in forward mode too, and the new one is a
+gradient of that. What the user has in hand stays as it is, and knows its other form, which a graph that has both is
+computed and differentiated by (`graph/forms.py`). This is done where
 
 - both are by the same inputs, which are *coordinates*: of a Variable of which each element, as far as can be shown,
   moves one element of the outputs, or each row of few columns one row of them. These are at most `MOST` together;
 - what is differentiated again is the derivative by one of them: a product of the gradient with a vector, as Hessians
-  are multiplied, takes one tangent of the walk back, and no more.
+  are multiplied, takes one tangent of the reverse pass, and no more.
 
 The derivative by a column is the tangent of an input that moves along a unit vector, the same for all rows.
 """
@@ -32,7 +32,7 @@ from ..rewrite.slices import windows
 from .forward_mode import Pushforward
 from .request import Derivation, Request, Task, remembered_of, task_of
 from .sparsity import Axes, followed_axes
-from .symmetry import Closed, forward_task, gathered, long_axes, summand
+from .symmetry import NotApplicable, forward_task, gathered, long_axes, summand
 from .walk import ones, order_of
 
 MOST = 4
@@ -52,11 +52,11 @@ def by_coordinates(task: Task) -> list[Variable]:
     """Returns the gradients in forward mode, with a tangent for each coordinate.
 
     Raises:
-        Closed: They cannot be had so, or would be no better.
+        NotApplicable: They cannot be had so, or would be no better.
     """
     task, reached, apart = _opened(task)
     with emitting(task.functions, order_of(task.path)) as builder:
-        push = Pushforward(ends=task.ends, stands_for=task.stands_for)
+        push = Pushforward(stop_ids=task.stop_ids, stands_for=task.stands_for)
 
         def along(x: Variable, direction: _Direction, places: Sequence[Axes]) -> Variable:
             ts = push.walk(builder, task.path, task.active, reached, [x], [direction.tangent])
@@ -77,9 +77,9 @@ def by_coordinates(task: Task) -> list[Variable]:
 def _opened(task: Task) -> tuple[Task, list[Variable], list[tuple[bool, list[Axes]]]]:
     """Returns the task in forward form, the outputs that the inputs reach, and what `_apart` says of each input."""
     if any([seed is not None for seed in task.seeds]):
-        raise Closed("gradients are given to start with")
+        raise NotApplicable("gradients are given to start with")
     if count_of(task.inputs) > MOST:
-        raise Closed("there are too many coordinates")
+        raise NotApplicable("there are too many coordinates")
     task = forward_task(task)
     reached = [y for y in task.outputs if id(y) in task.active]
     return task, reached, [_apart(task, reached, x) for x in task.inputs]
@@ -93,7 +93,7 @@ def built_forward(task: Task) -> bool:
         remembered = remembered_of(y)
         if remembered is None or remembered.derivation is None:
             return True
-        nearest.append(remembered.route.name)
+        nearest.append(remembered.mode.name)
         return False
 
     task.above(passes)
@@ -104,15 +104,18 @@ def built_forward(task: Task) -> bool:
 
 
 def to_be_differentiated(request: Request, functions: Sequence[Function]) -> list[Derivation]:
-    """Returns what is computed by the walk back, by coordinates, and is to be differentiated again by some of them.
+    """Returns what is computed by the reverse pass, by coordinates, and is to be differentiated again by some of them.
 
     Args:
         request: What is asked for.
         functions: What its outputs depend on.
     """
     options = build_options()
-    plain = request.aggregate is None and not request.stops and not any([seed is not None for seed in request.seeds])
-    if not plain or options.builder is not None or not options.simplify or options.auto_forward or watched():
+    plain = request.aggregate is None and not request.stop_gradients
+    plain = plain and not any([seed is not None for seed in request.seeds])
+    if not plain or options.emitting.builder is not None or not options.emitting.simplify:
+        return []
+    if options.applying.auto_forward or watched():
         return []
     asked = {id(x) for x in request.inputs}
     found: dict[Derivation, None] = {}
@@ -120,7 +123,7 @@ def to_be_differentiated(request: Request, functions: Sequence[Function]) -> lis
         for ref in f._outputs if f.order else ():
             y = ref()
             remembered = None if y is None else y._derived
-            if remembered is None or remembered.derivation is None or remembered.route.name != "reverse":
+            if remembered is None or remembered.derivation is None or remembered.mode.name != "reverse":
                 continue
             derivation = remembered.derivation
             if derivation.forms != () and asked <= {id(x) for x in derivation.inputs}:
@@ -159,8 +162,8 @@ def reads_one(derivation: Derivation, functions: Sequence[Function], outputs: Se
 def has_coordinates(derivation: Derivation) -> bool:
     """Whether the way is open for it."""
     try:
-        _opened(task_of(derivation.outputs, derivation.inputs, derivation.seeds, derivation.stops))
-    except Closed:
+        _opened(task_of(derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients))
+    except NotApplicable:
         return False
     return True
 
@@ -169,7 +172,7 @@ def has_shapes(derivation: Derivation) -> bool:
     """Whether inputs and outputs have shapes as coordinates, of which there are several, and what depends on them."""
     if len({id(x) for x in derivation.inputs}) != len(derivation.inputs):
         return False
-    if derivation.stops or any([seed is not None for seed in derivation.seeds]):
+    if derivation.stop_gradients or any([seed is not None for seed in derivation.seeds]):
         return False
     if not 1 < count_of(derivation.inputs) <= MOST:
         return False
@@ -184,8 +187,8 @@ def has_shapes(derivation: Derivation) -> bool:
 
 def keep_forms(derivation: Derivation, results: Sequence[Variable], since: int) -> None:
     """Let a derivation know its results as they were just built in forward mode, from the serial number `since` on."""
-    routes = [None if (known := remembered_of(y)) is None else known.route.name for y in results]
-    if any([route != "forward" for route in routes]):
+    modes = [None if (known := remembered_of(y)) is None else known.mode.name for y in results]
+    if any([mode != "forward" for mode in modes]):
         return
     forms = [create(F.identity, (y,), (), order=1 if y.parent is None else y.parent.order) for y in results]
     for form, y in zip(forms, results, strict=True):
@@ -213,7 +216,7 @@ def _apart(task: Task, reached: list[Variable], x: Variable) -> tuple[bool, list
         found = [places.get(id(y), ()) for y in reached]
         if not any([each is None for each in found]) and all([id(y) in places for y in reached]):
             return len(axes) != len(long_axes(x.spec)), [each or () for each in found]
-    raise Closed("elements of an output depend on several of the input, as far as can be shown")
+    raise NotApplicable("elements of an output depend on several of the input, as far as can be shown")
 
 
 def _columns(x: Variable) -> list[_Direction]:

@@ -85,7 +85,7 @@ def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, col
 def _read_as(ys: Sequence[Variable], t: Variable, lead: int) -> dict[Variable, tuple[int, ...]]:
     """`t`, or what alone reads it, if that is `t` in other shapes: their axes tell more of what depends on what. Of
     each those axes, from `lead` on, along which directions differ; their sizes are the same."""
-    path, _, _ = path_between(ys, [t], stops=False)
+    path, _, _ = path_between(ys, [t], of_values=True)
     found = {t: _longer(t, lead)}
     while True:
         (first, own), *others = found.items()

@@ -2,8 +2,8 @@
 
 Gradients that were asked for one by one do not know of each other, and what they have in common is there for each of
 them. When it runs, the compiler makes one of it. But the gradient of two equal functions is more than that of one: two
-that arrive, each with matrix products of its own, where the sum of both would do. So the walk back lets what arrives at
-the one arrive at the other.
+that arrive, each with matrix products of its own, where the sum of both would do. So the reverse pass lets what arrives
+at the one arrive at the other.
 """
 
 from __future__ import annotations

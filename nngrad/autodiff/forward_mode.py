@@ -47,17 +47,17 @@ class Pushforward:
 
     Args:
         rules: Where backward rules are looked up.
-        ends: Ids of Variables that no tangent passes, besides those with `need_grad` set to False.
+        stop_ids: Ids of Variables that no tangent passes, besides those with `need_grad` set to False.
         stands_for: By the ids of Variables, what is read in their place; see `Task`.
     """
 
     def __init__(
         self,
         rules: Registry = registry,
-        ends: frozenset[int] = frozenset(),
+        stop_ids: frozenset[int] = frozenset(),
         stands_for: Mapping[int, Variable] = MappingProxyType({}),
     ) -> None:
-        self.ends = ends
+        self.stop_ids = stop_ids
         self.stands_for = stands_for
         self.reverse = Grad(rules)
 
@@ -75,8 +75,8 @@ class Pushforward:
         Raises:
             NoForwardMode: A rule on the way is of no use forward.
         """
-        path, active, known = path_between(outputs, inputs, ends=self.ends)
-        if build_options().body is not None:
+        path, active, known = path_between(outputs, inputs, stop_ids=self.stop_ids)
+        if build_options().applying.body is not None:
             check_updates(path)
         with emitting(known, order_of(path)) as builder:
             return self.walk(builder, path, active, outputs, inputs, tangents)
@@ -91,7 +91,7 @@ class Pushforward:
         tangents: Sequence[Variable],
     ) -> list[Variable]:
         """The derivatives, from the functions on some way, lowest rank first, and the ids of the Variables there."""
-        outer, stopped = builder.call, self.ends
+        outer, stopped = builder.call, self.stop_ids
         moved: dict[int, Variable] = {}
         for x, t in zip(inputs, tangents, strict=True):
             add(moved, x, t)

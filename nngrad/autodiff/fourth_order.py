@@ -44,7 +44,7 @@ from ..rewrite.numbers import is_zero
 from .directions import several_over_directions
 from .forward_mode import Pushforward, stretched
 from .grad import own_leaves
-from .symmetry import Closed, obstacle
+from .symmetry import NotApplicable, obstacle
 from .walk import order_of
 
 Place = tuple[int, ...]
@@ -66,7 +66,7 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
         lead: Number of leading axes of x that have no directions of their own: all rows move in the same one.
 
     Raises:
-        Closed: Another way is better, or the only one.
+        NotApplicable: Another way is better, or the only one.
         NoForwardMode: A rule on the way is of no use forward.
     """
     count = math.prod(x.shape[lead:])
@@ -75,14 +75,14 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
     values, linear = values_carried(count), linear_part(path, active, inputs)
     many = values > _FEW_VALUES
     if count == 0 or (many and values * len(path) > _MOST_VALUES):
-        raise Closed("the graph would be large")
+        raise NotApplicable("the graph would be large")
     if many and not carries_products(path, active, linear):
-        raise Closed("there is no matrix product to be saved")
+        raise NotApplicable("there is no matrix product to be saved")
     if any([bodies_in(f.arguments) for f in path]):
-        raise Closed("each direction would have a loop of its own")
+        raise NotApplicable("each direction would have a loop of its own")
     reason = obstacle(path)
     if reason:
-        raise Closed(reason)
+        raise NotApplicable(reason)
     with emitting(known, order_of(path)) as builder:
         walk = _Walk(builder, count, path, active, y)
         since = next_serial()
@@ -91,7 +91,7 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
             if not all([id(v) in linear for v in f.outputs]):
                 walk.emit(f)
                 if many and next_serial() - since > _MOST_FUNCTIONS:
-                    raise Closed("the graph is large")
+                    raise NotApplicable("the graph is large")
         found = walk.jets.get(id(y), {}).get(FOURTH)
         return zeros_like(y) if found is None else found
 
@@ -318,7 +318,7 @@ class _Forms:
         self._directions.append(along)
         self._orders.append(results)
         sources = [*self._points, *[t for leaves in self._directions for t in leaves]]
-        self._paths.append(path_between(results, [*sources, *self._orders[0]], stops=False)[0])
+        self._paths.append(path_between(results, [*sources, *self._orders[0]], of_values=True)[0])
 
     def _applied(self, order: int, given: dict[Variable, Variable]) -> list[Variable]:
         """Returns the derivatives of an order with Variables put in the place of others."""

@@ -14,12 +14,12 @@ from ..graph import Function, Variable, build_options, contained, create, engine
 from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
-from ..remat import rematerialised
-from . import routes
+from . import modes
 from .binding import unreachable_inputs
 from .coordinates import has_coordinates, keep_forms, to_be_differentiated
 from .known_gradients import FEWEST, Results, known_answer, question_of, remember_answer
-from .request import Aggregate, Request, Route, Task, checked_persistent, remember, requested, task_of
+from .remat import rematerialised
+from .request import Aggregate, Mode, Request, Task, checked_persistent, remember, requested, task_of
 from .walk import Retained
 
 
@@ -110,7 +110,7 @@ def grad(
         x.cleargrad()
     for x, gx in kept.items():
         x.grad_var = gx
-    if build_options().auto_forward:
+    if build_options().applying.auto_forward:
         # Only now is it known which of the emitted functions are of use.
         engine.run_functions(functions_of([*gradients, *kept.values()]))
     if len(gradients) > 1 or kept:
@@ -168,7 +168,7 @@ def emitted_results(request: Request, since: int, handling: Handling, functions:
     found = emitted(request, functions)
     gradients = distinct(found.gradients, since, handling.bind)
     unknown = found.unknown if handling.further else "enable_double_backprop is False"
-    remember(found.task, found.route, unknown, gradients)
+    remember(found.task, found.mode, unknown, gradients)
     kept = dict(zip(request.inputs, gradients, strict=True)) if handling.keep or request.retain else {}
     if found.retained:
         own = distinct([gx for _, gx in found.retained], since, False, gradients)
@@ -188,17 +188,17 @@ class Emitted(NamedTuple):
     lost: list[int]
     """The positions of the inputs that no gradient can reach, where that is asked."""
     task: Task
-    route: Route
+    mode: Mode
     unknown: str
     """Why the gradients are not known as derivatives of what was asked for; empty if they are."""
 
 
 def emitted(request: Request, functions: list[Function] | None = None) -> Emitted:
-    """Returns the gradients: route, walk, and recomputation where a policy says so. To be called where what is switched
+    """Returns the gradients: mode, walk, and recomputation where a policy says so. To be called where what is switched
     is `contained`; `functions` are those above the outputs, if they are known."""
     pause_collector()
     since = next_serial()
-    if build_options().auto_forward:
+    if build_options().applying.auto_forward:
         switch(auto_forward=False)
     task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
@@ -206,8 +206,8 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
         starts = [(own[0], gx) for own, gx in zip(owners, request.initial, strict=True) if gx is not None]
         outputs, seeds = [*task.outputs, *[x for x, _ in starts]], [*task.seeds, *[gx for _, gx in starts]]
         task = task._replace(seeds=seeds).about(outputs)
-    routed, gradients, pairs = along_route(request, task, owners)
-    unknown = routed.unknown
+    built, gradients, pairs = in_mode(request, task, owners)
+    unknown = built.unknown
     if task.inputs is not request.inputs:
         unknown = unknown or "an input stands for other leaves that share its data"
     if is_recomputed(request, task):
@@ -215,7 +215,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
         @contained
         def emit(segments: Callable[[Function], tuple[int, ...]]) -> list[Variable]:
             switch(segments=segments)
-            _, again, others = along_route(request, task, owners)
+            _, again, others = in_mode(request, task, owners)
             return [*again, *[gx for _, gx in others]]
 
         inputs = None if request.final else request.inputs
@@ -226,18 +226,18 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
         )
         gradients, rest = every[: len(gradients)], every[len(gradients) :]
         pairs = [(x, gx) for (x, _), gx in zip(pairs, rest, strict=True)]
-    return Emitted(gradients, pairs, lost, task, routed.route, unknown)
+    return Emitted(gradients, pairs, lost, task, built.mode, unknown)
 
 
-def along_route(
+def in_mode(
     request: Request, task: Task, owners: list[list[Variable]]
-) -> tuple[routes.Routed, list[Variable], Retained]:
-    """Returns what the route gives, the gradients of the inputs, and each Variable on the way with its own."""
+) -> tuple[modes.Built, list[Variable], Retained]:
+    """Returns what the mode gives, the gradients of the inputs, and each Variable on the way with its own."""
     retained: Retained | None = [] if request.retain else None
-    routed = routes.gradients(task, request.aggregate, retained, request.coordinates)
-    gradients = routed.gradients if task.inputs is request.inputs else added_up(routed.gradients, owners)
+    built = modes.gradients(task, request.aggregate, retained, request.coordinates)
+    gradients = built.gradients if task.inputs is request.inputs else added_up(built.gradients, owners)
     at = request.retained_at
-    return routed, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
+    return built, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
 
 
 def program_of_results(request: Request, since: int) -> Callable[[list[Variable]], Program]:
@@ -252,7 +252,7 @@ def program_of_results(request: Request, since: int) -> Callable[[list[Variable]
 
 def located(request: Request, functions: list[Function] | None) -> tuple[Task, list[list[Variable]]]:
     """Returns the task, and what each input stands for; see `own_leaves`."""
-    task = task_of(request.outputs, request.inputs, request.seeds, request.stops, functions)
+    task = task_of(request.outputs, request.inputs, request.seeds, request.stop_gradients, functions)
     owners = [[x] for x in request.inputs]
     loose = {id(x) for x in request.inputs if x.parent is None}
     loose -= {id(y) for y in request.outputs}
@@ -264,7 +264,7 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
         owners = owning(request.inputs, loose, leaves_of(request.outputs))
         inputs = [x for own in owners for x in own]
         if len(inputs) != len(owners) or any([x is not y for x, y in zip(inputs, request.inputs, strict=True)]):
-            task = task_of(request.outputs, inputs, request.seeds, request.stops, functions)
+            task = task_of(request.outputs, inputs, request.seeds, request.stop_gradients, functions)
     return task, owners
 
 

@@ -32,7 +32,7 @@ class Request(NamedTuple):
     """The gradient at each output; None for ones."""
     initial: Seeds = ()
     """The gradient that is there already at each input, None for nothing; empty if there is none at all."""
-    stops: Sequence[Variable] = ()
+    stop_gradients: Sequence[Variable] = ()
     """What gradients do not pass, besides Variables with `need_grad` set to False."""
     aggregate: Aggregate | None = None
     """Sums two or more gradients that have arrived at one Variable."""
@@ -80,10 +80,10 @@ def requested(
         with emitting([], 1):
             seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
             initial = initial_gradients(inputs, grad_inputs)
-    stops = variables(stop_gradients, "stop_gradients")
+    stop_gradients = variables(stop_gradients, "stop_gradients")
     if aggregate is not None:
         aggregate = checked_aggregate(aggregate)
-    return Request(outputs, inputs, seeds, initial, stops, aggregate, retain, unreachable, recompute)
+    return Request(outputs, inputs, seeds, initial, stop_gradients, aggregate, retain, unreachable, recompute)
 
 
 def variables(given: Any, name: str) -> list[Variable]:
@@ -173,7 +173,7 @@ class Task(NamedTuple):
     outputs: Sequence[Variable]
     inputs: Sequence[Variable]
     seeds: Seeds
-    stops: Sequence[Variable]
+    stop_gradients: Sequence[Variable]
     """Variables that count as constants, besides those with `need_grad` set to False."""
     functions: list[Function]
     """All that the outputs depend on, lowest rank first."""
@@ -189,7 +189,7 @@ class Task(NamedTuple):
     def about(self, outputs: Sequence[Variable]) -> Task:
         """Returns the task for other outputs, in what these depend on and the forms that are known of."""
         return task_of(
-            outputs, self.inputs, self.seeds, self.stops, functions_of([*outputs, *self.forms.values()])
+            outputs, self.inputs, self.seeds, self.stop_gradients, functions_of([*outputs, *self.forms.values()])
         )
 
     def above(self, through: Callable[[Variable], bool]) -> list[Function]:
@@ -197,16 +197,16 @@ class Task(NamedTuple):
         return seen_through(self.outputs, self.forms, through)[1]
 
     @property
-    def ends(self) -> frozenset[int]:
-        """The ids of the stops."""
-        return frozenset([id(x) for x in self.stops])
+    def stop_ids(self) -> frozenset[int]:
+        """The ids of `stop_gradients`."""
+        return frozenset([id(x) for x in self.stop_gradients])
 
 
 def task_of(
     outputs: Sequence[Variable],
     inputs: Sequence[Variable],
     seeds: Seeds,
-    stops: Sequence[Variable] = (),
+    stop_gradients: Sequence[Variable] = (),
     functions: list[Function] | None = None,
 ) -> Task:
     """Returns the task, with what lies between outputs and inputs; `functions` are those above the outputs, if they are
@@ -215,19 +215,19 @@ def task_of(
     stands_for: dict[int, Variable] = {}
     forms: dict[int, Variable] = {}
     options = build_options()
-    if options.simplify and any([f.order for f in functions]) and not watched():
-        for gx, form in forms_within(functions, {id(x) for x in (*inputs, *stops)}):
+    if options.emitting.simplify and any([f.order for f in functions]) and not watched():
+        for gx, form in forms_within(functions, {id(x) for x in (*inputs, *stop_gradients)}):
             stands_for[id(form)], forms[id(gx)] = gx, form
         if forms:
             outputs, functions = seen_through(outputs, forms)
-    path, active = among(functions, inputs, ends=[id(x) for x in stops], stands_for=stands_for)
-    if options.body is not None:
+    path, active = among(functions, inputs, stop_ids=[id(x) for x in stop_gradients], stands_for=stands_for)
+    if options.applying.body is not None:
         check_updates(path)
-    return Task(outputs, inputs, seeds, stops, functions, path, active, stands_for, forms)
+    return Task(outputs, inputs, seeds, stop_gradients, functions, path, active, stands_for, forms)
 
 
-class Route(NamedTuple):
-    """The route by which a gradient was built."""
+class Mode(NamedTuple):
+    """The mode by which a gradient was built."""
 
     name: str
     """'reverse', 'forward' or 'symmetric'."""
@@ -238,7 +238,7 @@ class Route(NamedTuple):
 class Derivation:
     """A task that is done: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
 
-    __slots__ = ("forms", "inputs", "outputs", "results", "seeds", "stops")
+    __slots__ = ("forms", "inputs", "outputs", "results", "seeds", "stop_gradients")
     forms: tuple[Form, ...] | None
     """The results in forward mode; None as long as nobody has asked for them, and none where they cannot be had."""
 
@@ -247,19 +247,19 @@ class Derivation:
         outputs: Sequence[Variable],
         inputs: Sequence[Variable],
         seeds: Seeds,
-        stops: Sequence[Variable],
+        stop_gradients: Sequence[Variable],
         results: Sequence[Variable],
     ) -> None:
-        self.outputs, self.inputs, self.seeds, self.stops = outputs, inputs, seeds, stops
+        self.outputs, self.inputs, self.seeds, self.stop_gradients = outputs, inputs, seeds, stop_gradients
         self.results = [weakref.ref(gx) for gx in results]
         self.forms = None
 
-    def remember(self, route: Route, order: int) -> None:
+    def remember(self, mode: Mode, order: int) -> None:
         """Let the results know what they are the gradients of."""
         for x, ref in zip(self.inputs, self.results, strict=True):
             gx = ref()
             if gx is not None:
-                gx._derived = Remembered(self, x, route, order)
+                gx._derived = Remembered(self, x, mode, order)
 
     def gradient(self, x: Variable) -> Variable | None:
         """The gradient with respect to `x`, while it lives."""
@@ -276,13 +276,13 @@ class Remembered(NamedTuple):
     """What it is a derivative of; None where it cannot be said to be one."""
     input: Variable | None
     """With respect to what."""
-    route: Route
+    mode: Mode
     order: int
     """Order of differentiation."""
     unknown: str = ""
     """Why it cannot be said."""
-    before: frozenset[tuple[int, Route]] = frozenset()
-    """Orders and routes of the gradients in what was differentiated, where there is no derivation to find them by."""
+    before: frozenset[tuple[int, Mode]] = frozenset()
+    """Orders and modes of the gradients in what was differentiated, where there is no derivation to find them by."""
     laplacian: tuple[Variable, Variable, int] | None = None
     """Of a Laplacian: of what it is, by what, and how many leading axes of that have no directions of their own."""
 
@@ -301,24 +301,26 @@ class Remembered(NamedTuple):
         return () if self.laplacian is None else self.laplacian[:1]
 
 
-def remember(task: Task, route: Route, unknown: str, results: Sequence[Variable]) -> None:
+def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) -> None:
     """Let `results` know what they are the gradients of, or why that is `unknown`."""
     order = 1 + max([f.order for f in task.path or task.functions], default=0)
     if unknown:
-        remembered = Remembered(None, None, route, order, unknown, history(remembered_in(task.functions)))
+        remembered = Remembered(None, None, mode, order, unknown, history(remembered_in(task.functions)))
         for gx in results:
             gx._derived = remembered
     else:
-        _, active = among(task.functions, task.inputs, stands_for=task.stands_for) if task.stops else ([], set())
-        stops = [x for x in task.stops if x.parent is not None and id(x) in active]  # others change nothing
-        Derivation(task.outputs, task.inputs, task.seeds, stops, results).remember(route, order)
+        stop_gradients: list[Variable] = []
+        if task.stop_gradients:  # those on no way change nothing
+            _, active = among(task.functions, task.inputs, stands_for=task.stands_for)
+            stop_gradients = [x for x in task.stop_gradients if x.parent is not None and id(x) in active]
+        Derivation(task.outputs, task.inputs, task.seeds, stop_gradients, results).remember(mode, order)
 
 
 def remember_laplacian(result: Variable, y: Variable, x: Variable, lead: int) -> None:
     """Let a Laplacian know that it is that of `y`."""
     before = history(remembered_in(functions_of([y])))
     order = 0 if result.parent is None else result.parent.order
-    result._derived = Remembered(None, None, Route("forward"), order, "it is a Laplacian", before, (y, x, lead))
+    result._derived = Remembered(None, None, Mode("forward"), order, "it is a Laplacian", before, (y, x, lead))
 
 
 def remembered_of(g: Variable) -> Remembered | None:
@@ -337,16 +339,16 @@ def remembered_in(functions: Sequence[Function]) -> list[Remembered]:
         for y in [ref()]
         if y is not None and (remembered := remembered_of(y)) is not None
     ]
-    return list({(id(each.derivation), each.route): each for each in found}.values())
+    return list({(id(each.derivation), each.mode): each for each in found}.values())
 
 
-def history(results: Iterable[Remembered]) -> frozenset[tuple[int, Route]]:
-    """Returns the orders and routes of results of `grad`, and of all gradients that they are gradients of."""
-    found: set[tuple[int, Route]] = set()
+def history(results: Iterable[Remembered]) -> frozenset[tuple[int, Mode]]:
+    """Returns the orders and modes of results of `grad`, and of all gradients that they are gradients of."""
+    found: set[tuple[int, Mode]] = set()
     waiting, seen = list(results), set()
     while waiting:
-        order, route, derivation = waiting[-1].order, waiting[-1].route, waiting[-1].derivation
-        found |= {(order, route), *waiting.pop().before}
+        order, mode, derivation = waiting[-1].order, waiting[-1].mode, waiting[-1].derivation
+        found |= {(order, mode), *waiting.pop().before}
         if derivation is not None and derivation not in seen:
             seen.add(derivation)
             living = [gx for ref in derivation.results if (gx := ref()) is not None]

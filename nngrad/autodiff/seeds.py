@@ -1,4 +1,4 @@
-"""Gradients that are given: at outputs, where a walk back starts, and at inputs."""
+"""Gradients that are given: at outputs, where a reverse pass starts, and at inputs."""
 
 from __future__ import annotations
 

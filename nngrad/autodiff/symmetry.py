@@ -56,8 +56,8 @@ from .sparsity import Axes, followed_axes
 from .walk import Grad, ones, order_of
 
 
-class Closed(Exception):
-    """A route cannot be taken; it says why."""
+class NotApplicable(Exception):
+    """A mode cannot be taken; it says why."""
 
 
 def obstacle(path: Sequence[Function]) -> str:
@@ -83,7 +83,7 @@ def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
     """Whether no seed depends on any of `inputs`."""
     given = [seed for seed in seeds if seed is not None]
     wanted = {id(x) for x in inputs}
-    return not any([id(seed) in wanted for seed in given]) and not path_between(given, inputs, stops=False)[0]
+    return not any([id(seed) in wanted for seed in given]) and not path_between(given, inputs, of_values=True)[0]
 
 
 # ---------------------------------------------------------------- independent elements
@@ -96,17 +96,17 @@ def forward(task: Task) -> list[Variable]:
     With gradients given at the outputs it is closed: in 16 bits a scale for the loss has to be in from the start.
     """
     if len(task.inputs) != 1:
-        raise Closed(f"there are {len(task.inputs)} inputs")
+        raise NotApplicable(f"there are {len(task.inputs)} inputs")
     (x,) = task.inputs
     if any([seed is not None for seed in task.seeds]):
-        raise Closed("gradients are given to start with")
+        raise NotApplicable("gradients are given to start with")
     task = forward_task(task, x.size)
     places = followed_axes(task.path, x, long_axes(x.spec), task.stands_for)
     reached = [y for y in task.outputs if id(y) in task.active]
     if any([places.get(id(y)) is None for y in reached]):
-        raise Closed("elements of an output depend on several of the input, as far as can be shown")
+        raise NotApplicable("elements of an output depend on several of the input, as far as can be shown")
     with emitting(task.functions, order_of(task.path)) as builder:
-        push = Pushforward(ends=task.ends, stands_for=task.stands_for)
+        push = Pushforward(stop_ids=task.stop_ids, stands_for=task.stands_for)
         tangents = push.walk(builder, task.path, task.active, reached, [x], [ones(builder, x.spec)])
         parts = [gathered(t, places[id(y)] or (), x.spec) for y, t in zip(reached, tangents, strict=True)]
         return [F.add_n(*parts) if parts else zeros_like(x)]
@@ -119,26 +119,26 @@ def forward_task(task: Task, fewest: int = 0) -> Task:
         task: What is differentiated by what.
         fewest: How many elements each of these outputs has to have.
     """
-    summed = [summand(y, task.ends) for y in task.outputs]
+    summed = [summand(y, task.stop_ids) for y in task.outputs]
     if not all([x.spec.differentiable for x in task.inputs]) or any([y.size < fewest for y in summed]):
-        raise Closed("an output has fewer elements than the input")
+        raise NotApplicable("an output has fewer elements than the input")
     outputs = [forward_form(y) for y in summed]
     if any([y is not given for y, given in zip(outputs, task.outputs, strict=True)]):
         task = task.about(outputs)
     if not any([f.order or f.heavy for f in task.path]):
-        # There is nothing that higher orders would have to share with the first, and the walk back makes one sum of all
-        # gradients that arrive at a Variable.
-        raise Closed("no product of matrices is on the way")
+        # There is nothing that higher orders would have to share with the first, and the reverse pass makes one sum of
+        # all gradients that arrive at a Variable.
+        raise NotApplicable("no product of matrices is on the way")
     found = obstacle(task.path)
     if found:
-        raise Closed(found)
+        raise NotApplicable(found)
     return task
 
 
-def summand(y: Variable, ends: frozenset[int]) -> Variable:
+def summand(y: Variable, stop_ids: frozenset[int]) -> Variable:
     """Returns what is summed over all of its elements to give `y`, and has the same gradient; else `y`."""
     f = y.parent
-    if f is None or f.op.axes is None or f.op.axes.adds != "sum" or y.size != 1 or id(y) in ends or obstacle([f]):
+    if f is None or f.op.axes is None or f.op.axes.adds != "sum" or y.size != 1 or id(y) in stop_ids or obstacle([f]):
         return y
     return f.inputs[0] if f.inputs[0].spec.differentiable else y
 
@@ -165,11 +165,11 @@ def forward_form(g: Variable) -> Variable:
     if remembered is None or remembered.derivation is None or remembered.input is None:
         return g
     derivation, x = remembered.derivation, remembered.input
-    if len(derivation.inputs) == 1 or remembered.route.name == "forward":
+    if len(derivation.inputs) == 1 or remembered.mode.name == "forward":
         return g
     try:
-        (form,) = forward(task_of(derivation.outputs, [x], derivation.seeds, derivation.stops))
-    except Closed:
+        (form,) = forward(task_of(derivation.outputs, [x], derivation.seeds, derivation.stop_gradients))
+    except NotApplicable:
         return g
     return form
 
@@ -186,8 +186,8 @@ def symmetric(task: Task) -> list[Variable]:
 
     def passes(y: Variable) -> bool:
         if id(y) not in obstacles:
-            ends_here = id(y) in wanted or id(y) in task.ends
-            obstacles[id(y)] = _NO_GRADIENT if ends_here else obstacle_at(y, task, id(y) in direct, known)
+            stops_here = id(y) in wanted or id(y) in task.stop_ids
+            obstacles[id(y)] = _NO_GRADIENT if stops_here else obstacle_at(y, task, id(y) in direct, known)
         return bool(obstacles[id(y)])
 
     met = {id(x): x for f in task.above(passes) for x in f.inputs} | {id(y): y for y in outputs}
@@ -195,18 +195,18 @@ def symmetric(task: Task) -> list[Variable]:
     found = [x for x in met.values() if obstacles.get(id(x)) == ""]
     if not found:
         reasons = [reason for reason in obstacles.values() if reason != _NO_GRADIENT]
-        raise Closed(reasons[0] if reasons else "it is not seen to be the derivative of a gradient")
+        raise NotApplicable(reasons[0] if reasons else "it is not seen to be the derivative of a gradient")
     calls: dict[Derivation, list[tuple[Variable, Variable]]] = {}
     for g in found:
         remembered = remembered_of(g)
         assert remembered is not None and remembered.derivation is not None and remembered.input is not None
         calls.setdefault(remembered.derivation, []).append((g, remembered.input))
-    ends = task.ends | {id(g) for g in found}
+    stop_ids = task.stop_ids | {id(g) for g in found}
     targets = [*inputs, *found]
-    path, active = among(task.functions, targets, ends=ends, stands_for=task.stands_for)
+    path, active = among(task.functions, targets, stop_ids=stop_ids, stands_for=task.stands_for)
     with emitting(task.functions, order_of(task.path)) as builder:
         with emitting([], order_of(path)):
-            walk = Grad(ends=ends, stands_for=task.stands_for)
+            walk = Grad(stop_ids=stop_ids, stands_for=task.stands_for)
             arrived = walk.walk(builder, path, active, outputs, targets, task.seeds)
         parts = [[gx] for gx in arrived[: len(inputs)]]
         at = {id(g): v for g, v in zip(found, arrived[len(inputs) :], strict=True)}
@@ -214,7 +214,7 @@ def symmetric(task: Task) -> list[Variable]:
             moving = [(x, at[id(g)]) for g, x in pairs if not is_zero(at[id(g)])]
             if moving:
                 bases = first_gradients(derivation, inputs)
-                moved = Pushforward(ends=task.ends)(bases, [x for x, _ in moving], [v for _, v in moving])
+                moved = Pushforward(stop_ids=task.stop_ids)(bases, [x for x, _ in moving], [v for _, v in moving])
                 for part, t in zip(parts, moved, strict=True):
                     part.append(t)
         return [F.add_n(*part) for part in parts]
@@ -247,23 +247,25 @@ def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, s
         return "the gradient in it is one with respect to other Variables"
     if derivation not in known:
         sources = [*derivation.inputs, *task.inputs]
-        path, _, _ = path_between(derivation.outputs, sources, ends=[id(y) for y in derivation.stops])
+        path, _, _ = path_between(derivation.outputs, sources, stop_ids=[id(y) for y in derivation.stop_gradients])
         reason = obstacle(path)
         if not reason and not unrelated(derivation.seeds, sources):
             reason = "a gradient that was given at an output depends on the inputs"
         known[derivation] = reason
-    return known[derivation] or (other_stops(g, derivation, task) if task.stops or derivation.stops else "")
+    if known[derivation] or not (task.stop_gradients or derivation.stop_gradients):
+        return known[derivation]
+    return other_stops(g, derivation, task)
 
 
 def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
     """Returns why the stops that `g` was derived with are not those it is to be differentiated with; an empty string if
     they are."""
-    own = {id(x) for x in derivation.stops}
-    if not own <= task.ends:
+    own = {id(x) for x in derivation.stop_gradients}
+    if not own <= task.stop_ids:
         return "the gradient in it was taken with stop_gradients that are not given now"
-    _, active, _ = path_between([g], task.inputs, ends=own)
+    _, active, _ = path_between([g], task.inputs, stop_ids=own)
     active |= {id(derivation.gradient(z)) for z in task.inputs}  # which would move along
-    added = [x for x in task.stops if x.parent is not None and id(x) not in own and id(x) in active]
+    added = [x for x in task.stop_gradients if x.parent is not None and id(x) not in own and id(x) in active]
     return "stop_gradients are on the way within a gradient" if added else ""
 
 
@@ -271,6 +273,6 @@ def first_gradients(derivation: Derivation, inputs: Sequence[Variable]) -> list[
     """Returns the gradients of what was differentiated by `inputs`: those that are there, and the others anew."""
     found = [derivation.gradient(x) for x in inputs]
     missing = [x for x, g in zip(inputs, found, strict=True) if g is None]
-    walk = Grad(ends=frozenset([id(x) for x in derivation.stops]))
+    walk = Grad(stop_ids=frozenset([id(x) for x in derivation.stop_gradients]))
     made = iter(walk(derivation.outputs, missing, derivation.seeds)) if missing else iter(())
     return [next(made) if g is None else g for g in found]

@@ -83,7 +83,7 @@ def substituted(
         diagonals: Along which axes of each of these Variables what is put in its place is diagonal, one of each of the
             `sizes`; None: it is not.
     """
-    path, _, known = path_between(outputs, [*batched, *replaced], stops=False)
+    path, _, known = path_between(outputs, [*batched, *replaced], of_values=True)
     known += functions_of([*batched.values(), *replaced.values()])
     order, call = (1, None) if within is None else (within.order, within.call)
     with emitting(known, order) as builder:
@@ -114,7 +114,7 @@ def in_batches(
         count: The size of the axis.
         kinds: For each of `outputs` "each" or "sum", or "" where it has the axis if it depends on what has it.
     """
-    path, _, known = path_between(outputs, [*batched, *sums], stops=False)
+    path, _, known = path_between(outputs, [*batched, *sums], of_values=True)
     with emitting(known, 0) as builder:
 
         def ascribe(f: Function) -> None:
@@ -145,7 +145,7 @@ def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) 
     values = body.instantiate(inputs)
     outputs = [inputs[i] if i >= 0 else values[~i] for i in (*each, *sums)]
     leaves = {inputs[i]: inputs[i] for i in moved}
-    walk = _Walk(path_between(outputs, [*leaves], stops=False)[0], leaves, {}, (0,))
+    walk = _Walk(path_between(outputs, [*leaves], of_values=True)[0], leaves, {}, (0,))
     walk.demand(outputs, [False] * len(each) + [True] * len(sums))
     found = [walk.wanted(inputs[i]) for i in moved]
     return (
@@ -331,7 +331,7 @@ class _Walk:
     def _as_array(self, terms: Terms, kept: Diagonals) -> Variable:
         """The sum of terms, with the diagonals that are `kept`."""
         if (terms, kept) not in self._values:
-            builder = build_options().builder
+            builder = build_options().emitting.builder
             assert builder is not None
             order, call = builder.order, builder.call
             parent = terms[0].x.parent

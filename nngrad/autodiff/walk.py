@@ -39,7 +39,7 @@ class Grad:
     Args:
         rules: Where backward rules are looked up.
         aggregate: Sums a list of two or more gradients that have arrived at one Variable.
-        ends: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
+        stop_ids: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
         retained: A list that takes every Variable on the way together with its gradient.
         equal: Functions that others stand for, which come before them, with the outputs of both.
         stands_for: By the ids of Variables, what is read in their place; see `Task`.
@@ -49,14 +49,14 @@ class Grad:
         self,
         rules: Registry = registry,
         aggregate: Aggregate | None = None,
-        ends: frozenset[int] = frozenset(),
+        stop_ids: frozenset[int] = frozenset(),
         retained: Retained | None = None,
         equal: Equal | None = None,
         stands_for: Mapping[int, Variable] = MappingProxyType({}),
     ) -> None:
         self.place = rules.place
         self.aggregate = aggregate or sum_of
-        self.ends = ends
+        self.stop_ids = stop_ids
         self.retained = retained
         self.equal = equal or {}
         self.stands_for = stands_for
@@ -73,7 +73,7 @@ class Grad:
             seeds: Gradient at each output; None for ones.
         """
         pause_collector()
-        path, active, known = path_between(outputs, inputs, ends=self.ends)
+        path, active, known = path_between(outputs, inputs, stop_ids=self.stop_ids)
         with emitting(known, order_of(path)) as builder:
             return self.walk(builder, path, active, outputs, inputs, seeds)
 
@@ -129,14 +129,14 @@ class Grad:
     def arrived_at(self, f: Function, arrived: Gradients) -> list[Variable | None] | None:
         """Returns the gradient at each output of `f`, None where none may pass or has arrived; None if that is so at
         all."""
-        refs, ends = f._outputs, self.ends
+        refs, stop_ids = f._outputs, self.stop_ids
         if len(refs) == 1:  # in short, for most functions are so
             y = refs[0]()
             gys = arrived.get(id(y))
-            if gys is None or y is None or y._need_grad is False or id(y) in ends:
+            if gys is None or y is None or y._need_grad is False or id(y) in stop_ids:
                 return None
             return [gys[0] if len(gys) == 1 else self.total(arrived, y)]
-        several = [None if y._need_grad is False or id(y) in ends else self.total(arrived, y) for y in f.outputs]
+        several = [None if y._need_grad is False or id(y) in stop_ids else self.total(arrived, y) for y in f.outputs]
         return several if any([gy is not None for gy in several]) else None
 
     def total(self, arrived: Gradients, x: Variable) -> Variable | None:

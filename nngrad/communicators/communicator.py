@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import jax
 import numpy as np
 
-from .. import hosts
 from ..context import Context
+from ..distributed import hosts
 from ..execution.across import gathered
 from ..graph import NdArray, Variable
 from ..graph.exchange import Processes, several_processes

@@ -9,7 +9,7 @@ from ..autodiff.forward_mode import Pushforward
 from ..autodiff.fourth_order import bilaplacian_of, is_linear
 from ..autodiff.grad import own_leaves
 from ..autodiff.request import remembered_of
-from ..autodiff.symmetry import Closed, obstacle
+from ..autodiff.symmetry import NotApplicable, obstacle
 from ..graph import Variable, functions_of, path_between
 from .parts import second
 
@@ -24,7 +24,7 @@ def laplacian_of_laplacians(y: Variable, x: Variable, lead: int) -> Variable:
         lead: Number of leading axes of x that have no directions of their own.
 
     Raises:
-        Closed: `y` is not of this form, or it would be no better so.
+        NotApplicable: `y` is not of this form, or it would be no better so.
         NoForwardMode: A rule on the way is of no use forward.
     """
     sources: dict[int, tuple[Variable, Variable]] = {}
@@ -38,23 +38,23 @@ def laplacian_of_laplacians(y: Variable, x: Variable, lead: int) -> Variable:
         return False
 
     functions_of([y], through=is_other)
-    ends = frozenset(sources)
+    stop_ids = frozenset(sources)
     inner = [w for w, _ in sources.values()]
-    path, reached, _ = path_between([y], inner, ends=ends)
+    path, reached, _ = path_between([y], inner, stop_ids=stop_ids)
     if id(y) not in reached:
-        raise Closed("there is no Laplacian in it")
+        raise NotApplicable("there is no Laplacian in it")
     (inputs,) = own_leaves([y], [x])
-    _, beside, _ = path_between([y], inputs, ends=ends)
+    _, beside, _ = path_between([y], inputs, stop_ids=stop_ids)
     active = reached | beside
     for f in path:
         if not is_linear(f, [i for i, v in enumerate(f.inputs) if id(v) in active]):
-            raise Closed("it is not linear in the Laplacians in it")
+            raise NotApplicable("it is not linear in the Laplacians in it")
     reason = obstacle(path)
     if reason:
-        raise Closed(reason)
+        raise NotApplicable(reason)
     moved = [bilaplacian_of(u, x, lead) for _, u in sources.values()]
     parts = [moved[0]] if y is inner[0] else Pushforward()([y], inner, moved)
     if id(y) in beside:
-        parts.append(over_directions(lambda t: second(y, x, t, ends), x, lead, collapse=True))
+        parts.append(over_directions(lambda t: second(y, x, t, stop_ids), x, lead, collapse=True))
     result: Variable = F.add_n(*parts) if len(parts) > 1 else parts[0]
     return result

@@ -90,7 +90,7 @@ def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable
             if len(entry) > order:
                 nexts.setdefault(entry[:order], {})[entry[order]] = None
         for prefix, xs in nexts.items():
-            # One walk back gives first derivatives by all variables; what higher ones are built on is one for each.
+            # One reverse pass gives first derivatives by all variables; what higher ones are built on is one for each.
             gradients = grad(known[prefix], list(xs)) if highest == 1 else [grad(known[prefix], x)[0] for x in xs]
             known.update({(*prefix, x): gx for x, gx in zip(xs, gradients, strict=True)})
     results = [known[entry] for entry in entries]

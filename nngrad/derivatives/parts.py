@@ -24,12 +24,12 @@ Variables = Variable | Iterable[Variable]
 
 
 def pushed(
-    outputs: list[Variable], inputs: list[Variable], tangents: list[Variable], ends: frozenset[int] = frozenset()
+    outputs: list[Variable], inputs: list[Variable], tangents: list[Variable], stop_ids: frozenset[int] = frozenset()
 ) -> list[Variable]:
     """The derivatives along tangents. A leaf that is not in the graph stands for those there that share its data.
-    Variables whose ids are among `ends` count as constants."""
+    Variables whose ids are among `stop_ids` count as constants."""
     pairs = [(x, t) for own, t in zip(own_leaves(outputs, inputs), tangents, strict=True) for x in own]
-    return Pushforward(ends=ends)(outputs, [x for x, _ in pairs], [t for _, t in pairs])
+    return Pushforward(stop_ids=stop_ids)(outputs, [x for x, _ in pairs], [t for _, t in pairs])
 
 
 def gradients_of(outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]) -> list[Variable]:
@@ -73,7 +73,7 @@ def after_batch(x: Variable, lead: int) -> Variable:
 def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
     """Returns what `build` emits, each expression once, as Variables that were not there before."""
     results = _emitted(given, build)
-    if build_options().auto_forward:
+    if build_options().applying.auto_forward:
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
                 engine.run_function(f)
@@ -91,9 +91,9 @@ def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list
     return distinct(results, since)
 
 
-def second(y: Variable, x: Variable, t: Variable, ends: frozenset[int] = frozenset()) -> Variable:
-    """The second derivative of `y` along `t`, which is held fixed, as those are whose ids are among `ends`."""
-    return pushed(pushed([y], [x], [t], ends), [x], [t], ends)[0]
+def second(y: Variable, x: Variable, t: Variable, stop_ids: frozenset[int] = frozenset()) -> Variable:
+    """The second derivative of `y` along `t`, which is held fixed, as those are whose ids are among `stop_ids`."""
+    return pushed(pushed([y], [x], [t], stop_ids), [x], [t], stop_ids)[0]
 
 
 def one_floating(given: Any, name: str) -> Variable:

@@ -10,7 +10,7 @@ from ..autodiff.directions import over_directions
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.fourth_order import bilaplacian_of
 from ..autodiff.request import remember_laplacian
-from ..autodiff.symmetry import Closed
+from ..autodiff.symmetry import NotApplicable
 from ..graph import Variable
 from . import stochastic
 from .drawn import checked_draw
@@ -160,7 +160,7 @@ def _bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Vari
     if chunk is None:
         try:
             return bilaplacian_of(y, x, lead)
-        except (Closed, NoForwardMode):
+        except (NotApplicable, NoForwardMode):
             pass
     return _summed_second(_summed_second(y, x, lead, None), x, lead, chunk)
 
@@ -169,7 +169,7 @@ def _laplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variab
     if chunk is None:
         try:
             return laplacian_of_laplacians(y, x, lead)
-        except (Closed, NoForwardMode):
+        except (NotApplicable, NoForwardMode):
             pass
     return _summed_second(y, x, lead, chunk)
 

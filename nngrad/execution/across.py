@@ -32,8 +32,8 @@ class Across:
 
     The first call compares what the processes are about to run: where one would run another program, all of them raise,
     and none waits for what never comes. Where some have compared theirs before, and others not, they do wait for each
-    other, until somebody watches that (`nngrad.hosts`): to compare at each call takes as long as a small exchange. On
-    CPUs results are waited for: JAX's queue of what runs there does not keep several exchanges apart.
+    other, until somebody watches that (`nn.hosts`): to compare at each call takes as long as a small exchange. On CPUs
+    results are waited for: JAX's queue of what runs there does not keep several exchanges apart.
 
     Args:
         function: The function, which may call collectives along `AXIS`. It takes arrays, and returns one or a tuple.

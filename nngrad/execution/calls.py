@@ -38,7 +38,7 @@ def without_identities(block: Block, calls: Sequence[Call]) -> tuple[list[Call],
     passed: dict[int, int] = {}
     for op, arguments, ins, outs in calls:
         taken = tuple([passed.get(i, i) for i in ins])
-        if op.passes:
+        if op.forwards_inputs:
             passed.update(zip(outs, taken, strict=False))
         else:
             found.append(Call(op, arguments, taken, outs))

@@ -15,14 +15,14 @@ def with_loops_together(block: Block) -> Block:
     Loops are asked about together if as many others come before each of them on the longest way to a leaf: then none of
     them depends on another.
     """
-    if not any([op.together is not None for op, _, _ in block.steps]):
+    if not any([op.sibling_fusion is not None for op, _, _ in block.steps]):
         return block
     calls, _ = calls_of(block)
     ranks: dict[int, int] = {}
     sides: dict[tuple[object, int], list[Call]] = {}
     for call in calls:
         rank = max([ranks.get(i, 0) for i in call.ins], default=0)
-        if call.op.together is not None:
+        if call.op.sibling_fusion is not None:
             sides.setdefault((call.op, rank), []).append(call)
             rank += 1
         ranks.update(dict.fromkeys(call.outs, rank))
@@ -31,8 +31,8 @@ def with_loops_together(block: Block) -> Block:
     count = sum([len(call.outs) for call in calls])
     for side in sides.values():
         op = side[0].op
-        assert op.together is not None
-        for group in op.together([(call.arguments, call.ins) for call in side]):
+        assert op.sibling_fusion is not None
+        for group in op.sibling_fusion([(call.arguments, call.ins) for call in side]):
             outs = tuple([~(count + k) for k in range(len(op.result_specs((), group.loop)))])
             count += len(outs)
             one = Call(op, tuple(group.loop), group.ins, outs)

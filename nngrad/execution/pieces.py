@@ -84,7 +84,7 @@ def is_long(block: Block) -> bool:
     calls, _ = calls_of(block)
     results = set(block.outputs)
     joined = sum([i >= 0 for call in calls if call.op.joined_by is not None for i in call.ins])
-    given = sum([len(results.intersection(call.outs)) for call in calls if call.op.taken is not None])
+    given = sum([len(results.intersection(call.outs)) for call in calls if call.op.slice_keys is not None])
     if joined + given > MOST_PARTS:
         return True
     height: dict[int, int] = {}
@@ -153,8 +153,8 @@ def _divided(calls: list[Call], specs: dict[int, Spec], starts: dict[int, Any]) 
             ins = tuple([made(op, arguments, stretch) for stretch in stretches])
             op = op.joined_by()
         keys: tuple[Key, ...] = ()
-        if op.taken is not None:
-            keys = op.taken((specs[ins[0]].shape,), dict(zip(op.argument_names, arguments, strict=True)))
+        if op.slice_keys is not None:
+            keys = op.slice_keys((specs[ins[0]].shape,), dict(zip(op.argument_names, arguments, strict=True)))
         windows = [window for key in keys if (window := _window(key)) is not None]
         if not windows or len(windows) < len(keys):
             divided.append(Call(op, arguments, ins, outs))

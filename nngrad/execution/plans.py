@@ -157,8 +157,8 @@ def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
         return RunPlan(outputs, functions)
     plan: RunPlan | None = f.plan
-    options = build_options()
-    if plan is None or plan.program.mesh != options.mesh or plan.program.without != options.without_passes:
+    running = build_options().running
+    if plan is None or plan.program.mesh != running.mesh or plan.program.without != running.without_passes:
         plan = f.plan = RunPlan(outputs, functions)
     return plan
 

@@ -118,7 +118,7 @@ def _watched(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapsh
 def _present(leaves: Sequence[Variable]) -> list[Any]:
     """The leaves' present arrays. A key that has to be drawn is that of the next `forward()`, to which it makes no
     difference so that something was read before."""
-    return arrays_of(leaves, draw=False, ahead=True, mesh=build_options().mesh)
+    return arrays_of(leaves, draw=False, ahead=True, mesh=build_options().running.mesh)
 
 
 def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot | Read]:
@@ -177,7 +177,7 @@ class _Together(NamedTuple):
 def _together(family: Family, wanted: list[Variable], snapshot: Snapshot | None) -> _Computed:
     """The values of those members of an output group that the same forward has covered, or none, by one executable."""
     members = family.members()
-    settings = build_options().mesh, build_options().without_passes
+    settings = build_options().running.mesh, build_options().running.without_passes
     run: _Together | None = family.run
     ids = set(map(id, wanted))
     places = frozenset([i for i, y in enumerate(members) if id(y) in ids])

@@ -105,7 +105,7 @@ def sections_of(variable: Variable, device: jax.Device | None) -> Sections | Non
     assert f is not None
     if f.rank < DEEP:
         return None
-    settings = device, build_options().mesh, build_options().without_passes
+    settings = device, build_options().running.mesh, build_options().running.without_passes
     known = _sections.setdefault(f, {})
     found = known.get(variable.index)
     if variable.index not in known or (found is not None and found.settings != settings):
@@ -122,8 +122,7 @@ def forget(functions: Sequence[Function]) -> None:
 
 def _cut(variable: Variable, device: jax.Device | None, settings: tuple[Any, ...]) -> Sections | None:
     assert variable.parent is not None
-    functions = sorted(functions_of([variable]), key=lambda f: (f.rank, f.serial))
-    cuts = cuts_of(functions)
+    cuts = cuts_of(functions_of([variable]))
     if not cuts:
         return None
     parts: list[Section] = []
@@ -131,7 +130,8 @@ def _cut(variable: Variable, device: jax.Device | None, settings: tuple[Any, ...
     given: list[Variable] = []
     leaves: list[Variable] = []
     for (low, high), outputs in zip(pairwise(ranks), [*[passing for _, passing in cuts], [variable]], strict=True):
-        section = Section(outputs, given, [f for f in functions if low <= f.rank < high], device, leaves)
+        functions = [f for f in functions_of(outputs) if low <= f.rank < high]
+        section = Section(outputs, given, functions, device, leaves)
         parts.append(section)
         given, leaves = outputs, section.leaves
     return Sections(parts[:-1], parts[-1], settings)
@@ -165,7 +165,7 @@ def cuts_of(functions: Sequence[Function]) -> list[tuple[int, list[Variable]]]:
         if i & -i > zeros:
             zeros = i & -i
             there = [x for x, begins, ends in passing.values() if begins < i <= ends]
-            found.append((i * STRIDE, sorted(there, key=lambda x: (x.parent.serial, x.index))))  # type: ignore[union-attr]
+            found.append((i * STRIDE, sorted(there, key=lambda x: (x.rank, x.parent.serial, x.index))))  # type: ignore[union-attr]
     return found[::-1]
 
 

@@ -82,7 +82,7 @@ def _checkpoint_of_body(*x: Array, body: Static) -> tuple[jax.Array, ...]:
 
 _checkpoint_of_body.__name__ = "checkpoint_of_body"
 checkpoint_of_body = OpOfBody(
-    _checkpoint_of_body, type_name="Checkpoint", multiple_results=True, cost=cost_of_body, expands=body_of,
+    _checkpoint_of_body, type_name="Checkpoint", multiple_results=True, cost=cost_of_body, inlines_to=body_of,
     dependence=dependence, in_steps=in_steps,
 )  # fmt: skip
 

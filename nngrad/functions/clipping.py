@@ -81,9 +81,6 @@ def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
         x: Any shape; floating.
         min: The lower bound, a number or an array that broadcasts with `x`.
         max: The upper bound, likewise.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     try:
         shape = jnp.broadcast_shapes(x.shape, min.shape, max.shape)
@@ -93,7 +90,7 @@ def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
     return jnp.broadcast_to(x, shape)
 
 
-@op(passes=True, axes=mixes("axes"))
+@op(forwards_inputs=True, axes=mixes("axes"))
 def clip_grad_by_norm(x: Array, /, clip_norm: float | None = None, axes: Axes | None = None) -> jax.Array:
     """`x` unchanged; a gradient `g` that passes becomes `clip_norm g / norm(g)`, whether it was longer or shorter.
 
@@ -123,7 +120,7 @@ def _sample_axes(f: Function) -> tuple[Places, ...]:
 
 
 @op(
-    passes=True,
+    forwards_inputs=True,
     axes=AxisMap(
         places=_sample_axes,
         led=lambda f, size, shape: {"base_axis": f.args["base_axis"] + (len(size) if f.args["base_axis"] >= 0 else 0)},

@@ -35,7 +35,7 @@ def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
     return lax.full((), 0, jnp.result_type(*dtypes) if dtypes else jnp.float32)
 
 
-@op(elementwise=True, diagonal=True, passes=True, constant=True)
+@op(elementwise=True, diagonal=True, forwards_inputs=True, constant=True)
 def unlink(x: Array, /) -> jax.Array:
     """`x` unchanged; no gradient passes.
 
@@ -46,7 +46,7 @@ def unlink(x: Array, /) -> jax.Array:
     return y
 
 
-@op(multiple_results=True, passes=True)
+@op(multiple_results=True, forwards_inputs=True)
 def update(*x: Array) -> tuple[jax.Array, ...]:
     """All of `x` unchanged, each an output.
 
@@ -99,7 +99,7 @@ def sharding_constraint(x: Array, /, axes: Static) -> jax.Array:
     return y
 
 
-@op(elementwise=True, diagonal=True, passes=True, reads=1)
+@op(elementwise=True, diagonal=True, forwards_inputs=True, reads=1)
 def recomputed(x: Array, original: Array, /) -> jax.Array:
     """`x`, a value computed again, in place of the equal value `original`, which need not be kept for it.
 
@@ -153,9 +153,6 @@ def value_of(dst: Array, src: Array, /) -> jax.Array:
     Args:
         dst: What gets the gradient.
         src: What gives the value, of a shape that broadcasts with that of `dst`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.convert_element_type(broadcast_pair(dst, src)[1], dst.dtype)
 

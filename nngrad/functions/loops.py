@@ -53,7 +53,7 @@ def _cost(f: Function) -> int:
 def _steps(f: Function) -> int:
     """The number of steps; 0 where a gradient computes them again by segments anyway."""
     loop = Loop(*f.arguments)
-    by_segments = f.order and any([op.expands is not None for op, _, _ in loop.body.steps])
+    by_segments = f.order and any([op.inlines_to is not None for op, _, _ in loop.body.steps])
     return 0 if loop.segments or by_segments else loop.length
 
 
@@ -108,8 +108,8 @@ def _scan_of_body(
 
 _scan_of_body.__name__ = "scan_of_body"
 scan_of_body = ScanOfBody(
-    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, together=fused, steps=_steps, bodies=_running,
-    dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps), lockstep=True,
+    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, sibling_fusion=fused, steps=_steps,
+    bodies=_running, dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps), lockstep=True,
 )  # fmt: skip
 
 
@@ -347,7 +347,7 @@ def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
         raise TypeError(f"{owner}: the body gets a carry of the structure {expected} and returns one of {structure}")
     outputs = []
     names = _names(before, of=("carry",))
-    policy = build_options().precision
+    policy = build_options().applying.precision
     for name, x, leaf in zip(names, jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         y = as_variable(leaf, f"what the body returns as {name}", owner, x.dtype)
         if policy is not None:

@@ -29,7 +29,6 @@ def reshape(x: Array, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
     Args:
         x: Any shape and dtype.
         shape: The new shape; one size may be -1, for what is left over.
-        inplace: Ignored; accepted for nnabla's sake.
 
     Raises:
         TypeError: The new shape has not as many elements.
@@ -154,7 +153,7 @@ def _joining() -> Any:
     return concatenate
 
 
-@op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving", placed=stretches,
+@op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving", update_keys=stretches,
     joined_by=_joining)
 def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     """Arrays joined along an axis that they have, in their common dtype.
@@ -173,7 +172,7 @@ def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     return lax.concatenate(alike(*x), axis)
 
 
-@op(linear="together", axes=inserts("axis"), placed=layers, joined_by=_joining)
+@op(linear="together", axes=inserts("axis"), update_keys=layers, joined_by=_joining)
 def stack(*x: Array, axis: int = 0) -> jax.Array:
     """Arrays joined along a new axis, in their common dtype.
 
@@ -191,7 +190,7 @@ def stack(*x: Array, axis: int = 0) -> jax.Array:
     return lax.concatenate([lax.expand_dims(a, (axis,)) for a in alike(*x)], axis)
 
 
-@op(multiple_results=True, linear=True, axes=reduces("axis", one=True), taken=entries)
+@op(multiple_results=True, linear=True, axes=reduces("axis", one=True), slice_keys=entries)
 def split(x: Array, /, axis: int = 0) -> tuple[jax.Array, ...]:
     """The slices of `x` along an axis, without that axis.
 

@@ -29,7 +29,7 @@ def _taken(shape: tuple[int, ...], key: tuple[Entry, ...]) -> tuple[int, ...] | 
     return _shape_of(key) if {int}.issuperset(map(type, numbers)) and len(_places(key, shape)) == len(shape) else None
 
 
-@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", taken=told_by_key,
+@op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", slice_keys=told_by_key,
     shape=_taken)
 def take_slices(x: Array, /, key: Static) -> jax.Array:
     """A regular part of `x`: what `x[key]` is for a key of ints, slices and None.
@@ -48,7 +48,7 @@ def take_slices(x: Array, /, key: Static) -> jax.Array:
     return lax.reshape(lax.rev(y, [i for i, p in enumerate(places) if p[3]]), _shape_of(key))
 
 
-@op(linear=True, axes=axis_maps.PUT, channels_last=by_key, fuses="moving", placed=told_by_key)
+@op(linear=True, axes=axis_maps.PUT, channels_last=by_key, fuses="moving", update_keys=told_by_key)
 def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
     """Zeros with `y` put where `take_slices` takes it from: the transpose of `take_slices`.
 

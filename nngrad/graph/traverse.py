@@ -70,16 +70,16 @@ def leaves_of(
 
 
 def path_between(
-    outputs: Iterable[Variable], inputs: Iterable[Variable], stops: bool = True, ends: Container[int] = ()
+    outputs: Iterable[Variable], inputs: Iterable[Variable], of_values: bool = False, stop_ids: Container[int] = ()
 ) -> tuple[list[Function], set[int], list[Function]]:
     """Returns what a gradient passes on its way from `outputs` to `inputs`.
 
     Args:
         outputs: Where it starts.
         inputs: Where it ends.
-        stops: Whether `need_grad` set to False stops it, and ops whose outputs count as constants do; else this is
-            about values, not gradients.
-        ends: Ids of other Variables that stop it.
+        of_values: Whether this is about values, and not about gradients, which end where `need_grad` is False and at
+            ops whose outputs count as constants.
+        stop_ids: Ids of other Variables that stop it.
 
     Returns:
         The functions on some way, lowest rank first; the ids of the Variables on some way, `inputs`
@@ -87,15 +87,15 @@ def path_between(
         gradients, though it may end there.
     """
     functions = functions_of(outputs)
-    path, active = among(functions, inputs, stops, ends)
+    path, active = among(functions, inputs, of_values, stop_ids)
     return path, active, functions
 
 
 def among(
     functions: Iterable[Function],
     inputs: Iterable[Variable],
-    stops: bool = True,
-    ends: Container[int] = (),
+    of_values: bool = False,
+    stop_ids: Container[int] = (),
     stands_for: Mapping[int, Variable] = MappingProxyType({}),
 ) -> tuple[list[Function], set[int]]:
     """Those of `functions`, given in an order in which they can run, through which `inputs` reach what they compute,
@@ -110,12 +110,12 @@ def among(
                 break
         else:
             continue
-        if stops and f.op.constant:
+        if not of_values and f.op.constant:
             continue
         path.append(f)
         for ref in f._outputs:
             y = ref()
-            if y is not None and (not stops or y._need_grad is not False) and id(y) not in ends:
+            if y is not None and (of_values or y._need_grad is not False) and id(y) not in stop_ids:
                 active.add(id(y))
                 if id(y) in stands_for:
                     active.add(id(stands_for[id(y)]))

@@ -1,4 +1,4 @@
-"""explain: by which route each order of a gradient was built, and why."""
+"""explain: in which mode each order of a gradient was built, and why."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class OrderOfGradient(NamedTuple):
 
     order: int
     """Order of differentiation: 1 for the gradient of what you built, 2 for a gradient of that, and so on."""
-    route: str
-    """'reverse' for the walk back from the outputs, which is always open and may grow with every order; 'forward' and
-    'symmetric' for those of which each order adds as much as the one before."""
+    mode: str
+    """'reverse' for the reverse pass, which is always open and may grow with every order; 'forward' and 'symmetric'
+    for those of which each order adds as much as the one before."""
     reason: str
-    """Of a gradient in reverse, the first reason why it is not by another route; else empty."""
+    """Of a gradient in reverse, the first reason why it is not in another mode; else empty."""
     functions: int
     """Functions of this order in the graph of the gradients that are explained, constants left out; those in the body
     of a loop once."""
@@ -58,18 +58,18 @@ class Explanation(NamedTuple):
         return table(self._rows(), _HEAD) + "".join([f"<div>{line}</div>" for line in self._loops()])
 
     def _rows(self) -> list[tuple[str, ...]]:
-        rows = [(str(o.order), o.route, str(o.functions), str(o.matrix_products), o.reason or "-") for o in self.orders]
+        rows = [(str(o.order), o.mode, str(o.functions), str(o.matrix_products), o.reason or "-") for o in self.orders]
         return [*rows, ("all", "", str(self.functions), str(self.matrix_products), "")]
 
     def _loops(self) -> list[str]:
         return [f"compiled as a loop: {loop.steps} steps of {loop.functions} functions" for loop in self.loops]
 
 
-_HEAD = ("order", "route", "functions", "products", "because")
+_HEAD = ("order", "mode", "functions", "products", "because")
 
 
 def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
-    """Returns by which route each order of gradients was built, why by no better one, and what came of it in numbers;
+    """Returns in which mode each order of gradients was built, why by no better one, and what came of it in numbers;
     and what of it is compiled as a loop.
 
     Nothing is run. Where a gradient of a gradient grows more than it should, this says what the obstacle is: hooks that
@@ -95,8 +95,8 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
     counted = count(given, each_step=False)
     nothing = Tally(0, 0, 0, 0, 0)
     orders = [
-        OrderOfGradient(order, route, reason, tally.functions, tally.matrix_products)
-        for order, (route, reason) in sorted(history(results))
+        OrderOfGradient(order, mode, reason, tally.functions, tally.matrix_products)
+        for order, (mode, reason) in sorted(history(results))
         for tally in [counted.by_order.get(order, nothing)]
     ]
     program = linearize(given, device=device_of(given), effects=False).program

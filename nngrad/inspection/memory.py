@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import nngrad.functions as F
 
+from ..autodiff.remat import Timeline, reads, timeline
 from ..autodiff.request import variables
 from ..execution.lower import linearize
 from ..execution.plans import device_of
@@ -16,7 +17,6 @@ from ..graph import Function, Variable, functions_of
 from ..graph.html import table
 from ..graph.spec import Spec
 from ..graph.within import bodies_of
-from ..remat import Timeline, reads, timeline
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _READ = "read by a gradient"

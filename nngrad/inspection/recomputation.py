@@ -8,8 +8,8 @@ from typing import Any
 
 import nngrad.functions as F
 
+from ..autodiff.remat import reads
 from ..graph import Function
-from ..remat import reads
 
 
 class State(IntEnum):

@@ -20,7 +20,7 @@ from .calls import graph_called
 from .evaluating import evaluated_now
 from .opaque import closure_of
 from .pointwise import PointwiseFunction, depends_by_places, pointwise
-from .primitives import COMPLEX, CONTROL, POINTWISE, RULES, Beyond, Equation
+from .primitives import COMPLEX, CONTROL, POINTWISE, RULES, Equation, Unsupported
 from .primitives.registry import variable
 from .recognition import is_pointwise, recognised
 from .report import Opened
@@ -137,15 +137,15 @@ class Opening:
                 result = rule.function(Equation(equation), *values)
                 self.report.opened[name] += 1
                 return self._of_the_right_kind(equation, result if isinstance(result, list) else [result])
-            except Beyond as beyond:
-                reason = str(beyond)
+            except Unsupported as unsupported:
+                reason = str(unsupported)
         elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
             try:
                 results = CONTROL[name](self, Equation(equation), given)
                 self.report.opened[name] += 1
                 return self._of_the_right_kind(equation, results)
-            except Beyond as beyond:
-                reason = str(beyond)
+            except Unsupported as unsupported:
+                reason = str(unsupported)
         if not held:
             return [Delayed(equation, given, i) for i in range(len(equation.outvars))]
         return self._opaque(equation, given, reason)
@@ -162,7 +162,7 @@ class Opening:
             return None
         try:
             result = rule(Equation(equation), *[parted(v) if isinstance(v, Known) else v for v in given])
-        except Beyond:
+        except Unsupported:
             return None
         self.report.opened[name] += 1
         results = result if isinstance(result, list) else [result]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from .. import functions as F
 from ..graph import Array, Variable
 from ..initializer import ConstantInitializer
-from ..layer_arguments import axis
-from ..layer_parameters import Init, own_parameters, parameter
+from .layer_arguments import axis
+from .layer_parameters import Init, own_parameters, parameter
 
 QUARTER = ConstantInitializer(0.25)
 
@@ -30,7 +30,6 @@ def prelu(
         shared: Whether all channels have one slope.
         fix_parameters: Whether the slope is a constant.
         slope_init: Initial slope.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: `base_axis` is out of range where slopes are not shared, or a parameter has another shape already.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from .. import functions as F
 from ..graph import Array, Variable
 from ..initializer import NormalInitializer, WeightNormalizationScaleInitializer
-from ..layer_arguments import axis
-from ..layer_parameters import Init, initial, own_parameters, parameter
 from ..parameter import get_parameter_or_create
+from .layer_arguments import axis
+from .layer_parameters import Init, initial, own_parameters, parameter
 
 
 @own_parameters("spectral-norm")
@@ -36,7 +36,6 @@ def spectral_norm(
         test: Whether u stays as it is.
         u_init: Initial u.
         fix_parameters: Without effect: there is nothing to train.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: An argument is out of range, or a parameter has another shape already.
@@ -70,7 +69,6 @@ def weight_normalization(
         eps: Added to the squared lengths.
         g_init: Initial g.
         fix_parameters: Whether g is a constant.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: An argument is out of range, or a parameter has another shape already.

@@ -1,7 +1,7 @@
 """Algebra on graphs: each distinct expression once, numbers exact, products and sums as polynomials, masks outermost.
 
     rules.py        the list of rewriting rules, which may be printed, and switched off one by one
-    nodes.py        the table of nodes: the functions that gradients ask for, each distinct one once
+    hash_consing.py the hash-consing table: the functions that gradients ask for, each distinct one once
     numbers.py      exact numbers, and the constants that stand for them
     products.py     products as monomials
     sums.py         sums as linear combinations

@@ -11,7 +11,7 @@ from ..graph.function import any_hooked, function_hooks
 from ..graph.options import Builder, Specs, Switched
 from ..graph.spelling import left_out
 from . import linear, loops, masks, slices  # noqa: F401 - their rules
-from .nodes import Nodes
+from .hash_consing import HashConsTable
 from .rules import RULES, forms_without
 
 
@@ -23,7 +23,7 @@ class PlainBuilder:
         self.order = 1
         self.created: list[Function] | None = None
 
-    def learn(self, known: list[Function]) -> None:
+    def seed(self, known: list[Function]) -> None:
         """Nothing: every function is made anew."""
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
@@ -41,10 +41,10 @@ def builder_for(known: list[Function]) -> Builder:
     """Returns a new builder, for a gradient of `known` functions."""
     options = build_options()
     # Hooks shall find the backward of each function by itself, and not what several have in common.
-    simplified = options.simplify and not options.hooks and not (function_hooks and any_hooked(known))
+    simplified = options.emitting.simplify and not options.watching.hooks and not (function_hooks and any_hooked(known))
     if not simplified:
         return PlainBuilder()
-    return Nodes(forms_without(_ALL_RULES if options.simplify is True else options.simplify))
+    return HashConsTable(forms_without(_ALL_RULES if options.emitting.simplify is True else options.emitting.simplify))
 
 
 @contextmanager
@@ -56,16 +56,16 @@ def emitting(known: list[Function], order: int) -> Iterator[Builder]:
         order: Order of differentiation of what is emitted.
     """
     options = build_options()
-    outer = options.builder
+    outer = options.emitting.builder
     if outer is None:
         builder = builder_for(known)
         with switched(builder=builder, precision=None):
-            builder.learn(known)
+            builder.seed(known)
             builder.order = order
             yield builder
         return
     before = outer.call, outer.order
-    outer.learn(known)
+    outer.seed(known)
     outer.order = order
     try:
         yield outer

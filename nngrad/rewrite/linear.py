@@ -10,7 +10,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.arguments import axes_of
 from . import products, sums  # noqa: F401 - their rules come first in the list
-from .nodes import Nodes
+from .hash_consing import HashConsTable
 from .numbers import ZEROS, as_multiple, collectable, constant, is_zero, movable, multiple, number_of, simplest
 from .rules import Arguments, Inputs, Number, rule
 
@@ -20,13 +20,13 @@ MOVES = (F.reshape, F.broadcast, F.transpose)
 
 
 @rule("identities", F.identity)
-def _identity(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _identity(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """identity(x) = x"""
     return inputs[0]
 
 
 @rule("idle-movements", *MOVES, F.cast, F.sum, F.mean)
-def _idle(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _idle(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """reshape(x) = x where it has that shape, and so for what moves, casts or sums nothing"""
     x, spec, wanted = inputs[0], inputs[0].spec, arguments[0]
     if op is F.transpose:
@@ -41,7 +41,7 @@ def _idle(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variabl
 
 
 @rule("equal-branches", F.where)
-def _equal_branches(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _equal_branches(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """where(c, x, x) = x"""
     _, x, other = inputs
     return x if x is other and x.spec.differentiable and op.infer(inputs, arguments)[0] is x.spec else None
@@ -51,7 +51,7 @@ def _equal_branches(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) 
 
 
 @rule("constants", *MOVES, F.cast, F.sum, F.mean)
-def _constant(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _constant(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """f(a) is a number where a is a number everywhere, and f moves, casts or sums"""
     (x,) = inputs
     number = number_of(x)
@@ -64,7 +64,7 @@ def _constant(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Var
         number = number * (x.size // spec.size) if spec.size else 0
         if number and not collectable(number, spec):
             return None
-    return constant(nodes, number, spec)
+    return constant(table, number, spec)
 
 
 def passes_numbers(op: Op) -> bool:
@@ -74,7 +74,7 @@ def passes_numbers(op: Op) -> bool:
 
 
 @rule("numbers-out-of-linear", every=passes_numbers)
-def _numbers_out(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _numbers_out(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """f(a x) = a f(x) where f is linear in x"""
     number: Number = 1
     moved = None
@@ -82,20 +82,20 @@ def _numbers_out(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> 
         if not x.spec.differentiable or not op.linear_in(i):
             continue
         inner, core = as_multiple(x)
-        if inner == 0 and ZEROS not in nodes.off:
+        if inner == 0 and ZEROS not in table.off:
             (spec,) = op.infer(inputs, arguments)
-            return constant(nodes, 0, spec)
+            return constant(table, 0, spec)
         if inner == 1 or _grows(op, inputs, arguments, x):
             continue
         if not movable(number * inner, x.spec):
             return None  # what were left would move by itself, out of what is emitted with the rest
         moved = list(inputs) if moved is None else moved
-        moved[i] = constant(nodes, 1, x.spec) if core is None else core
+        moved[i] = constant(table, 1, x.spec) if core is None else core
         number *= inner
     if moved is None:
         return None
-    y = nodes.emit(op, tuple(moved), arguments)
-    return multiple(nodes, y, number) if y.spec.differentiable else None
+    y = table.emit(op, tuple(moved), arguments)
+    return multiple(table, y, number) if y.spec.differentiable else None
 
 
 def _grows(op: Op, inputs: Inputs, arguments: Arguments, x: Variable) -> bool:
@@ -105,7 +105,7 @@ def _grows(op: Op, inputs: Inputs, arguments: Arguments, x: Variable) -> bool:
 
 
 @rule("numbers-out-of-where", F.where)
-def _numbers_out_of_where(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _numbers_out_of_where(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """where(c, a x, a y) = a where(c, x, y), and so where one of the branches is 0"""
     condition, x_true, x_false = inputs
     spec = x_true.spec
@@ -116,17 +116,17 @@ def _numbers_out_of_where(nodes: Nodes, op: Op, inputs: Inputs, arguments: Argum
     if number == 1 or not (a == b or is_zero(x_true) or is_zero(x_false)) or not movable(number, spec):
         return None
     branches = [
-        x if is_zero(x) else constant(nodes, 1, spec) if core is None else core
+        x if is_zero(x) else constant(table, 1, spec) if core is None else core
         for x, core in ((x_true, first), (x_false, second))
     ]
-    return multiple(nodes, nodes.emit(op, (condition, *branches), arguments), number)
+    return multiple(table, table.emit(op, (condition, *branches), arguments), number)
 
 
 # ---------------------------------------------------------------- movement
 
 
 @rule("composed-movements", *MOVES)
-def _composed(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _composed(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """reshape(reshape(x)) = reshape(x), and so for repetition and for transposes"""
     (x,) = inputs
     f = x.parent
@@ -136,7 +136,7 @@ def _composed(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Var
     if op is F.transpose:  # of the other two the last shape is what counts
         inner = _order(f.arguments[0], x.ndim)
         arguments = (tuple([inner[i] for i in _order(arguments[0], x.ndim)]),)
-    y: Variable = nodes.emit(op, (within,), arguments)
+    y: Variable = table.emit(op, (within,), arguments)
     return y
 
 
@@ -145,7 +145,7 @@ def _order(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
 
 
 @rule("transposes-in-products", F.batch_matmul)
-def _transposed(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _transposed(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x' w = a product that reads x transposed"""
     flags, given = list(arguments), list(inputs)
     for i, x in enumerate(inputs):
@@ -156,7 +156,7 @@ def _transposed(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> V
                 given[i], flags[i] = f.inputs[0], not flags[i]
     if tuple(flags) == arguments:
         return None
-    y: Variable = nodes.emit(op, tuple(given), tuple(flags))
+    y: Variable = table.emit(op, tuple(given), tuple(flags))
     return y
 
 
@@ -164,18 +164,18 @@ def _transposed(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> V
 
 
 @rule("chosen-rows", F.batch_matmul)
-def _chosen_rows(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _chosen_rows(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """one_hot(i) w = w[i]: rows of a matrix, or its columns where it is read transposed, are taken"""
     chooser, w = inputs
     i = _index_of_one(chooser)
     if i is None or arguments[0] or w.ndim != 2 or w.dtype != chooser.dtype:
         return None
-    y: Variable = nodes.emit(F.take_points, (w, i), ((int(arguments[1]),), 0, 0.0, ()))
+    y: Variable = table.emit(F.take_points, (w, i), ((int(arguments[1]),), 0, 0.0, ()))
     return y
 
 
 @rule("chosen-elements", F.sum)
-def _chosen_elements(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _chosen_elements(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """sum(one_hot(i) x) = x[..., i], for a sum over the axis that i is an index into"""
     (y,) = inputs
     f, (axis, keepdims) = y.parent, arguments
@@ -185,8 +185,8 @@ def _chosen_elements(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments)
         i = _index_of_one(chooser)
         if i is None or x.ndim != y.ndim - 1 or x.shape[-1] != y.shape[-1] or math.prod(i.shape[1:]) != 1:
             continue
-        points = nodes.emit(F.reshape, (i,), ((i.shape[0], 1),))
-        found: Variable = nodes.emit(F.take_points, (x, points), ((x.ndim - 1,), 0, 0.0, ()))
+        points = table.emit(F.reshape, (i,), ((i.shape[0], 1),))
+        found: Variable = table.emit(F.take_points, (x, points), ((x.ndim - 1,), 0, 0.0, ()))
         return found
     return None
 
@@ -201,7 +201,7 @@ def _index_of_one(x: Variable) -> Variable | None:
 
 
 @rule("sums-of-repeated", F.sum, F.mean)
-def _sum_of_broadcast(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _sum_of_broadcast(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """sum(broadcast(x)) = n x, where x is repeated n times along the axes that are summed; so for mean"""
     (x,) = inputs
     f = x.parent
@@ -217,12 +217,12 @@ def _sum_of_broadcast(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments
     times = math.prod([shape[a] for a in repeated])
     if not collectable(times, spec):
         return None
-    y = nodes.emit(F.reshape, (single,), (own,))
+    y = table.emit(F.reshape, (single,), (own,))
     rest = tuple([a for a in axes if a not in repeated])
     if rest:
-        y = nodes.emit(F.sum, (y,), (rest, True))
-    y = nodes.emit(F.broadcast, (y,), (tuple([1 if a in axes else n for a, n in enumerate(shape)]),))
+        y = table.emit(F.sum, (y,), (rest, True))
+    y = table.emit(F.broadcast, (y,), (tuple([1 if a in axes else n for a, n in enumerate(shape)]),))
     if not keepdims:
-        y = nodes.emit(F.reshape, (y,), (spec.shape,))
+        y = table.emit(F.reshape, (y,), (spec.shape,))
     number = times if op is F.sum else simplest(Fraction(times * spec.size, x.size))
-    return y if number == 1 else multiple(nodes, y, number)
+    return y if number == 1 else multiple(table, y, number)

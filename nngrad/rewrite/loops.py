@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from ..functions.loops import scan_of_body
 from ..functions.movement import broadcast, reshape
 from ..graph import NdArray, Variable, build_options, switch
-from ..graph.block import close
+from ..graph.closing import close
 from ..graph.derived import derived_once
 from ..graph.loop import Loop, settled
 from ..graph.variable import leaf_of
-from .nodes import Nodes
+from .hash_consing import HashConsTable
 from .rules import Arguments, Inputs, forms_without, rule
 
 Classes = tuple[int, ...]
@@ -36,7 +36,7 @@ class Merged(NamedTuple):
 
 
 @rule("equal-carries", scan_of_body)
-def equal_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
+def equal_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
     """carries that start equal, and that each step makes equal, are one"""
     loop = Loop(*arguments)
     # A step gets a slice of what is scanned, which is not what it gets of the same Variable as a carry.
@@ -47,21 +47,21 @@ def equal_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -
     merged = merged_loop(loop, classes)
     if merged is None:
         return None
-    one = nodes.emit(op, tuple([inputs[i] for i in merged.inputs]), tuple(merged.loop))
+    one = table.emit(op, tuple([inputs[i] for i in merged.inputs]), tuple(merged.loop))
     outputs = [one[i] for i in merged.outputs]
     # What a gradient reads beside these it reads at the function that it differentiates.
-    rest = nodes.node(op, inputs, arguments)[len(outputs) : loop.first_start]
+    rest = table.node(op, inputs, arguments)[len(outputs) : loop.first_start]
     return (*outputs, *rest, *[one[i] for i in merged.starts])
 
 
 @rule("unchanging-carries", scan_of_body)
-def unchanging_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
+def unchanging_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments: Arguments) -> Any:
     """a carry that no step changes is the same at each step"""
     loop = Loop(*arguments)
     found = settled(loop)
     if found is None:
         return None
-    one = nodes.emit(op, tuple([inputs[i] for i in found.inputs]), tuple(found.loop))
+    one = table.emit(op, tuple([inputs[i] for i in found.inputs]), tuple(found.loop))
     made, before = iter(one[: found.loop.results]), iter(one[found.loop.results :])
     carries = [inputs[loop.fixed + j] for j in range(loop.carries)]
     finals = [x if j in found.unchanging else next(made) for j, x in enumerate(carries)]
@@ -70,7 +70,7 @@ def unchanging_carries(nodes: Nodes, op: Any, inputs: Inputs, arguments: Argumen
         *[_repeated(x, loop.length) if j in found.unchanging else next(before) for j, x in enumerate(carries)],
     ]  # fmt: skip
     # What a gradient reads beside these it reads at the function that it differentiates.
-    rest = nodes.node(op, inputs, arguments)[len(outputs) : loop.first_start]
+    rest = table.node(op, inputs, arguments)[len(outputs) : loop.first_start]
     own = iter(one[found.loop.first_start :])
     starts = [
         _repeated(x, spec.shape[0]) if j in found.unchanging else next(own)
@@ -94,8 +94,8 @@ def merged_loop(loop: Loop, classes: Classes) -> Merged | None:
     """
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     leaves = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
-    without = build_options().simplify
-    builder = Nodes(forms_without(without if isinstance(without, frozenset) else frozenset()))
+    without = build_options().emitting.simplify
+    builder = HashConsTable(forms_without(without if isinstance(without, frozenset) else frozenset()))
     switch(builder=builder)
     while True:
         inputs = [leaves[classes[i]] for i in range(len(leaves))]
@@ -124,7 +124,7 @@ def merged_loop(loop: Loop, classes: Classes) -> Merged | None:
     return Merged(merged, tuple(kept), outputs, starts)
 
 
-def _rewritten(builder: Nodes, loop: Loop, inputs: list[Variable]) -> list[Variable]:
+def _rewritten(builder: HashConsTable, loop: Loop, inputs: list[Variable]) -> list[Variable]:
     """Returns the values of the body of `loop`, of which what gradients have emitted is brought to canonical form."""
     values: list[Variable] = []
     body = loop.body
@@ -132,7 +132,7 @@ def _rewritten(builder: Nodes, loop: Loop, inputs: list[Variable]) -> list[Varia
     for (op, arguments, ins), order, place in zip(body.steps, body.orders, places, strict=True):
         given = tuple([inputs[i] if i >= 0 else values[~i] for i in ins])
         builder.order = order
-        apply = builder.emit if order and op.together is None else builder.node
+        apply = builder.emit if order and op.sibling_fusion is None else builder.node
         made = apply(op, given, arguments)
         values.extend(made if op.multiple_results else (made,))
         f = values[-1].parent

@@ -12,7 +12,7 @@ from backward_registry import non_differentiable
 from ..graph import Op, Variable, op
 from ..graph.arguments import DTypeName, NegativeZero, Shape
 from ..graph.spec import Spec
-from .nodes import Nodes
+from .hash_consing import HashConsTable
 from .rules import Arguments, Inputs, Number, declared, form
 
 
@@ -124,9 +124,9 @@ def is_zero(x: Variable) -> bool:
     return f is not None and f.op is F.constant and f.arguments[0] == 0 and f.order > 0
 
 
-def constant(nodes: Nodes, number: Number, spec: Spec) -> Variable:
+def constant(table: HashConsTable, number: Number, spec: Spec) -> Variable:
     """Returns an emitted constant. Its zero has no sign, as in all that is exact."""
-    y: Variable = nodes.node(F.constant, (), (float(number) + 0.0, spec.shape, spec.dtype), spec.alone)
+    y: Variable = table.node(F.constant, (), (float(number) + 0.0, spec.shape, spec.dtype), spec.alone)
     return y
 
 
@@ -150,9 +150,9 @@ def as_multiple(x: Variable) -> tuple[Number, Variable | None]:
     return (1, x) if filling is None else (filling, None)
 
 
-def multiple(nodes: Nodes, x: Variable, number: Number) -> Variable:
+def multiple(table: HashConsTable, x: Variable, number: Number) -> Variable:
     """Returns `number * x`, with the numbers of nested products collected."""
-    off, spec = nodes.off, x.spec
+    off, spec = table.off, x.spec
     if number == 1 and ONES not in off:
         return x
     f = x.parent
@@ -162,25 +162,25 @@ def multiple(nodes: Nodes, x: Variable, number: Number) -> Variable:
             together = number * inner
             if core is None:
                 if (ZEROS not in off and together == 0) or collectable(together, spec):
-                    return constant(nodes, together, spec)
+                    return constant(table, together, spec)
             elif collectable(together, spec):
                 x, number = core, together
                 if number == 1 and ONES not in off:
                     return x
     if number == 0 and ZEROS not in off:
-        return constant(nodes, 0, spec)
+        return constant(table, 0, spec)
     as_float = float(number)
     y: Variable
     if as_float == number:
-        y = nodes.node(F.mul_scalar, (x,), (as_float,), spec.alone)
+        y = table.node(F.mul_scalar, (x,), (as_float,), spec.alone)
     else:
-        y = nodes.node(F.linear_combination, (x,), ((number,), 0), spec.alone)
+        y = table.node(F.linear_combination, (x,), ((number,), 0), spec.alone)
     return y
 
 
 @form(F.mul_scalar)
-def _multiple(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _multiple(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     (x,), (number,) = inputs, arguments
     if not x.spec.differentiable or not is_exact(number):
         return None
-    return multiple(nodes, x, of_float(number))
+    return multiple(table, x, of_float(number))

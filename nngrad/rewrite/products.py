@@ -20,7 +20,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from ..graph.spec import Spec
-from .nodes import Nodes
+from .hash_consing import HashConsTable
 from .numbers import (
     ONES,
     WITH_NUMBERS,
@@ -46,7 +46,7 @@ PRODUCTS = (F.mul2, F.mul_n, F.div2, F.monomial, F.square, F.reciprocal, F.pow_s
 
 
 @rule("monomials", *PRODUCTS)
-def as_monomial(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def as_monomial(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x / y = x y**-1, and all products of powers likewise"""
     x = inputs[0]
     spec = x.spec
@@ -61,19 +61,19 @@ def as_monomial(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> V
         f, g = x.parent, y.parent
         plain = (f is None or f.op not in _LOOKED_INTO) and (g is None or g.op not in _LOOKED_INTO)
         if plain and x is not y:
-            return of_two(nodes, op, inputs, spec)
-        if plain and op is F.mul2 and LIKE_FACTORS not in nodes.off:
-            return nodes.node(F.pow_scalar, (x,), (2.0,), spec.alone)  # type: ignore[no-any-return]
-        found = product(nodes, ((x, 1), (y, power)), spec)
+            return of_two(table, op, inputs, spec)
+        if plain and op is F.mul2 and LIKE_FACTORS not in table.off:
+            return table.node(F.pow_scalar, (x,), (2.0,), spec.alone)  # type: ignore[no-any-return]
+        found = product(table, ((x, 1), (y, power)), spec)
     elif op is F.pow_scalar or op is F.r_div_scalar:
-        found = _with_number(nodes, op, x, arguments[0])
+        found = _with_number(table, op, x, arguments[0])
     elif op is F.monomial:
-        found = product(nodes, list(zip(inputs, arguments[0], strict=True)), spec)
+        found = product(table, list(zip(inputs, arguments[0], strict=True)), spec)
     elif op is F.mul_n:
-        found = product(nodes, [(each, 1) for each in inputs], spec)
+        found = product(table, [(each, 1) for each in inputs], spec)
     else:
-        found = product(nodes, ((x, 2 if op is F.square else -1),), spec)
-    return nodes.node(op, inputs, arguments) if found is None else found
+        found = product(table, ((x, 2 if op is F.square else -1),), spec)
+    return table.node(op, inputs, arguments) if found is None else found
 
 
 ORDER = declared("order-of-factors", PRODUCTS, "x y = y x")
@@ -86,26 +86,26 @@ _LOOKED_INTO = WITH_NUMBERS | {F.pow_scalar}
 """The ops of factors that may be numbers, multiples or powers."""
 
 
-def _with_number(nodes: Nodes, op: Op, x: Variable, number: float) -> Variable | None:
+def _with_number(table: HashConsTable, op: Op, x: Variable, number: float) -> Variable | None:
     """`x ** number`, or `number / x`."""
     spec = x.spec
     if not is_exact(number):
         return None
     if op is F.r_div_scalar:
-        inverse = product(nodes, ((x, -1),), spec)
-        return inverse if inverse is None or number == 1 else multiple(nodes, inverse, of_float(number))
+        inverse = product(table, ((x, -1),), spec)
+        return inverse if inverse is None or number == 1 else multiple(table, inverse, of_float(number))
     if number.is_integer():
-        return product(nodes, ((x, int(number)),), spec)
+        return product(table, ((x, int(number)),), spec)
     base = number_of(x)
     if base is None or base <= 0 or not collectable(base, spec) or abs(number) > 8:
         return None
     power = of_float(float(base) ** number)
-    return constant(nodes, power, spec) if collectable(power, spec) else None
+    return constant(table, power, spec) if collectable(power, spec) else None
 
 
-def product(nodes: Nodes, operands: Sequence[tuple[Variable, int]], spec: Spec) -> Variable | None:
+def product(table: HashConsTable, operands: Sequence[tuple[Variable, int]], spec: Spec) -> Variable | None:
     """Returns the product of powers of `operands`, all of one spec; None where they or their numbers do not merge."""
-    off = nodes.off
+    off = table.off
     number: Number = 1
     factors: Factors = {}
     for x, power in operands:
@@ -147,13 +147,13 @@ def product(nodes: Nodes, operands: Sequence[tuple[Variable, int]], spec: Spec) 
         if power:
             factors[x] = power
     if number == 0:
-        return constant(nodes, 0, spec)
+        return constant(table, 0, spec)
     if number != 1 and not collectable(number, spec):
         return None
     if not factors:
-        return constant(nodes, number, spec)
-    y = of_factors(nodes, factors, spec)
-    return y if number == 1 else multiple(nodes, y, number)
+        return constant(table, number, spec)
+    y = of_factors(table, factors, spec)
+    return y if number == 1 else multiple(table, y, number)
 
 
 def power_of(x: Variable) -> tuple[Variable, int]:
@@ -164,45 +164,45 @@ def power_of(x: Variable) -> tuple[Variable, int]:
     return (f.inputs[0], int(power)) if power.is_integer() and abs(power) <= MOST_POWER else (x, 1)
 
 
-def of_factors(nodes: Nodes, factors: Factors, spec: Spec) -> Variable:
+def of_factors(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
     """Returns the product of these factors: the one that exists, or a new one, of the simplest op that makes it."""
     inputs, powers = tuple(factors), tuple(factors.values())
     found: Variable | None = None
     if len(powers) == 1:
-        y: Variable = inputs[0] if powers == (1,) else nodes.node(F.pow_scalar, inputs, (float(powers[0]),), spec.alone)
+        y: Variable = inputs[0] if powers == (1,) else table.node(F.pow_scalar, inputs, (float(powers[0]),), spec.alone)
         return y
     if powers == (1, 1):
-        return of_two(nodes, F.mul2, inputs, spec)
+        return of_two(table, F.mul2, inputs, spec)
     if powers == (1, -1):
-        return of_two(nodes, F.div2, inputs, spec)
+        return of_two(table, F.div2, inputs, spec)
     if powers == (-1, 1):
-        if ORDER not in nodes.off:
-            found = nodes.known(F.div2, inputs[::-1], ())
-        return nodes.node(F.monomial, inputs, (powers,), spec.alone) if found is None else found
-    if nodes.unread_monomials:
-        for known in nodes.unread_monomials:
+        if ORDER not in table.off:
+            found = table.known(F.div2, inputs[::-1], ())
+        return table.node(F.monomial, inputs, (powers,), spec.alone) if found is None else found
+    if table.unread_monomials:
+        for known in table.unread_monomials:
             of_inputs = _factors_of(known)
             if of_inputs is not None:
-                nodes.monomials.setdefault(_key(nodes, of_inputs), known)
-        nodes.unread_monomials.clear()
-    key = _key(nodes, factors)
-    found = nodes.monomials.get(key)
+                table.monomials.setdefault(_key(table, of_inputs), known)
+        table.unread_monomials.clear()
+    key = _key(table, factors)
+    found = table.monomials.get(key)
     if found is None:
-        found = nodes.monomials[key] = nodes.node(F.monomial, inputs, (powers,), spec.alone)
+        found = table.monomials[key] = table.node(F.monomial, inputs, (powers,), spec.alone)
     return found
 
 
-def of_two(nodes: Nodes, op: Op, inputs: Inputs, spec: Spec) -> Variable:
+def of_two(table: HashConsTable, op: Op, inputs: Inputs, spec: Spec) -> Variable:
     """Returns the product or the quotient of two Variables, which may exist the other way round."""
     found: Variable | None = None
-    if ORDER not in nodes.off:
+    if ORDER not in table.off:
         turned = inputs[::-1]
-        found = nodes.known(op, turned, ()) if op is F.mul2 else nodes.known(F.monomial, turned, ((-1, 1),))
-    return nodes.node(op, inputs, (), spec.alone) if found is None else found
+        found = table.known(op, turned, ()) if op is F.mul2 else table.known(F.monomial, turned, ((-1, 1),))
+    return table.node(op, inputs, (), spec.alone) if found is None else found
 
 
-def _key(nodes: Nodes, factors: Factors) -> Hashable:
-    return tuple(factors.items()) if ORDER in nodes.off else frozenset(factors.items())
+def _key(table: HashConsTable, factors: Factors) -> Hashable:
+    return tuple(factors.items()) if ORDER in table.off else frozenset(factors.items())
 
 
 def _factors_of(y: Variable) -> Factors | None:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 from ..graph import Op, Variable
 
 if TYPE_CHECKING:
-    from .nodes import Nodes
+    from .hash_consing import HashConsTable
 
 Number = int | float | Fraction
 """A number that multiplies a Variable."""
 Inputs = tuple[Variable, ...]
 Arguments = tuple[Any, ...]
-Form = Callable[["Nodes", Op, Inputs, Arguments], "Variable | None"]
+Form = Callable[["HashConsTable", Op, Inputs, Arguments], "Variable | None"]
 """Given an op that is to be applied, what has the same value and costs less; None to have the op applied as it is."""
 Concern = tuple[Op, ...] | Callable[[Op], bool]
 """The ops that a rule looks at: those, or all for which the function is true; the first line of its docstring says

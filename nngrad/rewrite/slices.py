@@ -8,7 +8,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from . import linear  # noqa: F401 - its rules come first in the list
-from .nodes import Nodes
+from .hash_consing import HashConsTable
 from .numbers import as_multiple, constant, is_zero
 from .rules import Arguments, Inputs, rule
 from .sums import SUMS
@@ -18,7 +18,7 @@ Window = tuple[int, int, int]
 
 
 @rule("slices-of-joined", F.take_slices)
-def _of_joined(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _of_joined(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """concatenate(x, y)[part of x] = x[part]: of what is joined, that which a slice is of"""
     (joined,), (key,) = inputs, arguments
     f = joined.parent
@@ -30,14 +30,14 @@ def _of_joined(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Va
     start = 0
     for x in f.inputs:
         if places[axis][1] and start <= first and last < start + x.shape[axis] and x.dtype == joined.dtype:
-            y: Variable = nodes.emit(op, (x,), (moved(key, axis, -start),))
+            y: Variable = table.emit(op, (x,), (moved(key, axis, -start),))
             return y
         start += x.shape[axis]
     return None
 
 
 @rule("slices-of-put", F.take_slices)
-def _of_put(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _of_put(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """put_slices(x)[where it is put] = x, and 0 elsewhere; so for sums of such"""
     (whole,), (key,) = inputs, arguments
     f = whole.parent
@@ -45,25 +45,25 @@ def _of_put(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Varia
         return None
     (spec,) = op.infer(inputs, arguments)
     if f.op in SUMS and all([x.spec is whole.spec and _put(x) is not None for x in f.inputs]):
-        parts = [nodes.emit(op, (x,), arguments) for x in f.inputs]
+        parts = [table.emit(op, (x,), arguments) for x in f.inputs]
         if not any([is_zero(x) for x in parts]):
             return None
-        y: Variable = nodes.emit(f.op, tuple(parts), f.arguments)
+        y: Variable = table.emit(f.op, tuple(parts), f.arguments)
         return y
     if f.op is not F.put_slices:
         return None
     (x,), (own, _) = f.inputs, f.arguments
     places, given = windows(key), windows(own)
     if any([_apart(a, b) for a, b in zip(places, given, strict=True)]):
-        return constant(nodes, 0, spec)
+        return constant(table, 0, spec)
     if places == given:
-        same: Variable = nodes.emit(F.reshape, (x,), (spec.shape,))
+        same: Variable = table.emit(F.reshape, (x,), (spec.shape,))
         return same
     return None
 
 
 @rule("whole-slices", F.take_slices)
-def _whole(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def _whole(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x[:] = x"""
     (x,), (key,) = inputs, arguments
     whole = len(key) == x.ndim and all([entry == (0, n, 1) for entry, n in zip(key, x.shape, strict=True)])

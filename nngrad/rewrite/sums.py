@@ -22,7 +22,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from ..graph.spec import Spec
-from .nodes import Nodes
+from .hash_consing import HashConsTable
 from .numbers import WITH_NUMBERS, as_multiple, collectable, constant, is_exact, multiple, of_float, ratio, simplest
 from .rules import Arguments, Inputs, Number, declared, rule
 
@@ -41,7 +41,7 @@ _SUMS = frozenset(SUMS)
 
 
 @rule("linear-combinations", *SUMS)
-def as_linear_combination(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
+def as_linear_combination(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x - y = 1 x + -1 y, and all sums and differences likewise"""
     spec = inputs[0].spec
     if not spec.differentiable:
@@ -49,13 +49,13 @@ def as_linear_combination(nodes: Nodes, op: Op, inputs: Inputs, arguments: Argum
     for each in inputs:
         if each.spec is not spec:
             return None
-    if not nodes.off and (op is F.add_scalar or op is F.r_sub_scalar):
-        alone = _of_one(nodes, op, inputs, arguments, spec)
+    if not table.off and (op is F.add_scalar or op is F.r_sub_scalar):
+        alone = _of_one(table, op, inputs, arguments, spec)
         if alone is not None:
             return alone
     summed = _summands(op, inputs, arguments)
-    found = None if summed is None else combination(nodes, *summed, spec)
-    return nodes.node(op, inputs, arguments) if found is None else found
+    found = None if summed is None else combination(table, *summed, spec)
+    return table.node(op, inputs, arguments) if found is None else found
 
 
 LIKE_TERMS = declared("like-terms", SUMS, "a x + b x = (a + b) x")
@@ -82,26 +82,26 @@ def _summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, N
     return (((inputs[0], 1 if op is F.add_scalar else -1),), of_float(added)) if math.isfinite(added) else None
 
 
-def _of_one(nodes: Nodes, op: Op, inputs: Inputs, arguments: Arguments, spec: Spec) -> Variable | None:
+def _of_one(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments, spec: Spec) -> Variable | None:
     """Returns the sum of a number and a Variable, where nothing can merge: the Variable is no sum and no multiple, and
     is in no sum with a number yet. Else None."""
     (x,), (added,) = inputs, arguments
     f = x.parent
     key = frozenset(inputs)
     merging = f is not None and f.order and (f.op in _SUMS or f.op in WITH_NUMBERS)
-    if merging or nodes.unread_sums or key in nodes.sums or not added or not math.isfinite(added):
+    if merging or table.unread_sums or key in table.sums or not added or not math.isfinite(added):
         return None
     number = of_float(added)
     if not collectable(number, spec):
         return None
-    y: Variable = nodes.node(op, inputs, arguments, spec.alone)
+    y: Variable = table.node(op, inputs, arguments, spec.alone)
     terms: Terms = {x: 1 if op is F.add_scalar else -1}
-    nodes.terms[y] = terms, number
-    nodes.sums[key] = [(y, terms, number)]
+    table.terms[y] = terms, number
+    table.sums[key] = [(y, terms, number)]
     return y
 
 
-def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> tuple[Terms, Number, bool, bool]:
+def merged(table: HashConsTable, operands: Operands, added: Number, depth: int = 0) -> tuple[Terms, Number, bool, bool]:
     """Returns what `operands` and a constant add up to, each operand that is a sum taken apart.
 
     Returns:
@@ -118,7 +118,7 @@ def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> t
                 coefficient *= number
                 x = core
                 f = x.parent
-            elif CONSTANT_TERMS not in nodes.off:
+            elif CONSTANT_TERMS not in table.off:
                 number *= coefficient
                 met |= bool(added and number)
                 added += number
@@ -127,7 +127,7 @@ def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> t
             met = True
             continue
         if f is not None and f.op in _SUMS and f.order:
-            own, number = terms_of(nodes, x, depth)
+            own, number = terms_of(table, x, depth)
             if number:
                 number *= coefficient
                 met |= bool(added)
@@ -158,20 +158,20 @@ def merged(nodes: Nodes, operands: Operands, added: Number, depth: int = 0) -> t
     return terms, added, met, looked_into
 
 
-def terms_of(nodes: Nodes, x: Variable, depth: int = 0) -> tuple[Terms, Number]:
+def terms_of(table: HashConsTable, x: Variable, depth: int = 0) -> tuple[Terms, Number]:
     """Returns the terms of an emitted sum, and their constant."""
-    known = nodes.terms.get(x)
+    known = table.terms.get(x)
     if known is not None:
         return known
     f = x.parent
     assert f is not None
     result: tuple[Terms, Number] = {x: 1}, 0
-    summed = _summands(f.op, f.inputs, f.arguments) if depth < _DEEPEST and NESTED_SUMS not in nodes.off else None
+    summed = _summands(f.op, f.inputs, f.arguments) if depth < _DEEPEST and NESTED_SUMS not in table.off else None
     if summed is not None and _of_one_spec(x):
-        terms, added, met, _ = merged(nodes, *summed, depth + 1)
-        if len(terms) <= MOST_TERMS and not (met and LIKE_TERMS in nodes.off):
+        terms, added, met, _ = merged(table, *summed, depth + 1)
+        if len(terms) <= MOST_TERMS and not (met and LIKE_TERMS in table.off):
             result = terms, added
-    nodes.terms[x] = result
+    table.terms[x] = result
     return result
 
 
@@ -180,11 +180,11 @@ def _of_one_spec(y: Variable) -> bool:
     return y.parent is not None and all([x.spec is y.spec for x in y.parent.inputs])
 
 
-def combination(nodes: Nodes, operands: Operands, added: Number, spec: Spec) -> Variable | None:
+def combination(table: HashConsTable, operands: Operands, added: Number, spec: Spec) -> Variable | None:
     """Returns the sum of `operands`, all of one spec, each times its coefficient, and of a constant; None where its
     numbers cannot be collected."""
-    terms, constant_term, met, looked_into = merged(nodes, operands, added)
-    if met and LIKE_TERMS in nodes.off:
+    terms, constant_term, met, looked_into = merged(table, operands, added)
+    if met and LIKE_TERMS in table.off:
         return None
     numbers = [*terms.values(), constant_term] if constant_term else list(terms.values())
     units = _UNITS.issuperset(numbers)
@@ -193,18 +193,18 @@ def combination(nodes: Nodes, operands: Operands, added: Number, spec: Spec) -> 
             if not collectable(number, spec):
                 return None
     if not terms:
-        return constant(nodes, constant_term, spec)
+        return constant(table, constant_term, spec)
     first, coefficient = next(iter(terms.items()))
     if len(numbers) == 1:
-        return first if coefficient == 1 else multiple(nodes, first, coefficient)
-    if nodes.unread_sums:
-        _read(nodes)
-    known = multiple_of_known(nodes, terms, constant_term, spec)
+        return first if coefficient == 1 else multiple(table, first, coefficient)
+    if table.unread_sums:
+        _read(table)
+    known = multiple_of_known(table, terms, constant_term, spec)
     if known is not None:
         y, factor = known
-        return y if factor == 1 else multiple(nodes, y, factor)
+        return y if factor == 1 else multiple(table, y, factor)
     content: Number = 1
-    if COMMON_FACTORS not in nodes.off:
+    if COMMON_FACTORS not in table.off:
         content = 1 if units else _content(numbers, spec)
         if not constant_term and coefficient < 0:
             content = -content
@@ -213,29 +213,29 @@ def combination(nodes: Nodes, operands: Operands, added: Number, spec: Spec) -> 
         written = _shallow(operands, added)
         if len(written[0]) == 1 and not written[1]:
             ((x, coefficient),) = written[0].items()
-            return x if coefficient == 1 else multiple(nodes, x, coefficient)
+            return x if coefficient == 1 else multiple(table, x, coefficient)
     if content == 1:
-        y = _sum(nodes, *written, spec)
+        y = _sum(table, *written, spec)
     else:
-        y = _sum(nodes, *_divided(*written, content), spec)
+        y = _sum(table, *_divided(*written, content), spec)
         terms, constant_term = _divided(terms, constant_term, content)
-    if len(terms) <= MOST_TERMS and NESTED_SUMS not in nodes.off:
-        nodes.terms[y] = terms, constant_term
+    if len(terms) <= MOST_TERMS and NESTED_SUMS not in table.off:
+        table.terms[y] = terms, constant_term
     else:
-        nodes.terms[y] = {y: 1}, 0
-    nodes.sums.setdefault(frozenset(terms), []).append((y, terms, constant_term))
-    return y if content == 1 else multiple(nodes, y, content)
+        table.terms[y] = {y: 1}, 0
+    table.sums.setdefault(frozenset(terms), []).append((y, terms, constant_term))
+    return y if content == 1 else multiple(table, y, content)
 
 
 _UNITS = frozenset({1, -1})
 
 
-def multiple_of_known(nodes: Nodes, terms: Terms, added: Number, spec: Spec) -> tuple[Variable, Number] | None:
+def multiple_of_known(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> tuple[Variable, Number] | None:
     """Returns an emitted sum of which the one with `terms` and a constant is a multiple, and the factor; else None."""
-    for y, own, number in nodes.sums.get(frozenset(terms), ()):
+    for y, own, number in table.sums.get(frozenset(terms), ()):
         if terms == own and added == number:
             return y, 1
-        if MULTIPLES in nodes.off:
+        if MULTIPLES in table.off:
             continue
         x, coefficient = next(iter(terms.items()))
         factor = ratio(coefficient, own[x])
@@ -249,16 +249,16 @@ def multiple_of_known(nodes: Nodes, terms: Terms, added: Number, spec: Spec) -> 
     return None
 
 
-def _read(nodes: Nodes) -> None:
+def _read(table: HashConsTable) -> None:
     """Let what was emitted earlier be found as the sum that it is."""
-    unread, nodes.unread_sums = nodes.unread_sums, []
+    unread, table.unread_sums = table.unread_sums, []
     for y in unread:
         f = y.parent
         assert f is not None
         if f.op in _SUMS and y.spec.differentiable and as_multiple(y)[1] is y and _of_one_spec(y):
-            terms, added = terms_of(nodes, y)
-            if terms and y not in terms and multiple_of_known(nodes, terms, added, y.spec) is None:
-                nodes.sums.setdefault(frozenset(terms), []).append((y, terms, added))
+            terms, added = terms_of(table, y)
+            if terms and y not in terms and multiple_of_known(table, terms, added, y.spec) is None:
+                table.sums.setdefault(frozenset(terms), []).append((y, terms, added))
 
 
 def _divided(terms: Terms, added: Number, content: Number) -> tuple[Terms, Number]:
@@ -293,7 +293,7 @@ def _content(numbers: list[Number], spec: Spec) -> Number:
     return simplest(content) if small else 1
 
 
-def _sum(nodes: Nodes, terms: Terms, added: Number, spec: Spec) -> Variable:
+def _sum(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> Variable:
     """Returns what adds up `terms` and a constant, by the simplest op that does."""
     xs = tuple(terms) if len(terms) == 1 else _in_order(terms)
     coefficients = tuple(map(terms.__getitem__, xs))
@@ -311,7 +311,7 @@ def _sum(nodes: Nodes, terms: Terms, added: Number, spec: Spec) -> Variable:
             op, arguments = F.sub2, ()
         elif coefficients == (1,) * len(xs):
             op, arguments = (F.add2 if len(xs) == 2 else F.add_n), ()
-    y: Variable = nodes.node(op, xs, arguments, spec.alone)
+    y: Variable = table.node(op, xs, arguments, spec.alone)
     return y
 
 

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..files.storage import read_into, write_arrays
 from ..graph import Variable
 from ..graph.spec import x64_if
 from ..graph.value import Value
-from ..storage import read_into, write_arrays
 from .gradients import Arrays
 from .loss_scale import LossScale
 from .state import fitting_states, names_of

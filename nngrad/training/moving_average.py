@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..files.storage import read_into, write_arrays
 from ..graph import NdArray, Variable
 from ..graph.half_made import unharmed
 from ..graph.leaf import arrays_in
@@ -24,7 +25,6 @@ from ..graph.variable import leaf_of
 from ..solvers.gradients import Arrays
 from ..solvers.loss_scale import like
 from ..solvers.rates import as_decay
-from ..storage import read_into, write_arrays
 from .parameters import named_parameters
 
 _COUNT = "count"

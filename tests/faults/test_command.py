@@ -312,7 +312,7 @@ def test_demo_looks_for_room_before_it_trains(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "digits.png").write_text("of an earlier run")
-    done = demo(tmp_path, "import nngrad.demo.run as run; run.ROOM = 1", 1000)
+    done = demo(tmp_path, "import nngrad.command.demo.run as run; run.ROOM = 1", 1000)
     assert done.returncode == 1
     assert done.stderr == f"nngrad demo: {tmp_path / 'digits.png'}: cannot be written: File too large\n"
     assert (tmp_path / "digits.png").read_text() == "of an earlier run"
@@ -322,7 +322,7 @@ def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
 def test_demo_says_what_was_kept_when_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nngrad.demo import run
+    from nngrad.command.demo import run
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

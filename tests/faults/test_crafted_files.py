@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.solvers as S
 from nngrad import Variable
+from nngrad.files.storage import read_arrays, write_arrays
 from nngrad.parameter import get_parameter_or_create
-from nngrad.storage import read_arrays, write_arrays
 
 
 @pytest.fixture(autouse=True)

@@ -73,7 +73,7 @@ def test_a_library_that_crashes_or_never_ends(
     program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What HDF5 does with some files, done by what stands for it in the process that reads them."""
-    monkeypatch.setattr("nngrad.nnabla_files.SECONDS_TO_READ", 1)
+    monkeypatch.setattr("nngrad.files.nnabla_files.SECONDS_TO_READ", 1)
     monkeypatch.syspath_prepend(tmp_path)
     body = "class Dataset: pass\ndef File(*_):\n    "
     (tmp_path / "h5py.py").write_text(body + program + "\n")

@@ -20,7 +20,7 @@ import pytest
 import nngrad as nn
 import nngrad.solvers as S
 from nngrad import Variable
-from nngrad.storage import read_arrays, write_arrays
+from nngrad.files.storage import read_arrays, write_arrays
 
 from .scripts import output_of
 
@@ -224,7 +224,7 @@ def test_killed_processes_leave_a_whole_file_and_nothing_else(tmp_path: Path) ->
 import os, signal, sys, time
 import numpy as np
 import nngrad as nn
-from nngrad.storage import read_arrays
+from nngrad.files.storage import read_arrays
 folder = sys.argv[1]
 path = folder + "/p.safetensors"
 def save(i):

@@ -77,7 +77,7 @@ def test_a_save_that_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.M
         raise OSError("No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("nngrad.checkpoints.storing.write_seal", full)
+        patch.setattr("nngrad.training.checkpoints.storing.write_seal", full)
         saving.save(1)
         with pytest.raises(OSError, match="No space left"):
             saving.checkpointer.wait()
@@ -117,7 +117,7 @@ def test_what_was_begun_is_written_when_the_interpreter_ends(tmp_path: Path, aft
 
 @pytest.mark.slow
 def test_what_cannot_be_written_when_the_interpreter_ends_is_an_error(tmp_path: Path) -> None:
-    last = """from nngrad.checkpoints import storing
+    last = """from nngrad.training.checkpoints import storing
             def full(*_):
                 raise OSError("No space left on device")
             checkpointer.wait()

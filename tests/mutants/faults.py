@@ -28,7 +28,7 @@ WHERE = {
     "rule": ("backward_registry/*.py",),
     "fact": ("nngrad/functions/*.py", "nngrad/graph/axes.py", "backward_registry/*.py"),
     "rewriting": ("nngrad/rewrite/*.py",),
-    "numbering": ("nngrad/graph/*.py", "nngrad/autodiff/*.py", "nngrad/execution/**/*.py", "nngrad/remat/*.py"),
+    "numbering": ("nngrad/graph/*.py", "nngrad/autodiff/**/*.py", "nngrad/execution/**/*.py"),
     "lock": ("nngrad/**/*.py", "backward_registry/*.py"),
 }
 NOT_IN = re.compile("(html|shown|listing|spelling|refusals|schema|disk_command|progress)[.]py$")

@@ -51,12 +51,14 @@ class Listing:
         self.specs, self.outputs = specs, outputs
         self.maker = {i: call for call in calls for i in call.outs}
         self.taken = _parts(
-            [(call, call.outs, call.op.taken, call.ins[0]) for call in calls if call.op.taken is not None], specs
+            [(call, call.outs, call.op.slice_keys, call.ins[0]) for call in calls if call.op.slice_keys is not None],
+            specs,
         )
         """Parts that are taken, each by its window and its place."""
         added = _only_added(calls).difference(outputs)
-        puts = [call for call in calls if call.op.placed is not None and len(call.ins) == 1 and call.outs[0] in added]
-        self.put = _parts([(call, call.outs, call.op.placed, specs[call.outs[0]].shape) for call in puts], specs)
+        puts = [call for call in calls if call.op.update_keys is not None and len(call.ins) == 1]
+        puts = [call for call in puts if call.outs[0] in added]
+        self.put = _parts([(call, call.outs, call.op.update_keys, specs[call.outs[0]].shape) for call in puts], specs)
         """Parts that are put into zeros, to be added up."""
         self.joined = {call.outs[0]: _joined(call, specs) for call in calls if is_join(call, specs)}
         """For arrays that are put together of several: the window and the place of each."""
@@ -114,7 +116,7 @@ def is_join(call: Call, specs: Mapping[int, Spec]) -> bool:
     """Whether a call puts an array for each step of a recurrence together, perhaps."""
     (result, *_) = call.outs
     return (
-        call.op.placed is not None and len(call.ins) >= LEAST
+        call.op.update_keys is not None and len(call.ins) >= LEAST
         and all([specs[i].dtype == specs[result].dtype for i in call.ins])
     )  # fmt: skip
 
@@ -134,7 +136,7 @@ def _ways(call: Call, keys: Keys | None, source: Any, specs: Mapping[int, Spec])
 
 def _joined(call: Call, specs: Mapping[int, Spec]) -> list[tuple[Window, int]]:
     """The window and the place of each array that a call puts together, the place on the axis along which it does."""
-    ways = _ways(call, call.op.placed, specs[call.outs[0]].shape, specs)
+    ways = _ways(call, call.op.update_keys, specs[call.outs[0]].shape, specs)
     axis = next((k for k, (_, place) in enumerate(ways[-1]) if place), 0)
     return [each[axis] for each in ways]
 

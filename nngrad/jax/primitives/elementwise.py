@@ -12,7 +12,7 @@ from jax import numpy as jnp
 
 from ... import functions as F
 from ...graph import Variable
-from .registry import POINTWISE, Beyond, Equation, opens, require, require_floating, scalar, variable
+from .registry import POINTWISE, Equation, Unsupported, opens, require, require_floating, scalar, variable
 
 
 def _opens_unary(name: str, function: Callable[[Variable], Variable]) -> None:
@@ -69,7 +69,7 @@ def _abs(equation: Equation, x: Variable) -> Variable:
 def _igamma(equation: Equation, a: Any, x: Any) -> Variable:
     exponent = scalar(a)
     if exponent is None or not exponent > 0:
-        raise Beyond("with an exponent that is not known, or not above 0")
+        raise Unsupported("with an exponent that is not known, or not above 0")
     return (F.gammainc if equation.name == "igamma" else F.gammaincc)(variable(x), a=exponent)
 
 

@@ -13,7 +13,7 @@ from ...graph.jaxpr import name_of, parameters_of
 from ..values import Known
 
 
-class Beyond(Exception):
+class Unsupported(Exception):
     """An equation has parameters that its rule does not take; it stays opaque."""
 
 
@@ -92,7 +92,7 @@ def controls(*names: str) -> Callable[[Rule], Rule]:
 def require(condition: object, what: str) -> None:
     """Leave the equation opaque unless the condition holds; `what` is said in the report."""
     if not condition:
-        raise Beyond(what)
+        raise Unsupported(what)
 
 
 def require_floating(equation: Equation) -> None:

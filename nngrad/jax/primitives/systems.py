@@ -8,10 +8,10 @@ from typing import Any
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ... import functions as F
+from ...derivatives.implicit.capturing import equation as captured_equation
+from ...derivatives.implicit.packing import Packing
 from ...functions.implicit import NotLinear, solve_by_body, transpose_of
 from ...graph import Variable, apply
-from ...implicit.capturing import equation as captured_equation
-from ...implicit.packing import Packing
 from ..values import Value, is_held
 from .registry import Equation, controls, require, variable
 

@@ -1,0 +1,94 @@
+"""The pages of the documentation that are made of facts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+
+import nngrad.functions as F
+from nngrad.command.peers import PEERS, capability, functions_of_family, order_of, peers_of
+
+from .facts import nnabla_names
+from .from_chainer import from_chainer
+from .primitives import STATES, primitives
+
+_FROM_NNABLA = """\
+# From nnabla
+
+A program that was written for nnabla mostly runs as it is, with its imports changed:
+
+| nnabla | here |
+| --- | --- |
+| `import nnabla as nn` | `import nngrad as nn` |
+| `import nnabla.functions as F` | `import nngrad.functions as F` |
+| `import nnabla.parametric_functions as PF` | `import nngrad.parametric_functions as PF` |
+| `import nnabla.solvers as S` | `import nngrad.solvers as S` |
+| `import nnabla.initializer as I` | `import nngrad.initializer as I` |
+| `import nnabla.communicators as C` | `import nngrad.communicators as C` ([communicators.md](communicators.md)) |
+
+A few things [differ on purpose](departures.md). Below is every public name of nnabla
+1.39, and where it is. [functions.md](functions.md) tells of each function how often it can be differentiated, here and
+elsewhere.
+"""
+
+_FUNCTIONS = """\
+# Functions, and how often they can be differentiated
+
+Every function of `nngrad.functions`, as `nngrad ops` lists them. Here: *any* number of times, by a rule that is the
+true derivative; *estimate*: by a rule that is not, as nnabla has it, such as a gradient that passes straight through;
+*none*: it is constant almost everywhere, or random; *by its parts*: it is made of other functions. Elsewhere: *yes*,
+gradients of gradients; *once*, a gradient that cannot be differentiated again; *no* gradient; and nothing where the
+library has no such function. Its name there is given where it differs. Versions: nnabla 1.39, Chainer 7.8, PyTorch 2.13
+and JAX 0.10.
+"""
+
+_PRIMITIVES = """\
+# Primitives of JAX, and what becomes of them
+
+What `nn.from_jax`, and so every function of `nngrad.jax`, makes of the primitives that users' functions are traced to:
+
+"""
+
+
+def pages() -> dict[str, str]:
+    """The pages by their names in `docs/`."""
+    return {
+        "from_chainer.md": from_chainer(), "from_nnabla.md": _from_nnabla(), "functions.md": _functions(),
+        "primitives.md": _primitives(),
+    }  # fmt: skip
+
+
+def _primitives() -> str:
+    states = "".join([f"- **{state}** {what}.\n" for state, what in STATES.items()])
+    rows = [(f"`{p.name}`", p.state, ", ".join(p.versions)) for p in primitives()]
+    return f"{_PRIMITIVES}{states}\n{_table(('primitive', 'what becomes of it', 'versions of JAX'), rows)}"
+
+
+def _from_nnabla() -> str:
+    parts = [_FROM_NNABLA]
+    for module, places in itertools.groupby(nnabla_names(), key=lambda place: place.module):
+        rows = [(f"`{p.name}`", f"`{p.here}`" if p.here else "", p.note) for p in places]
+        parts.append(f"## {module}\n{_table(('name', 'here', 'note'), rows)}")
+    return "\n".join(parts)
+
+
+def _functions() -> str:
+    parts = [_FUNCTIONS]
+    for family in F.FAMILIES:
+        rows = [(f"`{name}`", order_of(name), *_cells(name)) for name in functions_of_family(family)]
+        title = family.replace("_", " ").capitalize()
+        parts.append(f"## {title}\n{_table(('function', 'here', *PEERS.values()), rows)}")
+    return "\n".join(parts)
+
+
+def _cells(name: str) -> list[str]:
+    cells = []
+    for entry in peers_of(name).values():
+        there = entry.partition(":")[0]
+        cells.append(f"{capability(entry)} `{there}`" if there not in ("", name) else capability(entry))
+    return cells
+
+
+def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "".join([f"| {' | '.join(line)} |\n" for line in lines])

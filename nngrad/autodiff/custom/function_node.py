@@ -1,0 +1,267 @@
+"""FunctionNode: functions of the user's own in Chainer's protocol."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from backward_registry import Rule
+
+from ...graph import Function, Op, Variable, apply
+from .base import CustomFunction, attributes_set, declared_rows, forward_only, op_of, shapes_of, variables_of
+from .host import shapes_by_running
+
+Indexes = tuple[int, ...]
+
+
+class Retained(NamedTuple):
+    """What `forward` asked to keep for `backward`."""
+
+    inputs: Indexes | None = None
+    """None stands for all."""
+    outputs: Indexes = ()
+
+
+class Application:
+    """What a FunctionNode knows while one of its methods runs."""
+
+    __slots__ = ("function", "retained")
+
+    def __init__(self, function: Function | None = None) -> None:
+        self.function = function
+        """The Function, in `backward`."""
+        self.retained = Retained()
+        """What was asked to be kept, in `forward`."""
+
+
+class FunctionNode(CustomFunction):
+    """A function of your own in Chainer's protocol: `forward` on arrays, `backward` on Variables.
+
+        class Mul(nn.FunctionNode):
+            def forward(self, a, b):
+                self.retain_inputs((0, 1))
+                return a * b
+
+            def backward(self, indexes, grad_outputs):
+                a, b = self.get_retained_inputs()
+                (gy,) = grad_outputs
+                return tuple([gy * (b if i == 0 else a) for i in indexes])
+
+        y = Mul()(a, b)                # or, as in Chainer:  (y,) = Mul().apply((a, b))
+
+    `backward` calls `F` and operators, so gradients of any order follow, and runs each time that a gradient is asked
+    for. What it needs beside the retained inputs and outputs it gets from attributes, which are set in `__init__` and
+    hashable: `forward` is traced, once in each call, so it can leave nothing behind on `self` (and an attempt to
+    raises).
+
+    Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
+    graph through `jax.pure_callback`. Its output shapes come from `infer`.
+
+    `rows = (0, 1)` in a class says that row b of the outputs depends on row b of these inputs alone (`nn.vmap`).
+    """
+
+    __slots__ = ("_application", "_kept")
+
+    _application: Application
+    _kept: Retained
+    """What `forward` retained where it was applied."""
+
+    @classmethod
+    def _declared(cls) -> tuple[Any, ...]:
+        return cls.exact, cls.rows, cls._can_go_back()
+
+    @classmethod
+    def _can_go_back(cls) -> bool:
+        own = FunctionNode
+        return cls.backward is not own.backward or cls.backward_accumulate is not own.backward_accumulate
+
+    @classmethod
+    def _made(cls) -> tuple[Op, Rule]:
+        op = op_of(cls, multiple_results=True, axes=declared_rows(cls))
+        if not cls._can_go_back():
+            return op, forward_only(op, f"{cls.__name__} has no `def backward(self, indexes, grad_outputs)`")
+        return op, Rule(_all_gradients, "user", cls.exact, cls.__module__, _gradients)
+
+    # ---------------------------------------------------------------- what a subclass writes
+
+    def forward(self, *arrays: Any) -> Any:
+        """The function on JAX arrays (NumPy arrays where `numpy = True`): one array, or a tuple of them."""
+        raise NotImplementedError(f"{type(self).__name__} has no forward; write `def forward(self, *arrays)`")
+
+    def backward(self, indexes: Indexes, grad_outputs: tuple[Variable, ...]) -> Any:
+        """The gradients at the inputs.
+
+        Args:
+            indexes: Which inputs' gradients are asked for, lowest first.
+            grad_outputs: The gradient of each output; where none came it is zeros.
+
+        Returns:
+            One Variable for each of `indexes`, as a tuple; None where it is zero. One for each input will do too.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no backward")
+
+    def backward_accumulate(
+        self, indexes: Indexes, grad_outputs: tuple[Variable, ...], grad_inputs: tuple[Variable | None, ...]
+    ) -> Any:
+        """The gradients at the inputs, added to those that have arrived there already.
+
+        Override it where computing and adding can be one operation. By default `backward` is called, and the
+        sum is left to the end, when all that is to be summed is known.
+
+        Args:
+            indexes: Which inputs' gradients are asked for, lowest first.
+            grad_outputs: The gradient of each output.
+            grad_inputs: For each of `indexes` what has arrived so far; None if nothing. Of an input that is
+                there twice it is the first that gets it.
+
+        Returns:
+            One Variable for each of `indexes`; None where there is nothing to add.
+        """
+        gxs = _listed(self, "backward", self.backward(indexes, grad_outputs), indexes)
+        return tuple([g if gx is None else gx if g is None else gx + g for gx, g in zip(gxs, grad_inputs, strict=True)])
+
+    # ---------------------------------------------------------------- what it may call
+
+    def retain_inputs(self, indexes: Iterable[int]) -> None:
+        """In `forward`: which inputs `get_retained_inputs` gives to `backward`; all of them by default."""
+        self._known().retained = self._known().retained._replace(inputs=_checked(indexes, "retain_inputs"))
+
+    def retain_outputs(self, indexes: Iterable[int]) -> None:
+        """In `forward`: which outputs `get_retained_outputs` gives to `backward`; none by default."""
+        self._known().retained = self._known().retained._replace(outputs=_checked(indexes, "retain_outputs"))
+
+    def get_retained_inputs(self) -> tuple[Variable, ...]:
+        """In `backward`: the inputs that were retained."""
+        indexes = self._retained().inputs
+        return self.inputs if indexes is None else tuple([self.inputs[i] for i in indexes])
+
+    def get_retained_outputs(self) -> tuple[Variable, ...]:
+        """In `backward`: the outputs that were retained."""
+        indexes = self._retained().outputs
+        if not indexes:
+            raise RuntimeError(
+                f"{type(self).__name__}: no output was retained; call self.retain_outputs((0,)) in forward"
+            )
+        return tuple([self.outputs[i] for i in indexes])
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        """In `backward`: the Variables that the function was applied to."""
+        return self._function().inputs
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """In `backward`: the Variables that it computes."""
+        return self._function().outputs
+
+    def apply(self, inputs: Sequence[Any]) -> tuple[Variable, ...]:
+        """Apply the function to a sequence of Variables, arrays or numbers; a tuple of its outputs."""
+        if type(self) is FunctionNode:
+            raise TypeError("FunctionNode is a base; call an instance of a subclass of it")
+        if not isinstance(inputs, tuple | list):
+            raise TypeError(f"{type(self).__name__}.apply: inputs must be a tuple, got {type(inputs).__name__}")
+        variables = variables_of(tuple(inputs), type(self).__name__)
+        instance = self._applied_to(tuple([x.spec for x in variables]))
+        outputs: tuple[Variable, ...] = apply(self._op_of_now(), variables, (instance,))
+        self._check_rows(variables, outputs)
+        return outputs
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Apply the function to Variables, arrays or numbers: its output, or the tuple of them if there are several."""
+        outputs = self.apply(inputs)
+        return outputs[0] if len(outputs) == 1 else outputs
+
+    # ---------------------------------------------------------------- how it is run
+
+    def _within(self, application: Application) -> FunctionNode:
+        """A copy that knows the application it works for; the instance itself may work for many at once."""
+        twin = self._copy()
+        twin._application = application
+        return twin
+
+    def _known(self) -> Application:
+        application: Application | None = getattr(self, "_application", None)
+        if application is None:
+            raise RuntimeError(f"{type(self).__name__}: this can be asked for in forward and backward only")
+        return application
+
+    def _function(self) -> Function:
+        function = self._known().function
+        if function is None:
+            raise RuntimeError(f"{type(self).__name__}: inputs and outputs as Variables are there in backward only")
+        return function
+
+    def _retained(self) -> Retained:
+        instance = self._function().arguments[0]
+        if not hasattr(instance, "_kept"):  # its shapes are declared, and it was not run for them
+            shapes_by_running(instance._forward, shapes_of(instance._inputs))
+        kept: Retained = instance._kept
+        return kept
+
+    def _forward(self, *arrays: Any) -> tuple[Any, ...]:
+        node = self._within(Application())
+        result = self._returned(node.forward(*arrays))
+        changed = attributes_set(node, vars(self))
+        if changed:
+            raise AttributeError(
+                f"{type(self).__name__}.forward set {', '.join(map(repr, changed))} on self. It is traced once for "
+                "many calls, so what it leaves there is of no use to backward: return it as another output and retain "
+                "that, or compute it in backward from the retained inputs"
+            )
+        retained = node._application.retained
+        _check_range(self, "retain_inputs", retained.inputs or (), len(arrays))
+        _check_range(self, "retain_outputs", retained.outputs, len(result))
+        if not hasattr(self, "_kept"):
+            self._kept = retained
+        return result
+
+
+def _checked(indexes: Any, method: str) -> Indexes:
+    try:
+        return tuple([operator.index(i) for i in indexes])
+    except TypeError:
+        raise TypeError(f"{method}: expected a tuple of ints, got {indexes!r}") from None
+
+
+def _check_range(node: FunctionNode, method: str, indexes: Indexes, count: int) -> None:
+    for i in indexes:
+        if not 0 <= i < count:
+            raise ValueError(f"{type(node).__name__}.forward: {method}: expected 0 to {count - 1}, got {i}")
+
+
+def _all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
+    """The rule: a gradient for each input that can have one."""
+    indexes = tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable])
+    return _gradients(f, gys, indexes, lambda i: None)
+
+
+def _gradients(
+    f: Function, gys: Sequence[Variable], indexes: Indexes, take: Callable[[int], Variable | None]
+) -> list[Variable | None]:
+    """The rule, told which gradients are asked for; see `backward_registry.Rule.accumulate`."""
+    instance: FunctionNode = f.arguments[0]
+    node = instance._within(Application(f))
+    if type(node).backward_accumulate is FunctionNode.backward_accumulate:
+        before: tuple[Variable | None, ...] = (None,) * len(indexes)
+        gxs = _listed(node, "backward", node.backward(indexes, tuple(gys)), indexes)
+    else:
+        before = tuple([take(i) for i in indexes])
+        gxs = _listed(node, "backward_accumulate", node.backward_accumulate(indexes, tuple(gys), before), indexes)
+    results: list[Variable | None] = [None] * len(f.inputs)
+    for i, gx, g in zip(indexes, gxs, before, strict=True):
+        results[i] = g if gx is None else gx
+    return results
+
+
+def _listed(node: FunctionNode, method: str, gxs: Any, indexes: Indexes) -> tuple[Any, ...]:
+    """Returns what `method` returned, for each of `indexes` or, as Chainer allows it, for each input."""
+    given: tuple[Any, ...] = tuple(gxs) if isinstance(gxs, tuple | list) else (gxs,)
+    if len(given) == len(indexes):
+        return given
+    if len(given) != len(node.inputs):
+        raise ValueError(
+            f"{type(node).__name__}.{method} returned {len(given)} gradients for indexes {indexes}; "
+            "return one for each of them, in their order, None where it is zero"
+        )
+    return tuple([given[i] for i in indexes])

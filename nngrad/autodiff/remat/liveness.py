@@ -1,0 +1,243 @@
+"""The memory that a program takes while it runs, estimated from its structure: from shapes, dtypes and what is declared
+of its ops.
+
+It ranks programs; what one of them really takes, its compiler tells (`execution/trials.py`). The rules hold for any
+compiler that fuses loops:
+
+- What is elementwise is computed within the loops that read it, unless something must find it in memory.
+- What is costly, or a sum of several arrays, has memory of its own if several functions read it.
+- First come, first served: each loop runs as soon as what it reads is there.
+- What has bodies takes what the largest of them takes, and stacks nothing that nobody reads.
+- A loop writes over what it is the last to read, if it can; and the memory of a result serves other things until the
+  result is there.
+
+Leaves and results are counted apart, as compilers do in their own accounts.
+"""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...execution.calls import Call, calls_of, without_identities
+from ...execution.cpu.recurrences import is_sum
+from ...execution.inlining import with_bodies_inline
+from ...execution.passes import prepared
+from ...execution.program import Program
+from ...graph import Op, Spec
+from ...graph.block import Block
+from ...graph.traverse import operands_first
+from .costs import is_costly
+from .occupancy import Occupancy
+
+_MOST_READ = 512
+"""A function that would have a loop read more than this has memory of its own."""
+
+
+class Loop(NamedTuple):
+    """What runs as one."""
+
+    op: Op
+    """The op whose results it leaves in memory."""
+    made: dict[int, int]
+    """What it makes: bytes by the number of the value."""
+    read: dict[int, bool]
+    """What it finds in memory, and whether it may write over that: where it reads each element only to make the one at
+    the same place."""
+    inner: int = 0
+    """Bytes that it takes besides while it runs, for bodies within it."""
+
+
+class Span(NamedTuple):
+    """How long something is there."""
+
+    made: int
+    """The step of the schedule."""
+    last: int
+    """The step at which it is read last."""
+    nbytes: int
+
+
+class Timeline(NamedTuple):
+    """A program's temporaries over the steps of its schedule."""
+
+    steps: list[Op]
+    """The ops whose results get memory, in the order in which they run."""
+    live: list[int]
+    """Bytes of temporaries while each of them runs."""
+    values: dict[int, Span]
+    """When each temporary is made and last read, and its bytes; by its number in the program."""
+    made: list[int]
+    """The number of the value, the first of them, that each step leaves in memory."""
+
+    @property
+    def peak(self) -> int:
+        """Most bytes that are live at once."""
+        return max(self.live, default=0)
+
+
+def timeline(program: Program, as_compiled: bool = True) -> Timeline:
+    """The temporaries of a program.
+
+    Args:
+        program: The program.
+        as_compiled: Whether it is taken as the compiler of its platform gets it, where values have other numbers; if
+            not, they have the numbers that they have in `program`.
+    """
+    return _timeline((prepared(program) if as_compiled else program).block)
+
+
+def _timeline(block: Block) -> Timeline:
+    loops, results = _loops(block)
+    return _lives(_schedule(loops), results)
+
+
+@functools.lru_cache(maxsize=4096)
+def _peak_of(body: Block) -> int:
+    """Bytes of temporaries of a body while it runs. The passes for a platform do not look into bodies."""
+    return _timeline(with_bodies_inline(body)).peak
+
+
+# ---------------------------------------------------------------- loops
+
+
+def _loops(block: Block) -> tuple[list[Loop], list[int]]:
+    """The loops, in an order in which they can run; and the results that they make."""
+    listed, specs = calls_of(block)
+    calls, outputs = without_identities(block, listed)
+    held: dict[int, int] = {}
+    """For views: whose memory they have."""
+    for call in calls:
+        if call.op.view:
+            held.update([(o, held.get(i, i)) for i, o in zip(call.ins, call.outs, strict=False)])
+    results = dict.fromkeys([held.get(i, i) for i in outputs])
+    in_memory = {*results, *[held.get(i, i) for c in calls if not _is_loop(c.op) for i in c.ins]}
+    readers: dict[int, int] = {}
+    for call in calls:
+        for i in set(call.ins):
+            readers[i] = readers.get(i, 0) + 1
+    loops: list[Loop] = []
+    through: dict[int, dict[int, bool]] = {i: {} for i in range(len(block.inputs))}
+    """What a loop reads that takes a value."""
+    for call in calls:
+        op, arguments, ins, outs = call
+        in_place = op.view or op.fuses == "in place"
+        read: dict[int, bool] = {}
+        for i in ins:
+            for j, same_place in through[i].items():
+                read[j] = read.get(j, True) and same_place and in_place
+        if op.view or not (
+            not op.fuses
+            or not in_memory.isdisjoint(outs)
+            or len(read) > _MOST_READ
+            or (max([readers.get(o, 0) for o in outs]) > 1 and _is_worth_keeping(call, specs))
+        ):
+            through.update(dict.fromkeys(outs, read))
+        elif op.bodies is not None:
+            wanted = [bool(readers.get(o)) or o in in_memory for o in outs]
+            inner = max([_peak_of(body) for body in op.bodies(arguments, wanted)])
+            made = {o: specs[o].nbytes for o, is_wanted in zip(outs, wanted, strict=True) if is_wanted}
+            loops.append(Loop(op, made, read, inner))
+            through.update({o: {o: True} for o in outs})
+        else:
+            loops.append(Loop(op, {o: specs[o].nbytes for o in outs}, read))
+            through.update({o: {o: True} for o in outs})
+    return loops, [i for i in results if i < 0]
+
+
+def _is_loop(op: Op) -> bool:
+    """Whether it can compute what it reads on the way."""
+    return bool(op.fuses or op.reduction or op.view)
+
+
+def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
+    """Whether its result is rather kept than computed in each reader: it is costly, or a sum that would have several
+    arrays kept in its place."""
+    size = specs[call.outs[0]].size
+    if is_sum(call.op) and len({i for i in call.ins if specs[i].size == size}) > 1:
+        return True
+    return is_costly(call.op, call.arguments, [specs[i] for i in call.ins])
+
+
+def _schedule(loops: list[Loop]) -> list[Loop]:
+    """First come, first served: the loops in the order in which what they read is there."""
+    maker = {i: n for n, loop in enumerate(loops) for i in loop.made}
+    readers: list[list[int]] = [[] for _ in loops]
+    missing: list[int] = []
+    for n, loop in enumerate(loops):
+        before = {maker[i] for i in loop.read}
+        missing.append(len(before))
+        for m in before:
+            readers[m].append(n)
+    ready = deque([n for n, count in enumerate(missing) if not count])
+    order: list[Loop] = []
+    while ready:
+        n = ready.popleft()
+        order.append(loops[n])
+        for reader in readers[n]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                ready.append(reader)
+    return order
+
+
+# ---------------------------------------------------------------- lives
+
+
+def _lives(steps: list[Loop], results: Sequence[int]) -> Timeline:
+    """The bytes that are live at each step."""
+    spans: dict[int, Span] = {}
+    for t, step in enumerate(steps):
+        spans.update({i: Span(t, t, nbytes) for i, nbytes in step.made.items()})
+        for i in step.read:
+            spans[i] = spans[i]._replace(last=t)
+    elsewhere = _in_results(spans, results, steps)
+    values = {i: span for i, span in spans.items() if i not in elsewhere}
+    live: list[int] = []
+    now = 0
+    for t, step in enumerate(steps):
+        dying = [i for i in step.read if i in values and values[i].last == t]
+        reusable = [values[i].nbytes for i in dying if step.read[i]]
+        made = [i for i in step.made if i in values]
+        now += sum([values[i].nbytes for i in made])
+        reused = 0
+        for i in made:
+            if values[i].nbytes in reusable:
+                reusable.remove(values[i].nbytes)
+                reused += values[i].nbytes
+        live.append(now - reused + step.inner)
+        now -= sum([values[i].nbytes for i in dying]) + sum([values[i].nbytes for i in made if values[i].last == t])
+    return Timeline([step.op for step in steps], live, values, [next(iter(step.made)) for step in steps])
+
+
+def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop]) -> set[int]:
+    """The results, and what lies in their memory before they are computed.
+
+    The largest come first, and each goes to the smallest result with room for it, the last one among equals.
+    """
+    found = set(results)
+    reads = {i: step.read for step in steps for i in step.made}
+    depth = {i: n for n, i in enumerate(operands_first(results, reads.__getitem__))}
+    # Outputs that nobody reads come last.
+    ordered = sorted(spans, key=lambda i: (-spans[i].nbytes, depth.get(i, len(spans))))
+    places = [i for i in ordered if i in found][::-1]
+    sizes = [spans[i].nbytes for i in places]
+    occupancy = Occupancy(len(steps))
+    for place, i in enumerate(places):
+        occupancy.take(place, spans[i].made, len(steps) - 1)
+    for i in ordered:
+        made, last, nbytes = spans[i]
+        if i in found:
+            continue
+        smallest = bisect_left(sizes, nbytes)
+        if smallest == len(places):
+            continue
+        taken = occupancy.taken(made, last) >> smallest
+        place = smallest + (~taken & (taken + 1)).bit_length() - 1  # the lowest bit that is not set
+        if place < len(places):
+            occupancy.take(place, made, last)
+            found.add(i)
+    return found

@@ -1,0 +1,270 @@
+"""Configurations: dataclasses whose keys say what they are for, filled from TOML files and from single settings.
+
+    @dataclass(frozen=True, kw_only=True)
+    class Model:
+        width: int = key(64, "units of a hidden layer", least=1)
+
+    @dataclass(frozen=True, kw_only=True)
+    class Configuration:
+        steps: int = key(1000, "steps of training", least=1)
+        model: Model = Model()
+
+In TOML that is `steps = 1000`, and `width = 64` below `[model]`; in messages and settings `steps` and `model.width`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from ...files.replacing import read_whole
+from ...graph.spelling import did_you_mean
+
+C = TypeVar("C")
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotation marks"}
+COMMENTS_AT = 34
+"""The column in which comments begin in a printed configuration."""
+
+
+class ConfigurationError(ValueError):
+    """A configuration that cannot be used; the message names the key."""
+
+
+class Bounds(NamedTuple):
+    """What the value of a key may be."""
+
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    below: float | None = None
+    choices: tuple[str, ...] = ()
+
+    def trouble(self, value: Any) -> str:
+        """What is wrong with a value, '' if nothing is."""
+        if isinstance(value, float) and not math.isfinite(value):
+            return "must be finite"
+        for wrong, demand in (
+            (self.least is not None and value < self.least, f"at least {self.least}"),
+            (self.above is not None and value <= self.above, f"above {self.above}"),
+            (self.most is not None and value > self.most, f"at most {self.most}"),
+            (self.below is not None and value >= self.below, f"below {self.below}"),
+        ):
+            if wrong:
+                return f"must be {demand}"
+        if self.choices and value not in self.choices:
+            return f"must be one of {', '.join(map(_as_toml, self.choices))}"
+        return ""
+
+
+class Key(NamedTuple):
+    """A key of a configuration."""
+
+    name: str
+    """With those of the tables that it is in: `solver.rate`."""
+    kind: type
+    value: Any
+    comment: str
+    bounds: Bounds
+    free: bool
+    """Whether it may change from one part of a run to the next."""
+
+
+def key(
+    default: Any,
+    comment: str,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    choices: Iterable[str] = (),
+    free: bool = False,
+) -> Any:
+    """A field of a configuration, which is annotated as bool, int, float or str.
+
+    Args:
+        default: The value where none is given.
+        comment: What it is for; shown in a printed configuration.
+        least: The value is at least that.
+        above: It is larger than that.
+        most: It is at most that.
+        below: It is less than that.
+        choices: It is one of these texts.
+        free: Whether a run may be resumed with another value, since what is learned does not depend on it.
+    """
+    bounds = Bounds(least, above, most, below, tuple(choices))
+    return dataclasses.field(default=default, metadata={"comment": comment, "bounds": bounds, "free": free})
+
+
+def keys_of(configuration: Any) -> dict[str, Key]:
+    """The keys of a configuration by their names, with its values: those of a table after those that stand alone."""
+    found: dict[str, Key] = {}
+    tables = [("", configuration)]
+    while tables:
+        prefix, holder = tables.pop(0)
+        kinds = typing.get_type_hints(type(holder))
+        for field in dataclasses.fields(holder):
+            name, value = prefix + field.name, getattr(holder, field.name)
+            if dataclasses.is_dataclass(value):
+                tables.append((f"{name}.", value))
+                continue
+            facts = field.metadata
+            found[name] = Key(name, kinds[field.name], value, facts["comment"], facts["bounds"], facts["free"])
+    return found
+
+
+def changed(configuration: C, values: Mapping[str, Any]) -> C:
+    """A copy of a configuration with other values, by the names of their keys."""
+    names, holders = [""], [configuration]
+    for prefix, holder in zip(names, holders, strict=False):  # both grow
+        for field in dataclasses.fields(holder):  # type: ignore[arg-type]
+            if dataclasses.is_dataclass(value := getattr(holder, field.name)):
+                names.append(f"{prefix}{field.name}.")
+                holders.append(value)  # type: ignore[arg-type]
+    made: dict[str, Any] = {}
+    for prefix, holder in zip(reversed(names), reversed(holders), strict=True):
+        fields = [field.name for field in dataclasses.fields(holder)]  # type: ignore[arg-type]
+        new = {n: values[prefix + n] for n in fields if prefix + n in values}
+        new |= {n: made[f"{prefix}{n}."] for n in fields if f"{prefix}{n}." in made}
+        made[prefix] = dataclasses.replace(holder, **new)  # type: ignore[type-var]
+    result: C = made[""]
+    return result
+
+
+def configured(default: C, file: Path | None, settings: Iterable[str]) -> C:
+    """A configuration with what a file and, after it, single settings say.
+
+    Args:
+        default: What is taken where neither says anything.
+        file: A file in TOML, if there is one.
+        settings: Texts as `solver.rate=1e-4`, with values as in TOML; a text needs no quotation marks.
+
+    Raises:
+        ConfigurationError: The file is not TOML, a setting is none, or a key is unknown, has a value of a wrong type,
+            or one that it may not have.
+        OSError: The file cannot be read; the message names it.
+    """
+    keys = keys_of(default)
+    given: dict[str, Any] = {}
+    if file is not None:
+        given |= _checked(keys, values_in(file), f"{file}: ")
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ConfigurationError(f"--set {setting}: expected key=value, as in solver.rate=1e-4")
+        given |= _checked(keys, {name: _value_of(text.strip(), keys.get(name))}, "--set ")
+    return changed(default, given)
+
+
+def values_in(file: Path) -> dict[str, Any]:
+    """The values in a TOML file, by the names of their keys; an empty table is an empty dict.
+
+    Raises:
+        ConfigurationError: It is not TOML.
+        OSError: It cannot be read.
+    """
+    try:
+        tables = [("", tomllib.loads(read_whole(file).decode()))]
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{file}: not a file in TOML: {error}") from None
+    found: dict[str, Any] = {}
+    while tables:
+        prefix, content = tables.pop()
+        for name, value in content.items():
+            if isinstance(value, dict) and value:
+                tables.append((f"{prefix}{name}.", value))
+            else:
+                found[prefix + name] = value
+    return found
+
+
+def _value_of(text: str, of: Key | None) -> Any:
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        found = {}
+    if list(found) != ["value"]:
+        if of is None or of.kind is str:
+            return text
+        raise ConfigurationError(f"--set {of.name}: expected {KINDS[of.kind]}, got {text!r}")
+    return found["value"]
+
+
+def _checked(keys: Mapping[str, Key], values: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """The values, whole numbers as floats where those are wanted. A ConfigurationError says what is wrong with one."""
+    checked = {}
+    for name, value in values.items():
+        inside = [other for other in keys if other.startswith(f"{name}.")]
+        if inside and value == {}:
+            continue
+        if inside:
+            raise ConfigurationError(f"{place}{name}: it is a table of keys: {', '.join(inside)}")
+        if name not in keys:
+            raise ConfigurationError(f"{place}{name}: there is no such key{_nearest(name, keys)}")
+        kind, bounds = keys[name].kind, keys[name].bounds
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind:
+            raise ConfigurationError(f"{place}{name}: expected {KINDS[kind]}, got {value!r}")
+        trouble = bounds.trouble(value)
+        if trouble:
+            raise ConfigurationError(f"{place}{name}: {trouble}, got {_as_toml(value)}")
+        checked[name] = value
+    return checked
+
+
+def _nearest(name: str, keys: Iterable[str]) -> str:
+    known = list(keys)
+    same = [other for other in known if other.rpartition(".")[2] == name.rpartition(".")[2]]
+    if same:
+        return f"; did you mean {' or '.join(map(repr, same))}?"
+    return did_you_mean(name, known) or "; --print-config shows all keys"
+
+
+def as_toml(configuration: Any, introduction: str = "") -> str:
+    """A configuration as a complete TOML file, with a comment for each key."""
+    lines = [f"# {line}".rstrip() for line in introduction.splitlines()]
+    lines += [""] * bool(lines)
+    inside = ""
+    for name, entry in keys_of(configuration).items():
+        outer, _, last = name.rpartition(".")
+        if outer != inside:
+            lines += ["", f"[{outer}]"]
+            inside = outer
+        comment = entry.comment
+        if entry.bounds.choices:
+            comment += f": {', '.join(map(_as_toml, entry.bounds.choices))}"
+        lines.append(f"{last} = {_as_toml(entry.value)}".ljust(COMMENTS_AT - 2) + f"  # {comment}")
+    return "\n".join(lines) + "\n"
+
+
+def _as_toml(value: Any) -> str:
+    # JSON has the same texts but for one character, and the same whole numbers and truth values.
+    return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def differences(
+    before: Mapping[str, Any], configuration: Any, chosen: Callable[[Key], bool] = lambda _: True
+) -> list[str]:
+    """What differs between the values that a run began with and a configuration, a line for each key that is chosen.
+
+    Args:
+        before: Values by the names of their keys, as `values_in` reads them.
+        configuration: What they are compared with.
+        chosen: Which keys are compared.
+    """
+    keys = keys_of(configuration)
+    lines = [
+        f"{name}: {_as_toml(before[name]) if name in before else 'nothing'}, now {_as_toml(entry.value)}"
+        for name, entry in keys.items()
+        if chosen(entry) and (name not in before or before[name] != entry.value)
+    ]
+    return lines + [f"{name}: {value!r}, now there is no such key" for name, value in before.items()
+                    if name not in keys and value != {}]

@@ -1,0 +1,122 @@
+"""The folder of a run: which files it has, and that one run at a time writes to it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ...files.replacing import write_whole
+from .configuration import ConfigurationError, differences, values_in
+
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: nothing is locked there
+    fcntl = None  # type: ignore[assignment]
+
+
+LOCK = ".lock"
+
+
+class Folder:
+    """The folder of a run; a context, in which no other process runs there.
+
+        config.toml              the configuration as it is used
+        metrics.csv              what was measured
+        samples/step-00001000.png        pictures
+        checkpoints/             what a run is resumed from
+        tensorboard/             TensorBoard's files, where they are asked for
+        parameters.safetensors   the parameters, once the run is finished
+
+    Args:
+        path: Its place; made where it is missing.
+
+    Raises:
+        OSError: It cannot be made or written to, or another process runs there; the message names it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.configuration = path / "config.toml"
+        self.metrics = path / "metrics.csv"
+        self.samples = path / "samples"
+        self.checkpoints = path / "checkpoints"
+        self.tensorboard = path / "tensorboard"
+        self.parameters = path / "parameters.safetensors"
+        self._locked = ExitStack()
+
+    def __enter__(self) -> Folder:
+        with ExitStack() as opened:
+            try:
+                self.path.mkdir(parents=True, exist_ok=True)
+                file = opened.enter_context(open(self.path / LOCK, "ab"))
+                if fcntl is not None:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                why = "another process trains there; wait for it, or give another --out"
+                raise OSError(errno.EBUSY, why, str(self.path)) from None
+            except OSError as error:
+                why = f"the folder cannot be written to: {error.strerror}; give another --out"
+                raise OSError(error.errno, why, str(self.path)) from error
+            self._locked = opened.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._locked.close()
+
+    def clear(self) -> bool:
+        """Remove what a run has written; `config.toml`, by which the folder is known for a run's, at the end.
+
+        Returns:
+            Whether there was one.
+        """
+        if not self.configuration.exists():
+            return False
+        for folder in self.checkpoints, self.samples, self.tensorboard:
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in self.metrics, self.parameters, self.configuration:
+            file.unlink(missing_ok=True)
+        return True
+
+    def check(self, configuration: Any, changed: bool) -> None:
+        """Raise a ConfigurationError unless a run with this configuration can begin here, or be resumed.
+
+        Args:
+            configuration: What the run is to be done with.
+            changed: Whether one that is there may have begun with another configuration.
+        """
+        if not self.configuration.exists():
+            others = sorted(name for name in os.listdir(self.path) if name != LOCK)
+            if others:
+                raise ConfigurationError(
+                    f"{self.path}: has files ({', '.join(others[:3])}) but no run; give another --out"
+                )
+            return
+        found = differences(values_in(self.configuration), configuration, lambda key: not key.free)
+        if found and not changed:
+            raise ConfigurationError(
+                f"{self.path}: the run there began with another configuration:\n"
+                + "".join(f"    {line}\n" for line in found)
+                + "--fresh removes it and begins anew, --changed goes on with what is given now; or give another --out"
+            )
+
+    def write(self, configuration: Any, text: str) -> None:
+        """Write the configuration, unless it is there.
+
+        Args:
+            configuration: What the run is done with.
+            text: The same, as a TOML file.
+        """
+        if not self.configuration.exists() or differences(values_in(self.configuration), configuration):
+            write_whole(self.configuration, text.encode())
+
+    def sample(self, step: int) -> Path:
+        """The file with the picture after a step."""
+        self.samples.mkdir(exist_ok=True)
+        return self.samples / f"step-{step:08d}.png"

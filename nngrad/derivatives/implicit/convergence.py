@@ -1,0 +1,109 @@
+"""What is known of a solution beside itself, and what it is asked for by."""
+
+from __future__ import annotations
+
+import operator
+from typing import NamedTuple
+
+import numpy as np
+
+from ...functions.implicit import Options
+from ...functions.krylov import METHODS
+from ...graph import Variable
+from ...graph.spec import DType
+
+
+class Convergence(NamedTuple):
+    """How good a solution is: three Variables without axes, which no gradient passes."""
+
+    residual: Variable
+    """The Euclidean norm of what is 0 at a solution."""
+    converged: Variable
+    """Whether that is as small as was asked for: a bool."""
+    steps: Variable
+    """How many steps it took, an int32; for linear systems, products with the matrix. 0 where nobody counts."""
+
+    def check(self) -> None:
+        """Raise an error unless the solution has converged. The values are read for it.
+
+        Raises:
+            ArithmeticError: It has not.
+        """
+        if not self.converged.d:
+            raise ArithmeticError(
+                f"no convergence: the residual is {float(self.residual.d):.3g} after {int(self.steps.d)} steps. Start "
+                "closer to the solution, allow more steps by maxiter=, ask for less by tol=, or take another method"
+            )
+
+
+def without_gradients(residual: Variable, converged: Variable, steps: Variable) -> Convergence:
+    """These, as what is known of a solution."""
+    for x in (residual, converged, steps):
+        x.need_grad = False
+    return Convergence(residual, converged, steps)
+
+
+def tolerance(tol: float | None, dtype: DType, owner: str, name: str = "tol") -> float:
+    """A tolerance, which by default is what the dtype allows for."""
+    if tol is None:
+        return float(np.finfo(dtype).eps ** (2 / 3))
+    if isinstance(tol, bool) or not isinstance(tol, int | float) or not tol >= 0:
+        raise ValueError(f"{owner}: {name} must be a number that is not negative, got {tol!r}")
+    return float(tol)
+
+
+def count(value: int, owner: str, name: str) -> int:
+    """A number of steps."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1 or isinstance(value, bool):
+        raise ValueError(f"{owner}: {name} must be an int of at least 1, got {value!r}")
+    return number
+
+
+def keeps(unconverged: str, owner: str) -> bool:
+    """Whether what did not converge is given."""
+    if unconverged not in ("nan", "keep"):
+        raise ValueError(
+            f"{owner}: unconverged must be 'nan' or 'keep', for what is given without convergence, got {unconverged!r}"
+        )
+    return unconverged == "keep"
+
+
+def checked_method(method: str, known: tuple[str, ...], owner: str, name: str = "method") -> str:
+    """One of the known methods."""
+    if method not in known:
+        raise ValueError(f"{owner}: {name} must be one of {', '.join(map(repr, known))}, got {method!r}")
+    return method
+
+
+LINEAR = ("dense", *[name for name in METHODS if name != "iterate"])
+"""The ways to solve linear systems."""
+
+OF_FIXED_POINTS = ("dense", *METHODS)
+"""Those to solve the ones of fixed points."""
+
+_MOST_DENSE = 128
+"""Up to so many unknowns the matrix of a linear system is made by default."""
+
+
+def options_for(
+    linear: str | None, n: int, dtype: DType, keep: bool, owner: str, iterative: str, known: tuple[str, ...]
+) -> Options:
+    """How the linear equations for the derivatives of a solution are solved.
+
+    Args:
+        linear: The method that was asked for; None for what is fit.
+        n: The number of unknowns.
+        dtype: Their dtype.
+        keep: Whether what did not converge is given.
+        owner: The name of the function, for messages.
+        iterative: The method for many unknowns.
+        known: The methods there are.
+    """
+    method = ("dense" if n <= _MOST_DENSE else iterative) if linear is None else linear
+    checked_method(method, known, owner, "linear")
+    tol = tolerance(None, dtype, owner)
+    return Options(method, tol, 0.0, max(10 * n, 100), keep)

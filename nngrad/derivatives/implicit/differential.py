@@ -1,0 +1,127 @@
+"""odeint: solutions of ordinary differential equations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+import nngrad.functions as F
+
+from ...functions.flows import FIXED, Steps, followed, integrated
+from ...graph import Variable, as_variable, spec_of
+from .capturing import at_full_precision, equation
+from .convergence import checked_method, count
+from .packing import Packing
+
+_MOST_STEPS = 256
+
+
+@at_full_precision
+def odeint(
+    fun: Callable[..., Any],
+    y0: Any,
+    t: Any,
+    *args: Any,
+    method: str = "dopri5",
+    steps: int | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    max_steps: int | None = None,
+    gradient: str = "discretize",
+) -> Any:
+    """The solution of `dy/dt = fun(y, t, *args)` at the times `t`, from `y0` at the first of them.
+
+        ys = nn.odeint(lambda y, t, w: F.tanh(y @ w), y0, [0.0, 0.5, 1.0], w, method="rk4", steps=10)
+
+    As `jax.experimental.ode.odeint`. Derivatives of any order reach `y0`, `t`, `args` and all that `fun` reads from
+    outside. With gradient="discretize" they are those of the steps that were taken, exactly; a gradient keeps what it
+    needs of each step. With "adjoint" they are solutions of other differential equations, a gradient of one that goes
+    back in time and keeps nothing of the way; they are as exact as those are solved.
+
+    Args:
+        fun: Takes a pytree like `y0`, the time, a Variable without axes, and `args`; returns the derivative, in the
+            structure, shapes and dtype of `y0`. It is called once, on Variables without values. What it draws at random
+            is drawn once for each `forward()`.
+        y0: The state at the first time: a pytree of Variables, arrays and numbers, all float32 or all float64.
+        t: (times,), ascending or descending.
+        args: What `fun` gets besides.
+        method: "dopri5": Dormand and Prince's, with steps as long as the tolerances allow; or with steps of one length
+            "euler", "midpoint", "heun" or "rk4".
+        steps: For these, how many steps there are from each time to the next.
+        rtol: For "dopri5": what the error of a step may be, relative to the state; by default what the dtype allows
+            for, eps^(1/2).
+        atol: And absolute; by default as `rtol`.
+        max_steps: For "dopri5": the most steps from each time to the next, by default 256. Where they do not suffice,
+            the solution is NaN from there on. With "discretize" a gradient has room for so many.
+        gradient: "discretize" or "adjoint".
+
+    Returns:
+        The states, with the times along a first axis, in the structure of `y0`.
+
+    Raises:
+        TypeError: `fun` gives another structure or dtype, or `y0` is not floating or of several dtypes.
+        ValueError: `fun` gives other shapes, `t` has not one axis, or an argument is none of those there are.
+    """
+    packing = Packing(y0, "y0", "odeint")
+    checked_method(gradient, ("discretize", "adjoint"), "odeint", "gradient")
+    chosen = _steps(method, steps, rtol, atol, max_steps, packing.dtype)
+    times = as_variable(t, "t", "odeint", packing.dtype)
+    if times.ndim != 1 or not times.size:
+        raise ValueError(f"odeint: t must be an array of one axis with at least one time, got one of {times.spec}")
+    if times.dtype != packing.dtype:
+        times = F.cast(times, dtype=packing.dtype)
+    field = equation(
+        lambda y, t: packing.packed(fun(packing.unpacked(y), t, *args), "fun returns"),
+        [packing.spec, spec_of((), packing.dtype)], "odeint", fun,
+    )  # fmt: skip
+
+    def interval(y: Variable, ends: Any) -> Any:
+        start, end = ends
+        if gradient == "adjoint":
+            after = followed(field.body, [*field.parameters, y, start, end], chosen)
+        else:
+            after = integrated(field.at, y, start, end, chosen, bounded=True)
+        return after, after
+
+    first = packing.vector
+    rows = F.reshape(first, shape=(1, first.size))
+    if times.size == 2:  # as it mostly is, and needs no loop of loops
+        rest = F.reshape(interval(first, (times[0], times[1]))[0], shape=rows.shape)
+    else:
+        rest = F.scan(interval, first, (times[:-1], times[1:]))[1]
+    states = F.concatenate(rows, rest, axis=0)
+    return jax.tree.unflatten(packing.structure, _unstacked(packing, states))
+
+
+def _unstacked(packing: Packing, states: Variable) -> list[Variable]:
+    """Each leaf of the states, from rows that are states."""
+    leaves, at = [], 0
+    for x, size in zip(packing.leaves, packing.sizes, strict=True):
+        leaves.append(F.reshape(states[:, at : at + size], shape=(states.shape[0], *x.shape)))
+        at += size
+    return leaves
+
+
+def _steps(
+    method: str, steps: int | None, rtol: float | None, atol: float | None, max_steps: int | None, dtype: np.dtype[Any]
+) -> Steps:
+    """How to go from each time to the next."""
+    checked_method(method, ("dopri5", *FIXED), "odeint")
+    if method == "dopri5":
+        if steps is not None:
+            raise ValueError("odeint: steps= is for steps of one length; for method='dopri5' there is max_steps=")
+        usual = float(np.finfo(dtype).eps ** 0.5)
+        given = [usual if tol is None else tol for tol in (rtol, rtol if atol is None else atol)]
+        for name, tol in zip(("rtol", "atol"), given, strict=True):
+            if isinstance(tol, bool) or not isinstance(tol, int | float) or not tol > 0:
+                raise ValueError(f"odeint: {name} must be a positive number, got {tol!r}")
+        return Steps(method, count(_MOST_STEPS if max_steps is None else max_steps, "odeint", "max_steps"), *given)
+    for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
+        if value is not None:
+            raise ValueError(f"odeint: {name}= is for method='dopri5'; {method!r} takes as many steps as steps= says")
+    if steps is None:
+        raise ValueError(f"odeint: say by steps= how many steps {method!r} takes from each time to the next")
+    return Steps(method, count(steps, "odeint", "steps"), 0.0, 0.0)

@@ -1,0 +1,282 @@
+"""The ways to find roots, fixed points and minima, as loops over functions of the graph.
+
+They are run as the forward of one function, and no derivative is ever taken of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import nngrad.functions as F
+
+from ...functions.implicit import Options, jacobian_of, solve
+from ...graph import Variable
+from .capturing import Equation
+
+
+class Found(NamedTuple):
+    """What a method gives."""
+
+    x: Variable
+    residual: Variable
+    """The norm of the residual."""
+    converged: Variable
+    """Whether it is small enough, a bool."""
+    steps: Variable
+
+
+class Problem(NamedTuple):
+    """What a method is to solve."""
+
+    residual: Equation
+    """A function of a vector that is to become 0; for minima, the gradient."""
+    function: Equation
+    """What the user has written."""
+    tol: float
+    maxiter: int
+    linear: Options
+    """How linear systems are solved."""
+
+    def target(self, start: Variable) -> Variable:
+        """The norm of the residual at which to end."""
+        return self.tol * F.maximum_scalar(F.norm(self.residual.at(start)), 1.0)
+
+    def found(self, x: Variable, target: Variable, steps: Variable) -> Found:
+        """The result, whose residual is computed anew."""
+        norm = F.norm(self.residual.at(x))
+        return Found(x, norm, F.cast(norm <= target, dtype="bool"), steps)
+
+    def newton_step(self, x: Variable, r: Variable) -> Variable:
+        """What leads to where the residual is 0 if it is linear."""
+        matrix = jacobian_of(self.residual.body)
+        return -solve(matrix, (*self.residual.parameters, x), r, self.linear)[0]
+
+
+Finder = Callable[[Problem, Variable], Found]
+
+_HALVINGS = 30
+"""How often a step is halved at most."""
+
+
+def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any], Any]) -> Found:
+    """A loop until the residual is small.
+
+    Args:
+        problem: What is to be solved.
+        start: Where to begin.
+        state: What is carried beside the number of steps: x, the residual there, and whatever a method needs.
+        step: Gives the state after a step.
+    """
+    target = problem.target(start)
+
+    def goes_on(carry: Any) -> Variable:
+        k, state = carry
+        return F.logical_and(F.norm(state[1]) > target, k < problem.maxiter)
+
+    def advance(carry: Any) -> Any:
+        k, state = carry
+        return k + 1, step(state)
+
+    steps, state = F.while_loop(goes_on, advance, (F.constant(0, (), "int32"), state))
+    return problem.found(state[0], target, steps)
+
+
+def _halved(fits: Callable[[Variable, Any], Variable], trial: Callable[[Variable], Any], like: Variable) -> Any:
+    """What `trial(t)` gives for the first t of 1, 1/2, 1/4, ... that fits, or the last one that is tried."""
+    one = F.constant(1.0, (), like.dtype)
+
+    def goes_on(carry: Any) -> Variable:
+        k, t, tried = carry
+        return F.logical_and(F.logical_not(fits(t, tried)), k < _HALVINGS)
+
+    def halve(carry: Any) -> Any:
+        k, t, _ = carry
+        return k + 1, t * 0.5, trial(t * 0.5)
+
+    return F.while_loop(goes_on, halve, (F.constant(0, (), "int32"), one, trial(one)))[2]
+
+
+# ---------------------------------------------------------------- roots and fixed points
+
+
+def newton(problem: Problem, start: Variable) -> Found:
+    """Newton's method; a step is halved until the residual falls a little."""
+
+    def step(state: Any) -> Any:
+        x, r = state
+        dx, size = problem.newton_step(x, r), F.norm(r)
+
+        def trial(t: Variable) -> Any:
+            ahead = x + t * dx
+            return ahead, problem.residual.at(ahead)
+
+        return _halved(lambda t, tried: F.norm(tried[1]) <= (1 - 1e-4 * t) * size, trial, x)
+
+    return _iterated(problem, start, (start, problem.residual.at(start)), step)
+
+
+def iterate(problem: Problem, start: Variable) -> Found:
+    """x = f(x), again and again."""
+
+    def step(state: Any) -> Any:
+        x, r = state
+        ahead = x + r
+        return ahead, problem.residual.at(ahead)
+
+    return _iterated(problem, start, (start, problem.residual.at(start)), step)
+
+
+_REMEMBERED = 5
+"""How many steps Anderson's acceleration combines."""
+
+
+def anderson(problem: Problem, start: Variable) -> Found:
+    """Anderson (1965): the combination of the last steps whose residuals, taken together, are smallest."""
+    n = start.shape[0]
+    memory = min(_REMEMBERED, n)
+    small = float(np.finfo(start.dtype).eps)
+
+    def step(state: Any) -> Any:
+        x, r, last_x, last_r, xs, rs = state
+        xs, rs = _shifted(x - last_x, xs), _shifted(r - last_r, rs)
+        gram = rs @ F.transpose(rs)
+        # Enough on the diagonal that steps which are not there yet, or depend on each other, count for nothing.
+        ridge = small * F.sum(F.matrix_diag_part(gram)) + float(np.finfo(start.dtype).tiny)
+        weights = F.batch_solve(gram + ridge * np.eye(memory), rs @ r)
+        ahead = x + r - weights @ (xs + rs)
+        return ahead, problem.residual.at(ahead), x, r, xs, rs
+
+    r = problem.residual.at(start)
+    none = F.constant(0.0, (memory, n), start.dtype)
+    return _iterated(problem, start, (start, r, start, r, none, none), step)
+
+
+def _quotient(a: Variable, b: Variable, otherwise: Variable) -> Variable:
+    """a / b where b is positive."""
+    positive = b > 0
+    y: Variable = F.where(positive, a / F.where(positive, b, F.constant(1.0, b.shape, b.dtype)), otherwise)
+    return y
+
+
+def _shifted(new: Variable, rows: Variable) -> Variable:
+    """Rows, with a new one before the others in place of the last."""
+    y: Variable = F.concatenate(F.reshape(new, shape=(1, *new.shape)), rows[:-1], axis=0)
+    return y
+
+
+# ---------------------------------------------------------------- minima
+
+
+def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Variable) -> Any:
+    """Where a direction leads: x, the gradient, and the function, after a step that is halved until the function falls
+    enough (Armijo's condition); or, where values are so close that rounding decides, until it rises at most half
+    as steeply as it fell (as Hager and Zhang, 2005)."""
+    slope = F.sum(g * dx)
+
+    def trial(t: Variable) -> Any:
+        ahead = x + t * dx
+        return ahead, problem.residual.at(ahead), problem.function.at(ahead)
+
+    def fits(t: Variable, tried: Any) -> Variable:
+        _, after, lower = tried
+        falls = lower <= y + 1e-4 * t * slope
+        close = F.abs(lower - y) <= float(np.finfo(x.dtype).eps ** (2 / 3)) * F.abs(y)
+        return F.where(close, F.sum(after * dx) <= -0.5 * slope, falls)
+
+    return _halved(fits, trial, x)
+
+
+def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable[..., Any]) -> Found:
+    """A loop of steps that lead down.
+
+    Args:
+        problem: What is to be solved.
+        start: Where to begin.
+        memory: What a method remembers.
+        direction: `direction(x, g, memory)` gives a direction, and `remember(ahead, g)`, which gives the memory
+            after the step.
+    """
+
+    def step(state: Any) -> Any:
+        x, g, y, memory = state
+        dx, remember = direction(x, g, memory)
+        ahead, after, lower = _downhill(problem, x, y, g, dx)
+        return ahead, after, lower, remember(ahead, after)
+
+    return _iterated(problem, start, (start, problem.residual.at(start), problem.function.at(start), memory), step)
+
+
+def gradient_descent(problem: Problem, start: Variable) -> Found:
+    """Steps against the gradient, each first tried at twice the length that did at the step before."""
+    one = F.constant(1.0, (), start.dtype)
+
+    def direction(x: Variable, g: Variable, rate: Variable) -> Any:
+        size = F.norm(g)
+
+        def remember(ahead: Variable, after: Variable) -> Variable:
+            del after
+            taken = F.norm(ahead - x) / size
+            return F.where(taken > 0, 2 * taken, rate * 0.5)
+
+        return -rate * g, remember
+
+    return _descent(problem, start, one / F.maximum_scalar(F.norm(problem.residual.at(start)), 1.0), direction)
+
+
+def newton_descent(problem: Problem, start: Variable) -> Found:
+    """Newton's steps, where they lead down, else against the gradient."""
+
+    def direction(x: Variable, g: Variable, memory: Any) -> Any:
+        dx = problem.newton_step(x, g)
+        down = F.sum(g * dx) < 0
+        return F.where(F.broadcast(down, shape=x.shape), dx, -g), lambda ahead, after: memory
+
+    return _descent(problem, start, (), direction)
+
+
+_PAIRS = 10
+"""How many steps the limited memory holds."""
+
+
+def lbfgs(problem: Problem, start: Variable) -> Found:
+    """Nocedal (1980): the inverse of the Hessian, as the last steps and what they did to the gradient show it."""
+    n = start.shape[0]
+    none = F.constant(0.0, (_PAIRS, n), start.dtype)
+
+    def direction(x: Variable, g: Variable, memory: Any) -> Any:
+        steps, changes = memory  # the last first
+        curvatures = F.sum(steps * changes, axis=1)
+        weights = _quotient(F.constant(1.0, (_PAIRS,), x.dtype), curvatures, F.constant(0.0, (_PAIRS,), x.dtype))
+        unknown = 1 / F.maximum_scalar(F.norm(g), 1.0)
+        scale = _quotient(curvatures[0], F.sum(changes[0] * changes[0]), unknown)
+
+        def back(q: Variable, pair: Any) -> Any:
+            s, change, weight = pair
+            rate = weight * F.sum(s * q)
+            return q - rate * change, rate
+
+        def forth(q: Variable, pair: Any) -> Any:
+            s, change, weight, rate = pair
+            return q + (rate - weight * F.sum(change * q)) * s, None
+
+        q, rates = F.scan(back, g, (steps, changes, weights))
+        q, _ = F.scan(forth, scale * q, (steps, changes, weights, rates), reverse=True)
+
+        def remember(ahead: Variable, after: Variable) -> Any:
+            s, change = ahead - x, after - g
+            useful = F.sum(s * change) > 0
+            moved = _shifted(s, steps), _shifted(change, changes)
+            keep = F.broadcast(F.reshape(useful, shape=(1, 1)), shape=(_PAIRS, n))
+            return tuple([F.where(keep, new, old) for new, old in zip(moved, (steps, changes), strict=True)])
+
+        return -q, remember
+
+    return _descent(problem, start, (none, none), direction)
+
+
+ROOT: dict[str, Finder] = {"newton": newton}
+FIXED_POINT: dict[str, Finder] = {"iterate": iterate, "anderson": anderson, "newton": newton}
+MINIMIZE: dict[str, Finder] = {"lbfgs": lbfgs, "newton": newton_descent, "gradient_descent": gradient_descent}

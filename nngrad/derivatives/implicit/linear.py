@@ -1,0 +1,123 @@
+"""linear_solve: linear systems of equations whose matrix is an array, or a function."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import nngrad.functions as F
+
+from ...functions.implicit import NotLinear, Options, solve, transpose_of
+from ...functions.inlining import inlined
+from ...graph import Variable, as_variable
+from .capturing import at_full_precision, equation
+from .convergence import (
+    LINEAR,
+    Convergence,
+    checked_method,
+    count,
+    keeps,
+    tolerance,
+    without_gradients,
+)
+from .packing import Packing
+
+
+@at_full_precision
+def linear_solve(
+    matrix: Callable[[Any], Any] | Variable,
+    b: Any,
+    method: str | None = None,
+    *,
+    tol: float | None = None,
+    atol: float = 0.0,
+    maxiter: int | None = None,
+    x0: Any = None,
+    unconverged: str = "nan",
+) -> tuple[Any, Convergence]:
+    """`x` with `A x = b`, where A is a matrix or a function that multiplies by it.
+
+        x, info = nn.linear_solve(lambda v: v + F.sin(w) * (c @ v), b, method="gmres")
+
+    Gradients of any order reach `b` and all that the function reads from outside, as `w` and `c` here; each derivative
+    is the solution of a linear system with A or its transpose, and nothing of the iteration is kept. Where it begins is
+    of no account: no gradient reaches `x0`.
+
+    Args:
+        matrix: A linear function of a pytree like `b`, which is called once, on Variables without values; or an array
+            (n, n).
+        b: The right side: a pytree of Variables, arrays and numbers; for an array (n,) or (n, m).
+        method: "cg" for symmetric positive definite matrices, "bicgstab" or "gmres" for others: iterations, for which A
+            is never made; "dense" makes it, and all derivatives share its LU factors. By default "dense" for an array,
+            "gmres" for a function.
+        tol: Iteration ends when the norm of `b - A x` is at most `tol` times that of `b`; by default what the dtype
+            allows for, eps^(2/3).
+        atol: Or when it is at most `atol`.
+        maxiter: Or after so many products with A; by default ten for each unknown, and at least 100.
+        x0: Where to begin, like `b`; by default at 0.
+        unconverged: What is given where neither was reached: "nan", or with "keep" what there is.
+
+    Returns:
+        The solution, in the structure and shapes of `b`, and what is known of it: `residual`, the norm of `b - A x`,
+        `converged` and `steps`, and `check()`, which raises an error unless it converged.
+
+    Raises:
+        TypeError: The function gives something that is not like `b`, or dtypes are not floating, or not the same.
+        ValueError: Shapes do not fit, the function is not linear, or an argument is none of those there are.
+    """
+    if callable(matrix) and not isinstance(matrix, Variable):
+        product = matrix
+        packing = Packing(b, "b", "linear_solve")
+        chosen = method or "gmres"
+    else:
+        a = as_variable(matrix, "matrix", "linear_solve")
+        packing = _beside_matrix(a, b)
+        product = lambda v: F.matmul(a, v)  # noqa: E731 - it is what a function would be
+        chosen = method or "dense"
+        if chosen == "dense":
+            x = F.batch_solve(a, packing.leaves[0])
+            return x, _of_dense(packing.leaves[0] - F.matmul(a, x))
+    keep = keeps(unconverged, "linear_solve")
+    n = packing.spec.shape[0]
+    options = Options(
+        checked_method(chosen, LINEAR, "linear_solve"),
+        tolerance(tol, packing.dtype, "linear_solve"),
+        tolerance(atol, packing.dtype, "linear_solve", "atol"),
+        max(10 * n, 100) if maxiter is None else count(maxiter, "linear_solve", "maxiter"),
+        keep,
+    )
+    body, parameters = equation(
+        lambda v: packing.packed(product(packing.unpacked(v)), "the function returns"), [packing.spec], "linear_solve",
+        product,
+    )  # fmt: skip
+    try:
+        transpose_of(body)
+    except NotLinear:
+        raise ValueError(
+            "linear_solve: the function is not linear: its derivative depends on where it is taken. For what is not "
+            "linear there is nn.root"
+        ) from None
+    start = None if x0 is None else packing.packed(x0, "x0 has")
+    right = packing.vector
+    x, *known = solve(body, parameters, right, options, start=start)
+    info = without_gradients(*known) if known else _of_dense(right - inlined(body, [*parameters, x])[0])
+    return packing.unpacked(x), info
+
+
+def _beside_matrix(a: Variable, b: Any) -> Packing:
+    right = as_variable(b, "b", "linear_solve", a.dtype)
+    if a.ndim != 2 or a.shape[0] != a.shape[1]:
+        raise ValueError(f"linear_solve: matrix of shape {a.shape} must be square; F.batch_solve takes batches")
+    if right.ndim not in (1, 2) or right.shape[0] != a.shape[0]:
+        raise ValueError(f"linear_solve: b of shape {right.shape} must have {a.shape[0]} rows, and one or two axes")
+    packing = Packing(right, "b", "linear_solve")
+    Packing([right, a], "[b, matrix]", "linear_solve")
+    return packing
+
+
+def _of_dense(r: Variable) -> Convergence:
+    """What is known where nothing was iterated."""
+    residual = F.norm(r)
+    finite = F.cast(F.less_scalar(residual, math.inf), dtype="bool")
+    return without_gradients(residual, finite, F.constant(0, (), "int32"))

@@ -1,0 +1,100 @@
+"""Pytrees of Variables as one vector, which is what solvers work on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+import nngrad.functions as F
+
+from ...graph import Spec, Variable, as_variable, spec_of
+from ...graph.leaf import common_floating
+
+
+class Packing:
+    """How a pytree is one vector: its leaves one after another.
+
+    Args:
+        tree: A pytree of floating Variables, arrays and numbers, all of one dtype, which is float32 or float64.
+        name: What it is called in messages.
+        owner: The function that it is given to.
+
+    Raises:
+        TypeError: There is nothing in it, or a leaf of another dtype.
+    """
+
+    def __init__(self, tree: Any, name: str, owner: str) -> None:
+        self.name, self.owner = name, owner
+        found, self.structure = jax.tree_util.tree_flatten_with_path(tree)
+        if not found:
+            raise TypeError(f"{owner}: {name} is empty; give a Variable, or a pytree of Variables")
+        self.names = [name + jax.tree_util.keystr(path) for path, _ in found]
+        leaves = [leaf for _, leaf in found]
+        floating = common_floating(leaves)
+        self.leaves = [
+            as_variable(leaf, name, owner, floating) for name, leaf in zip(self.names, leaves, strict=True)
+        ]
+        self.dtype = self.leaves[0].dtype
+        for name, x in zip(self.names, self.leaves, strict=True):
+            if x.dtype not in (np.float32, np.float64):
+                raise TypeError(f"{owner}: {name} must be float32 or float64, got {x.spec}; cast it with F.cast")
+            if x.dtype != self.dtype:
+                raise TypeError(
+                    f"{owner}: {name} is {x.spec}, and {self.names[0]} is {self.leaves[0].spec}; cast one with F.cast, "
+                    "so that both have one dtype"
+                )
+        self.sizes = [x.size for x in self.leaves]
+
+    @property
+    def spec(self) -> Spec:
+        """Shape and dtype of the vector."""
+        return spec_of((sum(self.sizes),), self.dtype)
+
+    @property
+    def vector(self) -> Variable:
+        """What was given."""
+        return self._joined(self.leaves)
+
+    def packed(self, tree: Any, returned: str) -> Variable:
+        """The vector of another pytree of the same structure, shapes and dtype.
+
+        Args:
+            tree: The pytree.
+            returned: What it is in messages: "fun returns", say.
+
+        Raises:
+            TypeError: Its structure or a dtype is another.
+            ValueError: A shape is.
+        """
+        leaves, structure = jax.tree.flatten(tree)
+        if str(structure) != str(self.structure):
+            raise TypeError(f"{self.owner}: {self.name} has the structure {self.structure}, and {returned} {structure}")
+        made = []
+        for name, x, leaf in zip(self.names, self.leaves, leaves, strict=True):
+            y = as_variable(leaf, f"what {returned} for {name}", self.owner, self.dtype)
+            if y.spec is not x.spec:
+                kind = TypeError if x.shape == y.shape else ValueError
+                raise kind(
+                    f"{self.owner}: {name} is {x.spec}, and {returned} {y.spec} for it; they must be alike. Give "
+                    f"{self.name} in the shape and dtype of what is returned, or cast one with F.cast"
+                )
+            made.append(y)
+        return self._joined(made)
+
+    def unpacked(self, vector: Variable) -> Any:
+        """The pytree that a vector stands for."""
+        leaves, start = [], 0
+        for x, size in zip(self.leaves, self.sizes, strict=True):
+            part = vector if len(self.leaves) == 1 else F.slice(vector, start=(start,), stop=(start + size,))
+            leaves.append(part if x.shape == part.shape else F.reshape(part, shape=x.shape))
+            start += size
+        return jax.tree.unflatten(self.structure, leaves)
+
+    def _joined(self, leaves: Sequence[Variable]) -> Variable:
+        flat = [x if x.ndim == 1 else F.reshape(x, shape=(math.prod(x.shape),)) for x in leaves]
+        vector: Variable = flat[0] if len(flat) == 1 else F.concatenate(*flat, axis=0)
+        return vector

@@ -1,0 +1,254 @@
+"""root, fixed_point and minimize: solutions of equations, with the derivatives that the equations give them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import nngrad.functions as F
+
+from ...autodiff.grad import grad
+from ...functions.implicit import root_of_body
+from ...graph import Variable, apply
+from ...graph.capture import captured
+from .capturing import Equation, at_full_precision, equation
+from .convergence import (
+    LINEAR,
+    OF_FIXED_POINTS,
+    Convergence,
+    checked_method,
+    count,
+    keeps,
+    options_for,
+    tolerance,
+    without_gradients,
+)
+from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, Found, Problem
+from .packing import Packing
+
+Method = str | Callable[[Callable[[Any], Any], Any], Any]
+
+
+@at_full_precision
+def root(
+    fun: Callable[[Any], Any],
+    x0: Any,
+    method: Method = "newton",
+    *,
+    tol: float | None = None,
+    maxiter: int = 100,
+    linear: str | None = None,
+    unconverged: str = "nan",
+) -> tuple[Any, Convergence]:
+    """`x` with `fun(x) = 0`, for a function with as many results as unknowns.
+
+        x, info = nn.root(lambda x: x**3 + a * x - b, x0)
+
+    Derivatives of any order, in all that `fun` reads from outside, follow from the equation: each is the solution of a
+    linear system with the Jacobian at the root. Nothing of the way there is kept, and where it began is of no account:
+    no gradient reaches `x0`.
+
+    Args:
+        fun: Takes a pytree like `x0` and returns one of the same structure, shapes and dtype. It is called once, on
+            Variables without values. What it draws at random is drawn once for each `forward()`.
+        x0: Where to begin: a pytree of Variables, arrays and numbers, all float32 or all float64.
+        method: "newton": Newton's method, with steps halved until the residual falls. Or a solver of your own,
+            `method(fun, x0)`, which returns the root, made of functions of the graph (`F.while_loop`).
+        tol: It has converged when the norm of `fun(x)` is at most `tol`, or `tol` times what it was at the start, if
+            that was larger than 1; by default what the dtype allows for, eps^(2/3).
+        maxiter: The most steps.
+        linear: How linear systems with the Jacobian are solved, in steps and for derivatives: as `method` in
+            `nn.linear_solve`. By default "dense" up to 128 unknowns, which all derivatives share the LU factors of, and
+            "gmres" for more.
+        unconverged: What is given where it does not converge: "nan", or with "keep" the last step, whose derivatives
+            mean little.
+
+    Returns:
+        The root, in the structure and shapes of `x0`, and what is known of it: `residual`, the norm of `fun(x)`,
+        `converged` and `steps`, and `check()`, which raises an error unless it converged.
+
+    Raises:
+        TypeError: `fun` gives another structure or dtype, or `x0` is not floating or of several dtypes.
+        ValueError: `fun` gives other shapes, or an argument is none of those there are.
+    """
+    packing = Packing(x0, "x0", "root")
+
+    def residual(x: Variable) -> Variable:
+        return packing.packed(fun(packing.unpacked(x)), "fun returns")
+
+    found = equation(residual, [packing.spec], "root", fun)
+    return _solution("root", found, found, packing, method, ROOT, tol, maxiter, linear, unconverged)
+
+
+@at_full_precision
+def fixed_point(
+    fun: Callable[[Any], Any],
+    x0: Any,
+    method: Method = "anderson",
+    *,
+    tol: float | None = None,
+    maxiter: int = 1000,
+    linear: str | None = None,
+    unconverged: str = "nan",
+) -> tuple[Any, Convergence]:
+    """`x` with `fun(x) = x`.
+
+        z, info = nn.fixed_point(lambda z: F.tanh(z @ w + x), z0)      # a deep equilibrium layer
+
+    All that `nn.root` says of derivatives holds here.
+
+    Args:
+        fun: As in `nn.root`.
+        x0: Where to begin, as in `nn.root`.
+        method: "iterate": `fun`, again and again, which must be contracting; "anderson": Anderson's acceleration of
+            that, over five steps; "newton"; or a solver of your own, `method(fun, x0)`.
+        tol: As in `nn.root`, for the norm of `fun(x) - x`.
+        maxiter: The most steps.
+        linear: As in `nn.root`; or "iterate": as the fixed point by that method, which is the default with it for more
+            than 128 unknowns.
+        unconverged: As in `nn.root`.
+
+    Returns:
+        The fixed point and what is known of it, as from `nn.root`.
+
+    Raises:
+        TypeError, ValueError: As for `nn.root`.
+    """
+    packing = Packing(x0, "x0", "fixed_point")
+    function = equation(
+        lambda x: packing.packed(fun(packing.unpacked(x)), "fun returns"), [packing.spec], "fixed_point", fun
+    )
+    residual = equation(lambda x: function.at(x) - x, [packing.spec], "fixed_point", fun)
+    return _solution(
+        "fixed_point", residual, function, packing, method, FIXED_POINT, tol, maxiter, linear, unconverged,
+        iterative="iterate" if method == "iterate" else "gmres", known=OF_FIXED_POINTS,
+    )  # fmt: skip
+
+
+@at_full_precision
+def minimize(
+    fun: Callable[[Any], Variable],
+    x0: Any,
+    method: Method = "lbfgs",
+    *,
+    tol: float | None = None,
+    maxiter: int = 1000,
+    linear: str | None = None,
+    unconverged: str = "nan",
+) -> tuple[Any, Convergence]:
+    """`x` at which `fun(x)`, a number, is smallest, at least among those close to it.
+
+        w, info = nn.minimize(lambda w: F.sum((x @ w - y) ** 2) + F.exp(s) * F.sum(w * w), w0)
+
+    It is where the gradient is 0, and all that `nn.root` says of derivatives holds here, with the Hessian for the
+    Jacobian.
+
+    Args:
+        fun: Takes a pytree like `x0` and returns a Variable without axes. It is called once, on Variables without
+            values. What it draws at random is drawn once for each `forward()`.
+        x0: Where to begin, as in `nn.root`.
+        method: "lbfgs": the quasi-Newton method of limited memory; "newton", which goes against the gradient where the
+            Hessian does not lead down; "gradient_descent"; all with steps halved until the function falls enough. Or a
+            solver of your own, `method(fun, x0)`.
+        tol: As in `nn.root`, for the norm of the gradient.
+        maxiter: The most steps.
+        linear: As in `nn.root`, for the Hessian; by default "dense" up to 128 unknowns, and "cg" for more.
+        unconverged: As in `nn.root`.
+
+    Returns:
+        The minimum's place and what is known of it, as from `nn.root`; `residual` is the norm of the gradient.
+
+    Raises:
+        TypeError: `x0` is not floating or of several dtypes.
+        ValueError: `fun` gives something that has axes, or an argument is none of those there are.
+    """
+    packing = Packing(x0, "x0", "minimize")
+
+    def value(x: Variable) -> Variable:
+        y = fun(packing.unpacked(x))
+        if not isinstance(y, Variable) or y.shape or y.dtype != packing.dtype:
+            raise ValueError(f"minimize: fun must return a {packing.dtype} Variable without axes, got {y!r}")
+        return y
+
+    function = equation(value, [packing.spec], "minimize", fun)
+
+    def gradient(x: Variable) -> Variable:
+        (gx,) = grad(function.at(x), x)
+        return gx
+
+    residual = equation(gradient, [packing.spec], "minimize", fun)
+    return _solution(
+        "minimize", residual, function, packing, method, MINIMIZE, tol, maxiter, linear, unconverged, iterative="cg"
+    )
+
+
+def _solution(
+    owner: str,
+    residual: Equation,
+    function: Equation,
+    packing: Packing,
+    method: Method,
+    methods: dict[str, Finder],
+    tol: float | None,
+    maxiter: int,
+    linear: str | None,
+    unconverged: str,
+    iterative: str = "gmres",
+    known: tuple[str, ...] = LINEAR,
+) -> tuple[Any, Convergence]:
+    """Where a residual is 0.
+
+    Args:
+        owner: The user's function, for messages.
+        residual: Is 0 at the solution.
+        function: What the user has written.
+        packing: What the vectors stand for.
+        method: One of the methods, or a solver of the user's own.
+        methods: Those there are.
+        tol: As the user has given it, as are those that follow.
+        maxiter: The most steps.
+        linear: How linear systems are solved.
+        unconverged: What is given where it does not converge.
+        iterative: How they are solved where there are many unknowns.
+        known: The ways to solve them.
+    """
+    keep = keeps(unconverged, owner)
+    options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative, known)
+    limits = tolerance(tol, packing.dtype, owner), count(maxiter, owner, "maxiter"), options._replace(keep=True)
+    find = _by(method, packing) if callable(method) else methods[checked_method(method, tuple(methods), owner)]
+    problem = Problem(residual, function, *limits)
+
+    def results(given: list[Variable]) -> list[Variable]:
+        x, norm, converged, steps = find(problem, given[0])
+        nowhere = F.constant(math.nan, x.shape, x.dtype)
+        return [x if keep else F.where(converged, x, nowhere), norm, converged, steps]
+
+    found = captured(results, [packing.spec], owner, find, often=True)
+    own = (*found.variables, *found.keys)
+    variables = list({id(x): x for x in (*residual.parameters, *own)}.values())
+    place = {id(x): i for i, x in enumerate(variables)}
+    specs = (*[x.spec for x in variables], packing.spec)
+    last = len(variables)
+    bodies = (
+        residual.body.with_inputs(specs, [*[place[id(x)] for x in residual.parameters], last]),
+        found.body.with_inputs(
+            specs, [*[place[id(x)] for x in found.variables], last, *[place[id(x)] for x in found.keys]]
+        ),
+    )
+    x, norm, converged, steps = apply(root_of_body, (*variables, packing.vector), (*bodies, *options))
+    return packing.unpacked(x), without_gradients(norm, converged, steps)
+
+
+def _by(solver: Callable[[Callable[[Any], Any], Any], Any], packing: Packing) -> Finder:
+    """A solver of the user's own as one of vectors."""
+
+    def find(problem: Problem, start: Variable) -> Found:
+        def function(x: Any) -> Any:
+            y = problem.function.at(packing.packed(x, "method gives"))
+            return packing.unpacked(y) if y.ndim else y
+
+        x = packing.packed(solver(function, packing.unpacked(start)), "method returns")
+        return problem.found(x, problem.target(start), F.constant(0, (), "int32"))
+
+    return find

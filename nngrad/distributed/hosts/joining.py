@@ -1,0 +1,174 @@
+"""`nn.hosts.initialize`: joins this process to the others that were started with it."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import math
+import os
+import threading
+from dataclasses import dataclass
+
+import jax
+
+from nngrad_command.last_words import is_there
+from nngrad_command.launched import COORDINATOR, JOINED, STEP_TIMEOUT
+
+from ...graph import processes
+from .failure import HostError
+from .launchers import Launcher, launcher_of
+from .leaving import leave
+from .store import global_state
+from .watching import Watch
+
+HEARTBEAT_TIMEOUT, INITIALIZATION_TIMEOUT, TIMEOUT = 100.0, 300.0, 600.0
+LATER = 30
+"""Seconds that JAX waits longer than nngrad does, since it aborts the process, and does not say why in plain words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Which of how many processes this one is."""
+
+    index: int
+    count: int
+    launcher: str | None
+    """What has started them; None if nothing has that is known."""
+
+    def __str__(self) -> str:
+        if self.count > 1:
+            return f"process {self.index} of {self.count}, started by {self.launcher}"
+        return "a single process" + (f", started by {self.launcher}" if self.launcher else ": no launcher was found")
+
+
+_membership: Membership | None = None
+
+
+def initialize(
+    *,
+    step_timeout: float | None = None,
+    heartbeat_timeout: float = HEARTBEAT_TIMEOUT,
+    initialization_timeout: float = INITIALIZATION_TIMEOUT,
+) -> Membership:
+    """Join the processes that a launcher has started, so that they compute together; call it before anything else.
+
+    It finds the others by itself under `nngrad launch`, SLURM, Open MPI and whatever else
+    `jax.distributed.initialize` detects, other MPIs if `mpi4py` is installed, and by the environment variables
+    `JAX_COORDINATOR_ADDRESS`, `NNGRAD_PROCESS_COUNT` and `NNGRAD_PROCESS_INDEX`. From then on `jax.devices()` are those
+    of all processes, and so are those of `nn.mesh`. In a single process it does nothing. A second call does nothing.
+
+        print(nn.hosts.initialize())
+        with nn.mesh(data=-1):
+            ...
+
+    From then on the processes watch each other. When one fails, dies or hangs, all end within a set time, with a
+    `HostError` or at least a line on the standard error that names it. Exit codes are 1 for the process that failed and
+    75 for the others. At the end of the script each waits for the others.
+
+    Args:
+        step_timeout: Seconds that a process may keep the others waiting in a computation which all take part in, after
+            which it counts as hung. Compilation counts. By default what `nngrad launch --timeout` says, else 600.
+        heartbeat_timeout: Seconds without a sign of life after which a process counts as dead. Where a computation has
+            failed already because a connection was lost, 3 are enough.
+        initialization_timeout: Seconds in which all processes must have called this.
+
+    Returns:
+        Which of how many processes this is, and what has started them.
+
+    Raises:
+        ValueError: A timeout is not above 0; or variables of the environment are missing or make no sense.
+        RuntimeError: JAX has computed something already, so that it is too late.
+        HostError: Not all processes have come within `initialization_timeout`.
+    """
+    global _membership
+    if _membership is not None:
+        return _membership
+    for name, seconds in (("step_timeout", step_timeout), ("heartbeat_timeout", heartbeat_timeout),
+                          ("initialization_timeout", initialization_timeout)):
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"{name}: must be seconds above 0, got {seconds!r}")
+    if step_timeout is None:
+        step_timeout = _seconds_of(os.environ.get(STEP_TIMEOUT), TIMEOUT)
+    launcher = launcher_of(os.environ)
+    _tell_the_launcher()
+    if not jax.distributed.is_initialized() and not _join(launcher, heartbeat_timeout, initialization_timeout):
+        _membership = Membership(0, 1, None if launcher is None else launcher.name)
+        return _membership
+    index, count = global_state.process_id, global_state.num_processes  # without starting devices
+    if count > 1:
+        watch = Watch(index, count, heartbeat_timeout, step_timeout)
+        watch.start(str(global_state.coordinator_address))
+        processes.watch = watch
+    _membership = Membership(index, count, "the script itself" if launcher is None else launcher.name)
+    return _membership
+
+
+def _seconds_of(text: str | None, default: float) -> float:
+    try:
+        return default if text is None else float(text)
+    except ValueError:
+        raise ValueError(f"{STEP_TIMEOUT}: must be a number of seconds, is {text!r} in the environment") from None
+
+
+def _tell_the_launcher() -> None:
+    """`nngrad launch` says so when a script does not call `initialize`."""
+    with contextlib.suppress(KeyError, ValueError, OSError):
+        os.write(int(os.environ[JOINED]), b"+")
+
+
+def _join(launcher: Launcher | None, heartbeat_timeout: float, initialization_timeout: float) -> bool:
+    """Whether there were others to join."""
+    if launcher is not None and launcher.count == 1:
+        return False
+    arguments = {} if launcher is None else launcher.arguments
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    ended = threading.Event()
+    errors: list[BaseException] = []
+
+    def connect() -> None:
+        try:
+            jax.distributed.initialize(
+                **arguments, initialization_timeout=math.ceil(initialization_timeout) + LATER,
+                heartbeat_timeout_seconds=math.ceil(2 * heartbeat_timeout),
+            )  # fmt: skip
+        except BaseException as error:
+            errors.append(error)
+        finally:
+            ended.set()
+
+    # In a thread, since the call can be neither interrupted nor limited without the process being aborted.
+    threading.Thread(target=connect, name="nngrad hosts: connect", daemon=True).start()
+    try:
+        came = ended.wait(initialization_timeout)
+    except BaseException:
+        atexit.register(leave, 130)
+        raise
+    if not came:
+        atexit.register(leave, 1)
+        raise HostError(_who_is_missing(initialization_timeout))
+    return not errors or _explained(errors[0], launcher)
+
+
+def _explained(error: BaseException, launcher: Launcher | None) -> bool:
+    """False where JAX has found no other processes.
+
+    Raises:
+        RuntimeError: It has computed already.
+        BaseException: `error`, if it is another one.
+    """
+    if launcher is None and COORDINATOR not in os.environ and global_state.client is None:
+        return False
+    if isinstance(error, RuntimeError) and global_state.client is None:
+        raise RuntimeError("nn.hosts.initialize() comes too late: JAX has started its devices. Call it before anything "
+                           "is computed, and before jax.devices(), jax.device_count() and the like") from error
+    raise error
+
+
+def _who_is_missing(seconds: float) -> str:
+    count, index, address = global_state.num_processes, global_state.process_id, global_state.coordinator_address
+    waited = f"process {index} has waited {seconds:g} s for the others to call nn.hosts.initialize()"
+    if index == 0:
+        return f"{waited}; process 0 is there itself, and listens at {address}"
+    if not is_there(str(address)):
+        return f"{waited}; process 0 does not answer at {address}: is it running, and reachable?"
+    return f"{waited}; process 0 answers at {address}, so one of the other {count - 1} is missing"

@@ -1,0 +1,113 @@
+"""What a script does differently in each process, and how processes wait for each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from ...graph import processes
+from .failure import HostError
+from .store import Store, global_state
+from .watching import Watch
+
+_passed = 0
+"""How many barriers this process has been at: each has a name of its own in the store."""
+
+
+def process_index() -> int:
+    """Which process this is, from 0; 0 where there is only one."""
+    index: int = jax.process_index()
+    return index
+
+
+def process_count() -> int:
+    """How many processes there are; 1 if they have not been joined."""
+    count: int = jax.process_count()
+    return count
+
+
+def is_first() -> bool:
+    """Whether this is process 0, or the only one: the one that prints, and writes what all have the same of."""
+    return jax.process_index() == 0
+
+
+def barrier(timeout: float | None = None) -> None:
+    """Wait until all processes have come to this. In a single process it returns at once.
+
+    Args:
+        timeout: Seconds to wait; by default the `step_timeout` of `nn.hosts.initialize`.
+
+    Raises:
+        HostError: Not all have come, or one has failed; the message names them.
+        RuntimeError: There are several processes, which `nn.hosts.initialize` has not joined.
+    """
+    global _passed
+    if global_state.num_processes == 1:
+        return
+    watch = processes.watch
+    if not isinstance(watch, Watch):
+        raise RuntimeError("nn.hosts.barrier: call nn.hosts.initialize() at the beginning of the script")
+    seconds = watch.step_timeout if timeout is None else timeout
+    if not seconds > 0:
+        raise ValueError(f"timeout: must be seconds above 0, got {timeout!r}")
+    _passed += 1
+    name, store = f"barrier {_passed}", Store()
+    with processes.together():
+        store.write(name, global_state.process_id, "here")
+        try:
+            store.wait_for_all(name + " passed", seconds)
+        except Exception as error:
+            if watch.failure is not None:
+                raise watch.failure from error
+            missing = sorted(set(range(global_state.num_processes)) - set(store.read(name)))
+            if not missing:
+                raise
+            which = ", ".join(map(str, missing))
+            raise HostError(f"nn.hosts.barrier: process {which} has not come within {seconds:g} s") from error
+
+
+def part_of(data: Any, *, blocks: bool = True, remainder: str = "refuse") -> Any:
+    """The part of `data` that this process feeds: a run of neighbours.
+
+    The parts of a batch, put together in the order of processes, are that batch, so what belongs to the places of
+    examples, as random draws do, is the same for any number of processes. All parts have the same length, so that all
+    processes take the same number of steps.
+
+    Args:
+        data: What has a length and can be sliced, such as an array or a list; examples are along the first axis.
+        blocks: Whether parts are runs of neighbours; else each is every n-th example, from the process's number on.
+        remainder: What becomes of examples that are left over when the number of processes does not divide their
+            number: `"refuse"` them; `"drop"` them; or `"repeat"` as many from the beginning, so that parts are equal.
+
+    Returns:
+        A slice of `data`; with `"repeat"` what indexing with a NumPy array gives, or a list.
+
+    Raises:
+        TypeError: `data` has no length.
+        ValueError: There is a remainder, which is to be refused; or there is nothing for this process.
+    """
+    return part_for(data, jax.process_index(), jax.process_count(), blocks=blocks, remainder=remainder)
+
+
+def part_for(data: Any, index: int, count: int, *, blocks: bool, remainder: str) -> Any:
+    """`part_of`, for the process `index` of `count`."""
+    if remainder not in ("refuse", "drop", "repeat"):
+        raise ValueError(f"remainder: must be 'refuse', 'drop' or 'repeat', got {remainder!r}")
+    if not hasattr(data, "__len__"):
+        raise TypeError(f"data: must have a length and be sliceable, got {type(data).__name__}; of an iterator take "
+                        "itertools.islice(data, nn.hosts.process_index(), None, nn.hosts.process_count())")
+    size = len(data)
+    left = size % count
+    if left and remainder == "refuse":
+        raise ValueError(f"data: {size} examples cannot be divided evenly among {count} processes, {left} are left; "
+                         "say remainder='drop' or remainder='repeat'")
+    if left and remainder == "repeat":
+        more = [i % size for i in range(size, size + count - left)]
+        every = [*range(size), *more]
+        own = part_for(every, index, count, blocks=blocks, remainder="refuse")
+        return [data[i] for i in own] if isinstance(data, list | tuple) else data[own]
+    each = size // count
+    if not each:
+        raise ValueError(f"data: {size} examples are too few for {count} processes")
+    return data[index * each : (index + 1) * each] if blocks else data[index : each * count : count]

@@ -1,0 +1,247 @@
+"""Each process tells the others how far it is, and ends when one of them cannot go on.
+
+Two threads of each process do it. One talks: it writes a beat into the store of JAX's coordination service, and reads
+whether a failure is known; that of process 0, where the service is, reads all beats and judges. As a call of the
+service may last for ever when process 0 is stopped, the other thread looks at the clock.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+import jax
+
+from nngrad_command.launched import ANOTHER_FAILED
+from nngrad_command.outcome import described, place_of
+
+from ...graph import processes
+from .failure import HostError
+from .judging import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
+from .leaving import LastWords, leave, say, show_where_it_is
+from .store import Store
+
+INTERVAL = 0.5
+"""Seconds between beats, of up to 500 processes; more have longer intervals, for the sake of process 0."""
+SUDDEN = 3.0
+"""Seconds without a sign of life that mean death where a computation of all processes has failed."""
+NOTICE = 3.0
+"""Seconds that the program of a process has for ending by itself when a failure is known."""
+LINGER = 8.0
+"""Seconds for which process 0 waits for the others to end: JAX aborts them when it is gone."""
+TERMINATED = 128 + signal.SIGTERM
+"""The exit code after SIGTERM."""
+CONNECTIONS = ("gloo", "nccl", "connection", "peer", "unavailable", "aborted", "coordination")
+"""Words of errors that a process gets when it has lost another."""
+
+
+class Watch:
+    """What watches over a run, in one of its processes. It is the `watch` of `graph/processes.py`."""
+
+    def __init__(self, index: int, count: int, heartbeat_timeout: float, step_timeout: float) -> None:
+        self.step_timeout = step_timeout
+        self.failure: HostError | None = None
+        self._index, self._count = index, count
+        self._heartbeat_timeout = heartbeat_timeout
+        self._interval = max(INTERVAL, INTERVAL * count / 500)
+        self._store = Store()
+        self._members: dict[int, str] = {}
+        self._state = RUNNING
+        self._number = self._begun = self._ended = self._depth = 0
+        self._running: tuple[int, Any] | None = None  # the first result that is not known to be there
+        self._newest: tuple[int, Any] | None = None
+        self._answered = time.monotonic()
+        self._judge = Judge(count, heartbeat_timeout, step_timeout, self._answered)
+        self._sudden: float | None = None
+        self._own: Failure | None = None
+        self._culprit = -1
+        self._code = 1
+        self._process = os.getpid()
+        self._leaving = threading.Lock()
+        self._wake, self._known, self._all_done, self._told, self._over = [threading.Event() for _ in range(5)]
+
+    def start(self, address: str) -> None:
+        """Watch from now until the process ends. Process 0 listens at `address`."""
+        place = f"{os.uname().nodename}, pid {self._process}"
+        self._store.write("members", self._index, place)
+        first = f"process 0 ({self._store.wait_for('members', 0, self._heartbeat_timeout)})"
+        who = f"process {self._index} of {self._count} ({place})"
+        self._last_words = LastWords(who, first, address if self._index else "")
+        self._threads = [
+            threading.Thread(target=target, name=f"nngrad hosts: {target.__name__}", daemon=True)
+            for target in (self._talk, self._look_at_the_clock)
+        ]
+        for thread in self._threads:
+            thread.start()
+        self._hook, sys.excepthook = sys.excepthook, self._on_error
+        atexit.register(self._at_exit)
+
+    # ------------------------------------------------------------ computations of all processes
+
+    def begin(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self._begun += 1
+        self._depth += 1
+
+    def running(self, results: Any) -> None:
+        arrays = [x for x in jax.tree.leaves(results) if isinstance(x, jax.Array)]
+        if arrays:
+            self._newest = self._begun, arrays[0]
+
+    def end(self) -> None:
+        self._depth -= 1
+        if not self._depth and self._newest is None and self._running is None:
+            self._ended = self._begun
+
+    def lost(self, error: Exception) -> Exception | None:
+        if isinstance(error, HostError):
+            return error
+        if self.failure is None and _speaks_of_connections(error):
+            self._sudden = SUDDEN
+            self._wake.set()
+            self._known.wait(SUDDEN + 4 * self._interval)
+        return self.failure
+
+    def _advance(self) -> None:
+        """Find out how many of those that have begun have ended."""
+        while self._running is not None or self._newest is not None:
+            if self._running is None:
+                self._running, self._newest = self._newest, None
+            assert self._running is not None
+            number, result = self._running
+            with contextlib.suppress(Exception):  # it was deleted, or the computation has failed, which others find
+                if not result.is_ready():
+                    return
+            self._ended, self._running = number, None
+
+    # ------------------------------------------------------------ talking
+
+    def _talk(self) -> None:
+        while not self._over.is_set():
+            try:
+                self._tell()
+                self._listen()
+                self._answered = time.monotonic()
+            except Exception:  # the service does not answer
+                if self._index != 0 and self._sudden is not None:
+                    self._adopt(Failure(0, "has died or cannot be reached: JAX's coordinator, which it runs, does not "
+                                        "answer"))
+            self._wake.wait(self._interval)
+            self._wake.clear()
+
+    def _tell(self) -> None:
+        self._advance()
+        self._number += 1
+        beat = Beat(self._number, self._begun, self._ended, self._state)
+        self._store.write("beats", self._index, beat.text())
+        if beat.state == GONE:
+            self._told.set()
+        if len(self._members) < self._count:
+            self._members = self._store.read("members")
+
+    def _listen(self) -> None:
+        found = self._own
+        if self._index == 0 or self._sudden is not None:
+            beats = {index: Beat.of_text(text) for index, text in self._store.read("beats").items()}
+            judged = self._judge.failure(beats, time.monotonic(), self._sudden)
+            found = found or judged
+            if self._index == 0 and self._judge.all_done():
+                self._store.write("done", 0, "all")
+        if found is not None and self.failure is None:
+            self._store.write_first("failure", 0, f"{found.index} {found.reason}")
+        for text in self._store.read("failure").values():  # the first that was written, by whomever
+            index, _, reason = text.partition(" ")
+            self._adopt(Failure(int(index), reason))
+        if self.failure is None and not processes.terminations and self._store.is_terminated():
+            self._code = TERMINATED
+            self._adopt(Failure(-1, "a process was sent SIGTERM"))
+        if self._state == DONE and self._store.read("done"):
+            self._all_done.set()
+
+    def _look_at_the_clock(self) -> None:
+        while not self._over.wait(self._interval):
+            silent = time.monotonic() - self._answered
+            if silent > self._heartbeat_timeout:
+                self._adopt(Failure(0, "has died, is stopped or cannot be reached: JAX's coordinator, which it runs, "
+                                    f"has not answered for {silent:.1f} s"))
+            if self.failure is not None and not self._over.wait(NOTICE):
+                if self._culprit in (self._index, -1) and self._own is None and self._code != TERMINATED:
+                    show_where_it_is(self._index)
+                self._leave()
+
+    def _adopt(self, failure: Failure) -> None:
+        """The run cannot go on: say so, once. The program has a while for ending."""
+        if self.failure is not None:
+            return
+        self._culprit = failure.index
+        if failure.index != self._index and failure.index >= 0:
+            self._code = ANOTHER_FAILED
+        place = f" ({self._members[failure.index]})" if failure.index in self._members else ""
+        name = f"process {failure.index}{place} " if failure.index >= 0 else ""
+        self.failure = HostError(f"{name}{failure.reason}")
+        self._state = LEAVING
+        self._wake.set()  # which lets the others know that this one knows
+        say(f"nngrad: process {self._index} of {self._count} ends: {self.failure}")
+        self._known.set()
+
+    # ------------------------------------------------------------ the end of the program
+
+    def _on_error(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """The program fails in this process: the others shall not find out by waiting."""
+        self._hook(kind, error, trace)
+        if os.getpid() != self._process:
+            return
+        if self.failure is None and (not isinstance(error, Exception) or self.lost(error) is None):
+            self._code = 130 if isinstance(error, KeyboardInterrupt) else 1
+            self._own = Failure(self._index, f"has failed: {described(error)}{place_of(error) if str(error) else ''}")
+            self._wake.set()
+            if not self._known.wait(SUDDEN):
+                self._adopt(self._own)
+
+    def _at_exit(self) -> None:
+        """Wait for the others, as none may leave before; where one has failed, JAX would wait in vain."""
+        if os.getpid() != self._process:
+            return
+        if self.failure is None:
+            self._state = DONE
+            self._wake.set()
+            try:
+                while self.failure is None and not self._all_done.wait(self._interval):
+                    pass
+            except KeyboardInterrupt:
+                self._code = 130
+                self._adopt(Failure(self._index, "was interrupted"))
+        if self.failure is not None:
+            self._leave()
+        self._last_words.are_said()
+        self._over.set()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join(self._heartbeat_timeout)
+
+    def _leave(self) -> None:
+        """End this process: process 0 when the others have, as JAX aborts them when it is gone."""
+        if not self._leaving.acquire(blocking=False):
+            threading.Event().wait()  # another thread does it
+        self._last_words.are_said()
+        self._state = GONE
+        self._wake.set()
+        if self._index != 0:
+            self._told.wait(2 * self._interval)
+        deadline = time.monotonic() + LINGER
+        while self._index == 0 and time.monotonic() < deadline and not self._judge.all_gone(time.monotonic()):
+            time.sleep(self._interval / 4)
+        leave(self._code)
+
+
+def _speaks_of_connections(error: Exception) -> bool:
+    text = str(error).lower()
+    return isinstance(error, ValueError | RuntimeError) and any(word in text for word in CONNECTIONS)

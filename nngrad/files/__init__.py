@@ -1,0 +1,11 @@
+"""Files: named arrays, parameters, graphs, programs, and nnabla's formats.
+
+    replacing.py          files are replaced as a whole or not at all
+    storage.py            named arrays in safetensors files
+    archives.py           zip archives of a few members
+    parameter_files.py    parameters, in each format that nngrad reads
+    nnabla_files.py       nnabla's formats (with hdf5_reading.py)
+    metrics_file.py       what a run measures, as lines of a CSV file
+    graphs/               graphs, as tables
+    exporting/            compiled programs for `nngrad run`
+"""

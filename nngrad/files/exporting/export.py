@@ -1,0 +1,334 @@
+"""export: a graph as a program in a file, which runs without the graph."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export as jax_export
+
+from nngrad_command import __version__
+
+from ...execution.lower import linearize, lower
+from ...execution.program import Program
+from ...graph import Spec, Variable, contained, functions_of, switched
+from ...graph.capture import placeholder
+from ...graph.spec import FLOAT32, dtype_of, spec_of, x64_if
+from ...graph.spelling import did_you_mean
+from ...parameter import get_parameters
+from ..replacing import check_own_ending
+from .container import Described, Named, write
+from .symbolic import AnySize, NotForAnySize, for_any_size
+
+PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
+"""What a graph is exported for by default, by the names that JAX has for platforms."""
+Input = Variable | jax.ShapeDtypeStruct | Sequence[int | str]
+"""An input: a Variable, or the shape of one that a function is given; a size may be a name."""
+Tensors = Variable | Sequence[Variable] | Mapping[str, Variable]
+
+
+class _Wanted(NamedTuple):
+    """An input as it was asked for."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: np.dtype[Any]
+    variable: Variable | None
+    size: Any = None
+    """A size by name, where JAX has made it, who may know more of it."""
+
+    def spec(self, size: int) -> Spec:
+        """Its shape and dtype where sizes with a name are `size`."""
+        return spec_of(tuple([size if isinstance(n, str) else n for n in self.shape]), self.dtype)
+
+
+class _Results(NamedTuple):
+    """Outputs as they were given."""
+
+    variables: list[Variable]
+    names: list[str]
+    arranged: str
+
+
+class _Computed(NamedTuple):
+    """A pure function, and what its arrays are."""
+
+    function: Callable[..., list[Any]]
+    """Takes the arrays of the inputs, then those of the parameters."""
+    results: _Results
+    leaves: list[Variable]
+    """The leaves that it reads besides the inputs."""
+    needs_x64: bool
+
+
+def export(
+    outputs: Tensors | Callable[..., Tensors],
+    inputs: Input | Sequence[Input] | Mapping[str, Input],
+    path: str | Path,
+    platforms: str | Iterable[str] = PLATFORMS,
+    parameters_inside: bool = False,
+    leave_updates_out: bool = False,
+) -> None:
+    """Write what a graph computes to a file, as a program that runs without the graph, and without nngrad's functions.
+
+        loss = F.mean(F.squared_error(network(x), t))
+        nn.export({"loss": loss, "slope": nn.grad(loss, x)[0]}, {"x": x, "t": t}, "loss.nnx")
+        run = nn.load_exported("loss.nnx")
+        run(x=images, t=wanted)["loss"]
+
+    The program is StableHLO, as `jax.export` makes it, for each of `platforms`. Gradients of any order are outputs like
+    others. For any batch size, give a function that builds the graph, and shapes of its inputs in which a name stands
+    for the size:
+
+        nn.export(lambda x: F.softmax(network(x)), {"x": ("batch", 784)}, "network.nnx")
+
+    The function is called for three sizes, and what differs between the graphs becomes a function of the size. What
+    cannot is an error that names the function or the leaf, and never a program that is right for one size alone.
+
+    Leaves that are not among `inputs` are parameters, with the values that they have now. A graph that draws at random
+    takes a `seed` at each call; the same seed draws the same. The file is replaced as a whole or not at all.
+
+    Args:
+        outputs: A Variable, a list of them, or a dict of them by name; results are arranged in the same way. Or a
+            function that builds these from Variables of the inputs, which it is given in their order.
+        inputs: Variables, in a list or a dict by name; their names are those of the dict, or the Variables' own. Beside
+            a function also shapes, in which one name may stand for a size, of float32; or `jax.ShapeDtypeStruct`s,
+            which may have a size that `jax.export.symbolic_shape` has made, with constraints.
+        path: The file; its ending is ".nnx" by custom, and must not be that of another format.
+        platforms: What the program is for: any of 'cpu', 'cuda', 'rocm', 'tpu'.
+        parameters_inside: Whether parameters are constants of the program; else they are beside it in the file, as
+            safetensors, and `load_exported` takes others in place of them.
+        leave_updates_out: Whether a graph may be exported that updates leaves, as batch normalisation does its running
+            statistics. The program does not update them.
+
+    Raises:
+        ImportError: The package `flatbuffers` is not installed.
+        TypeError: Something in `outputs` or `inputs` is not what it must be.
+        ValueError: The graph updates leaves, runs on a mesh, calls Python on the host, or has a function that cannot be
+            exported for a platform or for any size; two inputs or outputs have one name; `path` ends as files of
+            another format do, such as '.onnx'.
+        OSError: The file cannot be written; the message names it.
+    """
+    check_installed("nn.export")
+    check_own_ending(path, "nn.export", ".nnx", "Other programs take what nn.to_jax returns, by converters for JAX")
+    wanted = _wanted(inputs, callable(outputs))
+    names = list(dict.fromkeys([n for each in wanted for n in each.shape if isinstance(n, str)]))
+    if len(names) > 1:
+        raise ValueError(f"inputs: one size may have a name, and here {' and '.join(names)} have; fix the others")
+    known = [each.size for each in wanted if each.size is not None]
+    sizes = known[:1] or (jax_export.symbolic_shape(names[0]) if names else ())
+    made = _for_any_size(outputs, wanted, sizes[0], leave_updates_out) if names else _fixed(
+        outputs, wanted, leave_updates_out)
+    arrays, named = _parameters(made.leaves)
+    platforms = _platforms(platforms)
+    draws = any([x._source is not None for x in made.leaves])
+    if draws and "seed" in [each.name for each in wanted]:
+        raise ValueError("inputs: a graph that draws at random takes its seed by the name 'seed'; give that input "
+                         "another name")
+    exported = _exported(made, wanted, sizes, arrays, platforms, parameters_inside, draws)
+    given = [Named(each.name, each.shape, each.dtype) for each in wanted]
+    results = [Named(name, tuple([n if type(n) is int else str(n) for n in aval.shape]), np.dtype(aval.dtype))
+               for name, aval in zip(made.results.names, exported.out_avals, strict=True)]
+    described = Described(
+        tuple(given), tuple(results), made.results.arranged, () if parameters_inside else tuple(named), platforms,
+        draws, made.needs_x64, __version__, jax.__version__, exported.calling_convention_version,
+    )
+    beside = {} if parameters_inside else {n.name: array for n, array in zip(named, arrays, strict=True)}
+    write(path, described, bytes(exported.serialize()), beside)
+
+
+def _platforms(given: Any) -> tuple[str, ...]:
+    """The names of platforms, checked."""
+    names = tuple([given] if isinstance(given, str) else given)
+    for name in names:
+        if name not in PLATFORMS:
+            raise ValueError(f"platforms: there is no {name!r}{did_you_mean(name, PLATFORMS)}; there are "
+                             f"{', '.join(PLATFORMS)}")
+    if not names:
+        raise ValueError("platforms: give at least one")
+    return names
+
+
+def check_installed(what: str) -> None:
+    """Raise an ImportError that says how to get what `jax.export` needs for its files, where it is not there."""
+    if importlib.util.find_spec("flatbuffers") is None:
+        raise ImportError(f"{what} needs flatbuffers, which is not installed: pip install 'nngrad[export]'")
+
+
+# ---------------------------------------------------------------- what was given
+
+
+def _wanted(inputs: Any, builds: bool) -> list[_Wanted]:
+    """The inputs by name."""
+    if isinstance(inputs, Mapping):
+        each = list(inputs.items())
+    elif isinstance(inputs, Variable | jax.ShapeDtypeStruct):
+        each = [("", inputs)]
+    elif isinstance(inputs, list | tuple) and not any([isinstance(x, int | str) for x in inputs]):
+        each = [("", x) for x in inputs]
+    else:
+        raise TypeError("inputs: expected Variables in a list, or in a dict by name; beside a function also shapes, as "
+                        f"in {{'x': ('batch', 784)}}; got {inputs!r:.80}")
+    found = [_input(name or getattr(x, "name", "") or f"input{i}", x, builds) for i, (name, x) in enumerate(each)]
+    _check_names([x.name for x in found], "inputs")
+    variables = [x.variable for x in found if x.variable is not None]
+    if not builds and len({id(x) for x in variables}) != len(variables):
+        raise ValueError("inputs: the same Variable is given twice")
+    return found
+
+
+def _input(name: Any, x: Any, builds: bool) -> _Wanted:
+    if not isinstance(name, str):
+        raise TypeError(f"inputs: names are text, got {name!r:.40}")
+    if isinstance(x, Variable):
+        return _Wanted(name, x.shape, x.dtype, x)
+    if not builds:
+        raise TypeError(f"inputs: {name!r} must be a Variable of the graph, got {x!r:.80}; shapes may be given "
+                        "beside a function that builds the graph")
+    dtype = dtype_of(getattr(x, "dtype", FLOAT32))
+    given = getattr(x, "shape", x)
+    if not isinstance(given, list | tuple):
+        raise TypeError(f"inputs: the shape of {name!r} must be a list or a tuple of sizes, got {given!r:.80}")
+    shape = tuple([int(n) if isinstance(n, np.integer) else n for n in given])
+    sizes = tuple([n if isinstance(n, int) else str(n) for n in shape])
+    unknown = any([n is None for n in shape])
+    if unknown or not all([n.isidentifier() if isinstance(n, str) else n >= 0 for n in sizes]):
+        raise ValueError(f"inputs: the shape of {name!r} must have sizes, or a name for one, got {shape!r:.80}")
+    named = [n for n in shape if jax_export.is_symbolic_dim(n)]
+    return _Wanted(name, sizes, dtype, None, named[0] if named else None)
+
+
+def _results(outputs: Any) -> _Results:
+    """The outputs by name."""
+    if isinstance(outputs, Variable):
+        found = _Results([outputs], [outputs.name or "output"], "one")
+    elif isinstance(outputs, Mapping):
+        found = _Results(list(outputs.values()), list(outputs), "dict")
+    elif isinstance(outputs, list | tuple):
+        found = _Results(list(outputs), [getattr(y, "name", "") or f"output{i}" for i, y in enumerate(outputs)], "list")
+    else:
+        raise TypeError(f"outputs: expected a Variable, a list or a dict of them, got {outputs!r:.80}")
+    for name, y in zip(found.names, found.variables, strict=True):
+        if not isinstance(y, Variable) or not isinstance(name, str):
+            raise TypeError("outputs: expected a Variable, a list or a dict of them by name, got "
+                            f"{y!r:.80} as {name!r}")
+    _check_names(found.names, "outputs")
+    return found
+
+
+def _check_names(names: list[str], what: str) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{what}: two have the name {twice[0]!r}; give them in a dict, each with a name of its own")
+
+
+def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
+    """The arrays of leaves that are not drawn, and what they are called."""
+    known = {id(x): name for name, x in get_parameters(grad_only=False).items()}
+    kept = [x for x in leaves if x._source is None]
+    named: list[Named] = []
+    taken: set[str] = set()
+    for i, x in enumerate(kept):
+        name = known.get(id(x), x.name)
+        name = name if name and name not in taken else f"parameter{i}"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        named.append(Named(name, x.shape, x.dtype))
+    return [np.array(x.cell.raw()) for x in kept], named
+
+
+# ---------------------------------------------------------------- what is computed
+
+
+def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> _Computed:
+    """The function of a graph with fixed shapes."""
+    if callable(outputs):
+        inputs, results = _built(outputs, wanted, 0)
+    else:
+        inputs, results = [x.variable for x in wanted if x.variable is not None], _results(outputs)
+    _check_updates(results.variables, inputs, leave_updates_out)
+    linear = linearize(results.variables, first=inputs, effects=False)
+    _check_program(linear.program)
+    run = lower(linear.program)
+    return _Computed(lambda size, *arrays: list(run(*arrays)), results, linear.leaves[len(inputs) :],
+                     linear.program.block.needs_x64)
+
+
+def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_updates_out: bool) -> _Computed:
+    """The function of a graph that is built for any size."""
+    found: list[_Results] = []
+
+    def build(n: int) -> tuple[list[Variable], list[Variable]]:
+        inputs, results = _built(outputs, wanted, n)
+        _check_updates(results.variables, inputs, leave_updates_out)
+        found.append(results)
+        return inputs, results.variables
+
+    made: AnySize = for_any_size(build, size)
+    _check_program(made.program)
+    return _Computed(lambda size, *arrays: made.run(arrays, size), found[0], made.leaves[len(wanted) :],
+                     made.needs_x64)
+
+
+@contained
+def _built(function: Callable[..., Any], wanted: Sequence[_Wanted], size: int) -> tuple[list[Variable], _Results]:
+    """The inputs and the results of a graph that a function builds."""
+    inputs = [placeholder(each.spec(size), "what is exported") for each in wanted]
+    with switched(auto_forward=False):
+        return inputs, _results(function(*inputs))
+
+
+def _check_updates(outputs: Sequence[Variable], inputs: Sequence[Variable], leave_out: bool) -> None:
+    if leave_out:
+        return
+    given = {id(x) for x in inputs}
+    for f in functions_of(outputs, through=lambda x: id(x) not in given):
+        if f.effects:
+            raise ValueError(
+                f"the graph updates the leaf {f.effects[0][0]!r:.80} at each forward, which a program in a file "
+                "cannot. Build it without that (batch_stat=False), or give leave_updates_out=True to export the rest"
+            )
+
+
+def _check_program(program: Program) -> None:
+    if program.mesh is not None:
+        raise ValueError(f"a graph that runs on {program.mesh!r} cannot be exported; build and export it outside "
+                         "of the mesh")
+
+
+def _exported(
+    made: _Computed, wanted: Sequence[_Wanted], sizes: Sequence[Any], arrays: Sequence[Any],
+    platforms: tuple[str, ...], inside: bool, draws: bool,
+) -> jax_export.Exported:  # fmt: skip
+    """What `jax.export` makes of it."""
+    count = len(wanted)
+    places = {each.name: (i, axis) for i, each in enumerate(wanted) for axis, n in enumerate(each.shape)
+              if isinstance(n, str)}  # fmt: skip
+    where = next(iter(places.values()), None)
+
+    def function(*given: Any) -> list[Any]:
+        constants = [jnp.asarray(a) for a in arrays] if inside else list(given[count : count + len(arrays)])
+        drawn = sum([x._source is not None for x in made.leaves])
+        keys = iter(jax.random.split(jax.random.key(given[-1]), drawn) if draws else ())
+        rest = iter(constants)
+        others = [next(rest) if x._source is None else jax.random.key_data(next(keys)) for x in made.leaves]
+        size = None if where is None else given[where[0]].shape[where[1]]
+        return made.function(size, *given[:count], *others)
+
+    specs = [jax.ShapeDtypeStruct(tuple([sizes[0] if isinstance(n, str) else n for n in each.shape]), each.dtype)
+             for each in wanted]  # fmt: skip
+    specs += [] if inside else [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
+    specs += [jax.ShapeDtypeStruct((), np.uint32)] if draws else []
+    with x64_if(made.needs_x64):
+        try:
+            return jax_export.export(jax.jit(function), platforms=platforms)(*specs)
+        except NotForAnySize:
+            raise
+        except (NotImplementedError, ValueError, TypeError) as error:
+            raise ValueError(f"the graph cannot be exported for {', '.join(platforms)}: {error}") from error

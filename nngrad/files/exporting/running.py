@@ -1,0 +1,171 @@
+"""`nngrad run`: an exported function on arrays in files."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from nngrad_command.outcome import complain, described
+
+from ...graph.spelling import did_you_mean
+from ..replacing import write_whole
+from .exported import ExportedFunction, load_exported
+
+DESCRIPTION = ("Run a function that nn.export has written, on arrays in '.npy' files, and show its outputs. The graph "
+               "that it was made of is not needed.")
+_PIPED_WIDTH = 200
+"""Columns of a table that is not printed to a terminal."""
+_MOST_SHOWN = 6
+"""Up to so many numbers of an output are shown as they are."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `nngrad run`."""
+    parser.add_argument("file", type=Path, metavar="FILE", help="the file that nn.export has written")
+    parser.add_argument("--input", action="append", default=[], metavar="[NAME=]FILE", dest="inputs",
+                        help="array of an input, in the order of the inputs or by name; given once for each")
+    parser.add_argument("--seed", type=int, metavar="S", help="what a function that draws at random draws from")
+    parser.add_argument("--output", type=Path, metavar="DIR",
+                        help="folder for the outputs, each a '.npy' file; or a '.npz' file for all, or a '.npy' file "
+                        "where there is one")
+
+
+def run(given: argparse.Namespace) -> int:
+    """`nngrad run`; returns the exit code."""
+    try:
+        jax.devices()
+    except Exception as error:
+        complain(f"nngrad run: JAX finds no device: {described(error)}\n`nngrad doctor` says what to do.")
+        return 1
+    try:
+        table, written = called(given.file, given.inputs, given.seed, given.output)
+    except OSError as error:
+        if error.filename is None:  # the output
+            raise
+        complain(f"nngrad run: {error.filename}: {error.strerror}")
+        return 1
+    except (ImportError, TypeError, ValueError) as error:
+        complain(f"nngrad run: {error}")
+        return 1
+    console = Console()
+    (console if console.is_terminal else Console(width=_PIPED_WIDTH)).print(table)
+    for path in written:
+        print(path)
+    return 0
+
+
+def called(path: Path, inputs: Sequence[str], seed: int | None, output: Path | None) -> tuple[Table, list[Path]]:
+    """Call an exported function with arrays that are read from files.
+
+    Args:
+        path: The file of the function.
+        inputs: Names of '.npy' files, in the order of the inputs, or each as 'input=file'.
+        seed: What random functions draw from.
+        output: Where the outputs go: a '.npz' file, a '.npy' file for a single one, or a folder in which each is a
+            '.npy' file.
+
+    Returns:
+        A table of the outputs, and the files that were written.
+
+    Raises:
+        ImportError: A package is not installed that is needed.
+        OSError: A file cannot be read or written; the message names it.
+        TypeError, ValueError: The arrays are not those that the function takes, or a file is damaged.
+    """
+    function = load_exported(path)
+    given, named = _arrays(function, inputs)
+    found = function(*given, seed=seed, **named)
+    results = [found] if function.arranged == "one" else found.values() if function.arranged == "dict" else found
+    arrays = [np.asarray(a) for a in results]
+    outputs = {each.name: array for each, array in zip(function.outputs, arrays, strict=True)}
+    return _table(outputs), [] if output is None else _saved(outputs, output)
+
+
+def _arrays(function: ExportedFunction, inputs: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
+    """The arrays that are given by place, and those that are given by name."""
+    given: list[Any] = []
+    named: dict[str, Any] = {}
+    names = [each.name for each in function.inputs]
+    for text in inputs:
+        name, separator, file = text.partition("=")
+        if not separator or (name not in names and Path(text).exists()):
+            given.append(_read(Path(text)))
+            continue
+        if name not in names:
+            raise ValueError(f"--input {text}: there is no input {name!r}{did_you_mean(name, names)}; inputs are "
+                             f"{', '.join(names)}")
+        if name in named:
+            raise ValueError(f"--input {text}: {name!r} is given twice")
+        named[name] = _read(Path(file))
+    return given, named
+
+
+def _read(path: Path) -> Any:
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (EOFError, ValueError) as error:
+        raise ValueError(f"{path}: not a file of one array of numbers as numpy.save writes it") from error
+    if not isinstance(array, np.ndarray):
+        array.close()
+        raise ValueError(f"{path}: holds several arrays; give one '.npy' file for each input")
+    return array
+
+
+def _table(outputs: Mapping[str, np.ndarray[Any, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("output", "dtype", "shape", "values"):
+        table.add_column(title, overflow="fold")
+    for name, array in outputs.items():
+        table.add_row(name, array.dtype.name, str(array.shape), _values(array))
+    return table
+
+
+def _values(array: np.ndarray[Any, Any]) -> str:
+    wide = array.astype(np.float64) if array.dtype.kind not in "biu" else array
+    if array.size <= _MOST_SHOWN:
+        return ", ".join([f"{v:.6g}" if wide.dtype.kind == "f" else str(v) for v in wide.reshape(-1).tolist()])
+    numbers = wide.astype(np.float64)
+    strange = int(numbers.size - np.isfinite(numbers).sum())
+    if strange:
+        return f"{strange} of {numbers.size} are not finite"
+    return f"{numbers.min():.6g} to {numbers.max():.6g}, {numbers.mean():.6g} in the mean"
+
+
+def _saved(outputs: Mapping[str, np.ndarray[Any, Any]], output: Path) -> list[Path]:
+    """Write arrays; bfloat16, which NumPy's files do not know, as float32."""
+    known = {name: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for name, a in outputs.items()}
+    if output.suffix == ".npz":
+        content = io.BytesIO()
+        with zipfile.ZipFile(content, "w") as archive:  # numpy.savez takes no array by the name 'file'
+            for name, array in known.items():
+                archive.writestr(f"{name}.npy", _npy(array))
+        write_whole(output, content.getvalue())
+        return [output]
+    if output.suffix == ".npy":
+        if len(known) != 1:
+            raise ValueError(f"--output {output}: there are {len(known)} outputs; give a folder or a '.npz' file")
+        write_whole(output, _npy(*known.values()))
+        return [output]
+    files = {output / f"{name.replace('/', '.')}.npy": array for name, array in known.items()}
+    if len(files) < len(known) or any([file.parent != output for file in files]):
+        raise ValueError(f"--output {output}: the outputs' names cannot all be names of files; give a '.npz' file")
+    output.mkdir(parents=True, exist_ok=True)
+    for file, array in files.items():
+        write_whole(file, _npy(array))
+    return list(files)
+
+
+def _npy(array: np.ndarray[Any, Any]) -> bytes:
+    """What `numpy.save` writes of an array."""
+    content = io.BytesIO()
+    np.save(content, array)
+    return content.getvalue()

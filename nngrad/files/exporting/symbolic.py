@@ -1,0 +1,266 @@
+"""Programs for any batch size, from the graphs that a function builds for three sizes.
+
+A graph has fixed shapes, and nothing in it tells what was made of a shape. Three graphs of the same function tell:
+where all have the same structure, whatever differs among their static arguments depends on the size, and is found as a
+function of it by the first two and checked by the third. What cannot be found so is refused, and never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ...execution.calls import calls_of
+from ...execution.lower import linearize
+from ...execution.program import Program
+from ...graph import Op, Spec, Variable
+from ...graph.block import Block, Step, run_steps
+
+SIZES = (1009, 1013, 1019)
+"""The sizes that graphs are built for: primes, so that other sizes in a graph are not taken for them."""
+_CLOSE = 1e-14
+"""Relative differences of floats that were computed from a size in one way or another."""
+
+
+class Scaled(NamedTuple):
+    """A number that depends on the size n: `factor * n**power * (n - 1)**less * (n + 1)**more`."""
+
+    factor: float
+    power: float
+    less: float = 0
+    more: float = 0
+
+    def at(self, size: Any) -> Any:
+        """The number for a size."""
+        top, bottom = self.factor, 1.0
+        for base, power in ((size, self.power), (size - 1, self.less), (size + 1, self.more)):
+            if power > 0:
+                top = top * base**power
+            elif power < 0:
+                bottom = bottom * base**-power
+        return top / bottom
+
+    def as_array(self, size: Any, dtype: Any) -> jax.Array:
+        """The same for a size that has a name."""
+        return jnp.asarray(self.at(jnp.asarray(size, dtype)), dtype)
+
+
+_POWERS = (0, -1, 1, -0.5, 0.5, -2, 2, -1.5, 1.5, -3, 3, -4, 4)
+_FORMS = [Scaled(1.0, power, less) for less in _POWERS for power in _POWERS] + [
+    Scaled(1.0, power, more=more) for more in (-1, 1, -2, 2) for power in _POWERS
+]
+
+
+class Differs(Exception):
+    """Something depends on the size in a way that is not known; the message says what."""
+
+
+class NotForAnySize(ValueError):
+    """A function of the graph cannot be traced where the size has a name."""
+
+
+class AnySize(NamedTuple):
+    """A closed graph for any size, and the Variables whose arrays it reads."""
+
+    program: Program
+    """With sizes by name among its static arguments; numbers that depend on the size are `Scaled`."""
+    leaves: list[Variable]
+    """As the first of the graphs has them."""
+    needs_x64: bool
+    """Whether 64-bit values occur in it."""
+
+    def run(self, arrays: Sequence[Any], size: Any) -> list[Any]:
+        """The results, as JAX traces them.
+
+        Raises:
+            NotForAnySize: A function cannot be traced for a size by name; the message names the function.
+        """
+        dtype = jnp.float64 if self.needs_x64 else jnp.float32
+
+        def filled(argument: Any) -> Any:
+            if isinstance(argument, Scaled):
+                return argument.as_array(size, dtype)
+            return tuple(map(filled, argument)) if type(argument) is tuple else argument
+
+        at: list[Op] = []
+
+        def watched() -> Any:
+            for op, arguments, ins in self.program.block.steps:
+                at[:] = [op]
+                yield op, filled(arguments), ins
+
+        try:
+            values = run_steps(watched(), arrays)
+        except Exception as error:
+            raise NotForAnySize(f"{at[0].name} cannot be exported for any batch size: {str(error).splitlines()[0]}\n"
+                                "Export it with a fixed size, write that part in another way, or give the size with "
+                                "what is known of it, as jax.export.symbolic_shape takes it as constraints") from error
+        return [arrays[i] if i >= 0 else values[~i] for i in self.program.block.outputs]
+
+
+def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], size: Any) -> AnySize:
+    """A program for any size of a batch.
+
+    Args:
+        build: Builds the graph for a size; returns inputs and outputs.
+        size: The size by name, as `jax.export.symbolic_shape` makes it.
+
+    Raises:
+        ValueError: The structure of the graphs depends on the size, or something in them in a way that is not known;
+            the message names the function or the leaf.
+    """
+    graphs = [build(n) for n in SIZES]
+    linear = [linearize(outputs, first=inputs, effects=False) for inputs, outputs in graphs]
+    blocks = [each.program.block for each in linear]
+    count = len(graphs[0][0])
+    _check_structure(blocks)
+    for leaves in zip(*[each.leaves[count:] for each in linear], strict=True):
+        _check_leaf(leaves)
+    fitting = _Fitting(size)
+    steps = []
+    floats = {i for i, spec in calls_of(blocks[0])[1].items() if spec.differentiable}
+    for step in zip(*[block.steps for block in blocks], strict=True):
+        op, _, ins = step[0]
+        steps.append((op, fitting.arguments(op, [arguments for _, arguments, _ in step],
+                                            all([i in floats for i in ins])), ins))
+    specs = tuple([fitting.spec(each) for each in zip(*[block.inputs for block in blocks], strict=True)])
+    block = Block(specs, tuple(steps), (), blocks[0].outputs)
+    return AnySize(linear[0].program._replace(block=block), linear[0].leaves, blocks[0].needs_x64)
+
+
+def _check_structure(blocks: Sequence[Block]) -> None:
+    first = blocks[0]
+    for block in blocks[1:]:
+        for (op, _, ins), (other, _, others) in zip(first.steps, block.steps, strict=False):
+            if op is not other or ins != others:
+                raise ValueError(f"the structure of the graph depends on the batch size, from {op.name} on: with "
+                                 f"{SIZES[0]} there is {op.name}, and with another size {other.name} at its place; "
+                                 "export it with a fixed size")
+        if len(first.steps) != len(block.steps) or first.outputs != block.outputs:
+            raise ValueError("the structure of the graph depends on the batch size: it has "
+                             f"{len(first.steps)} functions for one and {len(block.steps)} for another; export it "
+                             "with a fixed size")
+
+
+def _check_leaf(leaves: Sequence[Variable]) -> None:
+    """A leaf must hold the same whatever the size is, or be a key that is drawn."""
+    first = leaves[0]
+    if all([x.cell is first.cell for x in leaves]):
+        return
+    if all([x._source is not None and x.spec is first.spec for x in leaves]):
+        return
+    drawn = any([x._source is not None for x in leaves])
+    if drawn or any([x.spec is not first.spec for x in leaves]) or len({x.d.tobytes() for x in leaves}) > 1:
+        raise ValueError(f"the array of the leaf {first!r:.80} is made anew for each batch size, and depends on it; "
+                         "make it once, outside of the function, or of the inputs by functions of F")
+
+
+class _Fitting:
+    """Finds what depends on the size.
+
+    Args:
+        size: The size by name.
+    """
+
+    def __init__(self, size: Any) -> None:
+        self._size = size
+
+    def arguments(self, op: Op, given: Sequence[tuple[Any, ...]], floats: bool) -> tuple[Any, ...]:
+        """The static arguments of an op for any size.
+
+        Args:
+            op: The op.
+            given: Its arguments for each of `SIZES`.
+            floats: Whether all its inputs are floats.
+        """
+        found = []
+        for i, each in enumerate(zip(*given, strict=True)):
+            name = op.argument_names[i]
+            try:
+                found.append(self.value(each, name in op.numbers and floats))
+            except Differs as differs:
+                raise ValueError(f"{op.name}: its argument {name} depends on the batch size: {differs}; export the "
+                                 "graph with a fixed size, or write that part in another way") from None
+        return tuple(found)
+
+    def value(self, each: Sequence[Any], free: bool) -> Any:
+        """What stands for values that differ with the size.
+
+        Args:
+            each: The value for each of `SIZES`.
+            free: Whether a number may be one that is computed when the function runs.
+        """
+        first = each[0]
+        kind = type(first)
+        if any([type(v) is not kind for v in each]) and not all([isinstance(v, int | float | Fraction) for v in each]):
+            raise Differs(f"it is {each[0]!r:.40} for one size and {each[1]!r:.40} for another")
+        if kind is Block:
+            return self._body(each)
+        if all([v == first for v in each]) or (kind is float and all([math.isnan(v) for v in each])):
+            return first
+        if kind is tuple and len({len(v) for v in each}) == 1:
+            return tuple([self.value(parts, free) for parts in zip(*each, strict=True)])
+        if kind is Spec:
+            return self.spec(each)
+        if all([type(v) is int for v in each]):
+            return self._whole(each)
+        if free and all([isinstance(v, int | float | Fraction) for v in each]):
+            return scaled(each)
+        raise Differs(f"it is {each[0]!r:.40} for {SIZES[0]} and {each[1]!r:.40} for {SIZES[1]}")
+
+    def spec(self, each: Sequence[Spec]) -> Spec:
+        """Shape and dtype for any size."""
+        if all([s is each[0] for s in each]):
+            return each[0]
+        if len({(s.dtype, s.ndim) for s in each}) > 1:
+            raise Differs(f"a value is {each[0]} for {SIZES[0]} and {each[1]} for {SIZES[1]}")
+        return Spec(tuple([self._whole(axis) for axis in zip(*[s.shape for s in each], strict=True)]), each[0].dtype)
+
+    def _whole(self, each: Sequence[int]) -> Any:
+        """A whole number that is `a * n + c`."""
+        if each[0] == each[1] == each[2]:
+            return each[0]
+        a, remainder = divmod(each[1] - each[0], SIZES[1] - SIZES[0])
+        c = each[0] - a * SIZES[0]
+        if remainder or each[2] != a * SIZES[2] + c:
+            raise Differs(f"it is {each[0]} for {SIZES[0]} and {each[1]} for {SIZES[1]}")
+        return a * self._size + c
+
+    def _body(self, each: Sequence[Block]) -> Block:
+        first = each[0]
+        if all([body == first for body in each]):
+            return first
+        if len({(body.orders, body.outputs, body.stops, len(body.steps)) for body in each}) > 1:
+            raise Differs("the structure of its body does")
+        steps: list[Step] = []
+        for step in zip(*[body.steps for body in each], strict=True):
+            op, _, ins = step[0]
+            if any([other is not op or others != ins for other, _, others in step]):
+                raise Differs(f"in its body there is {op.name} for one size, and another function for another")
+            try:
+                # A body has no place for numbers that are computed.
+                steps.append((op, self.arguments(op, [arguments for _, arguments, _ in step], False), ins))
+            except ValueError as error:
+                raise Differs(f"in its body {error}") from None
+        results = [
+            tuple([self.spec(specs) for specs in zip(*made, strict=True)])
+            for made in zip(*[body.results for body in each], strict=True)
+        ]
+        inputs = tuple([self.spec(specs) for specs in zip(*[body.inputs for body in each], strict=True)])
+        return Block(inputs, tuple(steps), first.orders, first.outputs, first.stops, first.places, tuple(results))
+
+
+def scaled(each: Sequence[Any]) -> Scaled:
+    """The form of numbers that depend on the size."""
+    for form in _FORMS:
+        factors = [float(v) / form.at(float(n)) for v, n in zip(each, SIZES, strict=True)]
+        if all([math.isclose(f, factors[0], rel_tol=_CLOSE) for f in factors]):
+            whole = round(factors[0])
+            near = math.isclose(whole, factors[0], rel_tol=_CLOSE)
+            return form._replace(factor=float(whole) if near else factors[0])
+    raise Differs(f"it is {float(each[0]):g} for {SIZES[0]} and {float(each[1]):g} for {SIZES[1]}")

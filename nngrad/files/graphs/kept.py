@@ -1,0 +1,202 @@
+"""save_graph and load_graph: graphs in files, which can be computed and differentiated where they are loaded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nngrad_command import __version__
+
+from ...graph import Variable, contained
+from ...graph.family import together
+from ...parameter import get_parameters
+from ..archives import archive_of, members_of
+from ..replacing import check_own_ending, read_whole, write_whole
+from ..storage import arrays_from, content_of
+from .checked import Unknown, integer, listed, text
+from .reading import GraphReader
+from .static_arguments import CannotBeKept
+from .writing import GraphWriter
+
+FORMAT, VERSION = "nngrad graph", 2
+_GRAPH, _ARRAYS = "graph.json", "arrays.safetensors"
+
+Tensors = Variable | Sequence[Variable] | Mapping[str, Variable]
+
+
+class KeptGraph(NamedTuple):
+    """A graph that was loaded."""
+
+    outputs: Any
+    """Its outputs, as they were given: a Variable, a list of them, or a dict by name."""
+    inputs: Any
+    """Its inputs, likewise."""
+    parameters: dict[str, Variable]
+    """Its parameters by name, and its other leaves with `need_grad`."""
+
+
+@contained
+def save_graph(
+    path: str | Path, outputs: Tensors, inputs: Tensors = (), parameters: Mapping[str, Variable] | None = None
+) -> None:
+    """Write a graph to a file: all functions that some Variables depend on, and the values of its leaves.
+
+        loss = F.mean(F.squared_error(network(x), t))
+        (slope,) = nn.grad(loss, x)
+        nn.save_graph("loss.graph", {"loss": loss, "slope": slope}, {"x": x, "t": t})
+
+    The file holds names of functions, their static arguments, numbers and arrays; no code. Gradients are graphs like
+    others, and what was loaded can be differentiated on as if it had just been built. It is one zip archive, of
+    `graph.json` and `arrays.safetensors`, and is replaced as a whole or not at all.
+
+    Kept are dtypes, names, `need_grad`, `persistent`, which leaves share their data, what batch normalisation and the
+    like update, where random functions draw, marks of `nn.recompute()`, tags, and devices that were chosen. Not kept
+    are gradients in `.g`, values that were computed or written in the middle of the graph, and hooks.
+
+    Args:
+        path: The file.
+        outputs: What is to be kept: a Variable, a list of them, or a dict by name.
+        inputs: What is to be found again beside the outputs and the parameters, likewise.
+        parameters: The names of parameters; by default those of all parameters below the present scope. Those that
+            the graph does not depend on are left out.
+
+    Raises:
+        TypeError: Something is no Variable, or no text is its name.
+        ValueError: The graph has a function that cannot be in a file, such as one of JAX that was not opened; the
+            message names it. Or `path` ends as files of another format do.
+        OSError: The file cannot be written; the message names it.
+    """
+    check_own_ending(path, "nn.save_graph", ".graph", "Parameters alone are written by nn.save_parameters")
+    given = {"outputs": _checked(outputs, "outputs"), "inputs": _checked(inputs, "inputs")}
+    chosen = get_parameters(grad_only=False) if parameters is None else _by_name(parameters, "parameters")
+    try:
+        writer = GraphWriter([x for each in given.values() for x in _listed(each)])
+        tables, arrays = writer.written()
+    except CannotBeKept as error:
+        raise ValueError(
+            f"{path}: the graph cannot be kept, because of {error}. Build it of nngrad's functions (nn.from_jax opens "
+            "functions of JAX), or keep what it computes as a program: nn.export"
+        ) from None
+    numbers = {id(x): i for i, x in enumerate(writer.leaves)}
+    named = {name: numbers[id(x)] for name, x in chosen.items() if id(x) in numbers}
+    for name, each in given.items():
+        tables[name] = _arranged(each, writer)
+    tables["parameters"] = list(named.items())
+    facts = {"format": FORMAT, "format_version": VERSION, "nngrad": __version__, **tables}
+    members = {_GRAPH: json.dumps(facts, separators=(",", ":")).encode(), _ARRAYS: content_of(arrays, {}, str(path))}
+    write_whole(path, archive_of(members))
+
+
+@contained
+def load_graph(path: str | Path) -> KeptGraph:
+    """Read a graph that `save_graph` has written. It can be computed, trained, and differentiated to any order.
+
+        graph = nn.load_graph("loss.graph")
+        graph.inputs["x"].d = images
+        graph.outputs["loss"].forward()
+
+    Nothing is computed, and no code comes from the file: functions are found by their names among those that are
+    registered here, their arguments are checked, and shapes and dtypes inferred anew. A file that was made for that may
+    take any time and memory all the same. The parameters are in no scope; `nn.set_parameter` puts them into one.
+
+    Args:
+        path: The file.
+
+    Returns:
+        The outputs, the inputs, arranged as they were given, and the parameters by name. Leaves with `need_grad` that
+        are neither inputs nor have a name as a parameter are there under their own names, or as 'leaf_3'.
+
+    Raises:
+        ValueError: It is no such file, or damaged, or made by a newer version of nngrad; or has a function or a device
+            that is not known here. The message says which.
+        OSError: The file cannot be read.
+    """
+    members = members_of(read_whole(path), {_GRAPH, _ARRAYS}, {_GRAPH, _ARRAYS},
+                         f"{path}: not a file that nn.save_graph has written")
+    arrays, _ = arrays_from(members[_ARRAYS], f"{path}: {_ARRAYS}")
+    writer = ""
+    try:
+        tables = json.loads(members[_GRAPH].decode(), object_pairs_hook=_object)
+        if tables.get("format") != FORMAT:
+            raise ValueError(f"its format is not {FORMAT!r}")
+        writer = text(tables.get("nngrad"))
+        if integer(tables.get("format_version"), 1, 2**63 - 1) > VERSION:
+            raise Unknown(f"it is in version {tables['format_version']} of the format, and this nngrad reads up to "
+                          f"{VERSION}")
+        reader = GraphReader(tables, arrays)
+        outputs, inputs = [_found(tables[name], reader) for name in ("outputs", "inputs")]
+        parameters = _parameters(tables, reader, inputs)
+    except Unknown as error:
+        raise ValueError(f"{path}: cannot be read: {error}. nngrad {writer:.20} wrote it, and this is {__version__}: "
+                         "upgrade nngrad, or import what defines the function") from None
+    except Exception as error:  # whatever comes of what is not as it should be
+        raise ValueError(f"{path}: a damaged file ({type(error).__name__}: {error!s:.300})") from error
+    together(_listed(outputs))
+    return KeptGraph(outputs, inputs, parameters)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, in which no name may be twice."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
+def _checked(given: Any, name: str) -> Any:
+    if isinstance(given, Variable):
+        return given
+    if isinstance(given, Mapping):
+        return _by_name(given, name)
+    if not isinstance(given, list | tuple):
+        raise TypeError(f"{name}: expected a Variable, a list of them, or a dict by name, got {type(given).__name__}")
+    for i, x in enumerate(given):
+        if not isinstance(x, Variable):
+            raise TypeError(f"{name}[{i}]: expected a Variable, got {type(x).__name__}")
+    return list(given)
+
+
+def _by_name(given: Any, name: str) -> dict[str, Variable]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name}: expected Variables by name, got {type(given).__name__}")
+    for key, x in given.items():
+        if not isinstance(key, str):
+            raise TypeError(f"{name}: {key!r} is no text, so it cannot be a name")
+        if not isinstance(x, Variable):
+            raise TypeError(f"{name}[{key!r}]: expected a Variable, got {type(x).__name__}")
+    return dict(given)
+
+
+def _listed(given: Any) -> list[Variable]:
+    return [given] if isinstance(given, Variable) else list(given.values() if isinstance(given, dict) else given)
+
+
+def _arranged(given: Any, writer: GraphWriter) -> Any:
+    """Variables as they were given, by their numbers."""
+    if isinstance(given, dict):
+        return {name: writer.number(x) for name, x in given.items()}
+    return [writer.number(x) for x in given] if isinstance(given, list) else writer.number(given)
+
+
+def _found(given: Any, reader: GraphReader) -> Any:
+    if isinstance(given, dict):
+        return {name: reader.value(number) for name, number in given.items()}
+    return [reader.value(number) for number in given] if isinstance(given, list) else reader.value(given)
+
+
+def _parameters(tables: Mapping[str, Any], reader: GraphReader, inputs: Any) -> dict[str, Variable]:
+    """The parameters by name, and further leaves with `need_grad`."""
+    pairs = [(text(name), reader.leaf(number)) for name, number in listed(tables, "parameters")]
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("two parameters have one name")
+    known = {id(x) for x in (*found.values(), *_listed(inputs))}
+    for i, x in enumerate(reader.leaves):
+        if x.need_grad and id(x) not in known:
+            name = x.name if x.name and x.name not in found else f"leaf_{i}"
+            while name in found:
+                name += "_"
+            found[name] = x
+    return found

@@ -1,0 +1,344 @@
+"""A graph made again from the tables of a file. Nothing in them is trusted: each entry is checked, and the shape and
+dtype of every value is inferred anew and compared with what the file says. Nothing is computed.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backward_registry import registry
+
+from ...autodiff.remat.policies import RecomputeScope
+from ...autodiff.request import Derivation, Mode, Remembered
+from ...context import Context
+from ...graph import NdArray, Op, RuleCall, Spec, Variable, contained
+from ...graph.block import Block
+from ...graph.forms import Form
+from ...graph.function import create
+from ...graph.leaf import drawn_leaf
+from ...graph.ndarray import checked_spec
+from ...graph.options import switch_to
+from ...graph.spec import dtype_of, spec_of
+from ...graph.variable import leaf_of
+from ...random import next_key, source_at
+from .checked import Unknown, boolean, integer, integers, listed, text
+from .policies import read_policy
+from .static_arguments import read
+from .writing import bodies_within
+
+_MOST_NESTED = 32
+"""How deep bodies may be within bodies."""
+_MOST_STEPS = 1 << 22
+"""How many steps a body may have, with those of the bodies in it, each counted as often as it occurs."""
+_MOST = 2**63 - 1
+
+
+class _Kind(NamedTuple):
+    """An op with its static arguments as the file has them, and the answers to what has been asked of it."""
+
+    op: Op
+    arguments: tuple[Any, ...]
+    answers: dict[tuple[Spec, ...], tuple[tuple[Any, ...], tuple[Spec, ...]]]
+
+    def results(self, given: tuple[Spec, ...]) -> tuple[tuple[Any, ...], tuple[Spec, ...]]:
+        """The checked arguments for inputs of these shapes and dtypes, and those of the results."""
+        answer = self.answers.get(given)
+        if answer is None:
+            arguments = self.op.checked(self.arguments, len(given))
+            specs = tuple(self.op.result_specs(given, arguments))
+            if bodies_within(arguments) and self.op.traced_specs(given, arguments) != specs:
+                raise ValueError(f"{self.op.name} cannot be applied to {given}")
+            answer = self.answers[given] = arguments, specs
+        return answer
+
+
+class _Extent(NamedTuple):
+    """How large a body is."""
+
+    depth: int
+    """How deep bodies are within it."""
+    steps: int
+    """How many steps it has, with those of the bodies in it."""
+
+
+class GraphReader:
+    """Makes a graph of the tables that `GraphWriter` has written.
+
+    Args:
+        tables: What was read of JSON.
+        arrays: The arrays by name.
+
+    Raises:
+        Unknown: It needs an op, or a device, that is not there.
+        Exception: Something in it is not as it must be.
+    """
+
+    def __init__(self, tables: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        self._tables = tables
+        self._specs = [
+            checked_spec(integers(shape, 0, _MOST), dtype_of(text(dtype))) for dtype, shape in listed(tables, "specs")
+        ]
+        self._ops = [_op(row) for row in listed(tables, "ops")]
+        self._definitions: list[_Kind | Block] = []
+        self._extents: dict[int, _Extent] = {}
+        for row in listed(tables, "definitions"):
+            self._definitions.append(self._body(row) if "steps" in row else self._kind(row))
+        self._values = self._leaves(arrays)
+        """The leaves, and then all outputs of functions."""
+        self._leaf_count = len(self._values)
+        self._make_functions()
+        made = self._values[self._leaf_count :]
+        self._functions = list(dict.fromkeys([y.parent for y in made if y.parent is not None]))
+        self._note_variables()
+        self._note_functions()
+        self._read_calls()
+        self._read_derivations()
+
+    @property
+    def leaves(self) -> list[Variable]:
+        """All leaves, in their order."""
+        return self._values[: self._leaf_count]
+
+    def value(self, number: Any) -> Variable:
+        """The Variable of a number."""
+        count = self._leaf_count
+        number = integer(number, count - len(self._values), count - 1)
+        found: Variable = self._values[number if number >= 0 else count + ~number]
+        return found
+
+    def leaf(self, number: Any) -> Variable:
+        """The leaf of a number."""
+        return self._values[integer(number, 0, self._leaf_count - 1)]
+
+    def values(self, numbers: Any) -> list[Variable]:
+        """The Variables of several numbers."""
+        return [self.value(number) for number in numbers]
+
+    def _values_or_none(self, numbers: Any) -> list[Variable | None]:
+        return [None if number is None else self.value(number) for number in numbers]
+
+    # ---------------------------------------------------------------- tables
+
+    def _spec(self, number: Any) -> Spec:
+        return self._specs[integer(number, 0, len(self._specs) - 1)]
+
+    def _kind(self, row: Any) -> _Kind:
+        op, names = self._ops[integer(row["op"], 0, len(self._ops) - 1)]
+        given = listed(row, "arguments")
+        if len(given) != len(names):
+            raise ValueError(f"{op.name} has {len(given)} arguments")
+        by_name = {name: read(each, self._definitions, self._op) for name, each in zip(names, given, strict=True)}
+        values = [by_name.get(name, default) for name, default in zip(op.argument_names, op.defaults, strict=True)]
+        return _Kind(op, tuple(values), {})
+
+    def _op(self, number: Any) -> Op:
+        return self._ops[integer(number, 0, len(self._ops) - 1)][0]
+
+    def _kind_at(self, number: Any) -> _Kind:
+        kind = self._definitions[integer(number, 0, len(self._definitions) - 1)]
+        if not isinstance(kind, _Kind):
+            raise ValueError(f"definition {number} is a body, and no function")
+        return kind
+
+    def _body(self, row: Any) -> Block:
+        inputs = tuple(map(self._spec, listed(row, "inputs")))
+        specs: list[Spec] = []
+        steps = []
+        depth = extent = 0
+        for number, given in listed(row, "steps"):
+            kind = self._kind_at(number)
+            ins = integers(given, -len(specs), len(inputs) - 1)
+            arguments, made = kind.results(tuple([inputs[i] if i >= 0 else specs[~i] for i in ins]))
+            for inner in bodies_within(arguments):
+                depth = max(depth, self._extents[id(inner)].depth)
+                extent += self._extents[id(inner)].steps
+            extent += 1
+            if depth >= _MOST_NESTED or extent > _MOST_STEPS:
+                raise ValueError(f"bodies are more than {_MOST_NESTED} deep in one another, or too long")
+            steps.append((kind.op, arguments, ins))
+            specs += made
+        orders = integers(row["orders"], 0, _MOST)
+        if len(orders) != len(steps):
+            raise ValueError("a body has more or fewer orders than steps")
+        body = Block(inputs, tuple(steps), orders, integers(row["outputs"], -len(specs), len(inputs) - 1),
+                    frozenset(integers(row["stops"], -len(specs), -1)))
+        self._extents[id(body)] = _Extent(depth + 1, extent)
+        return body
+
+    # ---------------------------------------------------------------- leaves
+
+    def _leaves(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[Variable]:
+        cells = []
+        for i, (number, axes) in enumerate(listed(self._tables, "cells")):
+            spec = self._spec(number)
+            array = arrays.get(str(i))
+            if array is not None and spec_of(array.shape, array.dtype) is not spec:
+                raise ValueError(f"array {i} is {array.dtype.name}{list(array.shape)}, and should be {spec}")
+            cell = NdArray.of_spec(spec) if array is None else NdArray.of_host_array(array)
+            cell.axes = _axes(read(axes, (), self._op))
+            cells.append(cell)
+        if not set(arrays) <= {str(i) for i in range(len(cells))}:
+            raise ValueError("there are arrays that no leaf has")
+        leaves = []
+        for number, name, need_grad, persistent, source in listed(self._tables, "leaves"):
+            cell = cells[integer(number, 0, len(cells) - 1)]
+            if source is None:
+                x = leaf_of(cell, text(name))
+            else:
+                x = drawn_leaf(cell.spec, _source(source), text(name))
+                if cell.shape != (2,) or cell.dtype != np.uint32:
+                    raise ValueError(f"a key of random numbers is {cell.spec}")
+                x._data = cell
+            x.need_grad, x.persistent = boolean(need_grad), boolean(persistent)
+            leaves.append(x)
+        return leaves
+
+    # ---------------------------------------------------------------- functions
+
+    @contained
+    def _make_functions(self) -> None:
+        """Make all functions, each from what is there before it."""
+        switch_to()
+        names = ("kinds_of_functions", "inputs_of_functions", "specs_of_functions", "orders_of_functions",
+                 "contexts_of_functions")
+        columns = [listed(self._tables, name) for name in names]
+        contexts = [_context(*row) for row in listed(self._tables, "contexts")]
+        orders = integers(columns[3], 0, _MOST)
+        values = self._values
+        leaves = len(values)
+        for number, given, results, order, context in zip(
+            columns[0], columns[1], columns[2], orders, columns[4], strict=True
+        ):
+            kind = self._kind_at(number)
+            ins = integers(given, leaves - len(values), leaves - 1)
+            inputs = tuple([values[i if i >= 0 else leaves + ~i] for i in ins])
+            arguments, specs = kind.results(tuple([x.spec for x in inputs]))
+            if [self._spec(i) for i in results] != list(specs):
+                raise ValueError(f"{kind.op.name} does not give what the file says")
+            made = create(kind.op, inputs, arguments, order=order, specs=specs)
+            outputs = made if kind.op.multiple_results else (made,)
+            f = outputs[0].parent
+            context = integer(context, -1, len(contexts) - 1)
+            f.context = None if context < 0 else contexts[context]
+            values += outputs
+
+    def _note_variables(self) -> None:
+        for number, name, persistent, need_grad in listed(self._tables, "variables"):
+            y = self.value(number)
+            y.name, y.persistent = text(name), boolean(persistent)
+            if need_grad is not None:
+                y.need_grad = boolean(need_grad)
+
+    def _function(self, number: Any) -> Any:
+        return self._functions[integer(number, 0, len(self._functions) - 1)]
+
+    def _note_functions(self) -> None:
+        for number, effects in listed(self._tables, "effects"):
+            f = self._function(number)
+            pairs = [(self.leaf(leaf), integer(k, 0, len(f.specs) - 1)) for leaf, k in effects]
+            if any([leaf.spec is not f.specs[k] for leaf, k in pairs]):
+                raise ValueError(f"{f.op.name} updates a leaf with what does not fit")
+            f.effects = tuple(pairs)
+        scopes: dict[int, RecomputeScope] = {}
+        for number, mark in listed(self._tables, "marks"):
+            is_policy = mark.__class__ is list
+            self._function(number).mark = (
+                read_policy(mark) if is_policy else scopes.setdefault(integer(mark, 0, _MOST), RecomputeScope())
+            )
+        for number, tags in listed(self._tables, "tags"):
+            self._function(number).tags = {name: read(tag, (), self._op) for name, tag in tags.items()}
+
+    # ---------------------------------------------------------------- what is known of gradients
+
+    def _read_calls(self) -> None:
+        calls = [RuleCall(self._function(number), self._values_or_none(gys))
+                 for number, gys in listed(self._tables, "calls")]
+        numbers = integers(self._tables["calls_of_functions"], -1, len(calls) - 1)
+        for f, number in zip(self._functions, numbers, strict=True):
+            f._call = calls[number] if number >= 0 else None
+
+    def _read_derivations(self) -> None:
+        derivations = []
+        for outputs, inputs, seeds, stops, results, *rest in listed(self._tables, "derivations"):
+            found = self._values_or_none(results)
+            derivation = Derivation(self.values(outputs), self.values(inputs), self._values_or_none(seeds),
+                                    self.values(stops), [x for x in found if x is not None])
+            derivation.results = [_gone() if x is None else weakref.ref(x) for x in found]
+            if len(derivation.seeds) != len(derivation.outputs) or len(found) != len(derivation.inputs):
+                raise ValueError("a derivation has more or fewer seeds than outputs, or results than inputs")
+            for numbers, own in filter(None, rest):  # none in version 1 of the format
+                functions = frozenset(map(self._function, own))
+                derivation.forms = tuple([Form(y, functions) for y in self.values(numbers)])
+                if derivation.forms and [y.spec for y, _ in derivation.forms] != [x.spec for x in derivation.inputs]:
+                    raise ValueError("a derivation has forms of its results that do not fit")
+            derivations.append(derivation)
+        for number, of, x, mode, order, unknown, before, of_y in listed(self._tables, "results_of_grad"):
+            known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]
+            earlier = frozenset([(integer(n, 0, _MOST), _mode(name, reason)) for n, name, reason in before])
+            laplacian = None
+            if of_y is not None:
+                y, point, lead = of_y
+                laplacian = self.value(y), self.value(point), integer(lead, 0, self.value(y).ndim)
+            self.value(number)._derived = Remembered(
+                known, None if x is None else self.value(x), _mode(*mode), integer(order, 0, _MOST), text(unknown),
+                earlier, laplacian,
+            )  # fmt: skip
+
+
+def _gone() -> weakref.ref[Variable]:
+    """A reference to a Variable that is gone."""
+    return weakref.ref(Variable())
+
+
+def _op(row: Any) -> tuple[Op, list[str]]:
+    """An op, and the names of the arguments that the file has for it."""
+    name, given = text(row["name"]), [text(each) for each in listed(row, "arguments")]
+    try:
+        op = registry.op(name)
+    except KeyError:
+        raise Unknown(f"it has the function {name!r:.80}, which is not known here") from None
+    if op.name != name or op.tables is not None:
+        raise ValueError(f"{name!r:.80} is no function")
+    if len(set(given)) != len(given):
+        raise ValueError(f"{name} has an argument twice")
+    new = [each for each in given if each not in op.argument_names]
+    gone = [each for each, default in zip(op.argument_names, op.defaults, strict=True)
+            if each not in given and default is inspect.Parameter.empty]
+    if new or gone:
+        raise Unknown(f"its function {name!r} has other arguments than here ({', '.join(new + gone):.80})")
+    return op, given
+
+
+def _axes(value: Any) -> Any:
+    """The axes of a mesh that an array is divided over, as a cell has them."""
+    for each in value if isinstance(value, tuple) else (value,):
+        for name in each if isinstance(each, tuple) else (each,):
+            if name is not None and not isinstance(name, str):
+                raise ValueError(f"axes of a mesh are {value!r:.60}")
+    return value
+
+
+def _source(source: Any) -> Any:
+    """What draws a key."""
+    if source == []:
+        return next_key
+    seed, (start, drawn) = source
+    return source_at(integer(seed, 0, 2**64 - 1), (integer(start, 0, 2**64 - 1), integer(drawn, 0, _MOST)))
+
+
+def _context(backend: Any, device: Any) -> Context:
+    try:
+        return Context(text(backend), device_id=text(device))
+    except ValueError as error:
+        raise Unknown(f"it was built for a device that is not here: {error}") from None
+
+
+def _mode(name: Any, reason: Any) -> Mode:
+    if name not in ("reverse", "forward", "symmetric"):
+        raise ValueError(f"a gradient was built by {name!r:.40}")
+    return Mode(name, text(reason))

@@ -1,0 +1,104 @@
+"""Static arguments of functions as values that are fit for JSON, each with its type, and back.
+
+None, bools, ints and texts are what they are, tuples are lists. All else is an object with one key, which says what it
+is. Bodies and ops are numbers in tables of the file.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ...graph import Op
+from ...graph.arguments import NegativeZero, as_static_float
+from ...graph.block import Block
+from ...graph.spec import dtype_of
+from .checked import integer
+
+_MOST_DEEP = 32
+"""How deep tuples may be in one another."""
+
+
+class CannotBeKept(TypeError):
+    """A value that means nothing outside of this process."""
+
+
+def written(value: Any, body: Callable[[Block], int], op: Callable[[Op], int], depth: int = 0) -> Any:
+    """A static argument, fit for JSON.
+
+    Args:
+        value: The argument.
+        body: Gives the number of a body.
+        op: Gives the number of an op.
+        depth: In how many tuples it is.
+
+    Raises:
+        CannotBeKept: It is of another type.
+    """
+    kind = value.__class__
+    if value is None or kind is bool or kind is int or kind is str:
+        return value
+    if kind is tuple and depth < _MOST_DEEP:
+        return [written(each, body, op, depth + 1) for each in value]
+    if kind is NegativeZero:
+        return {"number": "-0"}
+    if kind is float:
+        return {"float": value.hex()}
+    if kind is Fraction:
+        return {"fraction": [value.numerator, value.denominator]}
+    if isinstance(value, np.dtype) and value.isbuiltin:
+        return {"dtype": value.name}
+    if kind is Block:
+        return {"body": body(value)}
+    if isinstance(value, Op):
+        return {"op": op(value)}
+    if kind is slice:
+        return {"slice": [written(each, body, op, _MOST_DEEP) for each in (value.start, value.stop, value.step)]}
+    if value is Ellipsis:
+        return {"ellipsis": None}
+    raise CannotBeKept(f"{kind.__module__}.{kind.__qualname__}")
+
+
+def read(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth: int = 0) -> Any:
+    """The static argument that `written` has made this of.
+
+    Args:
+        given: What was read of JSON.
+        definitions: What has been read, the bodies among it that this may refer to.
+        op: Gives the op of a number.
+        depth: In how many tuples it is.
+
+    Raises:
+        ValueError: It is nothing of the kind.
+    """
+    kind = given.__class__
+    if given is None or kind is bool or kind is int or kind is str:
+        return given
+    if kind is list and depth < _MOST_DEEP:
+        return tuple([read(each, definitions, op, depth + 1) for each in given])
+    if kind is dict and len(given) == 1:
+        ((key, value),) = given.items()
+        if key == "number" and value == "-0":
+            return as_static_float(-0.0)
+        if key == "float" and isinstance(value, str) and len(value) < 64:
+            number = float.fromhex(value)
+            return math.nan if number != number else number
+        if key == "fraction" and value.__class__ is list and [each.__class__ for each in value] == [int, int]:
+            return Fraction(*value)
+        if key == "dtype" and isinstance(value, str):
+            return dtype_of(value)
+        if key == "body":
+            body = definitions[integer(value, 0, len(definitions) - 1)]
+            if isinstance(body, Block):
+                return body
+        if key == "op":
+            return op(value)
+        if key == "slice" and value.__class__ is list and len(value) == 3:
+            return slice(*[read(each, definitions, op, _MOST_DEEP) for each in value])
+        if key == "ellipsis":
+            return Ellipsis
+    raise ValueError(f"an argument is {given!r:.60}")

@@ -1,0 +1,298 @@
+"""A graph as tables that are fit for JSON: nothing but numbers, texts, and names of registered ops.
+
+Values are numbered as in a program: leaf i is i, and output k of the functions, counted through all of them, is ~k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from backward_registry import registry
+
+from ...autodiff.remat.policies import RecomputeScope
+from ...autodiff.request import Derivation, Remembered, remembered_of
+from ...context import Context
+from ...graph import Function, NdArray, Op, Spec, Variable, functions_of
+from ...graph.arguments import key_of
+from ...graph.block import Block
+from ...graph.leaf import arrays_in
+from ...graph.traverse import operands_first
+from ...graph.value import on_host
+from ...random import place_of_source
+from .policies import written_policy
+from .static_arguments import CannotBeKept, written
+
+
+def bodies_within(arguments: Iterable[Any]) -> list[Block]:
+    """The bodies among static arguments, and in tuples among them, however deep."""
+    waiting, found = list(arguments), []
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, tuple):
+            waiting += value
+        elif isinstance(value, Block):
+            found.append(value)
+    return found
+
+
+class _Tables:
+    """What functions refer to by number, each entry once."""
+
+    def __init__(self) -> None:
+        self.ops: dict[Op, int] = {}
+        self.specs: dict[Spec, int] = {}
+        self.contexts: dict[tuple[str, str], int] = {}
+        self.definitions: list[dict[str, Any]] = []
+        """Ops with static arguments, and bodies; each refers to what comes before it alone."""
+        self._bodies: dict[Block, int] = {}
+        self._kinds: dict[tuple[Op, tuple[Any, ...]], int] = {}
+
+    def op(self, op: Op) -> int:
+        """The number of an op.
+
+        Raises:
+            CannotBeKept: No other process would find it by its name.
+        """
+        number = self.ops.get(op)
+        if number is None:
+            try:
+                known = registry.op(op.name) is op
+            except KeyError:
+                known = False
+            if not known or op.tables is not None:
+                raise CannotBeKept(f"the function {op.name}, which is not registered under that name")
+            number = self.ops[op] = len(self.ops)
+        return number
+
+    def spec(self, spec: Spec) -> int:
+        """The number of a shape and dtype."""
+        return self.specs.setdefault(spec, len(self.specs))
+
+    def context(self, context: Context | None) -> int:
+        """The number of a device; -1 for the one that JAX takes."""
+        if context is None:
+            return -1
+        _, (backend, _, device) = context.__reduce__()
+        return self.contexts.setdefault((backend, device), len(self.contexts))
+
+    def kind(self, op: Op, arguments: tuple[Any, ...]) -> int:
+        """The number of an op with its static arguments."""
+        key = op, tuple(map(key_of, arguments))
+        number = self._kinds.get(key)
+        if number is None:
+            for body in operands_first(bodies_within(arguments)[::-1], _bodies_of):
+                if body not in self._bodies:
+                    row = self._row(body)
+                    self._bodies[body] = len(self.definitions)
+                    self.definitions.append(row)
+            row = {"op": self.op(op), "arguments": self._arguments(op, arguments)}
+            number = self._kinds[key] = len(self.definitions)
+            self.definitions.append(row)
+        return number
+
+    @staticmethod
+    def nobody(body: Block) -> int:
+        """Where no body can be."""
+        raise CannotBeKept(f"{body!r}")
+
+    def _row(self, body: Block) -> dict[str, Any]:
+        steps = [[self.kind(op, arguments), list(ins)] for op, arguments, ins in body.steps]
+        return {
+            "inputs": list(map(self.spec, body.inputs)), "steps": steps, "orders": list(body.orders),
+            "outputs": list(body.outputs), "stops": sorted(body.stops),
+        }  # fmt: skip
+
+    def _arguments(self, op: Op, arguments: tuple[Any, ...]) -> list[Any]:
+        row = []
+        for name, argument in zip(op.argument_names, arguments, strict=True):
+            try:
+                row.append(written(argument, self._bodies.__getitem__, self.op))
+            except CannotBeKept as error:
+                raise CannotBeKept(f"{op.name}, whose argument {name!r} holds {error}") from None
+        return row
+
+    def rows(self) -> dict[str, Any]:
+        """The tables, fit for JSON."""
+        return {
+            "ops": [{"name": op.name, "arguments": list(op.argument_names)} for op in self.ops],
+            "specs": [[spec.dtype.name, list(spec.shape)] for spec in self.specs],
+            "contexts": [list(context) for context in self.contexts],
+            "definitions": self.definitions,
+        }  # fmt: skip
+
+
+def _bodies_of(body: Block) -> list[Block]:
+    return [inner for _, arguments, _ in body.steps for inner in bodies_within(arguments)]
+
+
+class GraphWriter:
+    """Writes down all that some Variables depend on, and what is known of the gradients among it.
+
+    Args:
+        roots: The Variables.
+    """
+
+    functions: list[Function]
+    leaves: list[Variable]
+
+    def __init__(self, roots: Sequence[Variable]) -> None:
+        self._tables = _Tables()
+        self._derivations: dict[Derivation, int] = {}
+        self._remembered: list[tuple[Variable, Remembered]] = []
+        self.functions = self._found(roots)
+        self.leaves = []
+        self._numbers: dict[int, int] = {}
+        self._places: dict[Function, int] = {f: i for i, f in enumerate(self.functions)}
+        self._first: dict[Function, int] = {}
+        count = 0
+        for f in self.functions:
+            self._first[f] = count
+            count += len(f.specs)
+        for x in roots:
+            self.number(x)
+
+    def _found(self, roots: Sequence[Variable]) -> list[Function]:
+        """The functions, and those of what gradients among them are the derivatives of."""
+        waiting = list(roots)
+        known = {id(x) for x in roots}
+        while True:
+            functions = functions_of(waiting)
+            living = [y for f in functions for ref in f._outputs if (y := ref()) is not None]
+            self._remembered = [(y, found) for y in living if (found := remembered_of(y)) is not None]
+            about: list[Variable | None] = []
+            for _, remembered in self._remembered:
+                derivation = remembered.derivation
+                if derivation is not None and derivation not in self._derivations:
+                    self._derivations[derivation] = len(self._derivations)
+                    about += [x for group in _groups(derivation) for x in group]
+                if remembered.laplacian is not None:
+                    about += remembered.laplacian[:2]
+            new = {id(x): x for x in about if x is not None and id(x) not in known}
+            if not new:
+                return functions
+            known.update(new)
+            waiting += new.values()
+
+    def number(self, x: Variable) -> int:
+        """The number of a leaf, which it gets when it is met for the first time, or of what a function gives."""
+        f = x.parent
+        if f is not None:
+            return ~(self._first[f] + x.index)
+        number = self._numbers.get(id(x))
+        if number is None:
+            number = self._numbers[id(x)] = len(self.leaves)
+            self.leaves.append(x)
+        return number
+
+    def written(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
+        """What is fit for JSON, and the arrays by name.
+
+        Raises:
+            CannotBeKept: Something in the graph cannot be in a file.
+        """
+        functions, tables, number = self.functions, self._tables, self.number
+        rows: dict[str, Any] = {
+            "kinds_of_functions": [tables.kind(f.op, f.arguments) for f in functions],
+            "inputs_of_functions": [[number(x) for x in f.inputs] for f in functions],
+            "specs_of_functions": [list(map(tables.spec, f.specs)) for f in functions],
+            "orders_of_functions": [f.order for f in functions],
+            "contexts_of_functions": [tables.context(f.context) for f in functions],
+            "effects": [[i, [[number(leaf), k] for leaf, k in f.effects]]
+                        for i, f in enumerate(functions) if f.effects],
+            "marks": self._marks(),
+            "tags": self._tags(),
+            "variables": [[number(y), y.name, bool(y.persistent), y._need_grad]
+                          for f in functions for ref in f._outputs if (y := ref()) is not None
+                          if y.name or y.persistent or y._need_grad is not None],
+            "derivations": [self._derivation(each) for each in self._derivations],
+            "results_of_grad": [self._result(*each) for each in self._remembered],
+        }  # fmt: skip
+        rows["calls"], rows["calls_of_functions"] = self._calls()
+        rows["leaves"], rows["cells"], arrays = self._leaves()
+        return {**rows, **tables.rows()}, arrays
+
+    def _all(self, variables: Iterable[Variable | None]) -> list[int | None]:
+        return [None if x is None else self.number(x) for x in variables]
+
+    def _derivation(self, derivation: Derivation) -> list[Any]:
+        results = [y if (y := ref()) is not None and (y.parent is None or y.parent in self._places) else None
+                   for ref in derivation.results]
+        *groups, forms = map(self._all, _groups(derivation))
+        own = sorted([self._places[f] for f in derivation.forms[0].functions]) if derivation.forms else []
+        return [*groups, self._all(results), None if derivation.forms is None else [forms, own]]
+
+    def _result(self, y: Variable, remembered: Remembered) -> list[Any]:
+        derivation, x, mode, order, unknown, before, laplacian = remembered
+        of = None if derivation is None else self._derivations[derivation]
+        return [self.number(y), of, None if x is None else self.number(x), list(mode), order, unknown,
+                sorted([[n, *earlier] for n, earlier in before]),
+                None if laplacian is None else [*map(self.number, laplacian[:2]), laplacian[2]]]
+
+    def _calls(self) -> tuple[list[Any], list[int]]:
+        """The calls of rules, each of which function and for which gradients; and for each function the call that
+        emitted it, or -1."""
+        calls: dict[Any, int] = {}
+        rows: list[Any] = []
+        numbers = []
+        for f in self.functions:
+            call, origin = f.call, f.origin
+            if call is None or origin not in self._places:
+                numbers.append(-1)
+                continue
+            if call not in calls:
+                calls[call] = len(calls)
+                gys = [gy if gy is None or gy.parent is None or gy.parent in self._places else None
+                       for gy in call.grad_outputs]
+                rows.append([self._places[origin], self._all(gys)])
+            numbers.append(calls[call])
+        return rows, numbers
+
+    def _marks(self) -> list[Any]:
+        """What is to be computed again: the number of a function with that of the block that it was built in, or with
+        a policy."""
+        scopes: dict[Any, int] = {}
+
+        def written(mark: Any) -> Any:
+            return scopes.setdefault(mark, len(scopes)) if isinstance(mark, RecomputeScope) else written_policy(mark)
+
+        return [[i, written(f.mark)] for i, f in enumerate(self.functions) if f.mark is not None]
+
+    def _tags(self) -> list[Any]:
+        rows = []
+        for i, tags in [(i, tags) for i, f in enumerate(self.functions) if (tags := f.tags)]:
+            try:
+                if not all([isinstance(name, str) for name in tags]):
+                    raise CannotBeKept("names that are no texts")
+                rows.append([i, {name: self._plain(tag) for name, tag in tags.items()}])
+            except CannotBeKept as error:
+                raise CannotBeKept(f"the tags of {self.functions[i].op.name}, with {error}") from None
+        return rows
+
+    def _plain(self, value: Any) -> Any:
+        return written(value, self._tables.nobody, self._tables.op)
+
+    def _leaves(self) -> tuple[list[Any], list[Any], dict[str, np.ndarray[Any, Any]]]:
+        """The leaves, the cells of their data, and the arrays that are in these."""
+        cells: dict[NdArray, int] = {}
+        leaves = []
+        for x in self.leaves:
+            source = None
+            if x._source is not None:
+                source = place_of_source(x._source)
+                if source is None:
+                    raise CannotBeKept("a leaf that is drawn by a function of the user's at each forward()")
+            cell = cells.setdefault(x.cell, len(cells))
+            leaves.append([cell, x.name, bool(x._need_grad), bool(x.persistent), source])
+        held = [(i, cell) for cell, i in cells.items() if not cell.is_zero]
+        arrays = arrays_in([cell for _, cell in held])
+        by_name = {f"{i}": on_host(array) for (i, _), array in zip(held, arrays, strict=True)}
+        rows = [[self._tables.spec(cell.spec), self._plain(cell.axes)] for cell in cells]
+        return leaves, rows, by_name
+
+
+def _groups(derivation: Derivation) -> tuple[Sequence[Variable | None], ...]:
+    forms = [form.variable for form in derivation.forms or ()]
+    return derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients, forms

@@ -1,0 +1,235 @@
+"""Parameters in files: written from the present scope, and read into it."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping
+from itertools import starmap
+from operator import call, setitem
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..graph import NdArray, Variable
+from ..graph.leaf import arrays_in
+from ..graph.place import warn_user
+from ..graph.value import writing
+from ..graph.variable import leaf_of
+from ..parameter import RESERVED, _lock, _parts, get_current_parameter_scope, get_parameters
+from .nnabla_files import READABLE, read_parameters, write_h5
+from .storage import read_arrays, write_arrays
+
+Change = tuple[Callable[[Any, Any, Any], None], Any, Any, Any]
+"""`setattr` or `setitem`, and its arguments."""
+Names = OrderedDict[str, Any]
+"""Names of parameters, and further such tables by the names of scopes."""
+WRITABLE = (".safetensors", ".h5")
+READ = (".safetensors", *READABLE)
+
+
+def save_parameters(
+    path: str | Path, params: Mapping[str, Variable] | None = None, extension: str | None = None
+) -> None:
+    """Write parameters to a file, with their dtypes and `need_grad`: a safetensors file, or one as nnabla writes it.
+
+    The file is replaced as a whole or, if writing fails or is interrupted, left as it was. It keeps its mode and owner;
+    a link to it stays one.
+
+    Args:
+        path: Its name, which says by its end what it is, '.safetensors' or '.h5', unless `extension` does.
+        params: What to write; by default all below the present scope, those with `need_grad` False too.
+        extension: '.safetensors' or '.h5', for a `path` that ends in something else. '.h5' is HDF5, as nnabla has it;
+            bfloat16 becomes float32 there.
+
+    Raises:
+        ImportError: '.h5' without the package h5py.
+        TypeError: `params` is no mapping of names to Variables.
+        ValueError: The extension is another one, or `load_parameters` would refuse or change a name in `params`.
+        OSError: The file cannot be written, is read-only, or is no regular file; the message names it.
+
+    Warns:
+        UserWarning: There are no parameters, and the file holds none.
+    """
+    extension = _extension(path, extension, WRITABLE, "written")
+    if params is not None and not isinstance(params, Mapping):
+        raise TypeError(f"params: expected Variables by name, got {type(params).__name__}")
+    chosen = get_parameters(grad_only=False) if params is None else dict(params)
+    for name, param in chosen.items():
+        if not isinstance(param, Variable):
+            raise TypeError(f"params[{name!r}]: expected a Variable, got {type(param).__name__}")
+    _tree_of(chosen, path)
+    for name in chosen:
+        if "/".join(_parts(name)) != name:
+            raise ValueError(f"{path}: {name!r} would be loaded as {'/'.join(_parts(name))!r}; give it that name")
+    cells = [param.data for param in chosen.values()]
+    arrays = [np.asarray(array) for array in arrays_in(cells)]
+    flags = {name: bool(param.need_grad) for name, param in chosen.items()}
+    by_name = dict(zip(chosen, arrays, strict=True))
+    if extension == ".h5":
+        write_h5(path, by_name, flags)
+    else:
+        write_arrays(path, by_name, {"need_grad": flags})
+    if not chosen:
+        below = "params is empty" if params is not None else "there are no parameters below the present scope"
+        warn_user(f"save_parameters: {below}, so {path} holds none")
+
+
+def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:
+    """Read parameters from a safetensors file, or one of nnabla's, into the present scope.
+
+    Parameters that are there keep their Variables and dtypes and take over the values; missing ones are
+    made. All of that comes about at one moment: nothing is changed if anything does not fit, and an interrupt finds all
+    parameters as they were before or all as they are in the file. Integers and bools get `need_grad` False whatever
+    the file says.
+
+    In nnabla's files whole numbers may be floats, and the other way round: they are taken where no value changes.
+
+    Args:
+        path: A file of `save_parameters`, any other safetensors file, or a file that nnabla has written, of
+            parameters ('.h5', '.protobuf') or of a network with its parameters ('.nnp', '.nntxt', '.prototxt').
+        extension: One of these, for a `path` that ends in something else.
+
+    Returns:
+        The parameters that were read, by name.
+
+    Raises:
+        ImportError: '.h5' without the package h5py, or another of nnabla's without protobuf.
+        ValueError: The file is damaged, names parameters that cannot be there side by side, or a parameter is there
+            with another shape or another kind of dtype; the message names the file and the parameter.
+        OSError: The file cannot be read, or is no regular file.
+    """
+    extension = _extension(path, extension, READ, "read")
+    order, arrays, flags = _read(path, extension)
+    tree = _tree_of(order, path)
+    loaded: dict[str, Variable] = {}
+    changes: list[Change] = []
+    with _lock:
+        waiting = [(tree, get_current_parameter_scope(), 1)]
+        while waiting:
+            names, scope, depth = waiting.pop()
+            for part, item in names.items():
+                there = scope.get(part)
+                if isinstance(item, str):
+                    array = arrays[item]
+                    if extension != ".safetensors" and isinstance(there, Variable):
+                        array = _in_kind_of(there, array)
+                    loaded[item], needed = _parameter_for(item, array, flags.get(item), there, path)
+                    changes += needed or [(setitem, scope, part, loaded[item])]
+                    continue
+                if isinstance(there, Variable):
+                    raise ValueError(f"{path}: {_name_below(item)!r} needs {_name_below(item, depth)!r} as a scope, "
+                                     "but that is a parameter")
+                if there is None:
+                    there = OrderedDict()
+                    changes.append((setitem, scope, part, there))
+                waiting.append((item, there, depth + 1))
+        _make(changes)
+    return OrderedDict((name, loaded[name]) for name in order)
+
+
+def _extension(path: str | Path, extension: str | None, formats: tuple[str, ...], done: str) -> str:
+    """Which of `formats` a file has, which are those that files are `done` in."""
+    given = extension if extension is not None else Path(path).suffix
+    if given not in formats:
+        raise ValueError(f"{path}: extension {given!r} is not supported; files are {done} as {', '.join(formats)}")
+    return given
+
+
+def _read(path: str | Path, extension: str) -> tuple[list[str], dict[str, np.ndarray[Any, Any]], dict[str, bool]]:
+    """The names in a file, in their order, the arrays, and `need_grad` of those of which the file says it."""
+    if extension != ".safetensors":
+        held = read_parameters(path, extension)
+        return list(held.arrays), held.arrays, held.need_grad
+    arrays, facts = read_arrays(path)
+    flags = facts.get("need_grad", {})
+    if not isinstance(flags, dict) or not all([isinstance(flag, bool) for flag in flags.values()]):
+        raise ValueError(f"{path}: a damaged file: need_grad must be true or false for each name, got {flags!r:.80}")
+    order = [name for name in flags if name in arrays] + [name for name in arrays if name not in flags]
+    return order, arrays, flags
+
+
+def _tree_of(names: Iterable[str], path: str | Path) -> Names:
+    """Names of parameters in scopes as they say. A ValueError tells which of them cannot be there side by side."""
+    tree: Names = OrderedDict()
+    for name in names:
+        *scopes, last = _parts(name, "params") or [""]
+        if last in ("", RESERVED):
+            raise ValueError(f"{path}: a parameter cannot have the name {name!r}")
+        inner = tree
+        for part in scopes:
+            inner = inner.setdefault(part, OrderedDict())
+            if isinstance(inner, str):
+                raise ValueError(f"{path}: {name!r} needs {inner!r} as a scope, but that is a parameter")
+        other = inner.setdefault(last, name)
+        if isinstance(other, dict):
+            raise ValueError(f"{path}: {_name_below(other)!r} needs {name!r} as a scope, but that is a parameter")
+        if other != name:
+            raise ValueError(f"{path}: {other!r} and {name!r} are names of the same parameter")
+    return tree
+
+
+def _name_below(names: Any, depth: int | None = None) -> str:
+    """The first parameter in `names`; with `depth`, as many scopes that it is in, from the first one on."""
+    while not isinstance(names, str):
+        names = next(iter(names.values()))
+    return "/".join(_parts(names)[:depth])
+
+
+def _parameter_for(
+    name: str, array: np.ndarray[Any, Any], flag: bool | None, there: Any, path: str | Path
+) -> tuple[Variable, list[Change]]:
+    """The parameter that takes over what the file has, and what has to be changed in it; a new one where none is there.
+
+    Args:
+        name: Its name in the file.
+        array: Its value in the file.
+        flag: Its `need_grad` in the file, where that says so.
+        there: What is at its place now.
+        path: The file.
+    """
+    if isinstance(there, dict):
+        raise ValueError(f"{path}: {name!r} is a parameter in the file, but the name of a scope here")
+    if there is None:
+        param = leaf_of(NdArray.from_numpy_array(array, array.dtype), name)
+        param.need_grad = param.spec.differentiable and flag is not False
+        return param, []
+    param = there
+    changes = _taking_over(param.cell, _fitting_cell(name, param, array, path))
+    if flag is not None:
+        changes.append((setattr, param, "_need_grad", param.spec.differentiable and flag))
+    return param, changes
+
+
+def _in_kind_of(param: Variable, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """`array` as whole numbers where `param` has them, and as floats where it has floats, if no value changes."""
+    if (array.dtype.kind == "f") == param.spec.differentiable:
+        return array
+    with np.errstate(invalid="ignore"):
+        converted = array.astype(param.dtype)
+        return converted if np.array_equal(converted.astype(array.dtype), array) else array
+
+
+def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path: str | Path) -> NdArray:
+    """`array` in the dtype of `param`."""
+    if param.shape != array.shape:
+        raise ValueError(f"{path}: parameter {name!r} has shape {array.shape} in the file, but {param.shape} here")
+    cell = NdArray.from_numpy_array(array, array.dtype)
+    if cell.spec.differentiable != param.spec.differentiable:
+        raise ValueError(f"{path}: parameter {name!r} is {array.dtype.name} in the file, but {param.dtype.name} here")
+    return cell if cell.spec is param.spec else cell.cast(param.dtype)
+
+
+def _taking_over(cell: NdArray, source: NdArray) -> list[Change]:
+    """Returns what lets `cell` hold the value that `source` holds."""
+    if source.spec is not cell.spec:
+        raise ValueError(f"a cell of {cell.spec} cannot hold a value of {source.spec}")
+    return [(setattr, cell, "_value", source._value), (setattr, cell, "variable", None)]
+
+
+def _make(changes: list[Change]) -> None:
+    """Make all changes in one call into C, which neither a signal's handler nor another thread can come between."""
+    before = [getattr(target, key) for function, target, key, _ in changes if function is setattr]
+    with writing:
+        deque(starmap(call, changes), maxlen=0)
+    del before  # letting go of values may run code, so that is done afterwards

@@ -1,0 +1,128 @@
+"""Named arrays in safetensors files, which are replaced as a whole or not at all."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save
+
+from ..parameter import RESERVED
+from .replacing import read_whole, write_whole
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+# The format's names of dtypes (https://github.com/huggingface/safetensors, "Format").
+_CODES: dict[str, np.dtype[Any]] = {
+    "BOOL": np.dtype(np.bool_),
+    "U8": np.dtype(np.uint8),
+    "I8": np.dtype(np.int8),
+    "U16": np.dtype(np.uint16),
+    "I16": np.dtype(np.int16),
+    "U32": np.dtype(np.uint32),
+    "I32": np.dtype(np.int32),
+    "U64": np.dtype(np.uint64),
+    "I64": np.dtype(np.int64),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F32": np.dtype(np.float32),
+    "F64": np.dtype(np.float64),
+}
+_FACTS = "nngrad"
+
+
+def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
+    """Write `arrays` and `facts`, which must be fit for JSON, to the file `path`, which is replaced as a whole.
+
+    Raises:
+        ValueError: An array has a name that the format reserves or cannot hold.
+        OSError: It cannot be written; the message names the file.
+    """
+    write_whole(path, content_of(arrays, facts, str(path)))
+
+
+def content_of(arrays: Mapping[str, Any], facts: Mapping[str, Any], path: str) -> bytes:
+    """The content of such a file, which is to be called `path` in messages.
+
+    Raises:
+        ValueError: An array has a name that the format reserves or cannot hold.
+    """
+    for name in arrays:
+        if name == RESERVED:
+            raise ValueError(f"{path}: an array cannot have the name {name!r}: files keep something else under it")
+        if not name.isascii() and _has_surrogates(name):
+            raise ValueError(f"{path}: an array cannot have the name {name!r}, which is no Unicode text")
+    held = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    return bytes(save(held, {_FACTS: json.dumps(facts)}))
+
+
+def _has_surrogates(name: str) -> bool:
+    return any(["\ud800" <= character <= "\udfff" for character in name])
+
+
+def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
+    """The arrays in a safetensors file, in the order of their names, and the facts that `write_arrays` put beside them.
+
+    Raises:
+        OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
+        ValueError: It is no safetensors file, or damaged, or holds what no array can be; the message names the file.
+    """
+    return arrays_from(read_whole(path), str(path))
+
+
+def read_into(path: str | Path, take: Callable[[Arrays], None]) -> None:
+    """Hand the arrays of such a file to `take`.
+
+    Raises:
+        ValueError: It is damaged, or `take` says that they do not fit; the message names the file.
+        OSError: It cannot be read.
+    """
+    arrays, _ = read_arrays(path)
+    try:
+        take(arrays)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def arrays_from(content: bytes, path: str) -> tuple[Arrays, dict[str, Any]]:
+    """The same from the content of a file, which is called `path` in messages.
+
+    Raises:
+        ValueError: It is no safetensors file, or damaged, or holds what no array can be.
+    """
+    try:
+        entries = deserialize(content)
+        facts = _facts_in(content)
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: not a safetensors file, or a damaged one ({error})") from error
+    ordered = sorted(entries, key=itemgetter(0))  # they come in another order each time
+    return {name: _array_of(entry, f"{path}: {name!r}") for name, entry in ordered}, facts
+
+
+def _facts_in(content: bytes) -> dict[str, Any]:
+    """The facts in a file whose header is known to be good."""
+    size = int.from_bytes(content[:8], "little")
+    metadata = json.loads(content[8 : 8 + size]).get(RESERVED) or {}
+    facts = json.loads(metadata.get(_FACTS, "{}"))
+    if not isinstance(facts, dict):
+        raise ValueError(f"its metadata {_FACTS!r} must be an object, got {type(facts).__name__}")
+    return facts
+
+
+def _array_of(entry: Mapping[str, Any], what: str) -> np.ndarray[Any, Any]:
+    dtype, shape = _CODES.get(entry["dtype"]), entry["shape"]
+    if dtype is None:
+        raise ValueError(f"{what} has dtype {entry['dtype']}, which is not supported")
+    flat: np.ndarray[Any, Any] = np.frombuffer(entry["data"], dtype)
+    if dtype == np.bool_ and flat.size and flat.view(np.uint8).max() > 1:
+        raise ValueError(f"{what} has dtype BOOL, but bytes that are neither 0 nor 1")
+    try:
+        return flat.reshape(shape)
+    except ValueError as error:  # too many axes, or axes too long for an array that is empty
+        raise ValueError(f"{what} has {len(shape)} axes of sizes {shape[:8]}, which no array can have") from error

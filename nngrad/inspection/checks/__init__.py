@@ -1,0 +1,125 @@
+"""Checks of gradients against numeric differences, for the tests of functions of your own.
+
+    def test_cube():
+        nn.checks.check_nth_backward(Cube(), np.random.default_rng(0).normal(size=(2, 3)), order=3)
+
+Each check raises with a report where gradient and differences disagree, and returns nothing where they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...graph import Variable
+from .differences import Settings, compare, lagging
+from .problem import Problem, listed
+from .report import GradientMismatch, NondifferentiableError, kink_report, lagging_report, mismatch_report
+
+__all__ = [
+    "GradientMismatch",
+    "NondifferentiableError",
+    "check_backward",
+    "check_double_backward",
+    "check_nth_backward",
+]
+
+
+def check_backward(func: Callable[..., Any], x_data: Any, y_grad: Any = None, **options: Any) -> None:
+    """Check the gradient of `func`: `check_nth_backward` of order 1.
+
+    Args:
+        func: A function of Variables, which returns one or several.
+        x_data: The point: an array, or a sequence of one for each argument of `func`.
+        y_grad: A weight for each output; random by default.
+        options: As for `check_nth_backward`.
+    """
+    check_nth_backward(func, x_data, 1, y_grad, **options)
+
+
+def check_double_backward(
+    func: Callable[..., Any], x_data: Any, y_grad: Any = None, x_grad_grad: Any = None, **options: Any
+) -> None:
+    """Check the gradient of `func` and the gradient of that gradient: `check_nth_backward` of order 2.
+
+    Args:
+        func: A function of Variables, which returns one or several.
+        x_data: The point: an array, or a sequence of one for each argument of `func`.
+        y_grad: A weight for each output; random by default.
+        x_grad_grad: A weight for the gradient at each floating input; random by default.
+        options: As for `check_nth_backward`.
+    """
+    check_nth_backward(func, x_data, 2, y_grad, x_grad_grad, **options)
+
+
+def check_nth_backward(
+    func: Callable[..., Any],
+    x_data: Any,
+    order: int,
+    y_grad: Any = None,
+    x_grad_grad: Any = None,
+    *,
+    params: Sequence[Variable] = (),
+    no_grads: Sequence[bool] | None = None,
+    dtype: Any = np.float64,
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    directions: int = 2,
+    seed: int = 0,
+) -> None:
+    """Check the gradients of `func` of orders 1 to `order` against numeric differences.
+
+    The gradient of order k is that of a weighted sum of all gradients of order k - 1 (of the outputs, for k = 1), with
+    respect to the inputs and to the weights of the orders below. It is compared with the slope of that sum along a
+    random direction: central differences at three steps, extrapolated (Richardson). So what is tested at order k is the
+    step from order k - 1 to k; the first order that is wrong is the one that is reported. A gradient that is right at
+    the point, but is made of values that were read there and does not change with it, is wrong too.
+
+    Args:
+        func: A function of Variables, which returns one or several. A random one is given the same noise each time.
+        x_data: The point: an array, or a sequence of one for each argument of `func`. Arrays that are not of a
+            floating dtype are handed over as they are.
+        order: Up to which order.
+        y_grad: A weight for each output; random by default.
+        x_grad_grad: A weight for the gradient at each input that is checked; random by default.
+        params: Leaves that `func` uses beside its arguments, to be checked like them.
+        no_grads: For each argument whether it is left out.
+        dtype: What floating arrays are cast to; None leaves them as they are. A check in less than float64 sees less.
+        eps: The largest step, along a direction of unit length; by default 1e-3 in float64, 2e-2 in float32.
+        atol: Allowed is a distance of atol + rtol * (the sum of the absolute values of what makes up the slope); by
+            default 1e-7 in float64, 1e-3 in float32.
+        rtol: See `atol`; by default 1e-6 in float64, 1e-3 in float32.
+        directions: Along how many directions.
+        seed: Seed of directions and weights.
+
+    Raises:
+        GradientMismatch: (an `AssertionError`) A gradient is wrong. The report says at which order and inputs, gives
+            the numbers, and the elements that are worst.
+        TypeError: `func` is no function of Variables, or none of what it returns is of a floating dtype.
+        ValueError: An argument is out of its range, or lengths or shapes do not fit.
+        NondifferentiableError: (a `ValueError`) There is a kink or a jump at the point, so that there is nothing to
+            compare with: choose another.
+    """
+    if not callable(func):
+        raise TypeError(f"func: expected a function of Variables, got {func!r}")
+    for value, name in ((order, "order"), (directions, "directions")):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}: expected an int from 1 on, got {value!r}")
+    given_weights = [None if w is None else listed(w) for w in (y_grad, x_grad_grad)]
+    problem = Problem(func, listed(x_data), order, given_weights, params, no_grads, dtype, seed)
+    settings = Settings.of(problem.precision, eps, atol, rtol)
+    for number in range(directions):
+        direction = problem.direction(number)
+        comparisons = compare(problem, direction, settings)
+        for k, comparison in enumerate(comparisons, start=1):
+            where = f"direction {number + 1} of {directions}, seed {seed}"
+            if comparison.kink is not None:
+                raise NondifferentiableError(kink_report(problem, k, comparison, settings, where))
+            if not comparison.agrees(settings):
+                raise GradientMismatch(mismatch_report(problem, k, direction, comparison, settings, where))
+            change = lagging(problem, direction, k - 1, settings)
+            if change is not None:
+                raise GradientMismatch(lagging_report(problem, k, change, where))

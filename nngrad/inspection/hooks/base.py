@@ -1,0 +1,91 @@
+"""FunctionHook: the base of hooks."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from ...graph import Function, build_options
+from ...graph.options import put_layers
+from ...graph.scopes import without
+
+Arrays = tuple[Any, ...]
+
+
+class FunctionHook:
+    """Watches functions run. Subclasses write the methods that they need.
+
+    In a `with` block a hook watches everything that runs in this thread or asyncio task; `f.add_hook(hook)` lets it
+    watch one Function, in every thread. While a function is watched, graphs with it run function by function, at once.
+
+    `forward_preprocess` and `forward_postprocess` are called around each function that the user built. The backward
+    of a function is what one call of its backward rule emitted: `backward_preprocess` is called before the first and
+    `backward_postprocess` after the last of it runs, and nothing else runs in between. A rule that computes
+    nothing, as that of an addition, which passes its gradient on, has no backward to watch. The function may be
+    one of a gradient, if that is differentiated again: its `order` is then above 0. Gradients that are built while
+    hooks watch are not simplified, so that each function has a backward of its own; in one that was built
+    before, functions share what they can, and some have none.
+
+    Arrays that hooks are given are JAX or NumPy arrays, and must not be written to. What a hook computes with `F` is
+    watched like all else; to compute with the arrays use NumPy or JAX. A hook should keep names and numbers rather
+    than functions or arrays, which would keep graphs alive. What a hook raises ends the run.
+    """
+
+    name: str = ""
+    """What the hook is called; by default the name of its class. Two of one name cannot be in force at once."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" not in vars(cls):
+            cls.name = cls.__name__
+
+    def __enter__(self) -> Self:
+        if any(hook.name == self.name for hook in build_options().watching.hooks):
+            raise KeyError(f"a hook named {self.name!r} is in force already; give one of the two another name")
+        self.added(None)
+        before = build_options().layers
+        try:
+            put_layers((*before, (self, {"hooks": (self,)})))
+        except BaseException:
+            put_layers(before)
+            self.deleted(None)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        layers = build_options().layers
+        try:
+            put_layers(without(layers, self))
+        except BaseException:
+            put_layers(without(layers, self))
+            raise
+        finally:
+            self.deleted(None)
+
+    def added(self, function: Function | None) -> None:
+        """Called when the hook is put in force: with the Function it was added to, or None for all."""
+
+    def deleted(self, function: Function | None) -> None:
+        """Called when the hook is taken off again, as `added`."""
+
+    def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
+        """Called before a function runs, with the arrays of its inputs."""
+
+    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
+        """Called after a function has run, with the arrays of its inputs."""
+
+    def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
+        """Called before the backward of a function runs.
+
+        Args:
+            function: The function whose backward it is.
+            in_data: The arrays of its inputs.
+            out_grad: The gradient of each of its outputs, None where there is none.
+        """
+
+    def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
+        """Called after the backward of a function has run, with the same arguments."""
+
+
+def label(function: Function) -> str:
+    """A name for tables: that of the op, and the order of differentiation unless it is 0."""
+    return f"{function.op.name} (order {function.order})" if function.order else function.op.name

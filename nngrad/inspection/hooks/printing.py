@@ -1,0 +1,62 @@
+"""PrintHook: prints each function as it runs, with the arrays it runs on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TextIO
+
+import numpy as np
+
+from ...graph import Function
+from .base import Arrays, FunctionHook, label
+
+
+class PrintHook(FunctionHook):
+    """Prints a line for each function before it runs: the arrays it is given, forward, or the gradients of its
+    outputs, backward, each with shape, dtype and range.
+
+    Args:
+        file: Where to print; by default what `sys.stdout` is at the time.
+        wanted: Which functions to print, by a function that says so; all by default.
+    """
+
+    def __init__(self, file: TextIO | None = None, wanted: Callable[[Function], bool] = lambda f: True) -> None:
+        self.file = file
+        self.wanted = wanted
+
+    def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
+        """Print what goes in."""
+        if self.wanted(function):
+            names = function.op.names_of(len(in_data))
+            given = [f"{name}: {described(array)}" for name, array in zip(names, in_data, strict=True)]
+            self._print("forward ", function, given)
+
+    def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
+        """Print what comes back."""
+        if self.wanted(function):
+            several = len(out_grad) > 1
+            names = [f"gradient {i}" if several else "gradient" for i in range(len(out_grad))]
+            given = [f"{name}: {described(array)}" for name, array in zip(names, out_grad, strict=True)]
+            self._print("backward", function, given)
+
+    def _print(self, way: str, function: Function, given: list[str]) -> None:
+        print(way, label(function), "; ".join(given), file=self.file or sys.stdout)
+
+
+def described(array: Any | None) -> str:
+    """Shape, dtype and range of an array."""
+    if array is None:
+        return "none"
+    values = np.asarray(array)
+    what = f"{values.dtype.name}{list(values.shape)}"
+    if not values.size:
+        return what
+    if values.size == 1:
+        return f"{what} {values.reshape(())[()]:.4g}"
+    low, high = values.min(), values.max()
+    text = f"{what} in [{low:.4g}, {high:.4g}]"
+    if values.dtype.kind not in "biu":
+        wrong = int(values.size - np.isfinite(values).sum())
+        text += f", {wrong} not finite" if wrong else ""
+    return text

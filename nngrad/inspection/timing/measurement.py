@@ -1,0 +1,287 @@
+"""Measures how long the phases of an iteration take: forward and backward, each with what precedes it on the host."""
+
+from __future__ import annotations
+
+import statistics
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+
+from ...autodiff.grad import grad
+from ...context import Context
+from ...execution import executables
+from ...execution.compiled import executable_of
+from ...execution.compiling import Spent, spent
+from ...execution.forward import take_snapshot
+from ...execution.lower import linearize
+from ...execution.plans import plan_of
+from ...graph import Variable, leaves_of, switched
+from ...graph.leaf import arrays_of
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+class Milliseconds(NamedTuple):
+    """Times of an iteration, in milliseconds."""
+
+    forward_preparation: float
+    """To build the graph of the loss, to list it as a program and to find its executable, on the host."""
+    forward: float
+    """To run that executable, until the loss is there."""
+    backward_preparation: float
+    """To build the graph of the gradients, to list it with the loss's and to find its executable, on the host. A loop
+    that calls `loss.backward()` has this time at its first iteration only: afterwards the structure is known."""
+    backward: float
+    """To run the executable of loss and gradients together, less the time of `forward`."""
+    iteration: float
+    """All of it as a training loop has it: build the graph, `loss.forward()`, `loss.backward()` from gradients of
+    zero, and wait for loss and gradients. No solver."""
+
+
+class Stages(NamedTuple):
+    """What the first iteration spent its time on, in milliseconds."""
+
+    build: float = 0.0
+    """To build the graphs of loss and gradients, to list them as a program, and all else that Python does."""
+    trace: float = 0.0
+    """For JAX to trace the program of loss and gradients."""
+    lower: float = 0.0
+    """For JAX to lower it."""
+    compile: float = 0.0
+    """For XLA to compile it, to the best executable."""
+    run: float = 0.0
+    """To run that: the shortest time of the iterations that follow."""
+
+
+NOT_KNOWN = Stages()
+
+
+class Timing:
+    """What `measure` found.
+
+    Args:
+        samples: The times of each iteration.
+        first: Milliseconds of the first iteration, which compiles.
+        device: Where it ran.
+        title: What it was.
+        stages: What of `first` was spent on what.
+    """
+
+    __slots__ = ("device", "first", "samples", "stages", "title")
+
+    def __init__(
+        self,
+        samples: list[Milliseconds],
+        first: float,
+        device: jax.Device,
+        title: str = "",
+        stages: Stages = NOT_KNOWN,
+    ) -> None:
+        self.samples = samples
+        self.first = first
+        self.stages = stages
+        self.device = device
+        self.title = title
+
+    def _each(self, function: Callable[[list[float]], float]) -> Milliseconds:
+        return Milliseconds(*[function(list(column)) for column in zip(*self.samples, strict=True)])
+
+    @property
+    def average(self) -> Milliseconds:
+        """The mean over the iterations."""
+        return self._each(statistics.fmean)
+
+    @property
+    def minimum(self) -> Milliseconds:
+        """The shortest of each."""
+        return self._each(min)
+
+    @property
+    def deviation(self) -> Milliseconds:
+        """The standard deviation of a single iteration; 0 where there is but one."""
+        return self._each(lambda column: statistics.stdev(column) if len(column) > 1 else 0.0)
+
+    def table(self) -> Table:
+        """The times as a table for rich."""
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left", title=self.title or None)
+        table.add_column("ms")
+        for name in Milliseconds._fields:
+            table.add_column(name.replace("_", "\n"), justify="right", vertical="bottom")
+        for name in ("average", "minimum", "deviation"):
+            table.add_row(name, *[f"{value:.3f}" for value in getattr(self, name)])
+        return table
+
+    def caption(self) -> str:
+        """The number of iterations, the device and the time of the first iteration, in words."""
+        count = len(self.samples)
+        kind = self.device.device_kind
+        where = f"{self.device.platform}:{self.device.id}" + (f" ({kind})" if kind != self.device.platform else "")
+        stages = ", ".join([f"{name} {value / 1e3:.2f}" for name, value in self.stages._asdict().items()])
+        return (f"{count} iteration{'s' * (count > 1)} on {where}; the first one before them, which compiles, took "
+                f"{self.first / 1e3:.2f} s" + f": {stages}" * any(self.stages))
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=100, no_color=True)
+        with console.capture() as captured:
+            console.print(self.table())
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+        return "\n".join([*lines, self.caption()])
+
+    def __repr__(self) -> str:
+        return f"<Timing of {len(self.samples)} iterations, {self.average.iteration:.3g} ms each>"
+
+
+def measure(
+    loss: Variable | Callable[[], Variable],
+    iterations: int = 10,
+    warm_up: int = 1,
+    device: Context | str | None = None,
+    title: str = "",
+) -> Timing:
+    """Measure the times of a model's forward and backward.
+
+    Each iteration is run twice: phase by phase, waiting for the device after each, and then as a whole as a loop has
+    it. Gradients are those of the leaves with `need_grad`, whose `.grad` is zero afterwards. Running statistics
+    move on, as they do at any forward.
+
+    Args:
+        loss: A function without arguments that builds the graph of a loss and returns the loss; or a loss whose graph
+            is there already: then nothing is built and hardly anything is left to prepare for forward.
+        iterations: How many are measured.
+        warm_up: How many go before, at least 1, since the first one compiles.
+        device: A Context or the name of a backend, such as 'cpu' or 'gpu'; by default JAX's default device. It is
+            where a function makes its arrays, its parameters too; what is on another device is moved there each time.
+        title: What stands above the table.
+
+    Returns:
+        A Timing; print it to see the table.
+
+    Raises:
+        TypeError: `loss` is neither a Variable nor a function that returns one, its dtype is not floating, or a number
+            is no int.
+        ValueError: A number is too small, the loss is a leaf, no leaf above it has `need_grad`, or there is no such
+            device.
+
+    Warns:
+        RuntimeWarning: Something was compiled after the warm-up, so that times include a compilation: the structure of
+            the graph changes, as it does when a number in it changes.
+    """
+    build = _builder(loss)
+    _check_count(iterations, "iterations", 1)
+    _check_count(warm_up, "warm_up", 1)
+    target = None if device is None else _device_of(device)
+    on_device = jax.default_device(target) if target is not None else nullcontext()
+    with on_device, switched(auto_forward=False, deterministic=True):  # with one tier
+        first, compilation = _first(build)
+        for _ in range(warm_up - 1):
+            _phases(build)
+            _iteration(build)
+        compiled = executables.info().misses
+        samples = [Milliseconds(*_phases(build), _iteration(build)) for _ in range(iterations)]
+        if executables.info().misses > compiled:
+            warnings.warn("measure: something was compiled after the warm-up, and its time is included; does the "
+                          "structure of the graph change from call to call?", RuntimeWarning, stacklevel=2)
+    return Timing(samples, first, target or jax.local_devices()[0], title, _stages(first, compilation, samples))
+
+
+def _stages(first: float, compilation: Spent, samples: list[Milliseconds]) -> Stages:
+    """The stages of a first iteration of so many milliseconds."""
+    trace, lower, compiling = 1e3 * compilation.trace, 1e3 * compilation.lower, 1e3 * compilation.compile
+    run = min([sample.forward + sample.backward for sample in samples])
+    return Stages(max(first - trace - lower - compiling - run, 0.0), trace, lower, compiling, run)
+
+
+def _first(build: Callable[[], Variable]) -> tuple[float, Spent]:
+    """Milliseconds of the first iteration, and what of it went into its compilation; the phases are run as well, so
+    that all is compiled."""
+    before = spent.total
+    took = _iteration(build)
+    after = spent.total
+    _phases(build)
+    return took, Spent(after.trace - before.trace, after.lower - before.lower, after.compile - before.compile)
+
+
+def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:
+    """Milliseconds of the phases of an iteration, each with the device waited for."""
+    start = perf_counter()
+    loss = build()
+    take_snapshot([loss])
+    prepared = perf_counter()
+    jax.block_until_ready(loss.data.array)
+    computed = perf_counter()
+    plan, gradients = plan_of([loss]), grad([loss], _differentiated(loss))
+    # Listed as `backward()` lists it, so that one executable serves both.
+    both = linearize([loss, *gradients], first=plan.leaves, device=plan.program.device)
+    executable, arrays = executable_of(both.program), arrays_of(both.leaves)
+    prepared_again = perf_counter()
+    jax.block_until_ready(executable(*arrays))
+    done = perf_counter()
+    forward = computed - prepared
+    return (
+        1e3 * (prepared - start), 1e3 * forward, 1e3 * (prepared_again - computed),
+        1e3 * (done - prepared_again - forward),
+    )
+
+
+def _iteration(build: Callable[[], Variable]) -> float:
+    """Milliseconds of an iteration as a loop has it."""
+    start = perf_counter()
+    loss = build()
+    leaves = _differentiated(loss)
+    loss.forward()
+    loss.backward()
+    jax.block_until_ready([loss.data.array, *[x.grad.array for x in leaves]])
+    took = 1e3 * (perf_counter() - start)
+    for x in leaves:
+        x.grad.zero()
+    return took
+
+
+def _differentiated(loss: Variable) -> list[Variable]:
+    """The leaves that the gradient is taken with respect to."""
+    leaves = [x for x in leaves_of([loss]) if x._need_grad and x.spec.differentiable]
+    if not leaves:
+        raise ValueError("loss: no leaf above it has need_grad, so there is nothing to differentiate")
+    return leaves
+
+
+def _builder(loss: Any) -> Callable[[], Variable]:
+    """`loss` as a function that returns a loss, and checks what it returns."""
+    if not isinstance(loss, Variable) and not callable(loss):
+        raise TypeError(f"loss: expected a Variable, or a function that builds one, got {type(loss).__name__}")
+
+    def build() -> Variable:
+        y = loss if isinstance(loss, Variable) else loss()
+        if not isinstance(y, Variable):
+            raise TypeError(f"loss: the function must return a Variable, got {type(y).__name__}")
+        if not y.spec.differentiable:
+            raise TypeError(f"loss: is {y.dtype.name}; only floating dtypes can be differentiated")
+        if y.parent is None:
+            raise ValueError("loss: is a leaf, so there is nothing to compute")
+        return y
+
+    return build
+
+
+def _check_count(value: Any, name: str, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}: expected an int, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: must be {least} or more, got {value}")
+
+
+def _device_of(device: Any) -> jax.Device:
+    if isinstance(device, str):
+        device = Context(device)
+    if not isinstance(device, Context):
+        raise TypeError(f"device: expected a Context or the name of a backend, got {device!r}")
+    return device.jax_device

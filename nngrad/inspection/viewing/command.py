@@ -1,0 +1,56 @@
+"""`nngrad view`: a graph of a script, or of a file, as a page."""
+
+from __future__ import annotations
+
+import argparse
+
+from nngrad_command.outcome import complain
+
+from ..from_script import graph_named
+from .html import NoPage
+from .view import SUFFIXES, show_page, write_graph
+
+DESCRIPTION = (
+    "Look at a graph as a page in the browser. The graph is that of a Variable of a script of Python, which is run for "
+    "it, of a list, tuple or dict of them, or of a function in the script that returns such; or it is in a file that "
+    "nn.save_graph has written. The page is one file that needs no network."
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `nngrad view`."""
+    parser.add_argument("graph", metavar="GRAPH",
+                        help="SCRIPT.py:NAME, or a file of nn.save_graph, or one output of that, FILE:NAME")
+    parser.add_argument("--output", type=str, metavar="FILE",
+                        help=f"file to write, which ends in {', '.join(SUFFIXES)}: a page, Graphviz's language, or the "
+                        "JSON of Google's Model Explorer (default: a temporary page)")
+    parser.add_argument("--no-open", action="store_true", help="open no browser; print the name of the file")
+    parser.add_argument("--values", action="store_true",
+                        help="run the graph, and tell of all values their range, mean and NaN")
+    parser.add_argument("--timed", action="store_true", help="run each function a few times, to tell how long it takes")
+
+
+def run(given: argparse.Namespace) -> int:
+    """`nngrad view`; returns the exit code."""
+    try:
+        named = graph_named(given.graph)
+        file = write_graph(
+            named.outputs, given.output, title=named.title, values=given.values, timed=given.timed,
+            parameters=named.parameters,
+        )  # fmt: skip
+    except OSError as error:
+        if error.filename is None:  # the output
+            raise
+        return _failed(f"{error.filename}: {error.strerror}")
+    except (NoPage, TypeError, ValueError) as error:
+        return _failed(str(error))
+    if given.no_open or file.suffix.lower() != ".html":
+        print(file)
+    else:
+        show_page(file)
+    return 0
+
+
+def _failed(why: str) -> int:
+    complain(f"nngrad view: {why}")
+    return 1

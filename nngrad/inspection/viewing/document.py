@@ -1,0 +1,203 @@
+"""The document that a page shows: all that is known of the nodes of a graph, as columns of numbers and strings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...graph import Op, Spec
+from ..description import Description, Kind
+from ..formulas import formula_of
+from .groups import Labels
+from .layout import HEIGHT, WIDTH, layout
+from .lifetimes import Lifetimes
+from .rows import Structure, Wiring
+
+VERSION = 1
+
+
+class Measured(NamedTuple):
+    """What is known of a graph besides its structure; None for what nobody has measured."""
+
+    lifetimes: Lifetimes | None = None
+    """The memory of its values."""
+    seconds: Sequence[float | None] | None = None
+    """What each node took in a run."""
+    bad: Sequence[int] | None = None
+    """Of each node's values: 0 finite or not known, 1 has NaN, 2 has infinities, 3 the first NaN was made here."""
+    statistics: Sequence[Sequence[float | int | None] | None] | None = None
+    """Of each node's values, where they are known: least and largest, mean, standard deviation, share of zeros, how
+    many are NaN and how many infinite."""
+
+
+NOTHING = Measured()
+
+
+class Strings:
+    """Texts by numbers, each once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {"": 0}
+
+    def number(self, text: str) -> int:
+        """The number of a text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    def numbers(self, texts: Iterable[str]) -> list[int]:
+        """The numbers of several."""
+        known = self._numbers
+        return [known.setdefault(text, len(known)) for text in texts]
+
+    def __iter__(self) -> Any:
+        return iter(self._numbers)
+
+
+def document(described: Description, title: str, measured: Measured = NOTHING) -> dict[str, Any]:
+    """The document of a graph, ready to be written as JSON.
+
+    Args:
+        described: The graph.
+        title: What it is called.
+        measured: What is known of it besides.
+    """
+    laid = layout(structure_of(described), labels_of(described))
+    strings = Strings()
+    costs = described.costs
+    nodes: dict[str, Any] = {
+        "name": strings.numbers(described.names),
+        "op": strings.numbers([described.op_name(i) for i in range(len(described))]),
+        "kind": _column(map(int, described.kinds)),
+        "order": _column(described.orders),
+        "row": laid.line.tolist(), "column": laid.column.tolist(), "x": laid.x.tolist(), "y": laid.y.tolist(),
+        "shape": strings.numbers(_shapes(described)),
+        "arguments": _column(strings.numbers(_arguments(described))),
+        "scope": _column(strings.numbers(described.scopes)),
+        "origin": _column(described.origins),
+        "rule": _column(strings.numbers(["" if op is None else op.name for op in described.rules])),
+        "base": _column(described.bases),
+        "place": _column(strings.numbers(_places(described.places))),
+        "asked": _column(strings.numbers(_places(described.asked))),
+        "flops": _column([cost.flops for cost in costs]),
+        "bytes": _column([cost.bytes for cost in costs]),
+        "size": _column([sum([spec.nbytes for spec in specs]) for specs in described.specs]),
+        "runs": _column(described.runs),
+        "state": _column(map(int, described.states)),
+        "group": laid.group.tolist(),
+        "time": None if measured.seconds is None else list(measured.seconds),
+        "bad": None if measured.bad is None else _column(measured.bad),
+        "statistics": None if measured.statistics is None else list(measured.statistics),
+    }  # fmt: skip
+    lifetimes = measured.lifetimes
+    return {
+        "version": VERSION,
+        "title": title,
+        "nodes": nodes,
+        "operands": {
+            "start": _starts(described.operands),
+            "node": [node for read in described.operands for node, _ in read],
+            "output": [output for read in described.operands for _, output in read],
+        },
+        "groups": [
+            {"name": strings.number(g.name), "kind": g.kind, "parent": g.parent, "times": g.times, "box": list(g.box)}
+            for g in laid.groups
+        ],
+        "ops": _ops(described),
+        "outputs": [list(output) for output in described.outputs],
+        "columns": [
+            {"order": lane.order, "band": lane.band, "label": lane.label, **dict(zip(_BOX, lane.box, strict=True))}
+            for lane in laid.lanes
+        ],
+        "box": {"width": WIDTH, "height": HEIGHT},
+        "memory": None if lifetimes is None else lifetimes._asdict(),
+        "totals": _totals(described, lifetimes),
+        "strings": list(strings),
+        "exported": None,
+    }  # fmt: skip
+
+
+_BOX = ("x0", "y0", "x1", "y1")
+
+
+def structure_of(described: Description) -> Structure:
+    """What the layout of a graph depends on."""
+    starts = np.array(_starts(described.operands), np.int64)
+    return Structure(
+        np.array(described.orders, np.int64), np.array(described.bases, np.int64),
+        np.array(described.base_ranks, np.int64), np.diff(starts) == 0, np.array(described.body_of, np.int64),
+        [body.node for body in described.bodies],
+        Wiring(starts, np.array([node for read in described.operands for node, _ in read], np.int64)),
+    )  # fmt: skip
+
+
+def labels_of(described: Description) -> Labels:
+    """What groups of nodes of a graph are made of."""
+    scopes = Strings()
+    labels: dict[tuple[Op | None, tuple[Spec, ...]], int] = {}
+    scope = scopes.numbers(described.scopes)
+    label = [labels.setdefault(key, len(labels)) for key in zip(described.ops, described.specs, strict=True)]
+    return Labels(
+        np.array(scope, np.int64), list(scopes), np.array(label, np.int64),
+        ["" if op is None else op.name for op, _ in labels],
+        [(f"{body.role} of {described.op_name(body.node)}", body.runs) for body in described.bodies],
+        any([place is not None for place in described.places]),
+    )  # fmt: skip
+
+
+def _starts(operands: Sequence[Sequence[Any]]) -> list[int]:
+    return [0, *np.cumsum([len(read) for read in operands], dtype=np.int64).tolist()]
+
+
+def _column(values: Iterable[Any]) -> Any:
+    """The values, or the one value that all are."""
+    listed = list(values)
+    return listed[0] if listed and listed.count(listed[0]) == len(listed) else listed
+
+
+def _shapes(described: Description) -> list[str]:
+    """Shapes and dtypes of what is read of each node."""
+    known: dict[tuple[tuple[Spec, ...], tuple[bool, ...]], str] = {}
+    found = []
+    for i, (specs, results) in enumerate(zip(described.specs, described.results, strict=True)):
+        key = specs, tuple([name != "" for name in results])
+        text = known.get(key)
+        if text is None:
+            text = known[key] = described.shape(i)
+        found.append(text)
+    return found
+
+
+def _arguments(described: Description) -> list[str]:
+    texts = ["" if not static else described.arguments(i) for i, static in enumerate(described.static)]
+    for i, how in described.begins.items():
+        texts[i] = f"{how} {described.operand(i, 0)}"
+    return texts
+
+
+def _places(places: Sequence[Any]) -> list[str]:
+    """Places as text; each line of the user's program is looked up once."""
+    known = {place: str(place) for place in set(places) if place is not None}
+    return ["" if place is None else known[place] for place in places]
+
+
+def _ops(described: Description) -> dict[str, dict[str, str]]:
+    """The rule's formula and the first sentence on each op that occurs, or of which a rule was called."""
+    found = {op.name: op for op in (*dict.fromkeys(described.ops), *dict.fromkeys(described.rules)) if op is not None}
+    return {name: {"formula": formula_of(op), "summary": _first_sentence(op.__doc__)} for name, op in found.items()}
+
+
+def _first_sentence(doc: str | None) -> str:
+    text = " ".join((doc or "").strip().partition("\n\n")[0].split())
+    return text.partition(". ")[0].rstrip(".") + "." if text else ""
+
+
+def _totals(described: Description, lifetimes: Lifetimes | None) -> Mapping[str, int]:
+    counted = [i for i, kind in enumerate(described.kinds) if kind in (Kind.FUNCTION, Kind.LOOP)]
+    costs = described.costs
+    return {
+        "functions": len(counted),
+        "flops": sum([costs[i].flops for i in counted]),
+        "bytes": sum([costs[i].bytes for i in counted]),
+        "peak": 0 if lifetimes is None or not lifetimes.live else lifetimes.live[lifetimes.peak],
+    }  # fmt: skip

@@ -1,0 +1,280 @@
+"""nn.draw: a graph as a picture for papers and notebooks, as SVG."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ...autodiff.request import variables
+from ...files.replacing import write_whole
+from ...graph import Variable, functions_of
+from ...graph.spelling import did_you_mean
+from ..description import describe
+from .draw_contents import Box, Choices, contents_of
+from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, Frame, Layout, body_top, laid_out
+from .draw_routes import Route
+from .draw_styles import PATTERNS, STYLES, Style
+from .svg import (
+    FONT,
+    Point,
+    curved_path,
+    element,
+    escaped,
+    label,
+    outline,
+    polygon,
+    rounded_path,
+    shortened,
+    text_width,
+)  # fmt: skip
+
+MOST = 400
+"""Functions that are drawn; more are to be looked at in another way."""
+
+
+class Drawing(NamedTuple):
+    """A picture of a graph; notebooks show it."""
+
+    svg: str
+    """The content of an SVG file."""
+    width: float
+    """In pixels, as are all lengths in it."""
+    height: float
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"<Drawing of {self.width:.0f} by {self.height:.0f} pixels>"
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a file, which is replaced as a whole.
+
+        Raises:
+            TypeError: `path` is no path.
+            ValueError: The name does not end in '.svg'.
+            OSError: It cannot be written; the message names it.
+        """
+        write_whole(_checked_path(path), self.svg.encode())
+
+
+def draw(
+    outputs: Variable | Iterable[Variable], path: str | os.PathLike[str] | None = None, *, style: str = "light",
+    title: str = "", shapes: bool = True, arguments: bool = True, formulas: bool = False, bodies: bool = True,
+    scopes: bool = True, parameters: Mapping[str, Variable] | None = None,
+) -> Drawing:  # fmt: skip
+    """Draw the graph that computes `outputs`: `nn.draw(outputs, "graph.svg")`.
+
+    A box is a function, one with round ends a leaf or a constant. Columns are orders of differentiation: at the left
+    what the user built, beside it its gradient, and so on. A function of a gradient is beside the forward function that
+    it comes from. Outputs have a thick border. The body of a loop or a branch is drawn within its box, and what
+    reads parameters of one scope is surrounded by a frame. The same graph gives the same picture. Nothing is run.
+
+    Args:
+        outputs: A Variable or Variables.
+        path: A file whose name ends in '.svg', or None.
+        style: 'light', 'dark', or 'print', which tells orders apart by patterns and needs no colour.
+        title: What is written above the picture.
+        shapes: Whether shapes and dtypes are shown.
+        arguments: Whether static arguments are shown.
+        formulas: Whether functions of a gradient show the formula of the rule that they come from.
+        bodies: Whether bodies of loops and branches are drawn.
+        scopes: Whether scopes of parameters have frames.
+        parameters: Names of parameters, as `nn.get_parameters()` gives them; those that are registered have their names
+            in any case.
+
+    Returns:
+        A `Drawing`, which notebooks show, with the text of the file as `svg`.
+
+    Raises:
+        TypeError: Something in `outputs` is not a Variable, `parameters` no dict of Variables by name, or another
+            argument of another type.
+        ValueError: There is no such style, there are no outputs, the graph has more than 400 functions, or `path` does
+            not end in '.svg'.
+        OSError: The file cannot be written.
+    """
+    listed = variables(outputs, "outputs")
+    if style not in STYLES:
+        raise ValueError(f"style: there is no {style!r}{did_you_mean(style, STYLES)}; there are {', '.join(STYLES)}")
+    if not isinstance(title, str):
+        raise TypeError(f"title: expected a str, got {title!r}")
+    choices = {"shapes": shapes, "arguments": arguments, "formulas": formulas, "bodies": bodies, "scopes": scopes}
+    for name, value in choices.items():
+        if not isinstance(value, bool):
+            raise TypeError(f"{name}: expected True or False, got {value!r}")
+    if path is not None:
+        _checked_path(path)
+    functions = functions_of(listed)
+    if len(functions) > MOST:
+        raise ValueError(f"outputs: the graph has {len(functions):,} functions, and pictures of more than {MOST} show "
+                         "nothing; draw a part of it, or look at it by nn.view(outputs)")
+    contents = contents_of(describe(listed, parameters), Choices(shapes, arguments, formulas, bodies))
+    layout = laid_out(contents, headers=len({box.order for box in contents.boxes}) > 1)
+    drawing = _drawn(layout, STYLES[style], title, scopes)
+    if path is not None:
+        drawing.save(path)
+    return drawing
+
+
+def _checked_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a picture, before there is one."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"path: expected the path of a file, got {path!r}")
+    file = Path(path)
+    if file.suffix.lower() != ".svg":
+        raise ValueError(f"path: nn.draw writes SVG, so its name should end in '.svg', not {str(path)!r}; "
+                         "Inkscape and CairoSVG make PDF and PNG of it")
+    return file
+
+
+def _drawn(layout: Layout, style: Style, title: str, scopes: bool) -> Drawing:
+    above = 30.0 if title else 0.0
+    width = max(layout.width, text_width(title, 15, bold=True) + 2 * MARGIN)
+    height = layout.height + above
+    # Pictures of one page must not share names of patterns. What is drawn is rounded; the last digits of a layout
+    # differ from one version of Python to another.
+    mark = hashlib.sha256((_Painter(style, scopes, "").picture(layout) + escaped(title)).encode()).hexdigest()[:8]
+    painter = _Painter(style, scopes, mark)
+    parts = [painter.columns(layout), painter.picture(layout)]
+    body = element("g", *parts, transform=f"translate(0 {above:g})" if above else None)
+    if title:
+        body = label(title, MARGIN, 22.0, 15, bold=True, fill=style.text) + body
+    patterns = painter.patterns()
+    content = (f"<title>{escaped(title or 'Graph')}</title>"
+               + element("rect", width=width, height=height, fill=style.background) + patterns + body)
+    svg = element("svg", content, xmlns="http://www.w3.org/2000/svg", width=width, height=height,
+                  viewBox=f"0 0 {width:.1f} {height:.1f}", font_family=FONT, role="img")  # fmt: skip
+    return Drawing(svg + "\n", round(width, 1), round(height, 1))
+
+
+_ORDINALS = {0: "forward", 1: "gradient", 2: "2nd derivatives", 3: "3rd derivatives"}
+
+
+class _Painter:
+    """Makes SVG of layouts.
+
+    Args:
+        style: How it looks.
+        scopes: Whether scopes have frames.
+        mark: What names of patterns begin with.
+    """
+
+    def __init__(self, style: Style, scopes: bool, mark: str) -> None:
+        self._style, self._scopes, self._mark = style, scopes, mark
+
+    def columns(self, layout: Layout) -> str:
+        """What is behind the columns, and their titles."""
+        if len(layout.columns) < 2:
+            return ""
+        parts = []
+        for order, left, right in layout.columns:
+            tone = self._style.tone(order)
+            patterned = self._style.patterned
+            parts.append(element("rect", x=left, y=MARGIN / 2, width=right - left, height=layout.height - MARGIN, rx=8,
+                                 fill=tone.band, stroke=self._style.frame if patterned else None,
+                                 stroke_width=0.5 if patterned else None))  # fmt: skip
+            name = _ORDINALS.get(order, f"{order}th derivatives")
+            parts.append(label(name, (left + right) / 2, MARGIN / 2 + 17, 11, bold=True, fill=tone.line,
+                               text_anchor="middle"))  # fmt: skip
+        return "".join(parts)
+
+    def picture(self, layout: Layout) -> str:
+        """Frames, arrows and boxes."""
+        boxes = layout.contents.boxes
+        frames = [self._frame(frame) for frame in layout.frames if self._scopes]
+        arrows = [
+            self._arrow(route, boxes[source].order, boxes[target].order, layout.contents.by_order)
+            for (source, target), route in zip(layout.contents.arrows, layout.routes, strict=True)
+        ]
+        # Those from order to order lie below the others.
+        arrows.sort(key=lambda entry: not entry[0])
+        drawn = [self._box(layout, i, box) for i, box in enumerate(boxes)]
+        return "".join([*frames, *[arrow for _, arrow in arrows], *drawn])
+
+    def _frame(self, frame: Frame) -> str:
+        style = self._style
+        shape = element("path", d=outline(frame.spans, 7), fill=style.tone(frame.order).fill, fill_opacity=0.35,
+                        stroke=style.frame, stroke_width=0.8, stroke_dasharray="4 3")  # fmt: skip
+        left, top, right, _ = frame.spans[0]
+        shown = shortened(frame.title, 8.5, max(right - left, 60))
+        return shape + label(shown, left + 2, top - 3, 8.5, fill=style.faint)
+
+    def _arrow(self, route: Route, begin: int, end: int, by_order: bool) -> tuple[bool, str]:
+        """Returns whether it goes from order to order, and the arrow."""
+        crosses = by_order and begin != end
+        colour = self._style.faint if crosses else self._style.tone(end if by_order else max(begin, end)).line
+        points = list(route.points)
+        tip, length = points[-1], 6.0
+        points[-1] = tip[0] - route.heading[0] * (length - 1), tip[1] - route.heading[1] * (length - 1)
+        if route.kind == "straight":
+            path = rounded_path(points, 7)
+        elif route.kind == "below":
+            (x0, y0), (_, low), (x1, _), last = points
+            deep = low + 16
+            path = (f"M{x0:.1f} {y0:.1f}L{x0:.1f} {low:.1f}C{x0:.1f} {deep:.1f} {x1:.1f} {deep:.1f} {x1:.1f} {low:.1f}"
+                    f"L{x1:.1f} {last[1]:.1f}")  # fmt: skip
+        else:
+            path = curved_path(points)
+        dashes = "4 2.5" if crosses and self._style.patterned else None
+        line = element("path", d=path, fill="none", stroke=colour, stroke_width=0.9 if crosses else 1.2,
+                       stroke_dasharray=dashes)  # fmt: skip
+        return crosses, line + element("path", d=_head(tip, route.heading, length), fill=colour)
+
+    def _box(self, layout: Layout, i: int, box: Box) -> str:
+        style, lines = self._style, layout.lines[i]
+        x, y, w, h = layout.x[i], layout.y[i], layout.widths[i], layout.heights[i]
+        tone = style.tone(box.order)
+        is_leaf, edge = box.kind != "function", box.kind in ("input", "output")
+        top = y - h / 2
+        fill = style.leaf if is_leaf and box.kind != "constant" else tone.fill
+        shape = {"x": x - w / 2, "y": top, "width": w, "height": h, "rx": min(h / 2, 14) if is_leaf else 4}
+        stroke = style.frame if edge else style.faint if is_leaf and box.kind != "constant" else tone.line
+        thick = 2.2 if box.is_result else 1.0
+        dashes = "3 2" if box.kind == "constant" else None
+        parts = [f"<title>{escaped(box.full[:2000])}</title>"]
+        if style.patterned and not is_leaf and box.order in PATTERNS:
+            parts.append(element("rect", **shape, fill="#ffffff"))
+            parts.append(element("rect", **shape, fill=f"url(#p{self._mark}-{box.order})", stroke=stroke,
+                                 stroke_width=thick))  # fmt: skip
+            room = max([text_width(lines.title, TITLE, bold=True), *[text_width(n, NOTE) for n in lines.notes]]) + 6
+            tall = 15 + LINE * len(lines.notes)
+            parts.append(element("rect", x=x - room / 2, y=top + 3.5, width=room, height=tall, fill="#ffffff"))
+        else:
+            parts.append(element("rect", **shape, fill=fill, stroke=stroke, stroke_width=thick,
+                                 stroke_dasharray=dashes))  # fmt: skip
+        italic = "italic" if is_leaf else None
+        parts.append(label(lines.title, x, top + 15, TITLE, bold=not is_leaf, fill=style.text, text_anchor="middle",
+                           font_style=italic))  # fmt: skip
+        for n, note in enumerate(lines.notes):
+            parts.append(label(note, x, top + 27 + LINE * n, NOTE, fill=style.faint, text_anchor="middle"))
+        below = top + body_top(lines)
+        for (caption, _), inner in zip(box.bodies, layout.inner[i], strict=True):
+            left = x - inner.width / 2
+            parts.append(label(caption, x - w / 2 + 10, below + CAPTION, CAPTION, fill=tone.line))
+            below += CAPTION + 6
+            parts.append(element("rect", x=left, y=below, width=inner.width, height=inner.height, rx=5,
+                                 fill=style.background, stroke=style.frame, stroke_width=0.6))  # fmt: skip
+            parts.append(element("g", self.picture(inner), transform=f"translate({left:.1f} {below:.1f})"))
+            below += inner.height + 10
+        return element("g", *parts)
+
+    def patterns(self) -> str:
+        """What boxes are filled with in print."""
+        if not self._style.patterned:
+            return ""
+        drawn = [
+            element("pattern", element("path", d=path, stroke="#9a9a9a", stroke_width=0.7, fill="none"),
+                    id=f"p{self._mark}-{order}", width=6, height=6, patternUnits="userSpaceOnUse")
+            for order, path in PATTERNS.items()
+        ]  # fmt: skip
+        return element("defs", *drawn)
+
+
+def _head(tip: Point, heading: Point, length: float) -> str:
+    """The triangle at the end of an arrow."""
+    x, y = tip[0] - heading[0] * length, tip[1] - heading[1] * length
+    across_x, across_y = -heading[1] * length * 0.42, heading[0] * length * 0.42
+    return polygon([tip, (x + across_x, y + across_y), (x - across_x, y - across_y)])

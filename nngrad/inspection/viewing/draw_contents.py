@@ -1,0 +1,230 @@
+"""What a drawing of a graph shows: boxes with labels, arrows between them, and drawings of bodies within boxes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..description import BodyEntry, Description, Kind
+
+
+class Choices(NamedTuple):
+    """What labels say."""
+
+    shapes: bool
+    arguments: bool
+    formulas: bool
+    bodies: bool
+
+
+class Box(NamedTuple):
+    """A leaf, a function, or what comes into a body or leaves it."""
+
+    kind: str
+    """'leaf', 'constant', 'function', 'input' or 'output'."""
+    title: str
+    notes: tuple[str, ...]
+    """Smaller lines below the title."""
+    order: int
+    row: int
+    """Rank of the function of order 0 that it comes from; rows may be left out."""
+    scope: str
+    """Of parameters, as in 'critic/conv1'; empty for none."""
+    full: str
+    """All that is known, in a line or more, for whoever asks for it."""
+    is_result: bool
+    """Whether it computes one of the outputs."""
+    bodies: tuple[tuple[str, Contents], ...]
+    """Those of a loop or a branch, each with what it is called."""
+
+
+class Contents(NamedTuple):
+    """Boxes, each after what it reads, and arrows between them by their numbers."""
+
+    boxes: tuple[Box, ...]
+    arrows: tuple[tuple[int, int], ...]
+    by_order: bool
+    """Whether each order of differentiation has a column of its own."""
+
+
+_NUMBERED = re.compile(r"(v|leaf)\d+")
+"""Names that nobody has given."""
+
+
+def contents_of(described: Description, choices: Choices) -> Contents:
+    """A graph as it is drawn."""
+    nodes = [i for i, body in enumerate(described.body_of) if body < 0]
+    rows = _rows(described, nodes)
+    readers: dict[int, list[int]] = {}
+    for i in nodes:
+        for o, _ in described.operands[i]:
+            readers.setdefault(o, []).append(i)
+    results = {node for node, _ in described.outputs}
+    bodies = _Bodies(described, choices)
+    boxes: list[Box] = []
+    number: dict[int, int] = {}
+    for i in nodes:
+        box = _box(described, i, choices, rows[i], i in results)
+        if described.kinds[i] is Kind.LOOP and choices.bodies:
+            box = box._replace(bodies=bodies.of(i))
+        if i in readers and box.kind == "leaf":
+            box = box._replace(order=min([described.orders[r] for r in readers[i]]))
+        number[i] = len(boxes)
+        boxes.append(box)
+    arrows = [(number[o], number[i]) for i in nodes for o, _ in described.operands[i]]
+    return Contents(tuple(boxes), tuple(dict.fromkeys(arrows)), True)
+
+
+def _rows(described: Description, nodes: Sequence[int]) -> dict[int, int]:
+    """Rank of the function of order 0 that each comes from; what is not known to come from one is in the row of what it
+    reads last."""
+    rows: dict[int, int] = {}
+    for i in nodes:
+        rank = described.base_ranks[i] if described.orders[i] else described.ranks[i]
+        if rank < 0:
+            above = [o for o, _ in described.operands[i] if described.ops[o] is not None]
+            last = max(above, key=lambda o: (described.orders[o], described.ranks[o]), default=-1)
+            rank = rows[last] if last >= 0 else described.ranks[i]
+        rows[i] = rank
+    return rows
+
+
+def _box(described: Description, i: int, choices: Choices, row: int, is_result: bool) -> Box:
+    """The box of a node."""
+    op, name, shape = described.ops[i], described.names[i], described.shape(i)
+    given = "" if _NUMBERED.fullmatch(name) else name
+    scope, order, formula = described.scopes[i], described.orders[i], described.formula(i)
+    arguments = _arguments(described, i)
+    notes = [arguments] if choices.arguments and arguments else []
+    if choices.shapes:
+        notes.append(shape)
+    if choices.formulas and formula:
+        notes.append(formula)
+    if op is None:
+        title = given.rpartition("/")[2] or "leaf"
+        said = f"{name}: {shape}"
+    else:
+        title = f"{given} = {op.name}" if given else op.name
+        said = f"{name} = {op.name}({described.arguments(i)}): {shape}"
+    place = described.places[i]
+    # Of the file the name alone: what is drawn is the same wherever the program lies, and does not tell where that is.
+    line = str(place).replace(place.file, Path(place.file).name, 1) if place else ""
+    lines = [said, f"order {order}" * bool(order), formula, f"in {scope}" * bool(scope), line]
+    full = "\n".join(filter(None, lines))
+    kind = {Kind.LEAF: "leaf", Kind.PARAMETER: "leaf", Kind.CONSTANT: "constant"}.get(described.kinds[i], "function")
+    return Box(kind, title, tuple(notes), order, row, scope, full, is_result, ())
+
+
+def _arguments(described: Description, i: int) -> str:
+    """Static arguments, but for those that the shape tells."""
+    op, specs = described.ops[i], described.specs[i]
+    if op is None or op.in_steps is not None:
+        return ""
+    return ", ".join([
+        f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value!r}"
+        for name, value in op.named(described.static[i]).items()
+        if value is not None and value is not False and not _is_told_by(value, specs[0].shape, specs[0].dtype)
+    ])  # fmt: skip
+
+
+def _is_told_by(value: object, *known: object) -> bool:
+    return any([type(value) is type(one) and value == one for one in known])
+
+
+# ---------------------------------------------------------------- bodies
+
+
+class _Bodies:
+    """Makes drawings of bodies."""
+
+    def __init__(self, described: Description, choices: Choices) -> None:
+        self._described, self._choices = described, choices
+        self._entries: dict[int, list[int]] = {}
+        for b, entry in enumerate(described.bodies):
+            self._entries.setdefault(entry.node, []).append(b)
+        self._members: dict[int, list[int]] = {}
+        for i, b in enumerate(described.body_of):
+            if b >= 0:
+                self._members.setdefault(b, []).append(i)
+
+    def of(self, node: int) -> tuple[tuple[str, Contents], ...]:
+        """The bodies of a node, and those within them: this goes as deep as there are loops within loops."""
+        found = []
+        for b in self._entries.get(node, ()):
+            entry = self._described.bodies[b]
+            times = f", {entry.runs:,} times" if entry.runs != 1 else ""
+            found.append((entry.role + times, self._body(b, entry)))
+        return tuple(found)
+
+    def _body(self, b: int, entry: BodyEntry) -> Contents:
+        """What comes into a body, its functions, and what leaves it. Functions that nobody asks for are left out."""
+        described, members = self._described, self._members.get(b, [])
+        ends = self._ends(entry)
+        needed = _needed(described, set(members), [node for _, _, (node, _) in ends])
+        boxes: list[Box] = []
+        arrows: dict[tuple[int, int], None] = {}
+        number: dict[tuple[int, int] | int, int] = {}
+        rank: dict[int, int] = {}
+
+        def from_outside(value: tuple[int, int]) -> int:
+            """What is the same at each step."""
+            if value not in number:
+                node, output = value
+                name = described.results[node][output]
+                number[value] = self._pill("input", name.rpartition("/")[2], repr(described.specs[node][output]), boxes)
+            return number[value]
+
+        def at(value: tuple[int, int]) -> int:
+            return number[value[0]] if value[0] in number else from_outside(value)
+
+        for i in [i for i in members if i in needed]:
+            if described.ops[i] is None:
+                number[i] = self._pill("input", described.names[i], repr(described.specs[i][0]), boxes)
+                continue
+            operands = [at(value) for value in described.operands[i]]
+            rank[len(boxes)] = row = 1 + max([rank.get(o, 0) for o in operands], default=0)
+            box = _box(described, i, self._choices, row, False)._replace(scope="", bodies=self.of(i))
+            number[i] = len(boxes)
+            boxes.append(box)
+            arrows.update(dict.fromkeys([(o, number[i]) for o in operands]))
+        last = 1 + max(rank.values(), default=0)
+        for title, how, value in ends:
+            source = at(value)
+            end = self._pill("output", title, how, boxes, last)
+            arrows[source, end] = None
+        return Contents(tuple(boxes), tuple(arrows), False)
+
+    def _pill(self, kind: str, title: str, note: str, boxes: list[Box], row: int = 0) -> int:
+        notes = (note,) if note and (kind == "output" or self._choices.shapes) else ()
+        boxes.append(Box(kind, title, notes, 0, row, "", f"{title}: {note}", False, ()))
+        return len(boxes) - 1
+
+    def _ends(self, entry: BodyEntry) -> list[tuple[str, str, tuple[int, int]]]:
+        """What leaves a body: a title, how the op gives it, and the value."""
+        described, within = self._described, entry.within
+        names = dict(zip(within.inputs, range(len(within.inputs)), strict=True))
+        ends = []
+        for name, n in zip(within.outputs, within.body.outputs, strict=False):
+            if name in names:
+                begun = described.names[entry.values[names[name]][0]]
+                ends.append((f"next {begun}", "", entry.values[n]))
+            elif not within.gives:
+                ends.append((name, "", entry.values[n]))
+        for result, (how, n) in zip(described.results[entry.node], within.gives, strict=False):
+            if result and how != "at the end":
+                ends.append((result, how, entry.values[n]))
+        return ends
+
+
+def _needed(described: Description, members: set[int], ends: Sequence[int]) -> set[int]:
+    """The members that compute those, and they themselves."""
+    found = {i for i in ends if i in members}
+    stack = list(found)
+    while stack:
+        for o, _ in described.operands[stack.pop()]:
+            if o in members and o not in found:
+                found.add(o)
+                stack.append(o)
+    return found

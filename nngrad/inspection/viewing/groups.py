@@ -1,0 +1,252 @@
+"""Groups of nodes, for pictures in which not every node can be seen: each is an interval of rows in one lane.
+
+So two groups of a lane lie one within the other or apart. A row is in the scope that all functions in it have in
+common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...execution.periods import stretches_of
+from .rows import Ints, Rows, Structure
+
+Path = tuple[str, ...]
+"""The names of a scope, the outermost first."""
+LEAST_REPETITIONS = 3
+_LEAST_ROWS = 6
+"""Of all repetitions of a block."""
+_MOST_WORDS = 4
+
+
+class Labels(NamedTuple):
+    """What groups of nodes are made of."""
+
+    scope: Ints
+    """The scope of parameters of each node, by its number."""
+    scopes: Sequence[str]
+    """'conv1/bn'; '' for none."""
+    label: Ints
+    """Equal numbers for nodes that do the same."""
+    words: Sequence[str]
+    """What nodes of each label are called."""
+    bodies: Sequence[tuple[str, int]]
+    """Title of each body, and how often it runs."""
+    told: bool = True
+    """Whether scopes are those in which functions were applied; if not, they were made out from parameters, and what
+    lies between functions of one scope is taken to be in it."""
+
+
+class Interval(NamedTuple):
+    """A group: rows of one lane, both ends included."""
+
+    kind: str
+    """'order', 'scope', 'block' (all repetitions of one), 'repetition', or 'body'."""
+    name: str
+    lane: int
+    first: int
+    last: int
+    times: int = 1
+    """How often a body runs, and how often a block is there."""
+    body: int = -1
+    period: int = 0
+    """Of a block, how many of the lane's rows are one repetition."""
+
+
+_RANKS = {"order": 0, "repetition": 1, "scope": 2, "block": 3, "body": 4}
+"""Of groups of the same rows, which is within which."""
+
+
+def outermost_first(interval: Interval) -> tuple[int, int, int, int]:
+    """The key that sorts groups so that each comes after those that it is in."""
+    return interval.lane, interval.first, -interval.last, _RANKS[interval.kind]
+
+
+def intervals_of(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interval]:
+    """The groups of all lanes but those of whole lanes, as if there were one band.
+
+    Args:
+        s: The structure.
+        rows: The row of each node.
+        lane: The number of each node's lane.
+        labels: What groups are made of.
+    """
+    found: list[Interval] = []
+    works = np.flatnonzero(~s.leaf)
+    bodies = _bodies(s, rows, lane, labels)
+    found += bodies
+    for k in range(int(lane.max(initial=-1)) + 1):
+        nodes = works[lane[works] == k]
+        nodes = nodes[np.argsort(rows.row[nodes], kind="stable")]
+        if not len(nodes):
+            continue
+        used, starts = np.unique(rows.row[nodes], return_index=True)
+        paths = _paths(labels, nodes, starts)
+        paths = paths if labels.told else _filled(paths)
+        scopes = _scopes(k, used.tolist(), paths)
+        spanning = [*scopes, *[b for b in bodies if b.lane == k]]
+        found += scopes
+        found += _blocks(k, used, _row_labels(labels, nodes, starts), spanning, (labels, nodes, starts))
+    return found
+
+
+def _bodies(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interval]:
+    count = len(s.owners)
+    if not count:
+        return []
+    inside = np.flatnonzero(s.body >= 0)
+    first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+    np.minimum.at(first, s.body[inside], rows.row[inside])
+    np.maximum.at(last, s.body[inside], rows.row[inside])
+    for body in range(count - 1, -1, -1):  # a body holds the rows of those within it
+        outer = int(s.body[s.owners[body]])
+        if outer >= 0:
+            first[outer], last[outer] = min(first[outer], first[body]), max(last[outer], last[body])
+    return [
+        Interval("body", title, int(lane[s.owners[b]]), int(first[b]), int(last[b]), times, b)
+        for b, (title, times) in enumerate(labels.bodies) if last[b] >= 0
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- scopes
+
+
+def _paths(labels: Labels, nodes: Ints, starts: Ints) -> list[Path]:
+    """The parts of the scope of each row: what the scopes of its functions have in common."""
+    scope = labels.scope[nodes]
+    ends = np.append(starts[1:], len(nodes))
+    low, high = np.minimum.reduceat(scope, starts), np.maximum.reduceat(scope, starts)
+    parts = [tuple(path.split("/")) if path else () for path in labels.scopes]
+    paths = []
+    for a, b, start, end in zip(low.tolist(), high.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        paths.append(parts[a] if a == b else _common([parts[i] for i in np.unique(scope[start:end]).tolist()]))
+    return paths
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    a, b = min(paths), max(paths)
+    n = next((i for i, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b)))
+    return a[:n]
+
+
+def _filled(paths: Sequence[Path]) -> list[Path]:
+    """Scopes of rows, where a row is also in what the row before it and the next one in a deeper scope have in
+    common."""
+    deeper: list[Path] = [()] * len(paths)
+    waiting: list[int] = []
+    for k, path in enumerate(paths):
+        while waiting and len(paths[waiting[-1]]) < len(path):
+            deeper[waiting.pop()] = path
+        waiting.append(k)
+    filled: list[Path] = []
+    for path, later in zip(paths, deeper, strict=True):
+        between = _common([filled[-1], later]) if filled else ()
+        filled.append(between if len(between) > len(path) and between[: len(path)] == path else path)
+    return filled
+
+
+def _scopes(lane: int, used: Sequence[int], paths: Sequence[Path]) -> list[Interval]:
+    """The scopes of a lane; one that has nothing but another scope in it is one with that."""
+    found: dict[tuple[int, int], str] = {}
+    opened: list[tuple[str, int]] = []
+    before = -1
+    for row, path in [*zip(used, paths, strict=True), (-1, ())]:
+        same = 0
+        while same < min(len(opened), len(path)) and opened[same][0] == path[same]:
+            same += 1
+        for name, first in opened[same:]:
+            outer = found.get((first, before))
+            found[first, before] = name if outer is None else f"{outer}/{name}"
+        opened = opened[:same] + [(name, row) for name in path[same:]]
+        before = row
+    return [Interval("scope", name, lane, first, last) for (first, last), name in found.items()]
+
+
+# ---------------------------------------------------------------- blocks
+
+
+def _row_labels(labels: Labels, nodes: Ints, starts: Ints) -> list[int]:
+    """Equal numbers for rows of a lane whose functions do the same. From where they read may differ: the first of
+    several repetitions reads what is no repetition."""
+    sums = np.add.reduceat(_mixed(labels.label[nodes].astype(np.uint64)), starts)
+    return [int(label) for label in np.unique(sums, return_inverse=True)[1].reshape(-1)]
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Numbers of 64 bits that tell apart what they are made of, in sums too (the finalizer of SplitMix64)."""
+    mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def _blocks(
+    lane: int, used: Ints, row_labels: list[int], spanning: Sequence[Interval], named: tuple[Labels, Ints, Ints]
+) -> list[Interval]:
+    """What is there several times in a row, begun and ended where no other group is cut."""
+    found: list[Interval] = []
+    whole = {(each.first, each.last) for each in spanning if each.kind == "scope"}
+    windows = _windows(used, spanning)
+    taken = np.zeros(len(used) + 1, np.bool_)
+    for stretch in stretches_of(row_labels, LEAST_REPETITIONS):
+        period = stretch.period
+        tried = []
+        for offset in range(period):
+            tried.append(_runs(range(stretch.start + offset, stretch.end + 1, period), windows, taken))
+            if sum([b - a for a, b in tried[-1]]) + 2 * period > stretch.end - stretch.start:
+                break  # there is nothing better
+        for a, b in max(tried, key=lambda runs: sum([b - a for a, b in runs])):
+            taken[a:b] = True
+            times = (b - a) // period
+            name = _words(*named, a, a + period)
+            found.append(Interval("block", name, lane, int(used[a]), int(used[b - 1]), times, -1, period))
+            for k in range(times if period > 1 else 0):
+                rows = int(used[a + k * period]), int(used[a + (k + 1) * period - 1])
+                if rows not in whole:
+                    found.append(Interval("repetition", f"{k + 1} of {times}", lane, *rows))
+    return found
+
+
+Window = tuple[int, int]
+
+
+def _windows(used: Ints, spanning: Sequence[Interval]) -> list[Window]:
+    """For each place between two rows of a lane, and both its ends, from where to where the innermost group reaches
+    that a cut there would cut."""
+    windows: list[Window] = [(0, len(used))] * (len(used) + 1)
+    for each in sorted(spanning, key=outermost_first):
+        a, b = (int(i) for i in np.searchsorted(used, (each.first, each.last)))
+        windows[a + 1 : b + 1] = [(a, b + 1)] * (b - a)
+    return windows
+
+
+def _runs(cuts: Sequence[int], windows: Sequence[Window], taken: NDArray[np.bool_]) -> list[Window]:
+    """The longest runs of repetitions, which begin and end at `cuts`, where no cut cuts a group that ends within."""
+    runs = []
+    begin = 0
+    while begin < len(cuts) - LEAST_REPETITIONS:
+        low, high = windows[cuts[begin]]
+        end = begin
+        if low <= cuts[begin]:
+            while end + 1 < len(cuts) and cuts[end + 1] <= high and not taken[cuts[end] : cuts[end + 1]].any():
+                after = windows[cuts[end + 1]]
+                if after[0] > cuts[begin] or after[1] < cuts[end + 1]:
+                    break
+                high = min(high, after[1])
+                end += 1
+        if end - begin >= LEAST_REPETITIONS and cuts[end] - cuts[begin] >= _LEAST_ROWS:
+            runs.append((cuts[begin], cuts[end]))
+        begin = max(end, begin + 1)
+    return runs
+
+
+def _words(labels: Labels, nodes: Ints, starts: Ints, first: int, end: int) -> str:
+    """The ops of some rows in a few words."""
+    stop = int(starts[end]) if end < len(starts) else len(nodes)
+    words = [labels.words[i] for i in labels.label[nodes[starts[first] : stop]].tolist()]
+    few = words if len(words) <= _MOST_WORDS else [*words[: _MOST_WORDS - 1], "…", words[-1]]
+    return ", ".join(few).replace(", …, ", " … ")

@@ -1,0 +1,159 @@
+"""What is known of the values of a graph, of a run that there was or of one for this; and how long functions take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...execution.interpret import interpret, wait_for
+from ...graph import Function, Variable
+from ...graph.leaf import arrays_of
+from ...graph.value import on_host
+from ..description import Description
+
+Statistics = tuple[float | None, float | None, float | None, float | None, float, int, int]
+"""Least and largest element, mean and standard deviation of those that are finite, None where none is; share of zeros;
+how many are NaN, and how many infinite. Of complex numbers their absolute values."""
+
+FINITE, HAS_NAN, HAS_INFINITY, FIRST_NAN = range(4)
+_REPEATS = 3
+"""How often a function is run to time it; the shortest counts, so that compiling does not."""
+
+
+class Values(NamedTuple):
+    """What is known of values, for each node."""
+
+    statistics: list[Statistics | None]
+    """Of its first output with floating or whole numbers; None where that is not known."""
+    bad: list[int]
+    """Whether a value of it has NaN or infinities, and whether it made the first NaN; `FINITE` too where nothing is
+    known."""
+
+
+class _Values:
+    """Looks at arrays."""
+
+    def __init__(self, described: Description) -> None:
+        self.statistics: list[Statistics | None] = [None] * len(described)
+        self.bad = [FINITE] * len(described)
+        self.known = [False] * len(described)
+
+    def look(self, node: int, arrays: Sequence[Any]) -> None:
+        """Look at the arrays of a node."""
+        found = [s for s in map(statistics_of, arrays) if s is not None]
+        self.known[node] = True
+        if found:
+            self.statistics[node] = found[0]
+            self.bad[node] = HAS_NAN if any([s[5] for s in found]) else HAS_INFINITY * any([s[6] for s in found])
+
+    def result(self, described: Description) -> Values:
+        """What was seen. The first NaN was made by the first function that has one, and is known to read none."""
+        for i, bad in enumerate(self.bad):
+            read = [node for node, _ in described.operands[i]]
+            if bad == HAS_NAN and all([self.known[j] and self.bad[j] not in (HAS_NAN, FIRST_NAN) for j in read]):
+                self.bad[i] = FIRST_NAN
+                break
+        return Values(self.statistics, self.bad)
+
+
+def statistics_of(array: Any) -> Statistics | None:
+    """The statistics of an array; None where it has no elements, or is neither of real numbers nor of bools."""
+    try:
+        values = on_host(array)
+        values = np.abs(values) if values.dtype.kind == "c" else values
+        values = values if values.dtype.kind in "biuf" else values.astype(np.float32)  # bfloat16, and the like
+    except (RuntimeError, TypeError, ValueError):  # what other processes have a part of; keys, and what is no number
+        return None
+    if not values.size:
+        return None
+    finite = values if values.dtype.kind in "biu" else values[np.isfinite(values)]
+    nan = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
+    zeros = float((values == 0).mean())
+    if not finite.size:
+        return None, None, None, None, zeros, nan, values.size - nan
+    exact = finite.astype(np.float64)
+    low, high = float(exact.min()), float(exact.max())
+    scale = max(abs(low), abs(high)) or 1.0  # so that no square is too large
+    mean, deviation = float((exact / scale).mean() * scale), float((exact / scale).std() * scale)
+    return low, high, mean, deviation, zeros, nan, values.size - nan - finite.size
+
+
+def known_values(described: Description) -> Values | None:
+    """What is known of values that are there: of leaves, of what was computed and read. Nothing is run; None where
+    nothing is known but leaves that were never set."""
+    seen = _Values(described)
+    for node, x in described.leaves.items():
+        if not x.cell.is_zero and not x.cell.is_deferred:
+            seen.look(node, [x.cell.raw()])
+    for node, f in enumerate(described.functions):
+        if f is not None:
+            arrays = _held(f)
+            if arrays:
+                seen.look(node, arrays)
+    return seen.result(described) if any(seen.known) else None
+
+
+def _held(f: Function) -> list[Any]:
+    """The arrays of the outputs of a function that are there."""
+    snapshot = f.snapshot
+    results = None if snapshot is None or snapshot.results is None else snapshot.results.get(f)
+    if results is not None:
+        return list(results)
+    arrays = []
+    for ref in f._outputs:
+        y = ref()
+        if y is not None and y._data is not None and y.is_computed and not (y.cell.is_zero or y.cell.is_deferred):
+            arrays.append(y.cell.raw())
+    return arrays
+
+
+def values_of(described: Description, outputs: Sequence[Variable]) -> Values:
+    """The values of a run for this, function by function, from the leaves' values of the last `forward()` or, if there
+    was none, their present ones."""
+    seen = _Values(described)
+    at = _numbers(described)
+    arrays = _leaves(described, outputs)
+    for node, x in described.leaves.items():
+        seen.look(node, [arrays[id(x)]])
+    interpret(outputs, arrays, computed=lambda f, results: seen.look(at[f], results))
+    return seen.result(described)
+
+
+def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[float | None]:
+    """How long each function takes by itself, the shortest of a few runs; None for nodes that are no functions, or are
+    in bodies, whose time is that of their owner. The compiled graph is faster than their sum."""
+    at = _numbers(described)
+    arrays = _leaves(described, outputs)
+    shortest: list[float | None] = [None] * len(described)
+    began = 0.0
+
+    def start(f: Function) -> None:
+        nonlocal began
+        began = time.perf_counter()
+
+    def end(f: Function, results: tuple[Any, ...]) -> None:
+        wait_for(results)
+        seconds, node = time.perf_counter() - began, at[f]
+        before = shortest[node]
+        shortest[node] = seconds if before is None else min(before, seconds)
+
+    for _ in range(_REPEATS):
+        interpret(outputs, arrays, before=start, computed=end)
+    return shortest
+
+
+def _numbers(described: Description) -> dict[Function, int]:
+    return {f: i for i, f in enumerate(described.functions) if f is not None}
+
+
+def _leaves(described: Description, outputs: Sequence[Variable]) -> dict[int, Any]:
+    """The leaves' arrays, by their ids: those of the last forward where there was one."""
+    leaves = list(described.leaves.values())
+    arrays = {id(x): a for x, a in zip(leaves, arrays_of(leaves, draw=False), strict=True)}
+    for y in outputs:
+        snapshot = None if y.parent is None else y.parent.snapshot
+        arrays |= {} if snapshot is None else snapshot.by_leaf()
+    return arrays

@@ -1,0 +1,141 @@
+"""view: a graph as a page to look at, or as a file for the viewers of others."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import webbrowser
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from ...autodiff.request import variables
+from ...files.replacing import write_whole
+from ...graph import Variable
+from ..description import Description, describe
+from .document import Measured, document
+from .exchange import dot_of, model_explorer_of
+from .html import page_of
+from .lifetimes import lifetimes_of
+from .runs import known_values, seconds_of, values_of
+
+SUFFIXES = (".html", ".dot", ".json")
+_MOST_NAMED = 3
+"""Outputs in a title."""
+_NO_DISPLAY = "linux", "freebsd"
+"""Where browsers need a display, whose name is in the environment."""
+
+
+def view(
+    outputs: Variable | Iterable[Variable],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    title: str = "",
+    values: bool = False,
+    timed: bool = False,
+    parameters: Mapping[str, Variable] | None = None,
+) -> Path:
+    """Look at the graph that computes `outputs`: write it as a page, and open that in a browser.
+
+    The page is one file of HTML that needs no network. A row is a rank of the forward graph, a column an order of
+    differentiation, so a gradient lies beside the function it comes from. It tells of each function its operands and
+    users, rule, cost, scope and memory, and what is known of its values. See docs/viewing.md.
+
+    Args:
+        outputs: A Variable or Variables. Give a loss together with its gradients.
+        path: A file to write, and open nothing: a page if it ends in .html, Graphviz's language if in .dot, the JSON of
+            Google's Model Explorer if in .json. Without it the page is a temporary file, and is opened.
+        title: What the page is called; the names of the outputs by default.
+        values: Whether to run the graph, function by function, to tell of all values their range, mean and NaN. If not,
+            nothing is run, and the page tells of the values that are there.
+        timed: Whether to run the graph, function by function, a few times, to tell how long each takes by itself.
+        parameters: Names of parameters, as `nn.get_parameters()` gives them; those that are registered have their names
+            in any case.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        TypeError: Something is not a Variable, or an argument is of another type than it should be.
+        ValueError: `path` ends in something else, or there are no outputs.
+        OSError: The file cannot be written.
+    """
+    file = write_graph(outputs, path, title=title, values=values, timed=timed, parameters=parameters)
+    if path is None:
+        show_page(file)
+    return file
+
+
+def write_graph(
+    outputs: Variable | Iterable[Variable],
+    path: str | os.PathLike[str] | None,
+    *,
+    title: str,
+    values: bool,
+    timed: bool,
+    parameters: Mapping[str, Variable] | None,
+) -> Path:
+    """Write a graph into a file as `view` does, a temporary one where there is no `path`, and return its path."""
+    listed = variables(outputs, "outputs")
+    file = _checked_path(path)
+    for name, value, kind in (("title", title, str), ("values", values, bool), ("timed", timed, bool)):
+        if not isinstance(value, kind):
+            raise TypeError(f"view: {name} must be {'a str' if kind is str else 'True or False'}, got {value!r}")
+    described = describe(listed, parameters)
+    title = title or _title(described)
+    suffix = ".html" if file is None else file.suffix.lower()
+    if suffix == ".html":
+        text = page_of(document(described, title, _measured(described, listed, values, timed)))
+    else:
+        text = (dot_of if suffix == ".dot" else model_explorer_of)(described, title)
+    content = text.encode("utf-8", "backslashreplace")  # lone surrogates, in names
+    if file is not None:
+        write_whole(file, content)
+        return file
+    with tempfile.NamedTemporaryFile(prefix="nngrad-", suffix=".html", delete=False) as opened:
+        opened.write(content)
+    return Path(opened.name)
+
+
+def _title(described: Description) -> str:
+    names = list(dict.fromkeys([described.names[node] for node, _ in described.outputs]))
+    return ", ".join(names[:_MOST_NAMED]) + ", …" * (len(names) > _MOST_NAMED)
+
+
+def _measured(described: Description, outputs: list[Variable], values: bool, timed: bool) -> Measured:
+    seen = values_of(described, outputs) if values else known_values(described)
+    return Measured(
+        lifetimes_of(described, outputs),
+        seconds_of(described, outputs) if timed else None,
+        None if seen is None else seen.bad,
+        None if seen is None else seen.statistics,
+    )
+
+
+def _checked_path(path: str | os.PathLike[str] | None) -> Path | None:
+    if path is None:
+        return None
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"view: path must be the path of a file, got {path!r}")
+    file = Path(path)
+    if file.suffix.lower() not in SUFFIXES:
+        raise ValueError(f"view: path must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}, got {str(path)!r}")
+    return file
+
+
+def show_page(file: Path) -> bool:
+    """Open a page in a browser; where there is none, say where the page is.
+
+    Args:
+        file: The page.
+
+    Returns:
+        Whether a browser was found.
+    """
+    has_display = not sys.platform.startswith(_NO_DISPLAY) or bool(
+        {"DISPLAY", "WAYLAND_DISPLAY", "BROWSER"} & os.environ.keys()
+    )
+    opened = has_display and webbrowser.open(file.resolve().as_uri())
+    if not opened:
+        print(f"no browser could be opened; the page is {file}")
+    return opened

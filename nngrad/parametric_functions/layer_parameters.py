@@ -1,0 +1,183 @@
+"""The parameters of layers: the scope that they are in, and what they start from."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from ..distributed.devices.sharding import Spec, shard_parameters
+from ..graph import Variable
+from ..graph.docstrings import completed
+from ..graph.leaf import as_variable
+from ..graph.refusals import explained_by_name
+from ..graph.spelling import no_such_argument
+from ..initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
+from ..parameter import Initializer, get_parameter_or_create, in_scopes
+
+Init: TypeAlias = Initializer | np.ndarray[Any, Any] | float | None
+Apply: TypeAlias = Callable[[Variable], Variable] | None
+ZEROS = None
+"""Parameters start as zeros where no initializer is given."""
+ONES = ConstantInitializer(1)
+USUAL = {
+    "w_init": "Initial W.",
+    "wb_init": "Initial Wb, which the first `forward()` overwrites.",
+    "b_init": "Initial b.",
+    "param_init": "Initial values by name of parameter: each a function of a shape, an array or a number.",
+    "fix_parameters": "Whether W and b are constants.",
+    "rng": "Generator for the default `w_init`.",
+    "with_bias": "Whether there is a b.",
+    "apply_w": "Function that W goes through.",
+    "apply_b": "Function that b goes through.",
+    "quantize_w": "Whether W is quantised.",
+    "quantize_b": "Whether b is quantised.",
+    "quantize_zero_to": "The sign of 0.",
+    "n_outputs": "Ignored.",
+    "name": "Scope around that of the parameters.",
+}
+"""What is said of an argument of a layer that its docstring does not speak of."""
+RAISES = {
+    "ValueError": "The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already."
+}
+P = ParamSpec("P")
+R = TypeVar("R")
+Result = TypeVar("Result", covariant=True)
+
+
+Sharding: TypeAlias = "str | Mapping[str, Spec] | None"
+"""What `sharding` takes: how parameters are divided, by their names, or the axis of the mesh that is for all of them.
+None leaves them as they are."""
+
+
+class Parametric(Protocol[P, Result]):
+    """A function that takes `name` and `sharding` beside its own arguments."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
+    @overload
+    def __call__(self, *args: Any, name: str | None, **kwargs: Any) -> Result: ...
+    @overload
+    def __call__(self, *args: Any, sharding: Sharding, **kwargs: Any) -> Result: ...
+
+
+def parametric_function_api(scope_name: str) -> Callable[[Callable[P, R]], Parametric[P, R]]:
+    """Make a function's parameters live in the scope `scope_name`, and give it a last argument `name`.
+
+    `name` is a scope around that one; None is none. By the keyword `sharding` its parameters are divided over the axes
+    of a mesh: `{"W": (None, "model")}` has for names, or patterns of them, what `nn.shard` takes, and a name of an axis
+    is for all of them. A first argument that is annotated as a Variable may also be
+    an array, a list or a number. A call that raises leaves no new parameters behind.
+
+    Raises:
+        TypeError: The function has an argument `name` of its own.
+    """
+
+    def decorate(body: Callable[P, R]) -> Callable[..., R]:
+        parameters = inspect.signature(body).parameters
+        if "name" in parameters:
+            raise TypeError(f"{body.__name__}: the argument `name` is what parametric_function_api adds")
+        first = next(iter(parameters.values()), None)
+        return _parametric(body, scope_name, first is not None and first.annotation in (Variable, "Variable"))
+
+    return decorate
+
+
+def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """The same for a function whose signature has `name` already, for checkers of types; what it is given is a Variable
+    as its first argument, and no name."""
+
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        body.__doc__ = completed(body, inspect.signature(body).parameters, USUAL, RAISES)
+        return explained_by_name(_parametric(body, scope_name, True))
+
+    return decorate
+
+
+def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Callable[..., R]:
+    """Returns what both make of a function; `converts`: a Variable is made of its first argument."""
+    signature = inspect.signature(body)
+    own = [p for p in signature.parameters.values() if p.name != "name"]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    name_of_scope = inspect.Parameter("name", kind, default=None, annotation="str | None")
+    positions = len(own)
+    converted = own[0].name if converts else None
+    known = {*signature.parameters, "name", "sharding"}
+
+    def run(sharding: Sharding, args: Any, kwargs: Any) -> R:
+        result = body(*args, **kwargs)
+        shard_parameters(sharding)
+        return result
+
+    @functools.wraps(body)
+    def call(*args: Any, name: str | None = None, sharding: Sharding = None, **kwargs: Any) -> R:
+        if kwargs and not kwargs.keys() <= known and (error := no_such_argument(body.__name__, kwargs, known)):
+            raise error
+        if len(args) == positions + 1 and name is None:
+            *args, name = args  # type: ignore[assignment]
+        if converted is not None:
+            if args:
+                if args[0].__class__ is not Variable:
+                    args = (as_variable(args[0], converted, body.__name__), *args[1:])
+            elif converted in kwargs:
+                kwargs[converted] = as_variable(kwargs[converted], converted, body.__name__)
+        names = (scope_name,) if name is None else (name, scope_name)
+        if sharding is None:
+            result: R = copy_context().run(in_scopes, names, body, args, kwargs)
+        else:
+            result = copy_context().run(in_scopes, names, run, (sharding, args, kwargs), {})
+        return result
+
+    call.__signature__ = signature.replace(parameters=[*own, name_of_scope])  # type: ignore[attr-defined]
+    return call
+
+
+def parameter(name: str, shape: tuple[int, ...], given: Init, default: Initializer | None, fixed: bool) -> Variable:
+    """The trained parameter `name` of the present scope."""
+    return get_parameter_or_create(name, shape, initial(given, default), True, not fixed)
+
+
+def scale_and_offset(
+    shape: tuple[int, ...], init: Mapping[str, Init], no_scale: bool, no_bias: bool, fixed: bool
+) -> tuple[Variable | None, Variable | None]:
+    """beta (zeros) and gamma (ones) of `shape`, each None if it is left out."""
+    beta = None if no_bias else parameter("beta", shape, init["beta"], ZEROS, fixed)
+    gamma = None if no_scale else parameter("gamma", shape, init["gamma"], ONES, fixed)
+    return beta, gamma
+
+
+def initial(given: Init, default: Initializer | None) -> Initializer | np.ndarray[Any, Any] | None:
+    """The initializer that was given, or the default; a number is a constant."""
+    if given is None:
+        return default
+    return ConstantInitializer(given) if isinstance(given, int | float) else given
+
+
+def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) -> Initializer:
+    """Glorot's initializer. It is set up when it is called, since most calls of a layer find their parameters."""
+    return lambda shape: UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, kernel), rng)(shape)
+
+
+def applied(function: Apply, w: Variable | None, name: str) -> Variable | None:
+    """Returns what `apply_w` or `apply_b` makes of a parameter; messages start with `name`."""
+    if function is None:
+        return w
+    if not callable(function):
+        raise TypeError(f"{name} must be a function of a Variable, got {function!r}")
+    return w if w is None else function(w)
+
+
+def inits(given: Mapping[str, Init] | None, names: tuple[str, ...], function: str) -> dict[str, Init]:
+    """Initializers by name of parameter; None where none is given."""
+    given = {} if given is None else given
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{function}: param_init must be a dict of initializers by name, got {given!r}")
+    unknown = sorted(set(given) - set(names))
+    if unknown:
+        raise ValueError(f"{function}: param_init has {', '.join(unknown)}, but the parameters are {', '.join(names)}")
+    return {name: given.get(name) for name in names}

@@ -1,0 +1,315 @@
+"""Checkpointer: saves all that a run needs to go on, and restores it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...graph import Variable
+from ...graph.refusals import explained
+from ...solvers import Solver
+from ..modules import Module
+from .contents import Contents
+from .finite import RecentLosses, not_finite
+from .packing import check_holder
+from .restoring import restore
+from .signals import NotedSignals
+from .storing import Store
+
+
+class Checkpointer:
+    """Saves all that a run needs to go on, beside its steps, and restores it.
+
+    A checkpoint holds parameters, those that are not trained too, and their `need_grad`; state, learning rate and loss
+    scale of solvers; where random draws stand; the step; the position of the input; and what else is given. All of it
+    is of one moment. It is written by orbax in threads of its own, while further steps run, and gets its name only when
+    it is complete. Digests of its files are kept with it, so that a damaged one is recognised.
+
+        checkpointer = nn.Checkpointer("runs/one", solver, feed=batches, keep=3, every=1000)
+        first = checkpointer.restore()                       # 0 where there is none yet
+        with checkpointer.saving_on_signals():
+            for done, (x, t) in zip(range(first + 1, 100_001), batches):
+                checkpointer.after_step(done, step(x, t))
+
+    Until an array is written it stays in memory, so the first step after a checkpoint makes a copy of what it updates:
+    parameters and state are there twice for that time.
+
+    On several hosts every process calls each method, and all share the directory.
+
+    Args:
+        path: The directory; one below it for each checkpoint has the step as its name.
+        solver: The solver, or several by name.
+        parameters: Variables by name, or a Module; by default all parameters below the scope that is the present one
+            here, whenever they are made.
+        feed: What gives the batches, with `get_state()` and `set_state(state)`: that of `nn.feed`.
+        extra: What else is saved, by name: objects with `get_state()` and `set_state(state)`, such as another feed;
+            or with `get_states()` and `set_states(states)`, such as an `nn.MovingAverage`; or dicts, which are filled
+            anew when they are restored. States are arrays, bytes, and what JSON knows.
+        keep: How many of the last checkpoints stay; None for all.
+        best: The metric by which the best one is known, which stays too: a name in `metrics`, or "loss".
+        highest: Whether the best is the one with the highest metric, not the lowest.
+        every: After how many steps `after_step` saves; None for never.
+
+    Raises:
+        ImportError: orbax-checkpoint is not installed.
+        TypeError: An argument is of the wrong kind.
+        ValueError: `keep` or `every` is less than 1, or a name in `solver` or `extra` is taken.
+    """
+
+    @explained
+    def __init__(
+        self,
+        path: str | Path,
+        solver: Solver | Mapping[str, Solver] | None = None,
+        *,
+        parameters: Mapping[str, Variable] | Module | None = None,
+        feed: Any = None,
+        extra: Mapping[str, Any] | None = None,
+        keep: int | None = 3,
+        best: str | None = None,
+        highest: bool = False,
+        every: int | None = None,
+    ) -> None:
+        if parameters is not None and not isinstance(parameters, Mapping | Module):
+            raise TypeError(f"parameters: expected Variables by name or a Module, got {type(parameters).__name__}")
+        for name, value in (("keep", keep), ("every", every)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise TypeError(f"{name}: expected an int or None, got {value!r}")
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: must be 1 or more, got {value}")
+        self._contents = Contents(parameters, _named_solvers(solver), _named_holders(feed, extra))
+        taken = self._contents.solvers.keys() & self._contents.holders.keys()
+        if taken:
+            raise ValueError(f"extra: {', '.join(map(repr, sorted(taken)))} is a name in solver too; give another one")
+        self._store = Store(Path(path).absolute(), keep, best, highest)
+        self._every = every
+        self._losses = RecentLosses()
+        self._noted: NotedSignals | None = None
+        self._at: int | None = None  # the step after which the run stands
+
+    # ---------------------------------------------------------------- saving
+
+    def after_step(self, step: int, loss: Any = None, metrics: Mapping[str, Any] | None = None) -> None:
+        """Do what is due after a step: look at a loss, save, and end the run if a signal came.
+
+        The loss that is looked at is that of some steps before, so that nothing waits for the device.
+
+        Args:
+            step: How many steps are done, this one included.
+            loss: The loss of this step, which `train_step` returned: floating, of shape ().
+            metrics: Numbers by name, for `best`. The loss is in it as "loss" if nothing else is.
+
+        Raises:
+            FloatingPointError: A loss, or at a checkpoint a parameter, is not finite. Nothing is saved then, and the
+                message names the step and the last good checkpoint.
+            SystemExit: A signal has come within `saving_on_signals`, and all is saved.
+            OSError: A checkpoint could not be written.
+        """
+        self._at = step
+        if loss is not None:
+            self._finite_or_end(lambda: self._losses.add(step, loss))
+        numbers = {"loss": loss, **(metrics or {})} if loss is not None else metrics
+        ending = None if self._noted is None else self._noted.noted_at(step)
+        if ending is not None:
+            self.save(step, numbers)
+            self._end(ending)
+        if self._every is not None and step % self._every == 0:
+            self.save(step, numbers)
+
+    def save(self, step: int, metrics: Mapping[str, Any] | None = None) -> None:
+        """Begin to save a checkpoint; wait only until the one before is written. Saving a step again does nothing.
+
+        Args:
+            step: How many steps are done.
+            metrics: Numbers by name, for `best`.
+
+        Raises:
+            FloatingPointError: A parameter, or the loss of a step since the last checkpoint, is not finite.
+            ValueError: There are checkpoints of later steps, of another run or another branch of this one.
+            OSError: The checkpoint before could not be written.
+        """
+        if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
+            raise ValueError(f"step: expected how many steps are done, an int, got {step!r}")
+        step = int(step)
+        if step == self._store.last:
+            return
+        later = [other for other in self._store.steps() if other >= step]
+        if later:
+            raise ValueError(f"step: {self._store.path} has checkpoints of the steps {later}, and {step} does not come "
+                             "after them; restore() the last one first, give another path, or delete them")
+        self._finite_or_end(self._losses.look_at_all)
+        arrays, facts, must_be_finite = self._contents.snapshot()
+        if not arrays:
+            raise ValueError("there is nothing to save yet: no parameters, and no state with arrays")
+        self._finite_or_end(lambda: _check_finite({name: arrays[name] for name in must_be_finite if name in arrays},
+                                                  step))
+        facts |= {"step": step, "metrics": {name: float(value) for name, value in (metrics or {}).items()}}
+        self._store.write(step, arrays, facts)
+        self._at = step
+
+    def wait(self) -> None:
+        """Wait until the last checkpoint is written.
+
+        Raises:
+            OSError: It could not be.
+        """
+        self._store.wait()
+
+    def steps(self) -> list[int]:
+        """The steps of which there are checkpoints, in ascending order."""
+        self.wait()
+        return self._store.steps()
+
+    def best_step(self) -> int | None:
+        """The step of the best checkpoint; None where none has the metric."""
+        self.wait()
+        return self._store.best_step()
+
+    def _finite_or_end(self, check: Any) -> None:
+        try:
+            check()
+        except FloatingPointError as error:
+            self._store.wait()
+            steps = self._store.steps()
+            last = f"the last good checkpoint is that of step {steps[-1]}" if steps else "there is no checkpoint"
+            raise FloatingPointError(f"{error}; {last}, in {self._store.path}") from None
+
+    # ---------------------------------------------------------------- restoring
+
+    def restore(self, step: int | str | None = None, only: Collection[str] | None = None) -> int:
+        """Restore the last checkpoint that is whole, or another one, into parameters, solvers and all else.
+
+        Parameters that are not made yet are made. A run that is resumed comes to the same parameters as one that was
+        not interrupted, to the bit, where results do not depend on how often something was called before: within
+        `nn.deterministic()`.
+
+        Args:
+            step: Which one: how many steps were done, or "best"; None for the last.
+            only: Which parts: of "parameters", "random", "feed", and "solver" or the names in `solver` and `extra`;
+                None for all.
+
+        Returns:
+            How many steps were done; 0 where there is no checkpoint and none was named.
+
+        Raises:
+            FileNotFoundError: There is none of that step, or no best one.
+            ValueError: That of the step named is damaged; or something does not fit: names, shapes, dtypes, another
+                solver. The message lists all of it, and nothing is changed.
+
+        Warns:
+            UserWarning: The last checkpoint is damaged, so the one before is used; or settings of a solver differ.
+        """
+        parts = {"parameters", "random", *self._contents.solvers, *self._contents.holders}
+        unknown = set() if only is None else {only} - parts if isinstance(only, str) else set(only) - parts
+        if unknown or isinstance(only, str):
+            raise ValueError(f"only: expected some of {sorted(parts)}, got {only!r}")
+        self.wait()
+        if step == "best":
+            step = self._store.best_step()
+            if step is None:
+                raise FileNotFoundError(f"{self._store.path}: there is no best checkpoint, since none has the metric")
+        elif isinstance(step, str):
+            raise ValueError(f"step: expected an int, 'best' or None, got {step!r}")
+        found = self._store.whole_step(step)
+        if found is None:
+            return 0
+        restore(self._contents, self._store, found, only)
+        self._losses.clear()
+        if only is None:
+            self._at = self._store.last = found
+        return found
+
+    # ---------------------------------------------------------------- ending
+
+    @contextmanager
+    def saving_on_signals(self, *signals: int) -> Iterator[Checkpointer]:
+        """Within the block a signal that ends the run lets the step finish, saves, and ends the process.
+
+        `after_step` does it, by SystemExit with 128 and the signal's number, as a shell says it: 143 for SIGTERM. At
+        the end of the block all is written, also where it ends by an error. A second Ctrl-C is a KeyboardInterrupt.
+
+        Args:
+            signals: Which ones; by default SIGTERM. `signal.SIGINT` is Ctrl-C.
+
+        Raises:
+            RuntimeError: This is not the main thread.
+            ValueError: There are several processes and a signal other than SIGTERM, of which alone all get to know.
+        """
+        noted = NotedSignals(signals or (signal.SIGTERM,))
+        noted.enter()
+        self._noted = noted
+        try:
+            yield self
+            if self._at is not None and (ending := noted.noted_at(self._at)) is not None:  # after the last step
+                self.save(self._at)
+                self._end(ending)
+            self.wait()
+        except Exception:
+            self._wait_quietly()
+            raise
+        finally:
+            self._noted = None
+            noted.leave()
+
+    def _end(self, ending: signal.Signals) -> None:
+        self.wait()
+        raise SystemExit(128 + ending)
+
+    def _wait_quietly(self) -> None:
+        """Wait, beside an error that says more than what else may fail."""
+        try:
+            self.wait()
+        except OSError:
+            return
+
+    def close(self) -> None:
+        """Wait until the last checkpoint is written, and end the threads that write. It can save no more."""
+        self._store.close()
+
+    def __enter__(self) -> Checkpointer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<checkpoints of {', '.join(['parameters', *self._contents.solvers, *self._contents.holders])} in " \
+               f"{self._store.path}>"
+
+
+def _named_solvers(solver: Any) -> dict[str, Solver]:
+    named = {} if solver is None else dict(solver) if isinstance(solver, Mapping) else {"solver": solver}
+    for name, value in named.items():
+        if not isinstance(name, str) or not name or "/" in name or name in _TAKEN:
+            raise ValueError(f"solver: a name must be a str without '/', and none of {_TAKEN}, got {name!r}")
+        if not isinstance(value, Solver):
+            raise TypeError(f"solver: expected a Solver or several by name, got {type(value).__name__}; an optax "
+                            "transformation becomes one by nngrad.solvers.Solver.from_optax")
+    return named
+
+
+def _named_holders(feed: Any, extra: Mapping[str, Any] | None) -> dict[str, Any]:
+    named = dict(extra or {})
+    for name, value in named.items():
+        if not isinstance(name, str) or not name or "/" in name or name in (*_TAKEN, "feed"):
+            raise ValueError(f"extra: a name must be a str without '/', and none of {(*_TAKEN, 'feed')}, got {name!r}")
+        check_holder(value, f"extra[{name!r}]")
+    if feed is not None:
+        check_holder(feed, "feed")
+        named["feed"] = feed
+    return named
+
+
+def _check_finite(arrays: Mapping[str, Any], step: int) -> None:
+    found = not_finite(arrays)
+    if found:
+        names = ", ".join([repr(name.partition("/")[2]) for name in found[:5]]) + (", ..." if len(found) > 5 else "")
+        raise FloatingPointError(f"after step {step} there are numbers that are not finite in {names}")
+
+
+_TAKEN = ("parameters", "random")

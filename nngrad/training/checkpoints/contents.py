@@ -1,0 +1,123 @@
+"""What a checkpoint holds: parameters, solvers, random draws, and whatever has a state."""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from ...graph import Variable
+from ...graph.leaf import arrays_in
+from ...parameter import Scope, get_current_parameter_scope, get_parameters, parameter_scope
+from ...random import get_draws
+from ...solvers import Solver
+from ..modules import Module
+from .packing import packed, state_of
+from .solver_facts import facts_of_solver
+
+Arrays = dict[str, Any]
+
+
+class Contents:
+    """What is saved and restored.
+
+    Args:
+        parameters: Variables by name; a Module, for those it has at the time; None for all below the present scope.
+        solvers: Solvers by name.
+        holders: What else has a state, by name: dicts, and objects with `get_state` and `set_state`.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, Variable] | Module | None,
+        solvers: Mapping[str, Solver],
+        holders: Mapping[str, Any],
+    ) -> None:
+        self.scope: Scope | None = None
+        """Where parameters are looked for, and made; None where they were given."""
+        self._given: Mapping[str, Variable] = {}
+        if isinstance(parameters, Mapping):
+            self._given = dict(parameters)
+        elif isinstance(parameters, Module):
+            self.scope = parameters.parameter_scope
+        else:
+            self.scope = get_current_parameter_scope()
+        self.solvers = dict(solvers)
+        self.holders = dict(holders)
+
+    def parameters(self) -> OrderedDict[str, Variable]:
+        """The parameters by name, those that are not trained too."""
+        if self.scope is None:
+            return OrderedDict(self._given)
+        with parameter_scope("", self.scope):
+            return get_parameters(grad_only=False)
+
+    def own_parameters(self) -> OrderedDict[str, Variable]:
+        """Parameters that only a solver knows, by the solver's name and their own."""
+        known = {id(p.cell) for p in self.parameters().values()}
+        return OrderedDict(
+            (f"{key}/{name}", p)
+            for key, solver in self.solvers.items()
+            for name, p in solver.get_parameters().items()
+            if id(p.cell) not in known
+        )
+
+    def snapshot(self) -> tuple[Arrays, dict[str, Any], list[str]]:
+        """All arrays of one moment, by names that say what they are, and the facts about them.
+
+        They are the very arrays of now, not copies: as long as somebody holds them, a step that would update them in
+        place copies them first.
+
+        Returns:
+            The arrays, the facts, and the names of those arrays that must be finite.
+        """
+        with ExitStack() as stack:
+            for solver in sorted(self.solvers.values(), key=id):  # in one order, so that no two wait for each other
+                stack.enter_context(solver.updating)
+            parameters, own = self.parameters(), self.own_parameters()
+            variables = {f"parameters/{name}": p for name, p in parameters.items()}
+            variables |= {f"solver parameters/{name}": p for name, p in own.items()}
+            arrays: Arrays = dict(zip(variables, arrays_in([p.data for p in variables.values()]), strict=True))
+            by_cell = {id(p.cell): name for name, p in parameters.items()}
+            solvers = {}
+            for key, solver in self.solvers.items():
+                facts, states = facts_of_solver(solver, by_cell)
+                arrays |= {f"solvers/{key}/{name}": array for name, array in states.items()}
+                solvers[key] = facts
+        must_be_finite = [name for name, p in variables.items() if p.spec.differentiable]
+        states_of_holders = {}
+        for key, holder in self.holders.items():
+            states_of_holders[key], held = packed(state_of(holder), key)
+            arrays |= {f"states/{name}": array for name, array in held.items()}
+        facts = {
+            "need_grad": {name: bool(p.need_grad) for name, p in parameters.items()},
+            "solvers": solvers,
+            "arrays": {name: [list(array.shape), np.dtype(array.dtype).name] for name, array in arrays.items()},
+            "processes": _of_all_processes({"draws": get_draws(), "states": states_of_holders}),
+        }
+        return {name: _writable(array) for name, array in arrays.items() if 0 not in array.shape}, facts, must_be_finite
+
+
+def _writable(array: Any) -> Any:
+    """`array` as orbax takes it: what each of several processes has for itself is written by the first one."""
+    if isinstance(array, jax.Array) and jax.process_count() > 1 and array.is_fully_addressable:
+        return np.asarray(array)
+    return array
+
+
+def _of_all_processes(facts: dict[str, Any]) -> list[dict[str, Any]]:
+    """The facts of each process."""
+    if jax.process_count() == 1:
+        return [facts]
+    text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    sizes = multihost_utils.process_allgather(np.int32(text.size))
+    padded = np.zeros(int(sizes.max()), np.uint8)
+    padded[: text.size] = text
+    texts = multihost_utils.process_allgather(padded)
+    return [json.loads(row[:size].tobytes()) for row, size in zip(texts, sizes, strict=True)]

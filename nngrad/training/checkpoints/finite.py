@@ -1,0 +1,82 @@
+"""Losses and parameters that are no longer finite, found without waiting for the step that runs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ...graph.half_made import unharmed
+from ...graph.mesh import mesh_of
+
+_LATE = 8
+"""So many steps later a loss is looked at: by then it is there, and nothing waits for it. It is a fixed number, so that
+all processes of a run stop at the same step."""
+
+
+class RecentLosses:
+    """The losses of the last steps, which are looked at some steps later."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, Any]] = deque()
+
+    def add(self, step: int, loss: Any) -> None:
+        """Note the loss of a step, and look at that of some steps before.
+
+        Raises:
+            FloatingPointError: That one is not finite.
+        """
+        self._waiting.append((step, loss))
+        while len(self._waiting) > _LATE:
+            self._look()
+
+    def look_at_all(self) -> None:
+        """Look at all losses that were noted, and wait for them.
+
+        Raises:
+            FloatingPointError: One is not finite.
+        """
+        while self._waiting:
+            self._look()
+
+    def clear(self) -> None:
+        """Forget them."""
+        self._waiting.clear()
+
+    def _look(self) -> None:
+        step, loss = self._waiting.popleft()
+        value = np.asarray(loss)
+        if not np.isfinite(value).all():
+            self.clear()
+            raise FloatingPointError(f"the loss of step {step} is {value}")
+
+
+def not_finite(arrays: Mapping[str, Any]) -> list[str]:
+    """The names of those arrays that hold an infinite number, or something that is none."""
+    on_host = {name: a for name, a in arrays.items() if _is_on_host(a)}
+    elsewhere = {name: a for name, a in arrays.items() if name not in on_host}
+    found = [name for name, a in on_host.items() if not np.isfinite(np.asarray(a)).all()]
+    if elsewhere:
+        mesh = mesh_of(list(elsewhere.values()))
+        with nullcontext() if mesh is None else mesh.turn():
+            flags = np.asarray(_finite(list(elsewhere.values())))
+        found += [name for name, flag in zip(elsewhere, flags, strict=True) if not flag]
+    return found
+
+
+def _is_on_host(array: Any) -> bool:
+    """Whether NumPy reads it without a copy."""
+    return not isinstance(array, jax.Array) or (
+        len(array.sharding.device_set) == 1 and all([device.platform == "cpu" for device in array.devices()])
+    )
+
+
+@unharmed
+@jax.jit
+def _finite(arrays: list[Any]) -> Any:
+    return jnp.stack([jnp.isfinite(a).all() for a in arrays])

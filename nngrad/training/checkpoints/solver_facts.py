@@ -1,0 +1,90 @@
+"""What a checkpoint knows of a solver, and whether it fits another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ...solvers import DynamicLossScale, Solver
+
+
+def facts_of_solver(solver: Solver, by_cell: Mapping[int, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Facts of a solver, fit for JSON, and the arrays of its state by name. Hold its lock.
+
+    Args:
+        solver: The solver.
+        by_cell: Names of parameters by the identity of their cells.
+    """
+    states: dict[str, Any] = solver.named_state() if solver.get_parameters() else {}
+    facts = {
+        "class": solver.name,
+        "settings": settings_of(solver),
+        "learning_rate": solver.learning_rate(),
+        "parameters": {name: by_cell.get(id(p.cell)) for name, p in solver.get_parameters().items()},
+        "state": list(states),
+    }
+    return facts, states
+
+
+def settings_of(solver: Solver) -> dict[str, Any]:
+    """What a solver was made with, as far as JSON can say it."""
+    scaling = solver.scaling
+    settings = {name.lstrip("_"): value for name, value in solver.settings().items() if isinstance(value, _SIMPLE)}
+    settings.pop("initial_lr")  # the learning rate of now is kept
+    settings["loss_scaling"] = repr(scaling) if isinstance(scaling, DynamicLossScale) else scaling
+    return settings
+
+
+def different_settings(facts: Mapping[str, Any], solver: Solver) -> list[str]:
+    """In what the settings of a solver differ from those in the facts of one, in words."""
+    now, then = settings_of(solver), facts["settings"]
+    return [
+        f"{name} was {then.get(name)!r} and is {now.get(name)!r}"
+        for name in sorted(now.keys() | then.keys())
+        if now.get(name) != then.get(name)
+    ]
+
+
+def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, key: str) -> list[str]:
+    """Why what was saved of a solver does not fit `solver`, in words; nothing where it does.
+
+    Args:
+        facts: The facts of the one that was saved.
+        specs: Shapes and dtypes of its arrays by name.
+        solver: The solver.
+        key: What it is called.
+    """
+    if facts["class"] != solver.name:
+        return [f"{key}: the checkpoint is of {facts['class']}, this is {solver.name}"]
+    parameters = solver.get_parameters()
+    if not parameters:
+        return []
+    found = differences(facts["parameters"], parameters, f"{key}: parameter")
+    if found or not facts["parameters"]:
+        return found
+    states = solver.named_state()
+    found = differences(facts["state"], states, f"{key}: state")
+    for name in facts["state"]:
+        if name in states:
+            found += other_spec(specs[f"solvers/{key}/{name}"], states[name], f"{key}: state {name!r}")
+    return found
+
+
+def differences(saved: Any, present: Any, what: str) -> list[str]:
+    """Which names are in one of two collections only, in words."""
+    found = [f"{what} {name!r} is in the checkpoint, and not here" for name in saved if name not in present]
+    return found + [f"{what} {name!r} is here, and not in the checkpoint" for name in present if name not in saved]
+
+
+def other_spec(saved: list[Any], present: Any, what: str) -> list[str]:
+    """A sentence, if the shape or the dtype is another one."""
+    shape, dtype = saved
+    if tuple(shape) == tuple(present.shape) and dtype == np.dtype(present.dtype).name:
+        return []
+    return [f"{what} is {dtype}{list(shape)} in the checkpoint, and {np.dtype(present.dtype).name}"
+            f"{list(present.shape)} here"]
+
+
+_SIMPLE = (bool, int, float, str, type(None))

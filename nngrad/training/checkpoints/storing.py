@@ -1,0 +1,268 @@
+"""Directories of checkpoints: written by orbax, one for each step, of which the last and the best stay."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from ...graph.own_thread import OwnThread
+from ...graph.place import warn_user
+from .ending import finished_at_exit
+from .seal import DamagedCheckpoint, check_files, read_facts, write_seal
+
+_UNFINISHED = ".orbax-checkpoint-tmp"
+"""What orbax puts behind the name of a directory until all is written."""
+_DAMAGED = ".damaged"
+
+
+def orbax() -> Any:
+    """The module `orbax.checkpoint`.
+
+    Raises:
+        ImportError: It is not installed.
+    """
+    try:
+        import orbax.checkpoint
+    except ImportError as error:
+        raise ImportError("checkpoints need orbax-checkpoint, which is not installed: pip install 'nngrad[train]'"
+                          ) from error
+    return orbax.checkpoint
+
+
+class _Writing:
+    """A checkpoint that was begun, and will be written whatever interrupts the one who began it.
+
+    Orbax begins it in a thread of its own: in the midst of that it cannot be left.
+
+    Args:
+        step: The step.
+        facts: Its facts.
+        arrays: Its arrays, which are not changed while they are here.
+        begin: Lets orbax begin with the arrays.
+    """
+
+    def __init__(
+        self, step: int, facts: dict[str, Any], arrays: Mapping[str, Any], begin: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.step = step
+        self.facts = facts
+        self.arrays = arrays
+        self._begin = begin
+        self._error: BaseException | None = None
+        self._thread = OwnThread(self._work)
+
+    def _work(self) -> None:
+        try:
+            self._begin(dict(self.arrays))
+        except BaseException as error:
+            self._error = error
+
+    def wait_until_begun(self) -> None:
+        """Wait until orbax writes in threads of its own; raises what it raised."""
+        self._thread.start()
+        self._thread.wait()
+        if self._error is not None:
+            raise self._error
+
+
+class Store:
+    """The checkpoints in one directory. On several hosts each process calls each method, but for `steps`.
+
+    Args:
+        path: The directory, made with the first checkpoint. Several hosts share it.
+        keep: How many of the last ones stay; None for all.
+        best: By which metric the best one is known, which stays too; None for no such one.
+        highest: Whether a metric is the better, the higher it is.
+    """
+
+    def __init__(self, path: Path, keep: int | None, best: str | None, highest: bool) -> None:
+        self.path = path
+        self._keep = keep
+        self._best = best
+        self._highest = highest
+        library = orbax()
+        self._writer = library.AsyncCheckpointer(
+            library.PyTreeCheckpointHandler(),
+            async_options=library.options.AsyncOptions(post_finalization_callback=self._seal),
+        )
+        self._library = library
+        self._writing: _Writing | None = None
+        self.last: int | None = None
+        """The step of the last checkpoint that was begun, or restored."""
+        self._is_tidy = False
+
+    # ---------------------------------------------------------------- writing
+
+    def write(self, step: int, arrays: Mapping[str, Any], facts: dict[str, Any]) -> None:
+        """Begin to write a checkpoint, once the one before is written. The arrays are read until it is finished."""
+        self.wait()
+        if not self._is_tidy and jax.process_index() == 0:
+            for left in self.path.glob(f"*{_UNFINISHED}*"):  # by a process that was killed
+                shutil.rmtree(left, ignore_errors=True)
+        self._is_tidy = True
+        self.path.mkdir(parents=True, exist_ok=True)
+        finished_at_exit.add(self.wait)
+        self._writing = _Writing(step, facts, arrays, lambda given: self._writer.save(
+            self._directory(step), args=self._library.args.PyTreeSave(given)))
+        self.last = step
+        try:
+            self._writing.wait_until_begun()
+        except Exception:
+            self._writing, self.last, self._is_tidy = None, None, False
+            raise
+
+    def wait(self) -> None:
+        """Wait until what was begun is written, and delete what is not to stay.
+
+        Raises:
+            OSError: It could not be written.
+        """
+        writing = self._writing
+        try:
+            if writing is not None:
+                writing.wait_until_begun()
+            self._writer.wait_until_finished()
+        except Exception as error:
+            self._writing, self.last, self._is_tidy = None, None, False
+            step = "" if writing is None else f" of step {writing.step}"
+            finished_at_exit.discard(self.wait)
+            raise OSError(f"{self.path}: the checkpoint{step} could not be written: {error}") from error
+        self._writing = None
+        finished_at_exit.discard(self.wait)
+        if writing is not None and jax.process_index() == 0:
+            for superfluous in self._superfluous():
+                shutil.rmtree(self._directory(superfluous), ignore_errors=True)
+
+    def _seal(self) -> None:
+        """Put the seal into a checkpoint of which all else is written, before it gets its name. Orbax calls this in the
+        first process, in the thread that writes."""
+        if self._writing is None:
+            raise RuntimeError("nothing is being written")
+        (unfinished,) = self.path.glob(f"{self._writing.step}{_UNFINISHED}*")
+        write_seal(unfinished, self._writing.facts)
+        self._writing.arrays = {}  # the arrays are written: a step need not spare their memory any more
+
+    def _superfluous(self) -> list[int]:
+        steps = self.steps()
+        if self._keep is None:
+            return []
+        best = self.best_step()
+        return [step for step in steps[: -self._keep] if step != best]
+
+    # ---------------------------------------------------------------- what is there
+
+    def steps(self) -> list[int]:
+        """The steps of which there are checkpoints, in ascending order, whether they are damaged or not."""
+        try:
+            return sorted([int(found.name) for found in self.path.iterdir() if found.name.isdecimal()])
+        except FileNotFoundError:
+            return []
+
+    def best_step(self) -> int | None:
+        """The step with the best metric; of equal ones the last. None where no checkpoint has it."""
+        if self._best is None:
+            return None
+        found = []
+        for step in self.steps():
+            try:
+                metric = read_facts(self._directory(step))["metrics"].get(self._best)
+            except (DamagedCheckpoint, ValueError):
+                continue
+            if metric is not None and not math.isnan(metric):
+                found.append((metric if self._highest else -metric, step))
+        return max(found)[1] if found else None
+
+    def whole_step(self, step: int | None) -> int | None:
+        """The step of a checkpoint that is as it was written: `step`, or the last such one; None where there is none.
+
+        Those that are damaged get another name, and a warning says which they are. On several hosts the first process
+        reads the files, and all get its answer.
+
+        Raises:
+            FileNotFoundError: There is no checkpoint of `step`.
+            ValueError: That of `step` is damaged.
+        """
+        answer, problem = -1, ""
+        if jax.process_index() == 0:
+            try:
+                found = self._whole_step(step)
+                answer = -1 if found is None else found
+            except (FileNotFoundError, ValueError) as error:
+                answer, problem = -2, str(error)
+                raised = type(error)
+        if jax.process_count() > 1:
+            answer = int(multihost_utils.broadcast_one_to_all(np.int32(answer)))
+        if answer == -2:
+            if problem:
+                raise raised(problem)
+            raise ValueError(f"{self.path}: the first process found no whole checkpoint of step {step}")
+        return None if answer == -1 else answer
+
+    def _whole_step(self, step: int | None) -> int | None:
+        steps = self.steps()
+        if step is not None:
+            if step not in steps:
+                raise FileNotFoundError(f"{self.path}: there is no checkpoint of step {step}, only of {steps}")
+            try:
+                check_files(self._directory(step))
+            except DamagedCheckpoint as error:
+                raise ValueError(f"{self._directory(step)}: a damaged checkpoint ({error})") from None
+            return step
+        for last in reversed(steps):
+            directory = self._directory(last)
+            try:
+                check_files(directory)
+            except DamagedCheckpoint as error:
+                aside = self._put_aside(directory)
+                warn_user(f"the checkpoint {directory} is damaged ({error}), and is not used; it is now {aside}")
+                continue
+            return last
+        return None
+
+    def _put_aside(self, directory: Path) -> Path:
+        for number in range(1000):
+            aside = directory.with_name(f"{directory.name}{_DAMAGED}{number or ''}")
+            if not aside.exists():
+                break
+        try:
+            directory.rename(aside)
+        except OSError:  # in a directory of somebody else's
+            return directory
+        return aside
+
+    # ---------------------------------------------------------------- reading
+
+    def facts(self, step: int) -> dict[str, Any]:
+        """The facts of a checkpoint."""
+        return read_facts(self._directory(step))
+
+    def arrays(self, step: int, shardings: Mapping[str, jax.sharding.Sharding | None]) -> dict[str, Any]:
+        """Arrays of a checkpoint: as a `jax.Array` with this sharding, or as a NumPy array where it is None."""
+        if not shardings:
+            return {}
+        library = self._library
+        wanted = {
+            name: library.RestoreArgs(restore_type=np.ndarray) if sharding is None
+            else library.ArrayRestoreArgs(sharding=sharding)
+            for name, sharding in shardings.items()
+        }
+        arrays: dict[str, Any] = self._writer.restore(
+            self._directory(step),
+            args=library.args.PyTreeRestore(item=dict.fromkeys(wanted, 0), restore_args=wanted, partial_restore=True),
+        )
+        return arrays
+
+    def close(self) -> None:
+        """Wait, and end the threads that write."""
+        self.wait()
+        self._writer.close()
+
+    def _directory(self, step: int) -> Path:
+        return self.path / str(step)

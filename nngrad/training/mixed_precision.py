@@ -1,0 +1,120 @@
+"""nn.precision: what functions compute in that are applied within a block.
+
+What an op wants is declared with it (the fact `precision`); here casts are put before it, which are functions of the
+graph. So a parameter stays in float32, and its gradient comes back through the cast, in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from ml_dtypes import bfloat16
+
+from ..functions import array
+from ..graph import Function, Op, Variable, create, switched
+from ..graph.options import Switched
+from ..graph.spec import FLOAT32
+
+_NARROW = {"bfloat16": np.dtype(bfloat16), "float16": np.dtype(np.float16)}
+_OFF = "float32"
+
+
+def precision(dtype: str) -> Switched:
+    """Functions applied within compute in `dtype`, where that does no harm.
+
+    Products of matrices and convolutions take their float32 inputs in `dtype`, and give `dtype`. Sums, means, losses,
+    logarithms, powers and factorisations take inputs of 16 bits in float32, and give float32; softmax and averages over
+    windows compute in float32 inside. All other functions compute in the dtype that comes in. Where one has both, as
+    where a bias is added, parameters and other leaves are taken in 16 bits; what was computed in float32 stays so.
+    What a function wants, it says: `F.sum.precision` is 'high'.
+
+    Parameters stay as they are, in float32, and so do their gradients, of any order. float64 is never changed. What is
+    emitted for gradients computes in the dtypes of what it is the gradient of.
+
+    float16 needs loss scaling, since its small gradients vanish: `solver.loss_scaling(nn.DynamicLossScale())`.
+
+        with nn.precision("bfloat16"):
+            loss = F.mean(F.softmax_cross_entropy(network(x), t))
+        step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t])
+
+    It also decorates functions. It holds for this thread or asyncio task.
+
+    Args:
+        dtype: 'bfloat16' or 'float16'; or 'float32', which switches it off, as within a block in which it is on.
+
+    Raises:
+        ValueError: It is another dtype.
+    """
+    name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
+    if name == _OFF:
+        return switched(precision=None)
+    if name not in _NARROW:
+        raise ValueError(f"dtype: must be 'bfloat16', 'float16' or 'float32', got {dtype!r}")
+    return switched(precision=Policy(_NARROW[name]))
+
+
+class Policy:
+    """Puts casts before functions.
+
+    Args:
+        narrow: The dtype of 16 bits.
+    """
+
+    __slots__ = ("_narrow",)
+
+    def __init__(self, narrow: np.dtype[Any]) -> None:
+        self._narrow = narrow
+
+    def apply(
+        self,
+        op: Op,
+        inputs: tuple[Variable, ...],
+        arguments: tuple[Any, ...],
+        effects: tuple[tuple[Variable, int], ...],
+    ) -> Any:
+        """Make the Function of `op`, with casts before and after it."""
+        narrow, wanted = self._narrow, op.precision
+        dtypes = [x.spec.dtype for x in inputs if x.spec.differentiable]
+        if any([dtype != narrow and dtype != FLOAT32 for dtype in dtypes]):
+            return create(op, inputs, arguments, effects)
+        if wanted == "low":
+            inputs = self._cast(inputs, FLOAT32, narrow)
+        elif wanted:
+            inputs = self._cast(inputs, narrow, FLOAT32)
+        elif narrow in dtypes and FLOAT32 in dtypes and (op.diagonal or op.update_keys is not None):
+            inputs = tuple([self._as(x, narrow) if x.dtype == FLOAT32 and _is_of_leaf(x) else x for x in inputs])
+        outputs = create(op, inputs, arguments, effects)
+        if wanted != "inside" or narrow not in dtypes:
+            return outputs
+        return self._cast(outputs, FLOAT32, narrow) if op.multiple_results else self._as(outputs, narrow)
+
+    def like(self, y: Variable, dtype: np.dtype[Any]) -> Variable:
+        """`y` in `dtype`, if it has 16 bits in place of 32 or the other way round."""
+        ours = (self._narrow, FLOAT32)
+        return self._as(y, dtype) if y.dtype != dtype and y.dtype in ours and dtype in ours else y
+
+    def settled(self, y: Variable) -> Variable:
+        """`y` in the dtype that several functions can agree on: float32 if it has 16 bits."""
+        return self._as(y, FLOAT32) if y.dtype == self._narrow else y
+
+    def _cast(self, variables: Sequence[Variable], before: Any, after: Any) -> tuple[Variable, ...]:
+        return tuple([self._as(x, after) if x.dtype == before else x for x in variables])
+
+    def _as(self, x: Variable, dtype: Any) -> Variable:
+        return array.cast(x, dtype)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Policy) and self._narrow == other._narrow
+
+    def __hash__(self) -> int:
+        return hash(self._narrow)
+
+
+def _is_of_leaf(x: Variable) -> bool:
+    """Whether it is a leaf, or a part or another form of one."""
+    f: Function | None = x.parent
+    while f is not None and len(f.inputs) == 1 and (f.op.view or f.op.fuses == "moving" or f.op.slice_keys is not None):
+        f = f.inputs[0].parent
+    return f is None

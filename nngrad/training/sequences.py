@@ -1,0 +1,122 @@
+"""Batches of sequences of several lengths, as nnabla's `nnabla.utils.rnn` has them: padded, or packed without padding.
+
+    import nngrad.training.sequences as rnn_utils
+
+    packed = rnn_utils.pack_sequence([a, b, c], enforce_sorted=False)
+
+How long the sequences are is read when a function is applied, as `F.pack_padded_sequence` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import functions as F
+from ..graph import Array, Variable, as_variable
+
+
+class PackedSequence(NamedTuple):
+    """Sequences without their padding: all first steps, then all second ones, and so on."""
+
+    data: Variable
+    """The elements, (sum of the lengths, ...)."""
+    batch_sizes: Variable
+    """For each step the number of sequences that have it."""
+    sorted_indices: Variable | None = None
+    """Which of the sequences that were given is which of those packed; None if they were sorted."""
+    unsorted_indices: Variable | None = None
+    """Which of the packed sequences is which of those given."""
+
+
+def pad_sequence(sequences: Sequence[Array], batch_first: bool = False, padding_value: float = 0.0) -> Variable:
+    """Sequences of several lengths as one array, those that are shorter padded at their end.
+
+    Args:
+        sequences: B Variables, each (its length, ...).
+        batch_first: Whether the result is (B, T, ...); else it is (T, B, ...), with T the length of the longest.
+        padding_value: What stands where a sequence has no element.
+
+    Raises:
+        ValueError: There is no sequence, or they differ in more than their lengths.
+    """
+    given = [as_variable(s, f"sequences[{i}]", "pad_sequence") for i, s in enumerate(sequences)]
+    if not given:
+        raise ValueError("pad_sequence: give at least one sequence")
+    for i, s in enumerate(given):
+        if not s.ndim or s.shape[1:] != given[0].shape[1:]:
+            raise ValueError(
+                f"pad_sequence: all sequences must be of shape (length, ...) and differ in their lengths alone, but "
+                f"sequences[0] is {given[0].shape} and sequences[{i}] {s.shape}"
+            )
+    longest = max([s.shape[0] for s in given])
+    rest = (0, 0) * (given[0].ndim - 1)
+    padded = [F.pad(s, (0, longest - s.shape[0], *rest), constant_value=padding_value) for s in given]
+    return F.stack(*padded, axis=0 if batch_first else 1)
+
+
+def pack_padded_sequence(
+    padded_sequence: Array, lengths: Array, batch_first: bool = False, enforce_sorted: bool = True
+) -> PackedSequence:
+    """A padded batch without its padding.
+
+    Args:
+        padded_sequence: (T, B, ...).
+        lengths: (B,), whole numbers from 1 to T.
+        batch_first: Whether `padded_sequence` is (B, T, ...).
+        enforce_sorted: Whether the longest must come first; else they are sorted here.
+
+    Raises:
+        ValueError: A shape does not fit, or the lengths are out of range or not sorted.
+    """
+    x = as_variable(padded_sequence, "padded_sequence", "pack_padded_sequence")
+    lengths = as_variable(lengths, "lengths", "pack_padded_sequence")
+    if enforce_sorted:
+        return PackedSequence(*F.pack_padded_sequence(x, lengths, batch_first=batch_first))
+    known = lengths.d
+    order = np.argsort(-known, kind="stable").astype(np.int32)
+    x = F.gather(x, order, axis=0 if batch_first else 1)
+    data, sizes = F.pack_padded_sequence(x, known[order], batch_first=batch_first)
+    return PackedSequence(data, sizes, as_variable(order), as_variable(np.argsort(order).astype(np.int32)))
+
+
+def pack_sequence(sequences: Sequence[Array], batch_first: bool = False, enforce_sorted: bool = True) -> PackedSequence:
+    """Sequences of several lengths, packed.
+
+    Args:
+        sequences: Variables, each (its length, ...).
+        batch_first: Has no effect: what is packed has no axis for the batch.
+        enforce_sorted: Whether the longest must come first; else they are sorted here.
+
+    Raises:
+        ValueError: They differ in more than their lengths, or are not sorted.
+    """
+    del batch_first
+    lengths = np.asarray([s.shape[0] for s in sequences], np.int32)
+    return pack_padded_sequence(pad_sequence(sequences), lengths, enforce_sorted=enforce_sorted)
+
+
+def pad_packed_sequence(
+    sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
+) -> tuple[Variable, Variable]:
+    """The padded batch of packed sequences, in the order in which they were given, and their lengths.
+
+    Args:
+        sequence: What was packed.
+        batch_first: Whether the result is (B, T, ...); else it is (T, B, ...).
+        padding_value: What stands where a sequence has no element.
+        total_length: T; None for the length of the longest.
+
+    Raises:
+        ValueError: `total_length` is too small.
+    """
+    x, lengths = F.pad_packed_sequence(
+        sequence.data, sequence.batch_sizes, batch_first=batch_first, padding_value=padding_value,
+        total_length=total_length,
+    )
+    back = sequence.unsorted_indices
+    if back is None:
+        return x, lengths
+    return F.gather(x, back, axis=0 if batch_first else 1), F.gather(lengths, back)
