@@ -7,7 +7,7 @@ on; then the general way is taken, which is right for every op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .function import Function
     from .layouts import Moved
     from .parts import Keys
+    from .spec import Spec
     from .variable import Variable
     from .within import InSteps
 
@@ -141,6 +142,11 @@ class Facts:
     its place (diagonal ops do so by themselves); "moving", elements come from other places, or from none."""
     reduction: Reduction = ""
     """The operation by which it makes one element of many, in one pass."""
+
+    on_cpu: Callable[[Sequence[Spec], Mapping[str, Any]], Callable[..., Any] | None] | None = None
+    """For an op of which XLA's compiler for CPUs makes little: `on_cpu(specs, arguments)` gives, for inputs like that
+    and arguments by name, what runs there in place of `forward`; None where that serves as well. Results are the same
+    but for rounding."""
 
     # ---------------------------------------------------------------- precision
 
