@@ -176,7 +176,7 @@ def one_device() -> Found:
     y.forward()
     plan = y.parent.plan
     with nn.mesh(data=1) as grid:
-        inside = build_options().mesh
+        inside = build_options().running.mesh
         y.forward()
     return {"grid": str(grid), "mesh": str(inside), "same plan": y.parent.plan is plan}
 
@@ -439,19 +439,19 @@ def refused() -> Found:
 def scopes() -> Found:
     """A mesh belongs to the thread and the block that it was entered in."""
     seen: Found = {}
-    thread = threading.Thread(target=lambda: seen.update(thread=str(build_options().mesh)))
+    thread = threading.Thread(target=lambda: seen.update(thread=str(build_options().running.mesh)))
 
     @nn.mesh(data=-1, model=2)
     def decorated() -> str:
-        return str(build_options().mesh)
+        return str(build_options().running.mesh)
 
     with nn.mesh(data=8):
         thread.start()
         thread.join()
-        seen["block"] = str(build_options().mesh)
+        seen["block"] = str(build_options().running.mesh)
     with nn.mesh(data=2) as grid:
         seen["fewer"] = str(grid.devices.tolist())
-    seen |= {"after": str(build_options().mesh), "decorated": decorated(), "once more": decorated()}
+    seen |= {"after": str(build_options().running.mesh), "decorated": decorated(), "once more": decorated()}
     return seen
 
 

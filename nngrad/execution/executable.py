@@ -177,7 +177,7 @@ class Executable:
     @property
     def has_quick_calls(self) -> bool:
         """Whether a call of now may run the quick tier."""
-        return self._decided is None and self._quick_calls > 0 and not build_options().deterministic
+        return self._decided is None and self._quick_calls > 0 and not build_options().running.deterministic
 
     def decide_again(self) -> None:
         """Let each call ask again, as if no call had come: calls are counted from another number on."""
@@ -204,7 +204,8 @@ class Executable:
                 if self._in_partitions is None:
                     raise
                 self.optimised, self._is_optimised = self._in_partitions, True
-        if not self._quick_calls or not build_options().deterministic:  # else a call outside of it may still be quick
+        if not self._quick_calls or not build_options().running.deterministic:
+            # Else a call outside of it may still be quick.
             spent.add(optimised=int(bool(self._quick)))
             self._quick = {}
             self._decide(self.optimised)

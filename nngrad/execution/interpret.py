@@ -70,7 +70,7 @@ def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     given = [*f.specs, *[x.spec for x in f.inputs]]
     needs_x64 = any([s.needs_x64 for s in given]) or arguments_need_x64(f.arguments)
     device = None if f.context is None else f.context.device
-    mesh = build_options().mesh
+    mesh = build_options().running.mesh
     out = executable_of_op(f.op, f.arguments, device, needs_x64, len(arrays) <= MOST_INPUTS, mesh)(*arrays)
     return tuple(out) if f.op.multiple_results else (out,)
 
@@ -128,7 +128,7 @@ def run_functions(functions: list[Function]) -> None:
     """Compute the outputs of those functions, lowest rank first, whose outputs are not there."""
     missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]
     for unit in units_of(missing, through=lambda x: not x.is_computed):
-        debug = build_options().debug
+        debug = build_options().watching.debug
         checker = None if debug is None else debug.checker()
 
         def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
@@ -183,7 +183,7 @@ def interpret(
     """
     values: dict[tuple[Function, int], Any] = {}
     known = known or {}
-    debug = build_options().debug
+    debug = build_options().watching.debug
     checker = None if debug is None else debug.checker()
 
     def value(x: Variable) -> Any:
