@@ -317,5 +317,14 @@ def _sum(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> Varia
 
 def _in_order(terms: Terms) -> tuple[Variable, ...]:
     """Returns the terms in the order in which they can be had, so that nothing waits for the last one but the last
-    addition."""
-    return tuple(sorted(terms, key=lambda x: -1 if x.parent is None else x.parent.rank))
+    addition.
+
+    What is repeated along axes comes first: so second gradients of normalisations have a function less. To the compiler
+    it makes no difference.
+    """
+    ranked = []
+    for i, x in enumerate(terms):
+        f = x.parent
+        ranked.append((True, -1, i, x) if f is None else (f.op is not F.broadcast, f.rank, i, x))
+    ranked.sort()
+    return tuple([each[-1] for each in ranked])
