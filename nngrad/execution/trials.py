@@ -10,9 +10,9 @@ from jax.sharding import SingleDeviceSharding
 
 from ..graph.process import Process
 from ..graph.spec import x64_if
-from .compiled import BoundedCache, executable_in_one, general_of, keep_executable
+from .compiled import BoundedCache, executable_in_one, hoisted_of, keep_executable
 from .executable import Executable
-from .free_numbers import General
+from .hoisting import Hoisted
 from .lower import lowered_where_it_runs
 from .program import Program
 
@@ -27,7 +27,7 @@ _BYTES_OF_A_STEP = 200
 class Trial(NamedTuple):
     """What came of compiling a program."""
 
-    given: General
+    given: Hoisted
     nbytes: int | None
     """Bytes of temporaries by the compiler's own account; None where it gives none, or does not get the program as a
     whole."""
@@ -43,14 +43,14 @@ class Trial(NamedTuple):
 def trial_of(program: Program) -> Trial:
     """Compile a program, unless that was done before, and ask for the memory that it takes. Nothing is run."""
     if Process.cannot_compute or program.group is not None:
-        return Trial(General(program, None), None, None)
-    given = general_of(program)
+        return Trial(Hoisted(program, None), None, None)
+    given = hoisted_of(program)
     table = temporaries.part([op for op, _, _ in program.block.steps])
     known = table.find(given.program)
     if known is not None:
         return Trial(given, known, None)
     lowered = lowered_where_it_runs(program)
-    if lowered.pieces is not None:
+    if lowered.partitions is not None:
         return Trial(given, None, None)
     executable = executable_in_one(given, lowered.program)
     nbytes = _allotted(executable, given)
@@ -59,7 +59,7 @@ def trial_of(program: Program) -> Trial:
     return Trial(given, table.keep(given.program, nbytes, _BYTES_OF_A_STEP * len(program.block.steps)), executable)
 
 
-def _allotted(executable: Executable, of: General) -> int | None:
+def _allotted(executable: Executable, of: Hoisted) -> int | None:
     program = of.program
     # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
     if program.mesh is not None:
