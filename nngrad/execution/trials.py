@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import NamedTuple
 
-import jax
 from jax.sharding import SingleDeviceSharding
 
 from ..graph.process import Process
-from ..graph.spec import x64_if
 from .compiled import BoundedCache, executable_in_one, hoisted_of, keep_executable
 from .executable import Executable
 from .hoisting import Hoisted
@@ -60,17 +57,11 @@ def trial_of(program: Program) -> Trial:
 
 
 def _allotted(executable: Executable, of: Hoisted) -> int | None:
+    """The bytes for arrays as they will be when it runs: a jitted function is compiled anew for those elsewhere."""
     program = of.program
-    # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
-    if program.mesh is not None:
-        places = [*[()] * (len(of.takes) - len(program.block.inputs)), *program.places]
-        given = tuple([s.abstract(program.mesh.sharding(axes)) for s, axes in zip(of.takes, places, strict=True)])
-    else:
+    if program.mesh is None:
         sharding = None if program.device is None else SingleDeviceSharding(program.device)
-        given = tuple([s.abstract(sharding) for s in of.takes])
-    try:
-        with x64_if(program.block.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
-            analysis = executable.compile_for(given).memory_analysis()
-    except (jax.errors.JaxRuntimeError, NotImplementedError):
-        return None  # what it cannot compile, and whether it can say, is found out again where that matters
-    return None if analysis is None else int(analysis.temp_size_in_bytes)
+        return executable.temporaries(tuple([spec.abstract(sharding) for spec in of.takes]))
+    places = [*[()] * (len(of.takes) - len(program.block.inputs)), *program.places]
+    shardings = [program.mesh.sharding(axes) for axes in places]
+    return executable.temporaries(tuple([s.abstract(each) for s, each in zip(of.takes, shardings, strict=True)]))
