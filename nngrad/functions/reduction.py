@@ -14,7 +14,7 @@ from ..graph import Array, Op, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import reduces
 from ..graph.layouts import over_axes
-from ..graph.sizes import surely
+from ..graph.spec import surely
 from .arithmetic import floating, is_floating, widened
 
 

@@ -14,7 +14,7 @@ from ..functions.jax_functions import JaxFunction, Key, Trace, Traced, checked_o
 from ..graph import Variable, apply, contained, leaves_of
 from ..graph.block import Block, close
 from ..graph.capture import placeholder
-from ..graph.named_axes import named_axes
+from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to
 from ..graph.spec import spec_of
 from .calls import axes_in
