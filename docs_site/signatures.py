@@ -14,6 +14,7 @@ from typing import Any
 import griffe
 
 from docs_site.dialect import of_docstring
+from nngrad.graph import Composite, Op
 
 KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: griffe.ParameterKind.positional_or_keyword,  # an op takes its inputs by name too
@@ -34,6 +35,16 @@ class Signatures(griffe.Extension):
             completed = inspect.getdoc(_decorated(obj.path)) if obj.is_function else None
             obj.docstring.value = of_docstring(completed or obj.docstring.value)
 
+    def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
+        """Called by Griffe for each module: functions that are made by calls are functions, not attributes."""
+        for name, member in list(mod.members.items()):
+            if not member.is_alias and member.is_attribute and callable(value := _decorated(f"{mod.path}.{name}")):
+                doc = inspect.getdoc(value)
+                function = griffe.Function(name, lineno=member.lineno, endlineno=member.endlineno, parent=mod)
+                function.docstring = None if doc is None else griffe.Docstring(of_docstring(doc), parent=function)
+                self.on_function(func=function)
+                mod.set_member(name, function)
+
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by Griffe for each function that it has read."""
         value = _decorated(func.path)
@@ -51,9 +62,10 @@ def _decorated(path: str) -> Any:
     if not path.startswith(DECORATED) or name.startswith("_"):
         return None
     try:
-        return getattr(importlib.import_module(module), name)
+        value = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError):  # a method, or within a function
         return None
+    return value if isinstance(value, Op | Composite) or inspect.isfunction(value) else None
 
 
 def _parameter(parameter: inspect.Parameter) -> griffe.Parameter:

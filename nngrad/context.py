@@ -196,7 +196,7 @@ def no_grad(no_grad_: bool = True) -> Switched:
 def deterministic(deterministic_: bool = True) -> Switched:
     """What runs within has one tier: each call runs the best executable, so that equal calls give equal bits.
 
-    Otherwise the first calls of a large program run an executable that is compiled cheaply, and those that follow the
+    Otherwise the first calls of a large program run an executable that is compiled quickly, and those that follow the
     best one, whose results differ from those of the first by rounding. After how many calls follows from the program
     alone, so two runs that call the same come to the same bits all the same; a run that is resumed counts its calls
     from 0, and comes to them only within this.

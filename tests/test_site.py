@@ -209,11 +209,13 @@ def test_signatures_are_those_of_callers() -> None:
         ("nngrad.functions.activation.tanh", "x"),
         (f"{F.concatenate.module}.concatenate", "*x, axis: int = -1"),
         ("nngrad.parametric_functions.affine.embed", None),
+        ("nngrad.parametric_functions.quantized.pruned_affine", None),
     ):
         module, _, name = path.rpartition(".")
         function, value = read[path.removeprefix("nngrad.")], getattr(sys.modules[module], name)
         assert [p.name for p in function.parameters] == list(inspect.signature(value).parameters)
         assert str(function.returns) == "Variable"
+        assert function.docstring.value.count("\n    ") >= len(function.parameters), "an entry for each"
         if expected is not None:
             assert f"({expected}) -> Variable" in function.signature()
 

@@ -203,7 +203,7 @@ def compile(
         inputs: Variables whose arrays are given at each call; all other leaves are read from their cells. A function
             that builds has none.
         wait_for_best: Whether all calls run the best executable. Else the first calls of a large one run one that is
-            compiled cheaply; after how many of them the best one is compiled follows from the structure.
+            compiled quickly; after how many of them the optimised one is compiled follows from the structure.
 
     Raises:
         TypeError: `inputs` are given beside a function.

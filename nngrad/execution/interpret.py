@@ -10,6 +10,7 @@ import jax
 
 from ..graph import Function, Op, Variable, build_options, engine, functions_of
 from ..graph.block import has_opaque
+from ..graph.body_op import ControlOp
 from ..graph.exchange import group_of, groups_of, several_processes
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
@@ -19,6 +20,7 @@ from .across import Across
 from .compiled import BoundedCache, bytes_of, executables
 from .executable import Executable, Settings
 from .fingerprint import structure_of_op
+from .lower import by_itself
 from .on_disk import on_disk_by_structure
 from .stepwise import Marked, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of
@@ -52,7 +54,7 @@ def executable_of_op(
             return Executable(Across(forward, group, device), Settings(device, needs_x64))
         if not compiled and mesh is None:
             return Executable(forward, Settings(device, needs_x64))
-        opaque, jitted = has_opaque(arguments), jax.jit(forward)
+        opaque, jitted = has_opaque(arguments), jax.jit(by_itself(op, arguments))
         is_kept = not opaque and mesh is None
         on_disk = on_disk_by_structure(structure_of_op(op, arguments), jitted) if is_kept else None
         settings = Settings(None if mesh is not None else device, needs_x64, mesh)
@@ -146,7 +148,7 @@ def _checked(f: Function, arrays: list[Any], checker: Any) -> Arrays:
     """The outputs of `f`, shown to the checker of debug mode, if there is one: that of a loop a step at a time."""
     if checker is None:
         return results_of(f, arrays)
-    if f.op.in_steps is None:
+    if not isinstance(f.op, ControlOp):
         results, within = results_of(f, arrays), ()
     else:
         made = run_in_steps(f, [Marked(array, None) for array in arrays], results_of, checker)

@@ -1,6 +1,6 @@
 """Written by `python -m tests.stubs`."""
 
-# ruff: noqa: A004, I001
+# ruff: noqa: A004, I001, RUF100
 
 from .activation import celu as celu
 from .activation import crelu as crelu

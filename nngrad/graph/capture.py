@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .block import Block, close
+from .block import Block
+from .closing import close
 from .function import Function, create, locate, next_serial
 from .ndarray import NdArray
 from .options import build_options, contained, switch_to

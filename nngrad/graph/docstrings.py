@@ -67,11 +67,16 @@ def completed(
     for name in reversed(re.findall(r"`([\w.]+)`", " ".join(own.pop(_OTHERS, [])))):
         first, *parts = name.split(".")
         other = reduce(getattr, parts, inspect.unwrap(function).__globals__[first])
-        known.maps.insert(1, _parsed(other.__doc__ or "")[1].get("Args", {}))
+        known.maps.insert(1, entries_of(other))
     entries = {name: known[name] for name in arguments if name in known}
     raised = {name: [text] for name, text in raises.items()} | sections.pop("Raises", {})
     written = {"Args": entries, **sections, "Raises": dict(sorted(raised.items()))}
     return "\n\n".join([head, *[f"{title}:\n{_written(each)}" for title, each in written.items() if each]])
+
+
+def entries_of(function: Callable[..., Any]) -> Entries:
+    """What a function's docstring says of its arguments: the lines of each."""
+    return _parsed(function.__doc__ or "")[1].get("Args", {})
 
 
 def _parsed(doc: str) -> tuple[str, dict[str, Entries]]:

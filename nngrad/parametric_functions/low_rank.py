@@ -13,6 +13,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, host_generator
+from .affine import affine as affine  # whose words on arguments are taken, as those of the next are
+from .convolution import convolution as convolution
 from .decompositions import canonical_polyadic, truncated_svd
 from .layer_arguments import size
 from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
