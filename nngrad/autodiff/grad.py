@@ -17,7 +17,7 @@ from ..graph.options import pause_collector, watching_for_users_code
 from . import modes
 from .binding import unreachable_inputs
 from .coordinates import has_coordinates, keep_forms, to_be_differentiated
-from .known_gradients import Results, came_before, known_answer, question_of, remember_answer
+from .known_gradients import FEWEST, Results, came_before, known_answer, question_of, remember_answer
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .walk import Retained
@@ -150,12 +150,12 @@ def in_forward_mode(request: Request, functions: list[Function], derived: Sequen
 def results(request: Request, since: int, handling: Handling) -> Results:
     """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
     functions = functions_of(request.outputs)
-    question = question_of(request, functions, since, handling)
+    question = question_of(request, functions, since, handling) if len(functions) >= FEWEST else None
     derived = derived_in(functions) if question is None else question.closing.derived
     forms = in_forward_mode(request, functions, derived) if derived else ()
     if forms:
         since, functions = next_serial(), functions_of([*request.outputs, *forms])
-        question = question_of(request, functions, since, handling)
+        question = question_of(request, functions, since, handling) if question is not None else None
     if question is not None and not came_before(question):
         question = None
     known = None if question is None else known_answer(question)

@@ -152,7 +152,7 @@ def question_of(request: Request, functions: list[Function], since: int, options
     """Returns what a request asks, if that decides what is emitted, as far as it can be told so early; else None. The
     arguments are those of a `Question`."""
     in_force = build_options()
-    if not FEWEST <= len(functions) <= MOST or request.aggregate is not None or request.recompute not in (None, False):
+    if len(functions) > MOST or request.aggregate is not None or request.recompute not in (None, False):
         return None
     if in_force.applying.no_grad or in_force.applying.mark is not None:
         return None
