@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...graph import Function, Variable, functions_of
+from ...graph.body_op import ControlOp
 from .candidates import ProgramOf, Source
 from .costs import arithmetic
 
@@ -42,6 +43,11 @@ def sizes_of(steps: int, levels: int, share: float) -> Sizes:
     return tuple(found)
 
 
+def steps_of(f: Function) -> int | None:
+    """For a loop how many steps it has, 0 where it is settled how it is cut; None for other functions."""
+    return f.op.steps_to_cut(f) if isinstance(f.op, ControlOp) else None
+
+
 class Segmented:
     """The graphs of gradients in which loops are cut.
 
@@ -55,7 +61,7 @@ class Segmented:
     def __init__(self, outputs: Sequence[Variable], emit: Emit, program_of: ProgramOf, mark: Any) -> None:
         self._outputs, self._emit, self._program_of, self._mark = outputs, emit, program_of, mark
         self._known = functions_of(outputs)
-        self._loops = {f: f.op.steps(f) for f in self._known if f.op.steps is not None}
+        self._loops = {f: steps for f in self._known for steps in [steps_of(f)] if steps is not None}
         self._made: dict[frozenset[tuple[Function, Sizes]], Source] = {}
 
     def sources(self, levels: int, named: Callable[[Function], Any] = lambda f: True) -> list[Source]:
@@ -80,7 +86,7 @@ class Segmented:
             gradients = self._emit(lambda f: sizes.get(f, ()))
             before = frozenset(self._known)
             for f in functions_of(gradients):
-                if f not in before and f.op.steps is not None and not f.op.steps(f):
+                if f not in before and steps_of(f) == 0:
                     f.mark = self._mark
             again = sum([len(each) * arithmetic(f) for f, each in sizes.items()])
             self._made[key] = Source(self._outputs, self._known, gradients, self._program_of, self._mark, again)
