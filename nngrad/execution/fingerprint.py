@@ -27,7 +27,7 @@ from nngrad_command import __version__
 from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
 from ..graph.block import Block, Step
-from .free_numbers import Slot
+from .hoisting import HoistedLiteral
 from .program import Program
 
 _LIBRARY = Path(__file__).parents[1]
@@ -95,6 +95,8 @@ def _spec(spec: Spec) -> str:
 
 def _op(op: Op) -> str:
     """The name of an op of nngrad's own, under which another process finds the same one."""
+    if op.stands_for is not None:
+        return f"{_op(op.stands_for)} by {op.forward.__name__}"
     module = sys.modules.get(op.module)
     if not op.is_own or getattr(module, op.name, None) is not op:
         raise Unknown
@@ -115,8 +117,8 @@ def _written(argument: Any) -> str:
         return repr(argument)
     if kind is float or kind is NegativeZero:
         return float.hex(argument)
-    if kind is Slot:
-        return f"slot {argument.place}"
+    if kind is HoistedLiteral:
+        return f"hoisted {argument.place}"
     if kind is Fraction:
         return f"fraction {argument.numerator}/{argument.denominator}"
     if kind is str:
