@@ -149,7 +149,7 @@ def test_functions_of_the_kernel_are_short_and_have_few_switches() -> None:
 
 def test_the_size_of_a_function_is_seen() -> None:
     inside = [f"        {line}" for line in ("def g():", "    if y:", "        1")]
-    lines = ["def f(x,", "      y):", '    """One.', "", '    Two."""', "    if x:", *inside, "    elif y:", "        2"]
+    lines = ["def f(x,", "      y):", '    """One.', "", '    Two."""', "    if x:", *inside, "    elif y:", "      2"]
     (function,) = ast.parse("\n".join(lines)).body
     assert isinstance(function, ast.FunctionDef) and size_of(function) == (8, 2)
 
