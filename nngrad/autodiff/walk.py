@@ -229,3 +229,16 @@ def sum_of_all(gradients: list[Variable]) -> Variable:
     """Returns the sum of gradients, as they are."""
     total: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
     return total
+
+
+class Sums:
+    """An aggregate, and whether all that it has made so far were sums: the builder makes equal sums one Variable."""
+
+    def __init__(self, aggregate: Aggregate | None) -> None:
+        self._aggregate = aggregate or sum_of
+        self.are_sums = True
+
+    def __call__(self, gradients: list[Variable]) -> Variable:
+        result = self._aggregate(gradients)
+        self.are_sums = self.are_sums and (result is sum_of_all(gradients) or result is sum_of(gradients))
+        return result
