@@ -16,7 +16,8 @@ from nngrad.functions.checkpoints import checkpoint_of_body
 from nngrad.functions.loops import scan_of_body
 from nngrad.functions.while_loops import while_of_bodies
 from nngrad.graph import Function, NdArray, Variable, apply, create
-from nngrad.graph.block import Block, close
+from nngrad.graph.block import Block
+from nngrad.graph.closing import close
 from nngrad.graph.derived import derived_once
 from nngrad.graph.loop import Loop, depending_throughout
 from nngrad.graph.spec import spec_of

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import nngrad.functions as F
 from nngrad.functions.branches import switch_of_bodies
 from nngrad.graph import Function, NdArray, Spec, Variable, apply, create
-from nngrad.graph.block import Block, close
+from nngrad.graph.block import Block
+from nngrad.graph.closing import close
 from nngrad.graph.derived import derived_once
 from nngrad.graph.variable import leaf_of
 

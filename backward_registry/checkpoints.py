@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import nngrad.functions as F
 from nngrad.functions.checkpoints import checkpoint_of_body
 from nngrad.graph import Function, NdArray, Variable, apply, create, functions_of
-from nngrad.graph.block import Block, close
+from nngrad.graph.block import Block
+from nngrad.graph.closing import close
 from nngrad.graph.derived import derived_once
 from nngrad.graph.variable import leaf_of
 

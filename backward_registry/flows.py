@@ -16,7 +16,8 @@ import nngrad.functions as F
 from nngrad.functions.flows import Steps, flow_of_body, followed, zeros
 from nngrad.functions.inlining import inlined
 from nngrad.graph import Function, NdArray, Spec, Variable, spec_of
-from nngrad.graph.block import Block, close
+from nngrad.graph.block import Block
+from nngrad.graph.closing import close
 from nngrad.graph.derived import derived_once
 from nngrad.graph.spec import DType
 from nngrad.graph.variable import leaf_of

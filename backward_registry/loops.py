@@ -16,7 +16,8 @@ import nngrad.functions as F
 from nngrad.functions.array import zeros_like
 from nngrad.functions.loops import scan_of_body, step_keys
 from nngrad.graph import Function, NdArray, Op, Variable, apply, create, functions_of
-from nngrad.graph.block import Block, close
+from nngrad.graph.block import Block
+from nngrad.graph.closing import close
 from nngrad.graph.derived import derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of

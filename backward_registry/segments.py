@@ -14,7 +14,8 @@ from nngrad.functions.array import zeros_like
 from nngrad.functions.checkpoints import checkpoint_of_body
 from nngrad.functions.loops import scan_of_body
 from nngrad.graph import Function, NdArray, Variable, apply, build_options, create
-from nngrad.graph.block import Block, close
+from nngrad.graph.block import Block
+from nngrad.graph.closing import close
 from nngrad.graph.derived import derived_once
 from nngrad.graph.loop import Loop
 from nngrad.graph.variable import leaf_of
@@ -165,7 +166,7 @@ def scan_gradients(
 ) -> list[Variable | None]:
     """As `loop_gradients`; as many steps at a time as the loop, or what is asked for gradients, says"""
     del take
-    loop, asked = Loop(*f.arguments), build_options().segments
+    loop, asked = Loop(*f.arguments), build_options().emitting.segments
     segments = loop.segments or (() if asked is None else asked(f))
     if segments:
         return _BySegments(f, loop._replace(segments=segments), gys, indexes).gradients()

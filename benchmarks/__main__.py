@@ -7,7 +7,6 @@ import importlib.util
 import os
 import platform
 from contextlib import nullcontext
-from pathlib import Path
 
 import jax
 from rich.console import Console
@@ -35,6 +34,7 @@ from . import (
     per_sample,
     physics,
     rebuilding,
+    report,
     scaling,
     steering,
     stochastic,
@@ -52,7 +52,6 @@ BENCHMARKS = {
         scaling,
     )
 }
-RESULTS = Path(__file__).with_name("RESULTS.md")
 
 
 @nn.deterministic()  # what is measured is the best executable
@@ -62,7 +61,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (all by default)")
     parser.add_argument("--smoke", action="store_true",
                         help="tiny sizes, to see that everything runs, and that it is lowered for other platforms")
-    parser.add_argument("--write", action="store_true", help=f"write the table into {RESULTS.name}")
+    parser.add_argument("--write", action="store_true", help="keep the figures, and write the pages that show them")
+    parser.add_argument("--pages", action="store_true", help="write the pages from the kept figures, measure nothing")
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
@@ -71,9 +71,9 @@ def main() -> None:
     if options.smoke and options.write:
         parser.error("--smoke gives no figures worth writing")
     names = [name for name in BENCHMARKS if name in (options.names or BENCHMARKS)]
-    if options.write:
-        for name in names:  # before the measuring, which is long
-            replaced(RESULTS.read_text(), name, [])
+    if options.pages:
+        report.write_pages()
+        return
     with lowered_too() if options.smoke else nullcontext() as lowered:
         tables = {name: BENCHMARKS[name](options.smoke, torch) for name in names}
         if options.smoke and "first_result" in names:
@@ -96,31 +96,16 @@ def show(rows: list[Row]) -> None:
 
 
 def write(tables: dict[str, list[Row]]) -> None:
-    """Put the tables into RESULTS.md, each below its heading; those of other benchmarks stay as they are."""
-    text = RESULTS.read_text()
+    """Keep the figures, and make the pages and plots that show them."""
     for name, rows in tables.items():
-        lines = ["| what | nngrad | peer | ratio | goal |", "| --- | --- | --- | ---: | ---: |"]
-        lines += [f"| {r.what} | {r.ours} | {r.peer} | {r.ratio:.3f} | {goal_of(r)} |" for r in rows]
-        text = replaced(text, name, [f"On {machine()}:", "", *lines])
+        report.keep(name, machine(), rows)
     if "derivatives" in tables:
         figures = derivatives.measured(False)
         growth.save(figures)
         growth.draw(figures, growth.PICTURE)
-        text = replaced(text, "growth", growth.table(figures))
     if "scaling" in tables:
-        accounts = scaling_table.load()
-        scaling_table.draw(accounts, scaling_table.PICTURE)
-        text = replaced(text, "accounts", scaling_table.table(accounts))
-    RESULTS.write_text(text)
-
-
-def replaced(text: str, name: str, lines: list[str]) -> str:
-    """`text` with other lines between the markers of a table."""
-    head, start, rest = text.partition(f"<!-- {name} -->")
-    _, end, tail = rest.partition(f"<!-- end of {name} -->")
-    if not start or not end:
-        raise ValueError(f"{RESULTS.name} has no place for the table: <!-- {name} --> and <!-- end of {name} -->")
-    return "\n".join([f"{head}{start}", *lines, f"{end}{tail}"])
+        scaling_table.draw(scaling_table.load(), scaling_table.PICTURE)
+    report.write_pages()
 
 
 def goal_of(r: Row) -> str:

@@ -1,38 +1,21 @@
-"""How the nth derivative grows with n: the figures of `derivatives` as a table, a file, and a plot.
+"""How the nth derivative grows with n: the figures of `derivatives` as a file and a plot.
 
-`python -m benchmarks derivatives --write` measures and writes all three; `python -m benchmarks.growth` draws the
+`python -m benchmarks derivatives --write` measures and writes both; `python -m benchmarks.growth` draws the
 plot again from the file.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from .derivatives import AT_ONCE, GRAD, HIGHEST, JET, JVP, LAST, NESTED, Figures
 
-FILE = Path(__file__).with_name("growth.json")
+FILE = Path(__file__).parent / "results" / "growth.json"
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "growth.png"
 
-
-class Measure(NamedTuple):
-    """One of the figures, and how it is shown."""
-
-    field: str
-    title: str
-    scale: float
-    text: Callable[[float], str]
-
-
-MEASURES = [
-    Measure("nodes", "functions, or equations", 1, "{:,.0f}".format),
-    Measure("products", "matrix products", 1, "{:,.0f}".format),
-    Measure("first", "first result (s)", 1, "{:.2g}".format),
-    Measure("run", "run time (ms)", 1e3, "{:.3g}".format),
-    Measure("error", "largest relative error", 1, "{:.0e}".format),
-]
 
 STYLES: dict[str, dict[str, Any]] = {
     GRAD: {"color": "#9aa0a6", "marker": "s", "markersize": 5},
@@ -43,10 +26,11 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 """How contenders are drawn, the last on top."""
 PANELS = {
-    "nodes": "functions or equations in the graph",
-    "first": "seconds to the first result",
-    "run": "milliseconds to run",
+    "nodes": ("functions or equations in the graph", 1),
+    "first": ("seconds to the first result", 1),
+    "run": ("milliseconds to run", 1000),
 }
+"""The figures that are drawn, with the title and the unit of each."""
 
 
 def save(figures: Iterable[Figures]) -> None:
@@ -60,24 +44,6 @@ def load() -> list[Figures]:
     return [Figures(**entry) for entry in json.loads(FILE.read_text())]
 
 
-def table(figures: Iterable[Figures]) -> list[str]:
-    """The figures as a table in Markdown: a line for each measure and contender, a column for each order."""
-    placed = {(f.name, f.order): f for f in figures}
-    orders = sorted({order for _, order in placed})
-    lines = [
-        "| | | " + " | ".join(f"n = {n}" for n in orders) + " |",
-        "| --- | --- |" + " ---: |" * len(orders),
-    ]
-    for measure in MEASURES:
-        for name in [name for name in STYLES if (name, orders[0]) in placed]:
-            cells = [
-                measure.text(measure.scale * getattr(placed[name, n], measure.field)) if (name, n) in placed else ""
-                for n in orders
-            ]
-            lines.append(f"| {measure.title} | {name} | " + " | ".join(cells) + " |")
-    return lines
-
-
 def draw(figures: Iterable[Figures], path: Path) -> None:
     """Three panels over the order of the derivative, on logarithmic scales."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -86,8 +52,7 @@ def draw(figures: Iterable[Figures], path: Path) -> None:
     figures = list(figures)
     figure = Figure(figsize=(11, 4.2), layout="constrained", dpi=110)
     panels = figure.subplots(1, len(PANELS))
-    for axes, (field, title) in zip(panels, PANELS.items(), strict=True):
-        scale = next(m.scale for m in MEASURES if m.field == field)
+    for axes, (field, (title, scale)) in zip(panels, PANELS.items(), strict=True):
         for name, style in STYLES.items():
             curve = sorted((f.order, scale * getattr(f, field)) for f in figures if f.name == name)
             if curve:

@@ -8,7 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 import nngrad as nn
-from nngrad.execution.tiers import Tiers
+from nngrad.execution.executable import Executable
 from tests.lowered import PLATFORMS, detours, lowered_for
 
 from .first_result.cases import CASES
@@ -32,10 +32,10 @@ def lowered_too() -> Iterator[Lowered]:
         ValueError: At the end: one calls what is for CPUs.
     """
     found = Lowered()
-    trace = Tiers._trace
+    trace = Executable.traced
 
-    def and_lower(tiers: Tiers, arrays: tuple[Any, ...]) -> Any:
-        traced = trace(tiers, arrays)
+    def and_lower(executable: Executable, arrays: tuple[Any, ...]) -> Any:
+        traced = trace(executable, arrays)
         found.detours |= detours(lowered_for(traced, *PLATFORMS))
         found.count += 1
         return traced
@@ -43,7 +43,7 @@ def lowered_too() -> Iterator[Lowered]:
     was_on = nn.executables.disk.is_on
     nn.executables.disk.switch(False)  # what comes from there is not traced
     try:
-        with patch.object(Tiers, "_trace", and_lower):
+        with patch.object(Executable, "traced", and_lower):
             yield found
     finally:
         nn.executables.disk.switch(was_on)

@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # mkdocs takes this file by 
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
+from benchmarks import report
 from docs_site import DOCS, ROOT, dialect, examples, execution, links, reference
 from docs_site.kept import kept
 
@@ -41,9 +42,10 @@ def on_files(files: Files, config: Any) -> Files:
     """Run what is to be run, and add the pages that are made."""
     graphs, pictures = _run() if HOW != "fast" else ({}, {})
     made = {**reference.reference(), **examples.gallery({name: place for name, (place, _) in graphs.items()})}
-    for origin in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md"):
+    for origin in ("CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md", "benchmarks/README.md"):
         text, place = (ROOT / origin).read_text(encoding="utf-8"), links.place_of(origin)
         made[place] = dialect.spaced(links.rewritten(text, origin, place))
+    made[links.place_of("benchmarks/results")] = report.everything()
     for path in _sources_that_are_linked():
         made[links.place_of(path)] = _source(path)
     for place, text in made.items():

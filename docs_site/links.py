@@ -25,6 +25,8 @@ HOMES = {
     "CHANGELOG.md": "changes.md",
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/RESULTS.md": "benchmarks.md",
+    "benchmarks/README.md": "how_it_is_measured.md",
+    "benchmarks/results": "all_measurements.md",
     "examples": "gallery.md",
 }
 """What is not in `docs/`, and the page of the site that has it."""

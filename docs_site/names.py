@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import nngrad
 import nngrad.functions as F
-from nngrad.command.peers.pages import functions_of_family
+from nngrad.command.peers import functions_of_family
 from nngrad.graph import Composite, Op
 
 from . import ROOT
@@ -46,8 +46,6 @@ OTHERS = {
     "nj": ("jax", "Transformations of JAX functions"),
 }
 """Modules with names that users import them by."""
-FROM_ELSEWHERE = {"PF": ("parametric_function_api",)}
-"""What modules without `__all__` have for their users from outside of them."""
 
 
 class Name(NamedTuple):
@@ -124,7 +122,6 @@ def _names_of(prefix: str, module: ModuleType) -> Iterator[Name]:
     if names is None:
         within = module.__name__
         names = [n for n, value in vars(module).items() if callable(value) and _module_of(value).startswith(within)]
-        names += FROM_ELSEWHERE.get(prefix, ())
     for shown in sorted([n for n in names if not n.startswith("_")], key=str.lower):
         yield _named(prefix, shown, getattr(module, shown), module.__name__)
 

@@ -1,4 +1,4 @@
-"""An extension of Griffe: functions of F and PF have the signatures that their callers see, and docstrings are text.
+"""An extension of Griffe: functions of F and PF have the signatures and docstrings that their callers see.
 
 Griffe reads sources; what decorators make of a function it cannot know.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import griffe
 
 from docs_site.dialect import of_docstring
+from nngrad.graph import Composite, Op
 
 KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: griffe.ParameterKind.positional_or_keyword,  # an op takes its inputs by name too
@@ -31,23 +32,40 @@ class Signatures(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called by Griffe for everything that it has read."""
         if obj.docstring is not None:
-            obj.docstring.value = of_docstring(obj.docstring.value)
+            completed = inspect.getdoc(_decorated(obj.path)) if obj.is_function else None
+            obj.docstring.value = of_docstring(completed or obj.docstring.value)
+
+    def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
+        """Called by Griffe for each module: functions that are made by calls are functions, not attributes."""
+        for name, member in list(mod.members.items()):
+            if not member.is_alias and member.is_attribute and callable(value := _decorated(f"{mod.path}.{name}")):
+                doc = inspect.getdoc(value)
+                function = griffe.Function(name, lineno=member.lineno, endlineno=member.endlineno, parent=mod)
+                function.docstring = None if doc is None else griffe.Docstring(of_docstring(doc), parent=function)
+                self.on_function(func=function)
+                mod.set_member(name, function)
 
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by Griffe for each function that it has read."""
-        if not func.path.startswith(DECORATED) or func.name.startswith("_"):
-            return
-        module, _, name = func.path.rpartition(".")
-        try:
-            value = getattr(importlib.import_module(module), name)
-        except (ImportError, AttributeError):  # a method, or within a function
-            return
+        value = _decorated(func.path)
         if not callable(value):
             return
         signature = inspect.signature(value)
         func.parameters = griffe.Parameters(*[_parameter(p) for p in signature.parameters.values()])
         returned = signature.return_annotation
         func.returns = None if returned is signature.empty else annotated(returned)
+
+
+def _decorated(path: str) -> Any:
+    """The function of F or PF that is found there, or None."""
+    module, _, name = path.rpartition(".")
+    if not path.startswith(DECORATED) or name.startswith("_"):
+        return None
+    try:
+        value = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):  # a method, or within a function
+        return None
+    return value if isinstance(value, Op | Composite) or inspect.isfunction(value) else None
 
 
 def _parameter(parameter: inspect.Parameter) -> griffe.Parameter:

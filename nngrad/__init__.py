@@ -222,5 +222,8 @@ if not TYPE_CHECKING:  # checkers of types say it themselves
             _function = globals()[_name] = _explained(_function)
             _function.__module__, _function.__qualname__ = __name__, _name  # where pickle finds it
 
+    def __dir__() -> list[str]:
+        return [*__all__, "__version__"]
+
     def __getattr__(name: str) -> Any:
         raise AttributeError(f"nngrad has no {name!r}{_did_you_mean(name, __all__)}")

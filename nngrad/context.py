@@ -159,7 +159,7 @@ def set_default_context(context: Context) -> None:
 
 def get_current_context() -> Context:
     """The Context in force in this thread or asyncio task."""
-    context: Context | None = build_options().context
+    context: Context | None = build_options().applying.context
     if context is not None:
         return context
     device = jax.local_devices()[0]
@@ -185,7 +185,7 @@ def set_auto_forward(auto: bool) -> None:
 
 def get_auto_forward() -> bool:
     """Whether functions made in this thread or asyncio task are run as they are made."""
-    return build_options().auto_forward
+    return build_options().applying.auto_forward
 
 
 def no_grad(no_grad_: bool = True) -> Switched:
@@ -196,7 +196,7 @@ def no_grad(no_grad_: bool = True) -> Switched:
 def deterministic(deterministic_: bool = True) -> Switched:
     """What runs within has one tier: each call runs the best executable, so that equal calls give equal bits.
 
-    Otherwise the first calls of a large program run an executable that is compiled cheaply, and those that follow the
+    Otherwise the first calls of a large program run an executable that is compiled quickly, and those that follow the
     best one, whose results differ from those of the first by rounding. After how many calls follows from the program
     alone, so two runs that call the same come to the same bits all the same; a run that is resumed counts its calls
     from 0, and comes to them only within this.

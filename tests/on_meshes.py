@@ -90,7 +90,7 @@ def text_of(step: Any, *arrays: Any) -> str:
     parameters, state = held(step)
     rest = nn.graph.leaf.arrays_of(step._live, mesh=step._mesh) if step._live else []
     given = step._placed(arrays, step._mesh)
-    jitted = step._update._tiers._jitted
+    jitted = step._update._executable.function
     text: str = jitted.lower(parameters, state, (step._solver._rate, given, rest)).compile().as_text()
     return text
 
@@ -141,11 +141,11 @@ def compiled_step() -> Found:
     many = batches(*[ROWS] * 40)
     for batch in many[:5]:
         step(batch)
-    before = step._update._tiers._jitted._cache_size()
+    before = step._update._executable.function._cache_size()
     for batch in many:  # without waiting for one of them
         step(batch)
     own = held(step)
-    found: Found = {"compiled": [before, step._update._tiers._jitted._cache_size()]}
+    found: Found = {"compiled": [before, step._update._executable.function._cache_size()]}
     found["places"] = sorted({str(a.sharding.spec) for a in (*own[0], *own[1])})
     found["devices"] = sorted({len(a.sharding.device_set) for a in (*own[0], *own[1])})
     statistics = [p for p in nn.get_parameters(grad_only=False).values() if not p.need_grad]
@@ -176,7 +176,7 @@ def one_device() -> Found:
     y.forward()
     plan = y.parent.plan
     with nn.mesh(data=1) as grid:
-        inside = build_options().mesh
+        inside = build_options().running.mesh
         y.forward()
     return {"grid": str(grid), "mesh": str(inside), "same plan": y.parent.plan is plan}
 
@@ -323,7 +323,7 @@ def uneven() -> Found:
     texts = {"step": text_of(step, batch), "to_jax": text}
     sines = {name: [line for line in text.splitlines() if " sine(" in line] for name, text in texts.items()}
     shapes = {name: [re.findall(r"= f32\[([\d,]*)\]", each)[0] for each in lines] for name, lines in sines.items()}
-    return {"sines": shapes, "places": places, "compiled": step._update._tiers._jitted._cache_size()}
+    return {"sines": shapes, "places": places, "compiled": step._update._executable.function._cache_size()}
 
 
 def constraints() -> Found:
@@ -439,19 +439,19 @@ def refused() -> Found:
 def scopes() -> Found:
     """A mesh belongs to the thread and the block that it was entered in."""
     seen: Found = {}
-    thread = threading.Thread(target=lambda: seen.update(thread=str(build_options().mesh)))
+    thread = threading.Thread(target=lambda: seen.update(thread=str(build_options().running.mesh)))
 
     @nn.mesh(data=-1, model=2)
     def decorated() -> str:
-        return str(build_options().mesh)
+        return str(build_options().running.mesh)
 
     with nn.mesh(data=8):
         thread.start()
         thread.join()
-        seen["block"] = str(build_options().mesh)
+        seen["block"] = str(build_options().running.mesh)
     with nn.mesh(data=2) as grid:
         seen["fewer"] = str(grid.devices.tolist())
-    seen |= {"after": str(build_options().mesh), "decorated": decorated(), "once more": decorated()}
+    seen |= {"after": str(build_options().running.mesh), "decorated": decorated(), "once more": decorated()}
     return seen
 
 

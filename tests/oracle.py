@@ -15,7 +15,7 @@ import numpy as np
 
 from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize, lower
-from nngrad.execution.tiers import cheap_options
+from nngrad.execution.tiers import quick_options
 from nngrad.graph import Variable
 
 Arrays = list[np.ndarray]
@@ -23,7 +23,7 @@ Arrays = list[np.ndarray]
 
 def compiled_cheaply(f: Callable[..., Any]) -> Callable[..., Any]:
     """`f`, compiled as the first tier is: for what runs a few times on tiny arrays."""
-    return jax.jit(f, compiler_options=cheap_options() if jax.default_backend() == "cpu" else None)
+    return jax.jit(f, compiler_options=quick_options() if jax.default_backend() == "cpu" else None)
 
 
 def by_jax(f: Callable[..., Any], *arrays: Any) -> Any:

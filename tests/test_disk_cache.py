@@ -136,12 +136,12 @@ def test_another_process_compiles_nothing_and_without_a_disk_the_values_are_the_
     assert told.split()[:2] == ["0", "0"]
 
 
-def test_a_cheap_executable_comes_from_disk_and_is_used_for_a_while(
+def test_a_quick_executable_comes_from_disk_and_is_used_for_a_while(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nngrad.execution.break_even.LARGE", 1)
+    monkeypatch.setattr("nngrad.execution.tiers.LARGE", 1)
     np.testing.assert_allclose(slope(), expected(), rtol=1e-6)
-    assert nn.executables.info().cheap == 1
+    assert nn.executables.info().quick == 1
     x = nn.Variable.from_numpy_array(np.full((2, 3), 0.5, np.float32), need_grad=True)
     (g,) = nn.grad(F.sum(F.tanh(x) * x), x)
     nn.executables.clear()
@@ -149,7 +149,7 @@ def test_a_cheap_executable_comes_from_disk_and_is_used_for_a_while(
         g.forward()
         np.testing.assert_allclose(g.d, expected(), rtol=1e-6)
     info = nn.executables.info()
-    assert (info.disk_hits, info.cheap, info.best, len(entries(folder))) == (1, 0, 0, 1)
+    assert (info.disk_hits, info.quick, info.optimised, len(entries(folder))) == (1, 0, 0, 1)
 
 
 def trained() -> list[bytes]:
@@ -646,7 +646,7 @@ def test_calls_do_not_pass_through_python_in_jax(folder: Path) -> None:
             second = executable(array)
         finally:
             sys.setprofile(None)
-        assert entered == ["run"]  # which looks for the best executable; nothing of JAX
+        assert entered == ["__call__"]  # nothing of JAX
         np.testing.assert_array_equal(first[0], second[0])
 
 

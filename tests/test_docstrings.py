@@ -7,7 +7,12 @@ import itertools
 import re
 from typing import Any
 
+import numpy as np
+import pytest
+
 import nngrad.functions as F
+from nngrad.graph import Op, Variable
+from nngrad.graph.docstrings import USUAL, completed
 
 
 def described(docstring: str) -> list[str]:
@@ -72,3 +77,67 @@ def test_a_first_line_says_what_it_computes() -> None:
 
 def test_each_argument_is_described() -> None:
     assert badly_described(FUNCTIONS) == []
+
+
+def convolved(x: Any, pad: Any, group: Any) -> None:
+    """Convolution.
+
+    Args:
+        x: An image,
+            channels first.
+        pad: Zeros.
+        group: Groups.
+
+    Raises:
+        TypeError: No number.
+    """
+
+
+def varied(x: Any, weight: Any, pad: Any, rng: Any) -> None:
+    """Another one.
+
+    It has two paragraphs.
+
+    Args:
+        weight: Its own.
+        ...: As for `convolved`.
+
+    Returns:
+        What comes of it.
+    """
+
+
+def test_what_is_said_elsewhere_is_filled_in() -> None:
+    parameters = inspect.signature(varied).parameters
+    usual, raises = {"rng": "A generator.", "pad": "Not this."}, {"ValueError": "It is out of range."}
+    assert completed(varied, parameters, usual, raises) == """Another one.
+
+It has two paragraphs.
+
+Args:
+    x: An image,
+        channels first.
+    weight: Its own.
+    pad: Zeros.
+    rng: A generator.
+
+Returns:
+    What comes of it.
+
+Raises:
+    ValueError: It is out of range."""
+    assert completed(convolved, parameters, {}, {"TypeError": "Not this."}).endswith("    TypeError: No number.")
+    assert "group" not in completed(varied, parameters, usual, {}), "it is no argument"
+
+
+def takes_x_alone(function: Any) -> bool:
+    return isinstance(function, Op) and function.least_inputs == 1 and inspect.Parameter.empty not in function.defaults
+
+
+FLOATING = [name for name, f in FUNCTIONS.items() if takes_x_alone(f) and f"    x: {USUAL['x']}" in f.__doc__]
+
+
+@pytest.mark.parametrize("name", FLOATING)
+def test_what_is_usually_said_of_x_is_true(name: str) -> None:
+    result = FUNCTIONS[name](Variable.from_numpy_array(np.ones((2, 3, 4, 4), np.int32)))
+    assert [y.dtype for y in (result if isinstance(result, tuple) else (result,))] == [np.float32]

@@ -188,7 +188,7 @@ GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
 
 NAMES_FAMILIES = {
     "command/cli.py": "lists functions by family",
-    "command/peers/pages.py": "lists functions by family",
+    "command/peers.py": "lists functions by family",
     "autodiff/custom/base.py": "says where a rule is",
     "autodiff/walk.py": "says in an error where a rule is",
     "execution/fingerprint.py": "names an op for other processes",

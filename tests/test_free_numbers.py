@@ -13,8 +13,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import tiers
 from nngrad.execution.compiled import executable_of
+from nngrad.execution.executable import Executable
 from nngrad.execution.free_numbers import filled, without_numbers
 from nngrad.execution.lower import linearize
 from nngrad.execution.program import Program
@@ -145,11 +145,10 @@ def test_steps_that_become_a_loop_take_numbers() -> None:
 
 
 def test_what_xla_cannot_compile_runs_in_pieces_with_each_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: tiers.Tiers, arrays: Any) -> Any:
+    def fails(self: Executable, arrays: Any) -> Any:
         raise jax.errors.JaxRuntimeError("too large")
 
-    monkeypatch.setattr(tiers.Tiers, "_for_this_call", fails)
-    monkeypatch.setattr(tiers.Tiers, "compiles", lambda self, arrays: False)
+    monkeypatch.setattr(Executable, "_optimise", fails)
     monkeypatch.setattr("nngrad.execution.compiled.MOST_TRUSTED", 2)
     for number in (0.3, 0.4):
         y, expected = nn.Variable.from_numpy_array(np.arange(3.0)), np.arange(3.0)

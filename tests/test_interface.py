@@ -505,3 +505,7 @@ def test_no_variable_is_changed_in_place() -> None:
     x = nn.Variable.from_numpy_array([1.0, 2.0])
     with pytest.raises(TypeError, match=r"F\.where and F\.scatter_nd.*x\.d\[\.\.\.\]"):
         x[0] = 3.0
+
+
+def test_nn_lists_what_is_public() -> None:
+    assert sorted(dir(nn)) == sorted([*nn.__all__, "__version__"])

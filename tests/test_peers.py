@@ -15,11 +15,12 @@ import jax.scipy.signal
 import jax.scipy.special
 import pytest
 
-from nngrad.command.peers import PEERS, capability, nnabla_names, pages, peers_of, resolve
-from nngrad.command.peers.facts import _derivatives, lines_of
+from docs_site.peers.facts import nnabla_names, resolve
+from docs_site.peers.pages import pages
+from nngrad.command.peers import PEERS, capability, peers_of, table
 
 DOCS = Path(__file__).parents[1] / "docs"
-WRITE = "python -m nngrad.command.peers"
+WRITE = "python -m docs_site.peers"
 
 
 @pytest.mark.parametrize("name", sorted(pages()))
@@ -44,15 +45,15 @@ def test_names_are_listed_once() -> None:
         assert (module, name) in counts
 
 
-def test_each_function_of_nnabla_has_its_derivatives() -> None:
+def test_each_function_of_nnabla_has_itstable() -> None:
     named = {place.name for place in nnabla_names() if place.module == "nnabla.functions"}
-    assert {line["nnabla"].partition(":")[0] for line in _derivatives().values()} - {""} == named
-    lines = [line["function"] for line in lines_of("derivatives.csv")]
-    assert lines == sorted(set(lines)), "the lines of derivatives.csv are sorted, each function once"
+    assert {line["nnabla"].partition(":")[0] for line in table().values()} - {""} == named
+    lines = list(table())
+    assert lines == sorted(set(lines)), "the lines of peers.csv are sorted, each function once"
 
 
 def test_entries() -> None:
-    for function in _derivatives():
+    for function in table():
         for peer, entry in peers_of(function).items():
             assert re.fullmatch(r"([\w.]+(:[01])?)?", entry), f"{function}, {peer}: {entry!r}"
     assert [capability(e) for e in ("", "tanh", "roi_align:1", "sign:0")] == ["", "yes", "once", "no"]
@@ -65,6 +66,6 @@ def in_jax(entry: str) -> Any:
 
 
 def test_what_jax_is_said_to_have_it_has() -> None:
-    for function in _derivatives():
+    for function in table():
         entry = peers_of(function)["jax"]
         assert not entry or in_jax(entry) is not None

@@ -20,7 +20,7 @@ import nngrad.parametric_functions as PF
 from nngrad.execution import reading
 from nngrad.execution.compiled import BoundedCache
 from nngrad.execution.interpret import single_ops
-from nngrad.execution.tiers import cheap_options
+from nngrad.execution.tiers import quick_options
 from tests.rematerialising import counted_compilations
 
 Count = Callable[[], int]
@@ -33,7 +33,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> Iterator[Count]:
     nn.executables.clear()
     single_ops.clear()
     jax.clear_caches()
-    cheap_options()  # which are tried by a compilation, once
+    quick_options()  # which are tried by a compilation, once
     with counted_compilations() as count:
         yield count
 

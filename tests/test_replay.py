@@ -65,7 +65,7 @@ def described(leaves: Sequence[Variable], results: Sequence[Variable]) -> list[A
         if known is None or known.derivation is None:
             return known
         d = known.derivation
-        parts = d.outputs, d.inputs, d.seeds, d.stops, [ref() for ref in d.results]
+        parts = d.outputs, d.inputs, d.seeds, d.stop_gradients, [ref() for ref in d.results]
         return of(known.input), known.mode, known.order, [list(map(of, each)) for each in parts]
 
     family = [y._family is not None and y._family is results[0]._family for y in results]
@@ -472,3 +472,59 @@ def test_where_functions_are_applied_is_noted_however_they_are_made() -> None:
     before = replays()
     assert places(True) == expected
     assert replays() == before + 1
+
+
+def test_hooks_are_shown_the_gradients_that_no_result_depends_on() -> None:
+    """Products of all slopes of a chain need no gradient in between. These are made when a hook is to see them."""
+
+    class Shown(nn.FunctionHook):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[Any] = []
+
+        def backward_preprocess(self, function: Function, in_data: Any, out_grad: Any) -> None:
+            arrays = [np.asarray(a) for a in (*in_data, *out_grad)]
+            self.seen.append((function.name, function.rank, arrays))
+
+    def build() -> tuple[Variable, list[Variable]]:
+        x = y = leaf(2, 3)
+        for _ in range(4):
+            y = F.tanh(y * 1.01)
+        return y, nn.grad(nn.grad(y, x), x)
+
+    (y, emitted), _, (z, known) = build(), build(), build()
+    assert functions_of(known)[-1]._call.__class__ is not functions_of(emitted)[-1]._call.__class__
+    seen = []
+    for gradients in (emitted, known, known):
+        gc.collect()
+        with Shown() as hook:
+            nn.forward_all(gradients)
+        seen.append(hook.seen)
+    assert len(seen[0]) > 4
+    for other in seen[1:]:
+        for (name, rank, arrays), (same_name, same_rank, same) in zip(seen[0], other, strict=True):
+            assert (name, rank) == (same_name, same_rank)
+            for a, b in zip(arrays, same, strict=True):
+                np.testing.assert_array_equal(a, b)
+    assert y.parent is not None
+    assert z.parent is not None
+
+
+def test_calls_of_what_was_made_again_hold_no_more_than_they_did() -> None:
+    def build() -> tuple[weakref.ref[Function], list[Variable]]:
+        x = leaf(2, 3)
+        y = F.tanh(F.sin(x) * 1.01)
+        return weakref.ref(F.sum(y).parent), nn.grad(F.sum(y), x)
+
+    build(), build()
+    gc.disable()
+    try:
+        above, (gx,) = build()
+        f = gx.parent
+        assert [g.origin and g.origin.name for g in functions_of([gx]) if g.order]
+        assert above() is None
+        ref = weakref.ref(f)
+        del f, gx
+        assert ref() is None
+    finally:
+        gc.enable()

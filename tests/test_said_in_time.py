@@ -15,7 +15,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import progress, recompilations
+from nngrad.execution import compiling, recompilations
 from nngrad.execution.recompilations import HANDFUL, RecompilationWarning
 
 V = nn.Variable
@@ -122,9 +122,9 @@ class Terminal(io.StringIO):
 def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal() if is_terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "PATIENCE", 0.01)
+    monkeypatch.setattr(compiling, "PATIENCE", 0.01)
     monkeypatch.setenv("TERM", "xterm")
-    with progress.shown("a graph"):
+    with compiling.shown("a graph"):
         deadline = time.monotonic() + 30 * is_terminal
         while "a graph" not in stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -134,7 +134,7 @@ def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monk
 def test_a_short_one_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    with progress.shown("a graph"):
+    with compiling.shown("a graph"):
         pass
     assert stream.getvalue() == ""
 
@@ -142,7 +142,7 @@ def test_a_short_one_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_info_tells_what_compilations_took() -> None:
     F.sin(row()).d  # noqa: B018
     info = nn.executables.info()
-    assert info.seconds > 0 and (info.cheap, info.best) == (0, 0)
+    assert info.seconds > 0 and (info.quick, info.optimised) == (0, 0)
     nn.executables.clear()
     assert nn.executables.info().seconds == 0
 

@@ -23,9 +23,9 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.execution import break_even
+from nngrad.execution import tiers
 
-break_even._SHARE = 1e-3  # so that the best executables take over within the run
+tiers._SHARE = 1e-3  # so that the optimised tier takes over within the run
 ways = sys.argv[1:]
 STEPS = 18
 
@@ -52,7 +52,7 @@ for name in sorted(w):
     w[name].d = rng.normal(0, 0.3, w[name].shape) + name.endswith("gamma")
 solver = S.Adam(0.01)
 solver.set_parameters(w)
-tiers = []
+called = []
 for step in range(STEPS):
     x.d = images[step]
     if "anew" in ways:
@@ -74,9 +74,9 @@ for step in range(STEPS):
     if "collected" in ways:
         gc.collect()
     info = nn.executables.info()
-    tiers.append((info.cheap, info.best))
+    called.append((info.quick, info.optimised))
 held = [w[name].d.tobytes() for name in sorted(w)]
-print(hashlib.sha256(b"".join(held)).hexdigest(), *tiers[-1])
+print(hashlib.sha256(b"".join(held)).hexdigest(), *called[-1])
 """
 
 WAYS: dict[str, Sequence[str]] = {
@@ -96,7 +96,7 @@ WAYS: dict[str, Sequence[str]] = {
 
 
 def ran(folder: Path, ways: Sequence[str]) -> list[str]:
-    """The digest of the parameters in the end, and how many executables were compiled cheaply and replaced."""
+    """The digest of the parameters in the end, and how many executables were quick, and replaced."""
     environment = {**os.environ, "NNGRAD_DISK_CACHE": "off" if "none" in ways else str(folder)}
     done = subprocess.run([sys.executable, "-c", SCRIPT, *ways], env=environment, capture_output=True, text=True,
                           timeout=300, check=False)  # fmt: skip

@@ -26,6 +26,7 @@ import nngrad.initializer as I
 import nngrad.jax as nj
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from benchmarks import report
 from docs_site import dialect, examples, kept, links, names, reference
 from docs_site.execution import Runner
 from nngrad_command import documentation
@@ -34,7 +35,9 @@ from nngrad_command.installation import Requirement
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
-OTHER_PAGES = {"benchmarks.md", "changes.md", "contributing.md", "gallery.md"}
+OTHER_PAGES = {
+    "all_measurements.md", "benchmarks.md", "changes.md", "contributing.md", "gallery.md", "how_it_is_measured.md",
+}
 """Pages of the site that are not in docs/, without those of the reference and of the examples."""
 
 
@@ -52,6 +55,21 @@ def contents() -> Iterator[str]:
 def test_the_contents_have_each_page_once() -> None:
     assert max(Counter(contents()).values()) == 1
     assert set(contents()) == {path.name for path in (ROOT / "docs").glob("*.md")} | OTHER_PAGES
+
+
+# ---------------------------------------------------------------- benchmarks
+
+
+def test_pages_of_results_show_the_kept_figures() -> None:
+    assert report.PAGE.read_text() == report.page(), "run `python -m benchmarks --pages`"
+    assert report.README.read_text() == report.with_table(report.README.read_text())
+
+
+def test_headlines_are_few_and_their_rows_are_kept() -> None:
+    lines = [line for section in report.SECTIONS.values() for line in section]
+    assert len(lines) <= 25 and sum([line.in_readme for line in lines]) <= 8
+    with pytest.raises(ValueError, match="has no row"):
+        report.rows_of(lines[0]._replace(peers=("nobody",)))
 
 
 # ---------------------------------------------------------------- links
@@ -191,11 +209,13 @@ def test_signatures_are_those_of_callers() -> None:
         ("nngrad.functions.activation.tanh", "x"),
         (f"{F.concatenate.module}.concatenate", "*x, axis: int = -1"),
         ("nngrad.parametric_functions.affine.embed", None),
+        ("nngrad.parametric_functions.quantized.pruned_affine", None),
     ):
         module, _, name = path.rpartition(".")
         function, value = read[path.removeprefix("nngrad.")], getattr(sys.modules[module], name)
         assert [p.name for p in function.parameters] == list(inspect.signature(value).parameters)
         assert str(function.returns) == "Variable"
+        assert function.docstring.value.count("\n    ") >= len(function.parameters), "an entry for each"
         if expected is not None:
             assert f"({expected}) -> Variable" in function.signature()
 

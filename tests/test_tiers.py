@@ -1,4 +1,4 @@
-"""Executables in two tiers: the first calls of a structure run a cheap one, those that follow the best one."""
+"""Two tiers: the first calls of a structure run what is compiled quickly, those that follow what is optimised."""
 
 from __future__ import annotations
 
@@ -14,32 +14,33 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.execution import break_even, tiers
-from nngrad.execution.break_even import work_of
+from nngrad.execution import tiers
+from nngrad.execution.executable import Executable
 from nngrad.execution.lower import linearize, lower
+from nngrad.execution.tiers import work_of
 from tests.conftest import known
 
 V = nn.Variable
 
 
 def counted() -> tuple[int, int]:
-    """How many executables were compiled cheaply, and how often the best one has taken the place of one."""
+    """How many executables of the quick tier were compiled, and how often the optimised tier has taken over."""
     info = nn.executables.info()
-    return info.cheap, info.best
+    return info.quick, info.optimised
 
 
-ESTIMATE: Callable[[break_even.Work], int] = break_even.Work.cheap_calls.fget  # type: ignore[attr-defined]
+ESTIMATE: Callable[[tiers.Work], int] = tiers.Work.quick_calls.fget  # type: ignore[attr-defined]
 
 FEW = 3
-"""After so many calls the best executable runs in these tests."""
+"""So many calls run the quick tier in these tests."""
 
 
 @pytest.fixture(autouse=True)
 def few_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No executables are kept, programs of any size have two tiers, and none was called before."""
-    monkeypatch.setattr(break_even, "LARGE", 1)
-    monkeypatch.setattr(break_even.Work, "cheap_calls", FEW)
-    monkeypatch.setattr(break_even, "_counts", {})
+    monkeypatch.setattr(tiers, "LARGE", 1)
+    monkeypatch.setattr(tiers.Work, "quick_calls", FEW)
+    monkeypatch.setattr(tiers, "_counts", {})
     nn.executables.clear()
     yield
     nn.executables.clear()
@@ -48,7 +49,7 @@ def few_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def compiled() -> Iterator[list[float]]:
     """The seconds of each compilation by XLA, since the options for the first tier were asked for."""
-    tiers.cheap_options()
+    tiers.quick_options()
     seconds: list[float] = []
 
     def listen(event: str, duration: float, **_: Any) -> None:
@@ -91,7 +92,7 @@ def reference() -> np.ndarray[Any, Any]:
     return np.asarray(jax.jit(lower(linear.program))(POINTS, *[leaf.d for leaf in linear.leaves[1:]])[0])
 
 
-def test_the_best_executable_takes_over_after_so_many_calls() -> None:
+def test_the_optimised_tier_takes_over_after_so_many_calls() -> None:
     f = function()
     expected = reference()
     results, counts = [], []
@@ -161,7 +162,7 @@ def test_deterministic_is_one_tier_and_counts_nothing() -> None:
     assert counted() == (1, 1)
 
 
-def test_compile_and_train_step_may_run_the_best_alone() -> None:
+def test_compile_and_train_step_may_run_the_optimised_tier_alone() -> None:
     y, x = network()
     f = nn.compile(y, [x], wait_for_best=True)
     assert [f(POINTS) for _ in range(2)] == [reference()] * 2
@@ -179,7 +180,7 @@ def training(**options: Any) -> tuple[nn.training.TrainStep, V]:
 def test_a_training_step_takes_over_and_then_updates_in_place() -> None:
     step, w = training()
     other, v = training(wait_for_best=True)
-    for _ in range(FEW + 4):  # of those after the cheap ones two return through Python
+    for _ in range(FEW + 4):  # of those after the quick ones two return through Python
         np.testing.assert_allclose(step(POINTS), other(POINTS), rtol=1e-4)
     assert counted() == (1, 1)
     held = step._update._owner.held[-1][2]  # type: ignore[union-attr]
@@ -212,7 +213,7 @@ def moved(count: int, calls: int, size: int = 3) -> list[V]:
     return ps
 
 
-def test_the_update_of_many_parameters_is_compiled_cheaply_first() -> None:
+def test_the_update_of_many_parameters_has_two_tiers() -> None:
     ps = moved(8, FEW + 2)
     assert counted() == (1, 1)
     nn.executables.clear()
@@ -231,7 +232,7 @@ def test_updates_are_counted_by_their_shapes() -> None:
     moved(8, FEW - 1)
     assert counted() == (3, 0)
     moved(8, 1)
-    assert counted() == (3, 0)  # the best one, and no other before it
+    assert counted() == (3, 0)  # the optimised one, and no other before it
     moved(8, 1, size=4)
     assert counted() == (3, 0)
 
@@ -249,11 +250,11 @@ def test_a_solver_may_be_given_as_many_parameters_of_other_shapes() -> None:
             np.testing.assert_array_equal(p.d, np.full(shape, i - 1, "f"))
 
 
-def test_where_the_best_one_cannot_be_compiled_the_first_tier_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(self: tiers.Tiers, arrays: Any) -> Any:
+def test_where_the_optimised_one_cannot_be_compiled_the_quick_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(self: Executable, arrays: Any) -> Any:
         raise jax.errors.JaxRuntimeError("no more room")
 
-    monkeypatch.setattr(tiers.Tiers, "_at_best", fails)
+    monkeypatch.setattr(Executable, "_optimise", fails)
     f = function()
     first = f(POINTS)
     with warnings.catch_warnings(record=True) as caught:
@@ -317,25 +318,25 @@ def test_the_work_of_a_loop_is_that_of_its_steps() -> None:
 
 
 def test_without_the_options_there_is_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "_CHEAP", {"xla_there_is_no_such_option": True})
-    tiers.cheap_options.cache_clear()
+    monkeypatch.setattr(tiers, "_OPTIONS", {"xla_there_is_no_such_option": True})
+    tiers.quick_options.cache_clear()
     assert function()(POINTS) == reference()
     assert counted() == (0, 0)
-    tiers.cheap_options.cache_clear()
+    tiers.quick_options.cache_clear()
 
 
 def test_an_option_that_xla_does_not_know_is_left_out_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = dict(tiers.cheap_options())
+    known = dict(tiers.quick_options())
     assert known["xla_backend_optimization_level"] == "0" and "xla_cpu_parallel_codegen_split_count" in known
     wanted = {"xla_there_is_no_such_option": True, **known, "xla_backend_optimization_level_of_old": "0"}
-    monkeypatch.setattr(tiers, "_CHEAP", wanted)
-    tiers.cheap_options.cache_clear()
+    monkeypatch.setattr(tiers, "_OPTIONS", wanted)
+    tiers.quick_options.cache_clear()
     try:
-        assert tiers.cheap_options() == known
+        assert tiers.quick_options() == known
         np.testing.assert_allclose(function()(POINTS), reference(), rtol=1e-6)
-        assert nn.executables.info().cheap == 1
+        assert nn.executables.info().quick == 1
     finally:
-        tiers.cheap_options.cache_clear()
+        tiers.quick_options.cache_clear()
 
 
 @pytest.mark.slow

@@ -143,14 +143,14 @@ def test_arrays_that_others_hold_are_not_taken_and_those_that_nobody_holds_are_r
     step = train_step(F.mean((F.affine(x, w) - t) ** 2.0), {"w": w}, S.Sgd(0.1), inputs=[x, t])
     step(X, T)
     step(X, T)
-    tiers, given = step._update._tiers, []
-    run = tiers.then
+    executable, given = step._update._executable, []
+    run = executable.optimised
 
     def spy(params, *others):
         given[:] = params
         return run(params, *others)
 
-    tiers.then = spy
+    executable.optimised = spy
     step(X, T)
     assert given[0].is_deleted()
     given.clear()

@@ -54,7 +54,7 @@ def main() -> None:
         waited_for(step())
         others.append(time.perf_counter() - start)
     until = time.perf_counter() + (0 if options.tiny else MOST_SECONDS)
-    while nn.executables.info().best < nn.executables.info().cheap and time.perf_counter() < until:
+    while nn.executables.info().optimised < nn.executables.info().quick and time.perf_counter() < until:
         jax.block_until_ready(step())  # the steady state is that of the best executable
     steady, until = [], time.perf_counter() + (0 if options.tiny else STEADY)
     while not steady or time.perf_counter() < until:

@@ -29,7 +29,7 @@ MOST_SECONDS = 900
 """So long one number of devices may take."""
 GOAL = 1.05
 """How far the arithmetic of each device may be above its part of that of one."""
-FILE = Path(__file__).with_name("figures.json")
+FILE = Path(__file__).parents[1] / "results" / "devices.json"
 ROOT = Path(__file__).parents[2]
 PICTURE = ROOT / "docs" / "images" / "scaling.png"
 COLORS = {"critic": "#2a6fbb", "transformer": "#d9722e", "PINN": "#4f8f4a"}
@@ -105,29 +105,6 @@ def lines(figures: list[Figures]) -> list[Row]:
             f"{worst.sent:,} ({kinds})", f"gradients once: {worst.gradients:,}", worst.sent / worst.gradients, 1.01,
         ))  # fmt: skip
     return rows
-
-
-def table(figures: list[Figures]) -> list[str]:
-    """The figures as a table in Markdown, a column for each number of devices."""
-    placed = {(f.model, f.way, f.devices): f for f in figures}
-    counts = sorted({f.devices for f in figures})
-    flops, accessed = relative(figures, "flops"), relative(figures, "accessed")
-    texts: dict[str, Any] = {
-        "examples": lambda f: f"{f.batch:,}",
-        "GFLOP of a device": lambda f: f"{f.flops / 1e9:.3g}",
-        "over its part": lambda f: f"{flops[f.model, f.way][f.devices]:.4f}",
-        "bytes accessed, over its part": lambda f: f"{accessed[f.model, f.way][f.devices]:.3f}",
-        "temporaries (MB)": lambda f: f"{f.temporaries / 1e6:.3g}",
-        "arguments (MB)": lambda f: f"{f.arguments / 1e6:.3g}",
-        "collectives": lambda f: ", ".join(f"{n} {kind}" for kind, n in f.collectives.items()) or "none",
-        "bytes sent, over gradients": lambda f: f"{f.sent / f.gradients:.3f}",
-    }
-    result = ["| | | devices | " + " | ".join(map(str, counts)) + " |", "| --- | --- | --- |" + " ---: |" * len(counts)]
-    for model, way in flops:
-        for what, text in texts.items():
-            cells = [text(placed[model, way, n]) for n in counts]
-            result.append(f"| {model} | {way} | {what} | " + " | ".join(cells) + " |")
-    return result
 
 
 def save(figures: Iterable[Figures]) -> None:

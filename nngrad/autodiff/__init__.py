@@ -5,6 +5,7 @@ from ..execution.interpret import run_function, run_functions
 from ..execution.reading import evaluate, forget
 from ..functions import cells  # noqa: F401 - the operators of Variables and cells are provided
 from ..graph import engine
+from ..graph.engine import provide
 from . import mapped_rule  # noqa: F401 - the rule is entered
 from .backward import backward, backward_from
 from .bodies import body_gradient, body_tangent
@@ -15,7 +16,8 @@ from .walk import Grad
 
 __all__ = ["Grad", "backward", "grad", "vmap"]
 
-engine.evaluate, engine.forget = evaluate, forget
-engine.run_function, engine.run_functions = run_function, run_functions
-engine.forward, engine.backward = forward, backward_from
-engine.body_gradient, engine.body_tangent, engine.body_batched = body_gradient, body_tangent, body_batched
+provide(engine, {
+    "evaluate": evaluate, "forget": forget, "run_function": run_function, "run_functions": run_functions,
+    "forward": forward, "backward": backward_from,
+    "body_gradient": body_gradient, "body_tangent": body_tangent, "body_batched": body_batched,
+})  # fmt: skip

@@ -11,8 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..execution.break_even import count_of
 from ..execution.compiled import BoundedCache, executables
+from ..execution.fingerprint import digest_of
+from ..execution.tiers import count_of
 from ..graph import NdArray
 from ..graph.half_made import unharmed
 from ..graph.spec import x64_if
@@ -39,14 +40,14 @@ class _Sums:
     def __init__(self, terms: Terms, key: Hashable) -> None:
         self._jitted: Any = jax.jit(functools.partial(_sums))
         self._needs_x64 = any([a.dtype.itemsize == 8 for a in jax.tree.leaves(terms)])
-        self._count = count_of(key)
+        self._count = count_of(digest_of(b"sums", str(key).encode()))
 
     def of(self, terms: Terms) -> tuple[Any, ...]:
         """The sums."""
         with x64_if(self._needs_x64):
-            if self._count.calls >= _ON_HOST or not all([_is_on_host(a) for xs in terms for a in xs]):
+            is_on_host = all([_is_on_host(a) for xs in terms for a in xs])
+            if not is_on_host or not self._count.count(_ON_HOST):
                 return tuple(unharmed(self._jitted)(terms))
-            self._count.calls += 1
             with np.errstate(all="ignore"):
                 return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
 
@@ -57,7 +58,7 @@ def _is_on_host(array: Any) -> bool:
     return not array.committed and all([device.platform == "cpu" for device in array.devices()])
 
 
-_executables = executables.learned(BoundedCache(256))
+_executables = executables.registered(BoundedCache(256))
 
 
 _MOST_SUMS = 256

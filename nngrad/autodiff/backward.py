@@ -197,7 +197,7 @@ def _gradients_from(
     if not wanted and not asked:
         return Found([], [])
     seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
-    key = Key(wanted, asked, stops, seeded, registry.version, build_options().simplify, retained, memory)
+    key = Key(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if looking:
         reached = reached_from(outputs, frozenset())
         note([x for x in [plan.leaves[i] for i in wanted] if id(x) in reached])

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from backward_registry import registry
 
 from ..graph import NdArray, Spec, Variable, functions_of
-from ..graph.block import Block, BlockGradient, BlockTangent, close
+from ..graph.block import Block, BlockGradient, BlockTangent
+from ..graph.closing import close
 from ..graph.derived import derived_once
 from ..graph.variable import leaf_of
 from ..rewrite.numbers import is_zero

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..graph import NdArray
-from ..graph.block import Block, close
+from ..graph.block import Block
+from ..graph.closing import close
 from ..graph.derived import derived_once
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of

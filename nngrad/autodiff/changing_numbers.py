@@ -17,9 +17,9 @@ import numpy as np
 
 from ..execution.compiled import BoundedCache, executables
 from ..execution.free_numbers import Numbers, Slot, without_numbers
-from ..execution.lower import ProgramWriter
 from ..execution.program import Program
 from ..graph import Function, NdArray, Variable, contained, create, functions_of, switch
+from ..graph.closing import Closing
 from ..graph.spec import DType, spec_of
 from ..graph.variable import leaf_of
 from ..rewrite.builder import PlainBuilder
@@ -39,7 +39,7 @@ class _Met:
         """Which of them were others later."""
 
 
-_met = executables.learned(BoundedCache(512))
+_met = executables.registered(BoundedCache(512))
 
 
 class Changing(NamedTuple):
@@ -116,9 +116,9 @@ def with_leaves(
     builder = PlainBuilder()
     switch(auto_forward=False, no_grad=False, mark=None, builder=builder)
     functions = functions_of(outputs)
-    writer = ProgramWriter([])
-    writer.write(functions)
-    if tuple(writer.steps) != program.block.steps:  # effects have added to it
+    closing = Closing()
+    closing.write(functions)
+    if tuple(closing.steps) != program.block.steps:  # effects have added to it
         return None
     instead: dict[tuple[Function, int], Variable] = {}
     leaves: dict[int, Variable] = {}

@@ -68,7 +68,7 @@ def check_updates(path: Sequence[Function]) -> None:
     Args:
         path: What the derivative goes through.
     """
-    body = build_options().body
+    body = build_options().applying.body
     for f in path:
         if f.effects and body is not None and f.serial > body:
             raise ValueError(

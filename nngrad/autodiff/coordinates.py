@@ -113,7 +113,9 @@ def to_be_differentiated(request: Request, functions: Sequence[Function]) -> lis
     options = build_options()
     plain = request.aggregate is None and not request.stop_gradients
     plain = plain and not any([seed is not None for seed in request.seeds])
-    if not plain or options.builder is not None or not options.simplify or options.auto_forward or watched():
+    if not plain or options.emitting.builder is not None or not options.emitting.simplify:
+        return []
+    if options.applying.auto_forward or watched():
         return []
     asked = {id(x) for x in request.inputs}
     found: dict[Derivation, None] = {}

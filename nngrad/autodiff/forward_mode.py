@@ -76,7 +76,7 @@ class Pushforward:
             NoForwardMode: A rule on the way is of no use forward.
         """
         path, active, known = path_between(outputs, inputs, stop_ids=self.stop_ids)
-        if build_options().body is not None:
+        if build_options().applying.body is not None:
             check_updates(path)
         with emitting(known, order_of(path)) as builder:
             return self.walk(builder, path, active, outputs, inputs, tangents)

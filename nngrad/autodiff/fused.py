@@ -87,7 +87,7 @@ class _Shared:
         return Fused(executable, [], self.retained, self.passed, self.dtypes)
 
 
-_fused = executables.learned(BoundedCache(512))
+_fused = executables.registered(BoundedCache(512))
 """What is known of the executables of structures; those themselves are in `executables`, and may be gone from there."""
 
 

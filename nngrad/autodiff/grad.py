@@ -110,7 +110,7 @@ def grad(
         x.cleargrad()
     for x, gx in kept.items():
         x.grad_var = gx
-    if build_options().auto_forward:
+    if build_options().applying.auto_forward:
         # Only now is it known which of the emitted functions are of use.
         engine.run_functions(functions_of([*gradients, *kept.values()]))
     if len(gradients) > 1 or kept:
@@ -198,7 +198,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
     is `contained`; `functions` are those above the outputs, if they are known."""
     pause_collector()
     since = next_serial()
-    if build_options().auto_forward:
+    if build_options().applying.auto_forward:
         switch(auto_forward=False)
     task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)

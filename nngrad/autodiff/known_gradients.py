@@ -10,7 +10,8 @@ watch, where something is to be computed again, and wherever code of the user's 
 from __future__ import annotations
 
 import fractions
-from collections.abc import Container, Hashable, Iterable, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,12 @@ import numpy as np
 from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executables
-from ..execution.lower import ProgramWriter
-from ..graph import Function, Op, Variable, build_options, functions_of, switch
+from ..graph import Function, Op, RuleCall, Variable, build_options, functions_of, switch
 from ..graph.block import Block
+from ..graph.closing import Closing
 from ..graph.function import watched
 from ..graph.options import pause_collector
+from ..graph.origins import Origins
 from .request import Derivation, Mode, Remembered, Request, remembered_of
 
 Numbers = tuple[int, ...]
@@ -32,14 +34,14 @@ FEWEST = 4
 MOST = 50_000
 """A graph of more functions is not remembered: it would take the place of all others."""
 
-_known = executables.learned(BoundedCache(1024, most_bytes=64 << 20))
+_known = executables.registered(BoundedCache(1024, most_bytes=64 << 20))
 _BYTES_OF_A_FUNCTION = 400
 """About what a step takes, of what is asked about or of the answer: 280 measured, and 400 once it was instantiated."""
 
-_seen = executables.learned(BoundedCache(1 << 14))
+_seen = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions that were asked before."""
 
-_foreign = executables.learned(BoundedCache(1 << 14))
+_foreign = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions whose answers are not remembered."""
 
 
@@ -69,101 +71,72 @@ class Question:
         options: What else decides.
     """
 
-    __slots__ = ("_contexts", "_derivations", "_orders", "_remembered", "_stops", "functions", "key", "writer")
+    __slots__ = ("closing", "key")
 
     key: Hashable
-    functions: list[Function]
-    """All that the request is about, each after what it depends on."""
-    writer: ProgramWriter
-    """Numbers the leaves, and what the functions give."""
+    closing: Closing
+    """All that the request is about, with its numbers."""
 
     def __init__(self, request: Request, functions: list[Function], since: int, options: Hashable) -> None:
-        self.writer = writer = ProgramWriter([])
-        self.functions = []
-        self._orders: list[int] = []
-        self._contexts: list[Any] = []
-        self._stops: list[int] = []
-        self._derivations: dict[Derivation, int] = {}
-        self._remembered: list[tuple[int, Remembered]] = []
+        self.closing = closing = Closing()
         about: list[Sequence[Variable | None]] = [
             request.outputs, request.inputs, request.stop_gradients, request.seeds, request.initial,
         ]
-        self._write(functions)
-        waiting = [x for each in about[1:] for x in each if x is not None]
-        known: list[Derivation] = []
-        while True:
-            new = [*self._derivations][len(known) :]
-            known += new
-            waiting += [x for derivation in new for each in _variables_of(derivation) for x in each if x is not None]
-            more = functions_of(waiting, through=lambda x: x.parent not in writer.first)
-            if not more and not new:
-                break
-            self._write(more)
-            waiting = []
-        asked = [self._numbers_of(each) for each in about]
-        derivations = [tuple([self._numbers_of(each) for each in _variables_of(derivation)]) for derivation in known]
-        results = [self._of_result(*each) for each in self._remembered]
-        functions = self.functions
+        derivations: dict[Derivation, int] = {}
+        seen = 0
+        more, waiting = functions, [x for each in about[1:] for x in each if x is not None]
+        while more:
+            closing.write(more)
+            for gx in closing.derived[seen:]:
+                derivation = gx._derived.derivation
+                if derivation is not None and derivation not in derivations:
+                    derivations[derivation] = len(derivations)
+                    waiting += [x for each in _variables_of(derivation) for x in each if x is not None]
+            seen = len(closing.derived)
+            more, waiting = functions_of(waiting, through=lambda x: not closing.has(x)), []
+        functions = closing.functions
         # What was just made for the request may be handed out as it is; what was there already may not.
         given = any([x is not None for each in about[3:] for x in each])
         own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
         in_force = build_options()
-        body = in_force.body  # in which what updates a leaf is not differentiated
+        body = in_force.applying.body  # in which what updates a leaf is not differentiated
         effects = [(i, body is not None and f.serial > body) for i, f in enumerate(functions) if f.effects]
-        leaves = tuple([x.spec for x in writer.leaves])
-        graph = Block(leaves, tuple(writer.steps), tuple(self._orders), asked[0], frozenset(self._stops))
-        alike = self._contexts.count(self._contexts[0]) == len(functions)
+        contexts = [f.context for f in functions]
+        alike = contexts.count(contexts[0]) == len(contexts)
+        asked = [closing.numbers(each) for each in about]
+        named = tuple([tuple(map(closing.numbers, _variables_of(derivation))) for derivation in derivations])
+        results = tuple([_of_result(closing, gx, derivations) for gx in closing.derived])
+        sharing = _sharing(closing.leaves, request.inputs)
         self.key = (
-            graph, tuple(effects), tuple(self._contexts[:1] if alike else self._contexts), tuple(own),
-            tuple(asked), tuple(derivations), tuple(results), self._sharing(request.inputs),
-            request.retain, request.unreachable, request.coordinates,
-            options, in_force.context, in_force.simplify, registry.version,
-        )
+            closing.block(asked[0]), tuple(effects), tuple(contexts[:1] if alike else contexts), tuple(own),
+            tuple(asked), named, results, sharing, request.retain, request.unreachable, request.coordinates,
+            options, in_force.applying.context, in_force.emitting.simplify, registry.version,
+        )  # fmt: skip
 
     def variables(self, places: Iterable[tuple[int, int]]) -> list[Variable]:
         """The Variables at these places: of which function, and which of its outputs; or -1 and which leaf."""
-        leaves, functions, found = self.writer.leaves, self.functions, []
-        for i, k in places:
-            x = leaves[k] if i < 0 else functions[i]._outputs[k]()
-            found.append(functions[i].outputs[k] if x is None else x)
-        return found
+        leaves, functions = self.closing.leaves, self.closing.functions
+        found = [leaves[k] if i < 0 else functions[i]._outputs[k]() for i, k in places]
+        return [functions[i].outputs[k] if x is None else x for x, (i, k) in zip(found, places, strict=True)]
 
-    def _numbers_of(self, variables: Iterable[Variable | None]) -> tuple[Any, ...]:
-        return tuple([None if x is None else self.writer.number(x) for x in variables])
 
-    def _write(self, functions: list[Function]) -> None:
-        """Append functions, and see at which of their outputs gradients stop, and which are results of `grad`."""
-        number = self.writer.number
-        self.writer.write(functions)
-        self.functions += functions
-        self._orders += [f.order for f in functions]
-        self._contexts += [f.context for f in functions]
-        for f in functions:
-            for ref in f._outputs:
-                y = ref()
-                if y is not None:
-                    if y._need_grad is False:
-                        self._stops.append(number(y))
-                    if y._derived is not None and f.order:
-                        remembered = y._derived
-                        self._remembered.append((number(y), remembered))
-                        if remembered.derivation is not None:
-                            self._derivations.setdefault(remembered.derivation, len(self._derivations))
+def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, int]) -> Hashable:
+    """What a result of `grad` is the gradient of, in numbers."""
+    remembered: Remembered = gx._derived
+    derivation, x = remembered.derivation, remembered.input
+    if derivation is None or x is None:
+        return closing[gx], remembered
+    return closing[gx], derivations[derivation], closing[x], remembered.mode, remembered.order
 
-    def _of_result(self, number: int, remembered: Remembered) -> Hashable:
-        derivation, x = remembered.derivation, remembered.input
-        if derivation is None or x is None:
-            return number, remembered
-        return number, self._derivations[derivation], self.writer.number(x), remembered.mode, remembered.order
 
-    def _sharing(self, inputs: Sequence[Variable]) -> Hashable:
-        """Which leaves share the data of those among `inputs`: one that is not in a graph stands for those that are."""
-        cells = {id(x._data) for x in inputs if x.parent is None and x._data is not None}
-        by_cell: dict[int, list[int]] = {}
-        for i, x in enumerate(self.writer.leaves):
-            if id(x._data) in cells:
-                by_cell.setdefault(id(x._data), []).append(i)
-        return tuple([tuple(each) for each in by_cell.values() if len(each) > 1])
+def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable:
+    """Which leaves share the data of those among `inputs`: one that is not in a graph stands for those that are."""
+    cells = {id(x._data) for x in inputs if x.parent is None and x._data is not None}
+    by_cell: dict[int, list[int]] = {}
+    for i, x in enumerate(leaves):
+        if id(x._data) in cells:
+            by_cell.setdefault(id(x._data), []).append(i)
+    return tuple([tuple(each) for each in by_cell.values() if len(each) > 1])
 
 
 def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]:
@@ -179,14 +152,16 @@ def question_of(request: Request, functions: list[Function], since: int, options
     in_force = build_options()
     if len(functions) > MOST or request.aggregate is not None or request.recompute not in (None, False):
         return None
-    if in_force.builder is not None or in_force.no_grad or in_force.mark is not None or watched():
+    if in_force.applying.no_grad or in_force.applying.mark is not None:
+        return None
+    if in_force.emitting.builder is not None or watched():
         return None
     question = Question(request, functions, since, options)
     number = hash(question.key)
     if _seen.find(number) is None:
         _seen.keep(number, True)
         return None
-    return None if any([f.mark is not None for f in question.functions]) else question
+    return None if any([f.mark is not None for f in question.closing.functions]) else question
 
 
 # ---------------------------------------------------------------- what is known
@@ -208,6 +183,7 @@ class Answer(NamedTuple):
 
     block: Block
     """Its outputs are the gradients."""
+    origins: Origins
     reads: tuple[tuple[int, int], ...]
     """The places of its inputs; see `Question.variables`."""
     kept: tuple[tuple[int, int], ...]
@@ -218,7 +194,7 @@ class Answer(NamedTuple):
     def given_to(self, question: Question) -> Results:
         """Returns the answer on top of the graph of an equal question."""
         inputs = question.variables(self.reads)
-        made = self.block.instantiate(inputs, question.functions)
+        made = self.block.instantiate(inputs, self.origins, question.closing.functions)
 
         def at(numbers: Iterable[int | None]) -> list[Any]:
             return [None if i is None else inputs[i] if i >= 0 else made[~i] for i in numbers]
@@ -240,7 +216,7 @@ def known_answer(question: Question) -> Results | None:
     if answer is None:
         return None
     pause_collector()
-    if build_options().auto_forward:  # what is of use of it runs when all is there
+    if build_options().applying.auto_forward:  # what is of use of it runs when all is there
         switch(auto_forward=False)
     return answer.given_to(question)
 
@@ -251,7 +227,7 @@ def remember_answer(question: Question, results: Results, since: int) -> None:
     if _foreign.find(number) is not None:
         return
     answer = answer_to(question, results, since)
-    count = 0 if answer is None else len(question.functions) + len(answer.block.steps)
+    count = 0 if answer is None else len(question.closing.functions) + len(answer.block.steps)
     if answer is None or count > MOST:
         _foreign.keep(number, True)
     else:
@@ -261,9 +237,10 @@ def remember_answer(question: Question, results: Results, since: int) -> None:
 # ---------------------------------------------------------------- from what was emitted to what is known
 
 
-def is_ours(f: Function) -> bool:
-    """Whether nothing of the user's has a part in `f`."""
-    return _is_plain(f.op) and all(map(_is_plain, f.arguments)) and not hasattr(f, "place")
+def are_ours(functions: Iterable[Function]) -> bool:
+    """Whether nothing of the user's has a part in the functions."""
+    kinds = {(f.op, f.arguments) for f in functions}
+    return all(map(_is_plain, kinds)) and not any([hasattr(f, "place") for f in functions])
 
 
 _OURS = ("nngrad.", "backward_registry.")
@@ -283,51 +260,43 @@ def _is_plain(value: Any) -> bool:
 def answer_to(question: Question, results: Results, since: int) -> Answer | None:
     """Closes what was just emitted, from the serial number `since` on; None if it cannot be emitted again."""
     gradients, kept, lost = results
-    own = {f: i for i, f in enumerate(question.functions)}
-    emitted = dict.fromkeys(_new_functions(results, own))
+    own = {f: i for i, f in enumerate(question.closing.functions)}
+    emitted = _emitted(results, own)
     given = {id(gx) for gx in gradients}
-    if not all(map(is_ours, own)) or not all([_can_be_made(f, since, given) for f in emitted]):
+    if not are_ours(own) or not are_ours(emitted) or not all([_can_be_made(f, since, given) for f in emitted]):
         return None
     known = remembered_of(gradients[0]) if gradients else None
     derivation = None if known is None else known.derivation
     of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients] if derivation else []
-    # Once the function is gone that a rule was called for, nothing is seen of the call.
-    origins = {f.call: f.call.function for f in emitted if f.call is not None}
-    calls = {call: f for call, f in origins.items() if f is not None and (f in own or f in emitted)}
-    mentioned = [x for f in emitted for x in f.inputs]
-    for each in (gradients, kept, kept.values(), *[call.grad_outputs for call in calls], *of):
-        mentioned += [x for x in each if x is not None]
+    wanted = [x for each in (gradients, kept, kept.values(), *of) for x in each if x is not None]
+    made = functions_of(wanted, through=lambda x: x.parent in emitted)
+    functions = [*dict.fromkeys([*sorted(made, key=_serial), *emitted])]
+    calls = _calls(functions, own)
+    mentioned = [x for f in functions for x in f.inputs] + wanted
+    mentioned += [gy for call in calls for gy in call.grad_outputs if gy is not None]
     reads = list({id(x): x for x in mentioned if x.parent not in emitted}.values())
     # A leaf that a rule brings in belongs to one graph alone.
-    if not all([id(x) in question.writer.numbers if x.parent is None else x.parent in own for x in reads]):
+    if not all([x in question.closing if x.parent is None else x.parent in own for x in reads]):
         return None
-    writer = ProgramWriter(reads)
-    writer.write([*emitted])
-
-    def numbers(variables: Iterable[Variable | None]) -> tuple[Any, ...]:
-        return tuple([None if x is None else writer.number(x) for x in variables])
-
-    places = {call: i for i, call in enumerate(calls)}
-    block = Block(
-        tuple([x.spec for x in reads]), tuple(writer.steps), tuple([f.order for f in emitted]), numbers(gradients),
-        results=tuple([f.specs for f in emitted]),
-        calls=tuple([
-            (own[f] if f in own else ~writer.first[f], numbers(call.grad_outputs)) for call, f in calls.items()
-        ]),
-        called=tuple([-1 if f.call is None else places.get(f.call, -1) for f in emitted]),
-    )
+    closing = Closing(reads)
+    closing.write(functions)
+    block = closing.block(closing.numbers(gradients))
     remembered: Remembered | DerivationOf | None = known
     if known is not None and derivation is not None:
-        outputs, inputs, seeds, stops = map(numbers, of)
+        outputs, inputs, seeds, stops = map(closing.numbers, of)
         remembered = DerivationOf(outputs, inputs, seeds, stops, known.mode, known.order)
     return Answer(
         block,
-        tuple([(-1, question.writer.number(x)) if x.parent is None else (own[x.parent], x.index) for x in reads]),
-        tuple(zip(numbers(kept), numbers(kept.values()), strict=True)), tuple(lost), remembered,
-    )
+        _origins(closing, block, calls, own, len(made)),
+        tuple([(-1, question.closing[x]) if x.parent is None else (own[x.parent], x.index) for x in reads]),
+        tuple(zip(closing.numbers(kept), closing.numbers(kept.values()), strict=True)), tuple(lost), remembered,
+    )  # fmt: skip
 
 
-def _new_functions(results: Results, own: Container[Function]) -> list[Function]:
+_serial = attrgetter("serial")
+
+
+def _emitted(results: Results, own: Container[Function]) -> dict[Function, None]:
     """The functions that the answer depends on and the question, with its `own`, does not have, in the order in which
     they were made."""
     found: dict[Function, None] = {}
@@ -338,13 +307,34 @@ def _new_functions(results: Results, own: Container[Function]) -> list[Function]
             found[f] = None
             waiting += f.inputs
             waiting += [] if f.call is None else [gy for gy in f.call.grad_outputs if gy is not None]
-    return sorted(found, key=lambda f: f.serial)
+    return dict.fromkeys(sorted(found, key=_serial))
 
 
 def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
     """Whether there is nothing about an emitted function but what a step says."""
-    plain = f.serial >= since and is_ours(f) and not f.effects and f.mark is None
+    plain = f.serial >= since and not f.effects and f.mark is None
     return plain and all([
         y._need_grad is None and not y.persistent and (y._derived is None or id(y) in gradients)
         for y in f.outputs
     ])
+
+
+def _calls(functions: Sequence[Function], own: Container[Function]) -> dict[RuleCall, Function]:
+    """The calls of rules that emitted `functions`, each with the function that the rule is of. Once that is gone,
+    nothing is seen of the call."""
+    of = {f.call: f.call.function for f in functions if f.call is not None}
+    there = frozenset(functions)
+    return {call: f for call, f in of.items() if f is not None and (f in own or f in there)}
+
+
+def _origins(
+    closing: Closing, block: Block, calls: Mapping[RuleCall, Function], own: Mapping[Function, int], made: int
+) -> Origins:
+    """Returns the calls as columns."""
+    places = {call: i for i, call in enumerate(calls)}
+    of = tuple([own[f] if f in own else closing[f.outputs[0]] for f in calls.values()])
+    gradients = tuple([closing.numbers(call.grad_outputs) for call in calls])
+    called = tuple([-1 if f.call is None else places.get(f.call, -1) for f in closing.functions])
+    shown = [i for i in of if i < 0] + [i for gys in gradients for i in gys if i is not None]
+    contexts = tuple([f.context for f in closing.functions])
+    return Origins(of, gradients, called, contexts, made, block.inputs_above(shown))

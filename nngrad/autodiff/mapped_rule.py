@@ -29,7 +29,8 @@ def _mapped_rule(f: Function, *gys: Variable) -> list[Variable | None]:
     along |= dict(zip(outputs, f.outputs, strict=True)) | dict(zip(seeds, gys, strict=True))
     fixed = {x: value for x, value, lead in zip(inputs, f.inputs, batched, strict=True) if not lead}
     summed = [not batched[i] for i in found]
-    gxs = substituted(list(found.values()), along, fixed, f.specs[0].shape[:1], summed, build_options().builder)
+    builder = build_options().emitting.builder
+    gxs = substituted(list(found.values()), along, fixed, f.specs[0].shape[:1], summed, builder)
     results = dict(zip(found, gxs, strict=True))
     return [results.get(i) for i in range(len(inputs))]
 

@@ -43,7 +43,7 @@ def gradients(
         retained: A list that takes every Variable on the way together with its gradient.
         coordinates: Whether gradients of these gradients are to come, for which forward mode is better.
     """
-    if build_options().builder is None:
+    if build_options().emitting.builder is None:
         switch(builder=builder_for(task.functions))
     walked, sums = None, _Sums(aggregate)
     if aggregate is not None or retained is not None:
@@ -77,11 +77,11 @@ def gradients(
 def obstacle_to_all(task: Task) -> str:
     """Returns what closes all modes but the reverse pass; an empty string if nothing does."""
     options = build_options()
-    if options.hooks:
+    if options.watching.hooks:
         return "hooks watch"
-    if options.debug is not None:
+    if options.watching.debug is not None:
         return "debug mode is on"
-    if not options.simplify:
+    if not options.emitting.simplify:
         return "simplification is off"
     if not any([f.order or f.op.cost is not None for f in task.functions]):
         return "no product of matrices is on the way"  # which higher orders could share with the first
@@ -90,7 +90,7 @@ def obstacle_to_all(task: Task) -> str:
 
 def taken_for_one(task: Task) -> Equal:
     """Returns the functions in a task that others stand for."""
-    if build_options().simplify is not True or watched() or not any([f.order for f in task.functions]):
+    if build_options().emitting.simplify is not True or watched() or not any([f.order for f in task.functions]):
         return {}
     return equal_functions(task.functions, {id(x) for x in (*task.inputs, *task.outputs)}.union(task.stop_ids))
 

@@ -215,13 +215,13 @@ def task_of(
     stands_for: dict[int, Variable] = {}
     forms: dict[int, Variable] = {}
     options = build_options()
-    if options.simplify and any([f.order for f in functions]) and not watched():
+    if options.emitting.simplify and any([f.order for f in functions]) and not watched():
         for gx, form in forms_within(functions, {id(x) for x in (*inputs, *stop_gradients)}):
             stands_for[id(form)], forms[id(gx)] = gx, form
         if forms:
             outputs, functions = seen_through(outputs, forms)
     path, active = among(functions, inputs, stop_ids=[id(x) for x in stop_gradients], stands_for=stands_for)
-    if options.body is not None:
+    if options.applying.body is not None:
         check_updates(path)
     return Task(outputs, inputs, seeds, stop_gradients, functions, path, active, stands_for, forms)
 

@@ -331,7 +331,7 @@ class _Walk:
     def _as_array(self, terms: Terms, kept: Diagonals) -> Variable:
         """The sum of terms, with the diagonals that are `kept`."""
         if (terms, kept) not in self._values:
-            builder = build_options().builder
+            builder = build_options().emitting.builder
             assert builder is not None
             order, call = builder.order, builder.call
             parent = terms[0].x.parent

@@ -109,7 +109,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
 
 def _inlined(body: Any, inputs: list[Variable]) -> list[Variable]:
     """What a body computes from these inputs, as functions of the graph."""
-    if build_options().builder is not None:
+    if build_options().emitting.builder is not None:
         return applied_body(body, inputs, body.outputs)
     values = body.instantiate(inputs)
     return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]

@@ -3,5 +3,5 @@
     cli.py      the subcommands
     demo/       `nngrad demo`
     recipes/    `nngrad train`
-    peers/      facts about other libraries, for `nngrad ops` and pages of the documentation
+    peers.py    how often functions can be differentiated, here and elsewhere
 """

@@ -28,8 +28,7 @@ from ..graph.spelling import did_you_mean
 from ..inspection import command as showing
 from ..inspection.timing import NETWORKS, loss_of, measure
 from ..inspection.viewing import command as viewing
-from .peers import capability, peers_of
-from .peers.pages import TITLES, functions_of_family, order_of
+from .peers import PEERS, capability, functions_of_family, order_of, peers_of
 from .recipes import NAMES
 
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
@@ -339,7 +338,7 @@ def run_ops(given: argparse.Namespace) -> int:
     console = _console()
     count = 0
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("function", "type", "gradient", "orders", "file", *TITLES.values()):
+    for title in ("function", "type", "gradient", "orders", "file", *PEERS.values()):
         table.add_column(title, overflow="fold")
     for family in [given.family] if given.family else F.FAMILIES:
         table.add_section()

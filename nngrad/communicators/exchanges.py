@@ -24,7 +24,7 @@ Kind = Literal["sum", "from one", "gather", "sum and scatter"]
 Packs = tuple[tuple[int, ...], ...]
 """Which arrays of a list go together, by their places in it."""
 
-_exchanges = executables.learned(BoundedCache(512))
+_exchanges = executables.registered(BoundedCache(512))
 """Executables by what they exchange."""
 
 

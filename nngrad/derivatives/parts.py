@@ -73,7 +73,7 @@ def after_batch(x: Variable, lead: int) -> Variable:
 def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
     """Returns what `build` emits, each expression once, as Variables that were not there before."""
     results = _emitted(given, build)
-    if build_options().auto_forward:
+    if build_options().applying.auto_forward:
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
                 engine.run_function(f)

@@ -48,7 +48,7 @@ class ByShape(Generic[T]):
         self._make = make
         self._spec_of_input = spec_of_input
         self._context = copy_context()
-        self._mesh = build_options().mesh
+        self._mesh = build_options().running.mesh
         self._made = BoundedCache(MOST_GRAPHS)
         self._building = threading.RLock()
 

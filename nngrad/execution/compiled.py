@@ -6,31 +6,26 @@ import functools
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from ..graph import Op
-from ..graph.exchange import Processes
-from ..graph.half_made import unharmed
-from ..graph.mesh import Mesh, running_on
 from ..graph.process import check_process
-from ..graph.spec import x64_if
 from . import recompilations
 from .across import Across
-from .break_even import cheap_calls
+from .compiling import spent
 from .disk_cache import disk_cache
+from .executable import Executable, Settings
 from .fingerprint import structure_of
 from .free_numbers import General, filled, general, with_slots
-from .host_calls import finished, waited_for_on_meshes
 from .lower import fitted_where_it_runs, in_pieces, whole
 from .on_disk import on_disk_by_structure
 from .pieces import cut, is_long
 from .program import Program
-from .spent import spent
-from .tiers import Tiers, tiered
+from .tiers import quick_calls
 
 
 class CacheInfo(NamedTuple):
@@ -48,10 +43,10 @@ class CacheInfo(NamedTuple):
     """About how many bytes they take at most."""
     seconds: float = 0.0
     """How long it was waited for compilations, tracing and lowering included."""
-    cheap: int = 0
-    """How many executables were compiled cheaply at first."""
-    best: int = 0
-    """How often the best one has taken the place of a cheap one."""
+    quick: int = 0
+    """How many executables of the quick tier were compiled."""
+    optimised: int = 0
+    """How often the optimised tier has taken over from the quick one."""
     disk_hits: int = 0
     """How many were read from disk instead of being compiled."""
 
@@ -170,26 +165,25 @@ class Executables(BoundedCache):
 
     def __init__(self, capacity: int, most_bytes: int) -> None:
         super().__init__(capacity, most_bytes)
-        self._learned: list[BoundedCache] = []
+        self._registered: list[BoundedCache] = []
 
-    def learned(self, table: BoundedCache) -> BoundedCache:
-        """Returns a table of what else is learned of structures as they come, which is forgotten with the executables.
-        """
-        self._learned.append(table)
+    def registered(self, table: BoundedCache) -> BoundedCache:
+        """`table`, which is cleared with the executables: it holds what else is known of structures."""
+        self._registered.append(table)
         return table
 
     def info(self) -> CacheInfo:
         """Hits, misses, number of entries and bytes, the limits of both, what was compiled in which tier, and what came
         from disk."""
-        total = spent.total()
+        total = spent.total
         return super().info()._replace(
-            seconds=total.waited, cheap=total.cheaply, best=total.best, disk_hits=self.disk.hits,
+            seconds=total.waited, quick=total.quick, optimised=total.optimised, disk_hits=self.disk.hits,
         )
 
     def clear(self) -> None:
         """Forget everything, but for what is on disk: executables, and what was learned for their sake."""
         super().clear()
-        for table in self._learned:
+        for table in self._registered:
             table.clear()
         spent.forget()
         recompilations.forget()
@@ -214,35 +208,6 @@ def bytes_of(*counts: int) -> int:
     return sum([_BYTES + count * _BYTES_OF_A_FUNCTION for count in counts])
 
 
-def on_mesh(mesh: Mesh, needs_x64: bool, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` in the settings that its values need, as a mesh needs it to be run."""
-    function = unharmed(function)
-
-    def run(*arrays: Any) -> Any:
-        check_process()
-        with x64_if(needs_x64), mesh.turn(), running_on(mesh):
-            return mesh.finished(function(*arrays))
-
-    return run
-
-
-def on_device(device: jax.Device | None, needs_x64: bool, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` in the settings that its values need, and in a process where JAX can compute."""
-    function = unharmed(function)
-
-    def run(*arrays: Any) -> Any:
-        check_process()
-        if device is None and not needs_x64:
-            return function(*arrays)
-        with x64_if(needs_x64):
-            if device is None:
-                return function(*arrays)
-            with jax.default_device(device):
-                return function(*jax.device_put(arrays, device))
-
-    return run
-
-
 def weakly(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | None]:
     """What gives the executable of a program as long as it is kept."""
     if executable.__class__ is not functools.partial:
@@ -265,34 +230,34 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     check_process()
     table = _part_for(program)
     executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
-    if executable is None and (group := program.group) is not None:
-        return _keep_across(program, group)
     if executable is not None:
         return executable
     given = general_of(program)
-    if given.numbers is not None:
-        executable = table.find(given.program)
-        table.not_missed()
-        if executable is None:
-            executable = keep_executable(given, tiers_of(given), len(program.block.steps))
-        return functools.partial(executable, given.numbers)
-    shorter, needs_pieces = fitted_where_it_runs(program)
-    if not needs_pieces:
-        return keep_executable(given, tiers_of(given, shorter), len(shorter.block.steps))
+    if given.numbers is None:
+        return keep_executable(*_made(program))
+    executable = table.find(given.program)
+    table.not_missed()
+    if executable is None:
+        executable = keep_executable(given.program, executable_in_one(given), [len(program.block.steps)])
+    return functools.partial(executable, given.numbers)
+
+
+def _made(program: Program) -> tuple[Program, Executable, list[int]]:
+    """A program, its executable, and how many functions are in each of those that it is made of."""
+    shorter, is_too_long = fitted_where_it_runs(program)
+    settings = Settings(program.device, program.block.needs_x64, program.mesh)
+    count = len(shorter.block.steps)
+    if program.group is not None:  # as a whole, whatever its length: partitions would exchange by themselves
+        return program, Executable(Across(whole(shorter), program.group, program.device), settings), [count]
+    if not is_too_long:
+        return program, executable_in_one(General(program, None), shorter), [count]
     pieces = cut(shorter.block)
     counts = [len(block.steps) for block in {piece.block for piece in pieces}]
-    function = in_pieces(shorter, pieces)
-    return _keep(program, tiered(Tiers(function, finished(function, program.block.opaque, program.mesh))), counts)
+    return program, Executable(in_pieces(shorter, pieces), settings, opaque=program.block.opaque), counts
 
 
-def _keep_across(program: Program, group: Processes) -> Callable[..., tuple[Any, ...]]:
-    """The executable of a program that exchanges arrays with other processes."""
-    shorter, _ = fitted_where_it_runs(program)  # as a whole, whatever its length: pieces would exchange by themselves
-    return _keep(program, Across(whole(shorter), group, program.device), [len(shorter.block.steps)])
-
-
-def tiers_of(given: General, shorter: Program | None = None) -> Tiers:
-    """The executables of a program that XLA gets as a whole.
+def executable_in_one(given: General, shorter: Program | None = None) -> Executable:
+    """The executable of a program that XLA gets as a whole.
 
     Args:
         given: The program, and its numbers.
@@ -304,89 +269,65 @@ def tiers_of(given: General, shorter: Program | None = None) -> Tiers:
     else:
         function = whole(program, with_slots, given.takes)
     jitted, structure = jax.jit(function), structure_of(program)
-    on_disk = None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes)  # one device
-    best = finished(jitted, program.block.opaque, program.mesh) if on_disk is None else on_disk.call
-    watched = recompilations.watched(program)
-    return Tiers(jitted, best, cheap_calls(program), program.device, watched, on_disk, lambda: structure)
+    return Executable(
+        jitted, Settings(program.device, program.block.needs_x64, program.mesh),
+        opaque=program.block.opaque, divided=program.mesh, quick_calls=quick_calls(program),
+        structure=lambda: structure, compiled=recompilations.watched(program),
+        # the disk has executables for one device
+        on_disk=None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes),
+        in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
+    )  # fmt: skip
 
 
-_generals = executables.learned(BoundedCache(512))
-"""What programs have in common with those that differ from them in numbers alone."""
-
-
-def general_of(program: Program) -> General:
-    """The program whose executable is that of a given one, and the numbers that it takes. Where it is cut into pieces
-    these take them."""
-
-    def make() -> General:
-        return General(program, None) if is_long(program.block) else general(program)
-
-    found: General = _generals.part([op for op, _, _ in program.block.steps]).get(program, make)
-    return found
-
-
-def keep_executable(given: General, tiers: Tiers, count: int) -> Callable[..., tuple[Any, ...]]:
-    """Keep the executable of a program that XLA gets as a whole, of `count` functions."""
-    is_trusted = len(given.program.block.steps) <= MOST_TRUSTED
-    return _keep(given.program, tiered(tiers) if is_trusted else _in_pieces_where_it_fails(given, tiers), [count])
-
-
-def _part_for(program: Program) -> BoundedCache:
-    return executables.part([op for op, _, _ in program.block.steps])
-
-
-def _keep(program: Program, function: Any, counts: list[int]) -> Callable[..., tuple[Any, ...]]:
-    """Keep a function of arrays that compiles itself, of so many functions in each executable."""
-    function = _where_it_runs(program, function)
-    kept: Callable[..., tuple[Any, ...]] = _part_for(program).keep(program, function, bytes_of(*counts))
-    return kept
-
-
-def _where_it_runs(program: Program, function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function` in the settings of a program."""
-    if program.mesh is not None:
-        return on_mesh(program.mesh, program.block.needs_x64, function)
-    if program.device is None:
-        function = waited_for_on_meshes(function)
-    if program.device is None and not program.block.needs_x64:
-        return function  # without another call: that the process can compute, `arrays_of` sees
-    return on_device(program.device, program.block.needs_x64, function)
-
-
-def _in_pieces_where_it_fails(given: General, tiers: Tiers) -> Callable[..., tuple[Any, ...]]:
-    """The program as one executable, or in pieces if XLA cannot compile that."""
-    in_one, fails = tiered(tiers), False
+def _in_partitions(given: General) -> Callable[..., tuple[Any, ...]]:
+    """The program in partitions, for where XLA cannot compile it as a whole."""
 
     @functools.lru_cache(8)
     def apart(*numbers: float) -> Callable[..., tuple[Any, ...]]:
         program = filled(given.program, numbers)
         return in_pieces(program, cut(program.block))
 
-    def run_apart(*arrays: Any) -> tuple[Any, ...]:
-        if given.numbers is None:
-            return apart()(*arrays)
-        numbers, *rest = arrays
-        return apart(*np.asarray(numbers).tolist())(*rest)
+    has_run = False
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        nonlocal fails
-        if fails:
-            return run_apart(*arrays)
+        nonlocal has_run
+        numbers, rest = ((), arrays) if given.numbers is None else (np.asarray(arrays[0]).tolist(), arrays[1:])
         try:
-            results: tuple[Any, ...] = in_one(*arrays)
-            return results
+            results = apart(*numbers)(*rest)
         except jax.errors.JaxRuntimeError as error:
-            if tiers.compiles(arrays):
-                raise
-            fails = True
-            try:
-                return run_apart(*arrays)
-            except jax.errors.JaxRuntimeError:
+            if not has_run:
                 error.add_note(
                     f"nngrad: XLA cannot compile this program of {len(given.program.block.steps)} functions, in one "
                     "piece or in several; compute a part of the graph at a time, or put what is repeated into "
                     "F.jax_function"
                 )
-                raise error from None
+            raise
+        has_run = True
+        return results
 
     return run
+
+
+_generals = executables.registered(BoundedCache(512))
+"""What programs have in common with those that differ from them in numbers alone."""
+
+
+def general_of(program: Program) -> General:
+    """The program whose executable is that of a given one, and the numbers that it takes. Where it is cut into
+    partitions these take them; and what is exchanged with other processes has its own."""
+
+    def make() -> General:
+        return General(program, None) if is_long(program.block) or program.group is not None else general(program)
+
+    found: General = _generals.part([op for op, _, _ in program.block.steps]).get(program, make)
+    return found
+
+
+def keep_executable(program: Program, executable: Executable, counts: Sequence[int]) -> Executable:
+    """Keep the executable of a program, of so many functions in each of those that it is made of."""
+    kept: Executable = _part_for(program).keep(program, executable, bytes_of(*counts))
+    return kept
+
+
+def _part_for(program: Program) -> BoundedCache:
+    return executables.part([op for op, _, _ in program.block.steps])

@@ -17,12 +17,13 @@ from ..graph.mesh import Mesh
 from ..graph.process import check_not_traced
 from ..graph.spec import x64_if
 from ..graph.value import put_together
-from .break_even import is_large
 from .by_shape import ByShape
-from .compiled import executable_of, on_mesh
+from .compiled import executable_of
+from .executable import Executable, Settings
 from .lower import linearize, lower
 from .plans import device_of
 from .program import Program
+from .tiers import is_large
 from .trees import arguments_of, arrays_in, builds, results_of
 
 Variables = Variable | Sequence[Variable]
@@ -95,7 +96,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
                   for i, x in enumerate(others) if id(x) in frozen}  # fmt: skip
     needs_x64 = linear.program.block.needs_x64
     # On a mesh as one program: CPUs must not run one part after the other without waiting for each.
-    run = lower(linear.program) if mesh is None else on_mesh(mesh, False, jax.jit(lower(linear.program)))
+    run = lower(linear.program) if mesh is None else Executable(jax.jit(lower(linear.program)), Settings(mesh=mesh))
 
     def function(*arrays: Any, key: Any = None) -> Any:
         flat = arguments.flattened(arrays)
@@ -202,7 +203,7 @@ def compile(
         inputs: Variables whose arrays are given at each call; all other leaves are read from their cells. A function
             that builds has none.
         wait_for_best: Whether all calls run the best executable. Else the first calls of a large one run one that is
-            compiled cheaply; after how many of them the best one is compiled follows from the structure.
+            compiled quickly; after how many of them the optimised one is compiled follows from the structure.
 
     Raises:
         TypeError: `inputs` are given beside a function.

@@ -16,9 +16,9 @@ from ..graph.mesh import Mesh
 from ..graph.spec import arguments_need_x64
 from ..graph.value import put_together
 from .across import Across
-from .compiled import BoundedCache, bytes_of, executables, on_device, on_mesh
+from .compiled import BoundedCache, bytes_of, executables
+from .executable import Executable, Settings
 from .fingerprint import structure_of_op
-from .host_calls import finished, waited_for_on_meshes
 from .on_disk import on_disk_by_structure
 from .stepwise import Marked, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of
@@ -26,7 +26,7 @@ from .units import Unit, hooks_of, needed_by, units_of
 Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
 
-single_ops = executables.learned(BoundedCache(4096, most_bytes=1 << 30))
+single_ops = executables.registered(BoundedCache(4096, most_bytes=1 << 30))
 """Executables of single ops, by op, arguments and device."""
 
 
@@ -49,16 +49,14 @@ def executable_of_op(
         forward = op.bind(arguments)
         group = group_of(groups_of(op, arguments)) if several_processes() else None
         if group is not None:
-            return on_device(device, needs_x64, Across(forward, group, device))
-        if mesh is not None:
-            return on_mesh(mesh, needs_x64, finished(jax.jit(forward), has_opaque(arguments), mesh))
-        if not compiled:
-            return on_device(device, needs_x64, forward)
-        opaque = has_opaque(arguments)
-        jitted = jax.jit(forward)
-        on_disk = None if opaque else on_disk_by_structure(structure_of_op(op, arguments), jitted)
-        function = finished(jitted, opaque) if on_disk is None else on_disk.call
-        return on_device(device, needs_x64, waited_for_on_meshes(function) if device is None else function)
+            return Executable(Across(forward, group, device), Settings(device, needs_x64))
+        if not compiled and mesh is None:
+            return Executable(forward, Settings(device, needs_x64))
+        opaque, jitted = has_opaque(arguments), jax.jit(forward)
+        is_kept = not opaque and mesh is None
+        on_disk = on_disk_by_structure(structure_of_op(op, arguments), jitted) if is_kept else None
+        settings = Settings(None if mesh is not None else device, needs_x64, mesh)
+        return Executable(jitted, settings, opaque=opaque, divided=mesh, on_disk=on_disk)
 
     table = single_ops.part((op,))
     key = op, arguments, device, needs_x64, compiled, mesh
@@ -71,7 +69,7 @@ def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     given = [*f.specs, *[x.spec for x in f.inputs]]
     needs_x64 = any([s.needs_x64 for s in given]) or arguments_need_x64(f.arguments)
     device = None if f.context is None else f.context.device
-    mesh = build_options().mesh
+    mesh = build_options().running.mesh
     out = executable_of_op(f.op, f.arguments, device, needs_x64, len(arrays) <= MOST_INPUTS, mesh)(*arrays)
     return tuple(out) if f.op.multiple_results else (out,)
 
@@ -129,7 +127,7 @@ def run_functions(functions: list[Function]) -> None:
     """Compute the outputs of those functions, lowest rank first, whose outputs are not there."""
     missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]
     for unit in units_of(missing, through=lambda x: not x.is_computed):
-        debug = build_options().debug
+        debug = build_options().watching.debug
         checker = None if debug is None else debug.checker()
 
         def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
@@ -184,7 +182,7 @@ def interpret(
     """
     values: dict[tuple[Function, int], Any] = {}
     known = known or {}
-    debug = build_options().debug
+    debug = build_options().watching.debug
     checker = None if debug is None else debug.checker()
 
     def value(x: Variable) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 
 from ..graph import Function, Spec, Variable, build_options, functions_of, path_between
-from ..graph.block import Block, Step
+from ..graph.closing import Closing
 from ..graph.forms import forms_within, seen_through
 from ..graph.spec import spec_of
 from .fingerprint import structure_of
@@ -57,134 +57,73 @@ def linearize(
         functions: What `outputs` depend on, lowest rank first, where the caller has it already.
         as_built: Whether gradients that are there in two forms are computed in both.
     """
-    writer = ProgramWriter(list(first))
-    partly_known = functions is not None and writer.leaves
+    closing = Closing(first)
+    partly_known = functions is not None and closing.leaves
     if functions is None:
-        cut = frozenset(writer.numbers)
-        functions = functions_of(outputs, through=(lambda x: id(x) not in cut) if cut else None)
+        cut = frozenset(closing)
+        functions = functions_of(outputs, through=(lambda x: x not in cut) if cut else None)
     if not partly_known and not as_built:
-        outputs, functions = writer.in_one_form(outputs, functions)
-    writer.write(functions)
-    results = [writer.number(y) for y in outputs]
-    updates = writer.updates(functions) if effects else {}
+        outputs, functions = _in_one_form(closing, outputs, functions)
+    closing.write(functions)
+    results = [closing[y] for y in outputs]
+    updates = _updates(closing) if effects else {}
     results += [number for _, number in updates.values()]
     options = build_options()
-    mesh = options.mesh
-    program = Program(writer.block(results), device, options.without_passes)
+    mesh = options.running.mesh
+    program = Program(closing.block_to_run(results), device, options.running.without_passes)
     if mesh is not None:
         if device is not None:
             raise ValueError(f"the graph has functions that were made for one device, {device}, within "
                              f"nn.context_scope, so it cannot run on {mesh!r}; build it without the Context")
-        uneven = tuple([i for i, x in enumerate(writer.leaves) if mesh.is_uneven(x)])
-        places = tuple([mesh.axes_of(x, i) for i, x in enumerate(writer.leaves)])
+        uneven = tuple([i for i, x in enumerate(closing.leaves) if mesh.is_uneven(x)])
+        places = tuple([mesh.axes_of(x, i) for i, x in enumerate(closing.leaves)])
         program = program._replace(mesh=mesh, places=places, uneven=uneven)
-    return Linearized(program, writer.leaves, functions, [leaf for leaf, _ in updates.values()])
+    return Linearized(program, closing.leaves, functions, [leaf for leaf, _ in updates.values()])
 
 
-class ProgramWriter:
-    """Writes the steps of a program, and numbers its values.
+def _in_one_form(
+    closing: Closing, outputs: Sequence[Variable], functions: list[Function]
+) -> tuple[Sequence[Variable], list[Function]]:
+    """Let what is there in two forms be computed in one: returns what is then computed in place of `outputs` and
+    `functions`."""
+    found = forms_within(functions, {id(x) for x in closing}) if any([f.order for f in functions]) else []
+    if not found:
+        return outputs, functions
+    leaves = frozenset(closing)
+    updating = [y for f in functions if f.effects for y in f.outputs]
+    seen, shorter = seen_through(
+        [*outputs, *updating], {id(x): form for x, form in found}, lambda x: x not in leaves
+    )
+    read = {id(x) for f in functions for x in f.inputs}
+    if not all([id(x) in read for f in shorter for x in f.inputs if x.parent is None]):
+        return outputs, functions  # values of other leaves would be asked for
+    count, starts = 0, {}
+    for f in shorter:
+        starts[f] = count
+        count += len(f._outputs)
+    closing.update({x: ~(starts[form.parent] + form.index) for x, form in found if form.parent in starts})
+    return seen[: len(outputs)], shorter
 
-    Args:
-        leaves: Variables that come first among the leaves.
-    """
 
-    def __init__(self, leaves: list[Variable]) -> None:
-        self.leaves = leaves
-        self.numbers = {id(x): i for i, x in enumerate(leaves)}
-        """The numbers of the leaves, by id."""
-        self._given = frozenset(self.numbers) if any([x.parent is not None for x in leaves]) else None
-        """The ids of those that are given, if one of them is computed by a function."""
-        self.steps: list[Step] = []
-        self._made: list[tuple[Spec, ...]] = []
-        """Shapes and dtypes of what each step gives."""
-        self.first: dict[Function, int] = {}
-        """How many outputs the functions before it have."""
-        self._count = 0
+def _updates(closing: Closing) -> dict[int, tuple[Variable, int]]:
+    """The leaves that functions update, each with the number of its last new value, by the leaf's id."""
+    newest: dict[int, tuple[Variable, int]] = {}
+    for f in [f for f in closing.functions if f.effects]:
+        for leaf, index in f.effects:
+            value, before = f.outputs[index], newest.get(id(leaf))
+            newest[id(leaf)] = leaf, closing[value] if before is None else _again(closing, value, leaf, before[1])
+    return newest
 
-    def in_one_form(
-        self, outputs: Sequence[Variable], functions: list[Function]
-    ) -> tuple[Sequence[Variable], list[Function]]:
-        """Let what is there in two forms be computed in one: returns what is then computed in place of `outputs` and
-        `functions`."""
-        found = forms_within(functions, self.numbers) if any([f.order for f in functions]) else []
-        if not found:
-            return outputs, functions
-        leaves = frozenset(self.numbers)
-        updating = [y for f in functions if f.effects for y in f.outputs]
-        forms = {id(x): form for x, form in found}
-        seen, shorter = seen_through([*outputs, *updating], forms, lambda x: id(x) not in leaves)
-        read = {id(x) for f in functions for x in f.inputs}
-        if not all([id(x) in read for f in shorter for x in f.inputs if x.parent is None]):
-            return outputs, functions  # values of other leaves would be asked for
-        count, starts = 0, {}
-        for f in shorter:
-            starts[f] = count
-            count += len(f._outputs)
-        self.numbers |= {i: ~(starts[y.parent] + y.index) for i, y in forms.items() if y.parent in starts}
-        self._given = frozenset(self.numbers)
-        return seen[: len(outputs)], shorter
 
-    def number(self, x: Variable) -> int:
-        """The number of a Variable; a leaf that is met for the first time gets one."""
-        number = self.numbers.get(id(x))
-        if number is not None:
-            return number
-        f = x.parent
-        if f is not None:
-            return ~(self.first[f] + x.index)
-        number = self.numbers[id(x)] = len(self.leaves)
-        self.leaves.append(x)
-        return number
-
-    def write(self, functions: list[Function]) -> None:
-        """Append the steps of functions."""
-        numbers, leaves, steps, first, count = self.numbers, self.leaves, self.steps, self.first, self._count
-        made = self._made
-        given = self._given
-        for f in functions:
-            ins = []
-            for x in f.inputs:  # as `number` has it, without a call for each
-                p = x.parent
-                if p is not None and (given is None or id(x) not in given):
-                    ins.append(~(first[p] + x.index))
-                    continue
-                i = numbers.get(id(x))
-                if i is None:
-                    i = numbers[id(x)] = len(leaves)
-                    leaves.append(x)
-                ins.append(i)
-            steps.append((f.op, f.arguments, tuple(ins)))
-            made.append(f.specs)
-            first[f] = count
-            count += len(f._outputs)
-        self._count = count
-
-    def block(self, results: Sequence[int]) -> Block:
-        """What the steps compute of the leaves, with results of these numbers."""
-        inputs = tuple([x.spec for x in self.leaves])
-        return Block(inputs, tuple(self.steps), (), tuple(results), results=tuple(self._made))
-
-    def updates(self, functions: list[Function]) -> dict[int, tuple[Variable, int]]:
-        """The leaves that `functions` update, each with the number of its last new value, by the leaf's id."""
-        newest: dict[int, tuple[Variable, int]] = {}
-        for f in functions:
-            for leaf, index in f.effects:
-                value, before = f.outputs[index], newest.get(id(leaf))
-                number = self.number(value) if before is None else self._again(value, leaf, before[1])
-                newest[id(leaf)] = leaf, number
-        return newest
-
-    def _again(self, value: Variable, leaf: Variable, number: int) -> int:
-        """Compute `value` a second time with `number` in place of `leaf`, and return its number."""
-        path, _, _ = path_between([value], [leaf], of_values=True)
-        others: dict[tuple[Function | None, int], int] = {}
-        for f in path:
-            ins = tuple([number if x is leaf else others.get((x.parent, x.index), self.number(x)) for x in f.inputs])
-            self.steps.append((f.op, f.arguments, ins))
-            self._made.append(f.specs)
-            others |= {(f, i): ~(self._count + i) for i in range(len(f.specs))}
-            self._count += len(f.specs)
-        return others.get((value.parent, value.index), self.number(value))
+def _again(closing: Closing, value: Variable, leaf: Variable, number: int) -> int:
+    """Compute `value` a second time with `number` in place of `leaf`, and return its number."""
+    path, _, _ = path_between([value], [leaf], of_values=True)
+    others: dict[tuple[Function | None, int], int] = {}
+    for f in path:
+        ins = tuple([number if x is leaf else others.get((x.parent, x.index), closing[x]) for x in f.inputs])
+        start = closing.append(f, ins)
+        others |= {(f, i): start - i for i in range(len(f.specs))}
+    return others.get((value.parent, value.index), closing[value])
 
 
 def lower(program: Program) -> Way:

@@ -1,4 +1,4 @@
-"""Functions whose executables come from disk where some process has left them there, and are left there else."""
+"""Jitted functions whose executables come from disk where some process has left them there, and are left there else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from .serialized import PLATFORMS, dispatched, trace_context
 
 Options = tuple[tuple[str, Any], ...]
 """What the compiler is told, by name."""
-
 
 _SETTINGS: Any = jax.config
 
@@ -54,13 +53,29 @@ class Entry(NamedTuple):
 
 class OnDisk:
     """A jitted function whose executables are on disk: one for arguments of each kind, for the place where they lie,
-    and for the settings of JAX that are in force."""
+    and for the settings of JAX that are in force.
+
+    Args:
+        jitted: A jitted function. It may take over arrays where it takes pytrees.
+        structure: Gives a digest of what it computes, the same in every process; None where that is not known. Then the
+            disk knows it by what the compiler gets: it is traced and lowered in every process, but not compiled, and is
+            not remembered if it calls functions on the host. It is asked when arguments of another kind come.
+        takes_trees: Whether it takes pytrees, and sees which dtypes in them are weak; else it takes arrays, and is
+            neither traced nor compiled where the disk has its executable.
+        specs: Of the arrays; None for a function that takes whatever comes.
+    """
 
     call: Callable[..., Any]
-    """The function. It is as fast as the jitted one, and is neither traced nor compiled where the disk has it."""
+    """The function. It is as fast as the jitted one."""
 
-    def __init__(self, jitted: Any) -> None:
-        self.jitted = jitted
+    def __init__(
+        self, jitted: Any, structure: Callable[[], bytes | None], takes_trees: bool = False,
+        specs: tuple[Spec, ...] | None = None,
+    ) -> None:
+        self._jitted = jitted
+        self._structure = structure
+        self._takes_trees = takes_trees
+        self._specs = specs
         self._known: dict[Any, jax.stages.Compiled | None] = {}
         self._lock = threading.RLock()  # a signal's handler may compute the same
         self.call = dispatched(self._choose, jitted)
@@ -79,7 +94,7 @@ class OnDisk:
         place = _place_of(leaves)
         if place is None or not self._takes(arguments) or not _can_be_kept(place[0]):
             return None
-        digest = self._digest(arguments, *place)
+        digest = self._digest(arguments, leaves, tree)
         around = surroundings(place[0], options)
         if digest is None or around is None:
             return None
@@ -87,12 +102,13 @@ class OnDisk:
         return Entry(self, digest_of(digest, around), tree, *place, kind)
 
     def traced(self, arguments: Sequence[Any]) -> Any:
-        """The function traced for such arguments. JAX does it once."""
-        return self.jitted.trace(*arguments)
-
-    def _kind_of(self, leaves: list[Any], tree: Any, place: tuple[jax.Device, bool]) -> Any:
-        """What an executable is made for: equal for calls that one can serve; None where JAX shall decide."""
-        return None if _is_looked_into() else (trace_context(), place, tree, tuple(map(jax.typeof, leaves)))
+        """The function traced for such arguments; one of arrays for what they are like, whether or not their dtypes are
+        weak. JAX does it once."""
+        place = None if self._takes_trees else _place_of(list(arguments))
+        if place is None:  # on several devices, say
+            return self._jitted.trace(*arguments)
+        sharding = SingleDeviceSharding(place[0]) if place[1] else None
+        return self._jitted.trace(*[jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in arguments])
 
     def _choose(self, arguments: tuple[Any, ...]) -> jax.stages.Compiled | None:
         leaves, tree = jax.tree.flatten(arguments)
@@ -113,37 +129,16 @@ class OnDisk:
         entry.keep(compiled)
         return compiled
 
-    def _takes(self, arguments: Sequence[Any]) -> bool:
-        return True
-
-    def _digest(self, arguments: Sequence[Any], device: jax.Device, committed: bool) -> bytes | None:
-        """What is computed for such arguments, the same in every process; None where that is not known."""
-        raise NotImplementedError
-
-
-class OnDiskByStructure(OnDisk):
-    """One that is neither traced nor compiled where the disk has its executable.
-
-    Args:
-        jitted: A jitted function of arrays, none of which it takes over.
-        structure: A digest of what it computes, the same in every process.
-        specs: Of the arrays; None for a function that takes whatever comes.
-    """
-
-    def __init__(self, jitted: Any, structure: bytes, specs: tuple[Spec, ...] | None = None) -> None:
-        super().__init__(jitted)
-        self._structure = structure
-        self._specs = specs
-
-    def traced(self, arguments: Sequence[Any]) -> Any:
-        """The function traced for what arguments are like, whether or not theirs are weak dtypes."""
-        place = _place_of(list(arguments))
-        if place is None:  # on several devices, say
-            return self.jitted.trace(*arguments)
-        sharding = SingleDeviceSharding(place[0]) if place[1] else None
-        return self.jitted.trace(*[jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in arguments])
+    def _kind_of(self, leaves: list[Any], tree: Any, place: tuple[jax.Device, bool]) -> Any:
+        """What an executable is made for: equal for calls that one can serve; None where JAX shall decide, since it
+        looks at every result, and says where a NaN comes from by running a function once more."""
+        if _SETTINGS.jax_debug_nans or _SETTINGS.jax_debug_infs:
+            return None
+        return trace_context(), place, tree, tuple(map(jax.typeof, leaves))
 
     def _takes(self, arguments: Sequence[Any]) -> bool:
+        if self._takes_trees:
+            return True
         if not all([isinstance(a, jax.Array | np.ndarray | np.generic | jax.ShapeDtypeStruct) for a in arguments]):
             return False
         specs = self._specs
@@ -152,56 +147,37 @@ class OnDiskByStructure(OnDisk):
             and all([a.shape == s.shape and a.dtype == s.dtype for a, s in zip(arguments, specs, strict=True)])
         )
 
-    def _digest(self, arguments: Sequence[Any], device: jax.Device, committed: bool) -> bytes | None:
-        return digest_of(self._structure, str([(a.shape, a.dtype.name) for a in arguments]).encode())
-
-
-class OnDiskOfTrees(OnDisk):
-    """One that may be any function, of any pytrees, that returns tuples of arrays. What it computes is known by its
-    structure, where it has one; else by what the compiler gets: then it is traced and lowered in every process, but not
-    compiled where the disk has its executable, and one that calls functions on the host is not remembered.
-
-    Args:
-        jitted: A jitted function.
-        structure: Gives a digest of what it computes from arguments of whatever kind, the same in every process; None
-            where that is not known. It is asked when arguments of another kind come.
-    """
-
-    def __init__(self, jitted: Any, structure: Callable[[], bytes | None]) -> None:
-        super().__init__(jitted)
-        self._structure = structure
-
-    def _digest(self, arguments: Sequence[Any], device: jax.Device, committed: bool) -> bytes | None:
+    def _digest(self, arguments: Sequence[Any], leaves: list[Any], tree: Any) -> bytes | None:
+        """What is computed for such arguments, the same in every process; None where that is not known."""
         structure = self._structure()
         if structure is not None:
-            leaves, tree = jax.tree.flatten(tuple(arguments))
-            return digest_of(b"call", structure, str(tree).encode(), str(list(map(_described, leaves))).encode())
+            avals: Any = list(map(jax.typeof, leaves))
+            described = [(a.shape, a.dtype.name, self._takes_trees and a.weak_type) for a in avals]
+            return digest_of(b"call", structure, str(tree).encode(), str(described).encode())
+        if not self._takes_trees:
+            return None
         traced = self.traced(arguments)
         if traced.jaxpr.effects or any(["callback" in name for name in primitives_in(traced.jaxpr.jaxpr)]):
             return None
         lowered = traced.lower()
         # The text does not say how arrays are nested, nor which of those that come and go are weak in their dtype.
-        described = lowered.as_text(), str(lowered.in_tree), str(lowered.out_tree), str(lowered.out_info)
-        return digest_of(b"text", *[text.encode() for text in described])
-
-
-def _described(array: Any) -> tuple[Any, ...]:
-    """What a function sees of an array when it is traced."""
-    aval: Any = jax.typeof(array)
-    return aval.shape, aval.dtype.name, aval.weak_type
+        text = lowered.as_text(), str(lowered.in_tree), str(lowered.out_tree), str(lowered.out_info)
+        return digest_of(b"text", *[part.encode() for part in text])
 
 
 def on_disk_by_structure(
     structure: bytes | None, jitted: Any, specs: tuple[Spec, ...] | None = None
-) -> OnDiskByStructure | None:
-    """`jitted` as a function whose executables are on disk; None where its structure is not known, or the disk is not
-    used. The arguments are those of the class."""
-    return OnDiskByStructure(jitted, structure, specs) if structure is not None and disk_cache.is_on else None
+) -> OnDisk | None:
+    """A jitted function of arrays, none of which it takes over, as one whose executables are on disk; None where its
+    structure is not known, or the disk is not used. The arguments are those of the class."""
+    if structure is None or not disk_cache.is_on:
+        return None
+    return OnDisk(jitted, lambda: structure, specs=specs)
 
 
-def on_disk_of_trees(jitted: Any, structure: Callable[[], bytes | None] = lambda: None) -> OnDiskOfTrees | None:
-    """The same for a function of pytrees. The arguments are those of the class."""
-    return OnDiskOfTrees(jitted, structure) if disk_cache.is_on else None
+def on_disk_of_trees(jitted: Any, structure: Callable[[], bytes | None] = lambda: None) -> OnDisk | None:
+    """The same for a function of pytrees that returns tuples of arrays."""
+    return OnDisk(jitted, structure, takes_trees=True) if disk_cache.is_on else None
 
 
 def _can_be_kept(device: jax.Device) -> bool:
@@ -216,34 +192,26 @@ def _place_of(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
     for leaf in leaves:
         if isinstance(leaf, jax.core.Tracer):
             return None
-        if isinstance(leaf, jax.ShapeDtypeStruct):
-            if leaf.sharding is not None:
-                if len(leaf.sharding.device_set) != 1 or (committed and device not in leaf.sharding.device_set):
-                    return None
-                (device,), committed = leaf.sharding.device_set, True
+        if isinstance(leaf, jax.Array):
+            found, is_bound = leaf.devices(), leaf.committed
+        elif isinstance(leaf, jax.ShapeDtypeStruct):
+            if leaf.sharding is None:
+                continue
+            found, is_bound = leaf.sharding.device_set, True
+        elif leaf.__class__ in _ON_HOST or isinstance(leaf, np.generic):
             continue
-        if not isinstance(leaf, jax.Array):
-            if leaf.__class__ not in _ON_HOST and not isinstance(leaf, np.generic):
-                return None
-            continue
-        found = leaf.devices()
-        if len(found) != 1:
+        else:
             return None
-        if not leaf.committed:
+        if len(found) != 1 or (is_bound and committed and device not in found):
+            return None
+        if not is_bound:
             free |= found
         elif not committed:
             (device,), committed = found, True
-        elif device not in found:
-            return None
     return (device, committed) if free <= {device} and device.platform in PLATFORMS else None
 
 
 _ON_HOST = (np.ndarray, float, int, bool)
-
-
-def _is_looked_into() -> bool:
-    """Whether JAX looks at every result, and says where a NaN comes from by running a function once more."""
-    return bool(_SETTINGS.jax_debug_nans or _SETTINGS.jax_debug_infs)
 
 
 def _is_within_a_context() -> bool:

@@ -146,7 +146,7 @@ def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
         return RunPlan(outputs, functions)
     plan: RunPlan | None = f.plan
-    if plan is None or plan.program.mesh != build_options().mesh:
+    if plan is None or plan.program.mesh != build_options().running.mesh:
         plan = f.plan = RunPlan(outputs, functions)
     return plan
 

@@ -210,7 +210,7 @@ def _at_present(variable: Variable) -> Any:
         covered = unknown.functions[-1].known
         if covered is not None:
             is_used(covered[0])
-        taken = arrays_of(unknown.leaves, draw=False, mesh=build_options().mesh)
+        taken = arrays_of(unknown.leaves, draw=False, mesh=build_options().running.mesh)
         # After the arrays were taken: what another thread writes now comes later than all that is used here.
         late = [state for state, valid in used.items() if valid and not _is_present(state)]
         if not late:
@@ -270,7 +270,7 @@ def _run(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], state: S
     return executable(*given)[0]
 
 
-_met = executables.learned(BoundedCache(1 << 14))
+_met = executables.registered(BoundedCache(1 << 14))
 """How often programs and applications of ops were met, by their hashes."""
 
 
@@ -369,7 +369,7 @@ def _evaluate_together(wanted: list[Variable], snapshot: Snapshot | None) -> Non
         linear = linearize(wanted, device=device_of(wanted), effects=False)
         run = family.run = _Together(ids, linear.leaves, executable_of(linear.program))
     if snapshot is None:
-        arrays = arrays_of(run.leaves, draw=False, mesh=build_options().mesh)
+        arrays = arrays_of(run.leaves, draw=False, mesh=build_options().running.mesh)
         reading = Reading()
         reading.depend_on(run.leaves, arrays)
     else:

@@ -115,7 +115,7 @@ class _Stepper:
         return values
 
     def _results(self, f: Function, given: list[Marked], trail: Trail) -> Sequence[Marked]:
-        hooks = build_options().hooks if f.order == 0 else ()
+        hooks = build_options().watching.hooks if f.order == 0 else ()
         arrays = tuple([x.array for x in given])
         for hook in hooks:
             hook.forward_preprocess(f, arrays)

@@ -1,47 +1,63 @@
-"""Executables in two tiers: the first calls run one that is compiled cheaply, those that follow the best one.
+"""The two tiers of a large program: what its first calls run is compiled quickly, what later ones run is optimised.
 
 XLA's compiler for CPUs takes seconds for a large program. Told to optimise less it takes two fifths to a seventh of
-that, by its version, and what it makes runs up to six times slower. So a large program is compiled cheaply at its first
-call, and at its best at a later one, there and then: `break_even.py` says at which, from the structure alone.
+that, by its version, and what it makes runs up to six times slower. A program that is called once is done soonest by
+the quick tier, one that is called often by the optimised tier. How often it will be called nobody knows, so the
+optimised executable is compiled, there and then, when the calls of the quick one have lost an estimated third of the
+time that this takes. The estimate is made of the structure alone, without a clock, and calls are counted by structure:
+so the call from which on a structure rounds in another way is the same in every run.
 """
 
 from __future__ import annotations
 
 import functools
-import sys
 import threading
-import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import jax
 
-from ..graph import build_options
-from ..graph.half_made import has_met_half_made, unharmed
-from ..graph.place import warn_user
-from .break_even import Count, count_of
-from .fingerprint import digest_of
-from .on_disk import OnDisk, Options, on_disk_of_trees
-from .platforms import default_device
-from .progress import shown
-from .spent import spent
+from .program import Program
 
-_CHEAP: dict[str, str | bool] = {
+LARGE = 50
+"""Programs of so many functions have two tiers. The optimised executable of a gradient of 50 functions takes half a
+second to compile, if there are convolutions in it some seconds; the quick one about a fifth of that."""
+
+_SHARE = 1 / 3
+"""Of what compiling the optimised executable takes, the calls of the quick one may lose so much. A program that is
+called no more from then on has lost the rest."""
+
+_OF_A_KIND = 15e-3
+"""Seconds in which XLA optimises what functions of one kind do. By this, and by the two that follow, programs of 25 to
+140 kinds and of 1e5 to 2e7 elements were estimated to 0.5 to 1.5 of what was measured: residual networks, a
+transformer block, an LSTM of 50 steps, derivatives of order 6 and 10."""
+
+_OF_AN_ELEMENT = 1e-9
+"""Seconds that the quick executable takes longer for each element that a function reads or writes."""
+
+_OF_A_CALL = 5e-5
+"""Seconds that a call of it takes longer: it goes through Python."""
+
+_OF_A_COPY = 1e-5
+"""Seconds for each array that the quick executable is given a copy of, where the optimised one takes it over."""
+
+PLATFORM = "cpu"
+"""Where there are tiers. On other platforms the options mean something else, or nothing."""
+
+_OPTIONS: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0",  # half the time, and less
     "xla_cpu_use_fusion_emitters": False,  # more than half of what is left; jaxlib 0.11.1 and newer have it no more
     "xla_cpu_parallel_codegen_split_count": "2",  # a fifth of what is left, since parts are not compiled over and over
 }
-"""XLA's options for the first tier, the most important one first. What they serve, by version: docs/compilation.md."""
-_WANTED = tuple(_CHEAP.items())
-"""By these an executable is known on disk; which of them XLA has, its version says."""
+"""XLA's options for the quick tier, the most important one first. What they serve, by version: docs/compilation.md."""
 
-_PLATFORM = "cpu"
-"""Where there are tiers. On other platforms these options mean something else, or nothing."""
+QUICK = tuple(_OPTIONS.items())
+"""By these a quick executable is known on disk; which of them XLA has, its version says."""
 
 
 @functools.cache
-def cheap_options() -> dict[str, str | bool]:
-    """Those of the options for the first tier that this version of XLA knows."""
+def quick_options() -> dict[str, str | bool]:
+    """Those of the options for the quick tier that this version of XLA knows."""
     trivial = jax.jit(lambda x: x).lower(jax.ShapeDtypeStruct((), "float32"))
 
     def known(options: dict[str, str | bool]) -> bool:
@@ -51,253 +67,110 @@ def cheap_options() -> dict[str, str | bool]:
             return False
         return True
 
-    return _CHEAP if known(_CHEAP) else {name: value for name, value in _CHEAP.items() if known({name: value})}
+    return _OPTIONS if known(_OPTIONS) else {name: each for name, each in _OPTIONS.items() if known({name: each})}
 
 
-class Tiers:
-    """The executables of a program. See `tiered`.
+# ---------------------------------------------------------------- how many calls run the quick tier
 
-    Args:
-        jitted: The program as a jitted function of arrays, or a function that calls several.
-        best: `jitted`, as it is to be called in the end.
-        cheap_calls: After how many calls of the structure that is; 0 for a program that has but one tier.
-        device: Where it runs; None leaves it to JAX.
-        compiled: Called once with the seconds that the first call had to wait for the compiler, if that is wanted.
-        on_disk: What is remembered on disk of it; None for nothing.
-        structure: Gives a digest of what is computed, by which its calls are counted; None where that is not known, and
-            the calls of this object count.
+
+class Work(NamedTuple):
+    """What a program has to do."""
+
+    kinds: int
+    """How many functions differ in op, static arguments, shapes or dtypes. Others are compiled as loops, or in little
+    time."""
+    elements: int
+    """How many elements the functions read or write, each with the largest of its arrays."""
+    copies: int = 0
+    """How many arrays it takes over."""
+
+    def plus(self, other: Work) -> Work:
+        """Both."""
+        return Work(*[a + b for a, b in zip(self, other, strict=True)])
+
+    @property
+    def quick_calls(self) -> int:
+        """How many calls run the quick tier."""
+        lost = _OF_A_CALL + self.copies * _OF_A_COPY + self.elements * _OF_AN_ELEMENT
+        return int(_SHARE * self.kinds * _OF_A_KIND / lost)
+
+
+def work_of(program: Program) -> Work:
+    """What a program has to do. A loop whose length is not known is taken to run once."""
+    kinds, elements = set(), 0
+    waiting = [(program.block, 1)]
+    while waiting:
+        block, runs = waiting.pop()
+        for (op, arguments, ins), made in zip(block.steps, block.results, strict=True):
+            given = tuple([block.spec(i) for i in ins])
+            if op.in_steps is None:
+                kinds.add((op, arguments, given))
+                elements += runs * max([spec.size for spec in (*given, *made)], default=0)
+                continue
+            within = op.in_steps.within(arguments, len(given))
+            waiting += [(each.body, runs * each.runs) for each in within]
+    return Work(len(kinds), elements)
+
+
+def is_large(program: Program) -> bool:
+    """Whether a program has two tiers. Code of the user's is not compiled twice.
+
+    Several processes must run the same executables, which round in the same way; each counts calls of its own.
     """
+    if program.mesh is not None and program.mesh.spans_processes:
+        return False
+    return len(program.block.steps) >= LARGE and not program.block.opaque
 
-    __slots__ = (
-        "__weakref__",
-        "_cheap",
-        "_cheap_calls",
-        "_compiled",
-        "_count",
-        "_device",
-        "_has_best",
-        "_jitted",
-        "_lock",
-        "_on_disk",
-        "_seconds",
-        "_structure",
-        "best",
-        "then",
-    )
 
-    best: Callable[..., Any] | None
-    """What runs from now on; None where that is still to be found out at each call."""
-    then: Callable[..., Any]
-    """The best executable, as it is called."""
+def quick_calls(program: Program) -> int:
+    """How many calls of a program run the quick tier; 0 where it has but one tier."""
+    return work_of(program).quick_calls if is_large(program) else 0
 
-    def __init__(
-        self,
-        jitted: Any,
-        best: Callable[..., Any],
-        cheap_calls: int = 0,
-        device: jax.Device | None = None,
-        compiled: Callable[[float], None] | None = None,
-        on_disk: OnDisk | None = None,
-        structure: Callable[[], bytes | None] = lambda: None,
-    ) -> None:
-        self.best = None
-        self.then = best
-        self._cheap: dict[Any, jax.stages.Compiled] = {}
-        self._cheap_calls = cheap_calls
-        self._compiled = compiled
-        self._count: Count | None = None
-        self._device = device
-        self._has_best = False
-        self._jitted = jitted
-        self._lock = threading.RLock()  # a signal's handler may come back to it
-        self._on_disk = on_disk
-        self._seconds = 0.0
-        self._structure = structure
 
-    def __call__(self, arrays: tuple[Any, ...]) -> Any:
-        """The results for arrays, or pytrees of them, as long as there is no `best`."""
-        if self._has_best and build_options().deterministic:
-            return self.then(*arrays)
-        if any([isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(arrays)]):
-            return self.then(*arrays)
-        with self._lock:
-            executable = self._for_this_call(arrays)
-        self._tell()
-        return executable(*arrays)
+# ---------------------------------------------------------------- calls that were counted
 
-    def may_be_cheap(self) -> bool:
-        """Whether a call of now may run the cheap executable."""
-        return self.best is None and self._cheap_calls > 0 and not build_options().deterministic
 
-    @unharmed
-    def compile_for(self, given: tuple[Any, ...]) -> jax.stages.Compiled | None:
-        """Compile for arrays, or what they will be like, as for the first call."""
-        with self._lock:
-            cheap = self._cheaply(given) if self._has_cheap() else None
-            return self._at_best(given) if cheap is None else cheap
+class CallCount:
+    """How often a structure was called in the quick tier. Thread-safe."""
 
-    def compiles(self, arrays: tuple[Any, ...]) -> bool:
-        """Whether it was not the compiler that failed, when a call did."""
-        if self._cheap:
+    __slots__ = ("_number",)
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def below(self, most: int) -> bool:
+        """Whether there were fewer than `most`."""
+        return self._number < most
+
+    def count(self, most: int) -> bool:
+        """Count a call, if it is one of the first `most`; returns whether it is."""
+        with _lock:
+            if self._number >= most:
+                return False
+            self._number += 1
             return True
-        try:
-            self._jitted.lower(*arrays).compile()
-        except jax.errors.JaxRuntimeError:
-            return False
-        return True
-
-    def _for_this_call(self, arrays: tuple[Any, ...]) -> Callable[..., Any]:
-        """What computes this call. Nothing changes if there is an error."""
-        if self._has_cheap():
-            count = self._counted(arrays)
-            cheap = self._cheaply(arrays) if count.calls < self._cheap_calls else None
-            if cheap is not None:
-                count.calls += 1
-                return cheap
-        if not self._has_best:
-            try:
-                self._at_best(arrays)
-            except jax.errors.JaxRuntimeError as error:
-                cheap = self._cheap.get(_placement_of(arrays))
-                if cheap is None:
-                    raise
-                self._cheap_calls = sys.maxsize
-                warn_user(f"nngrad could not compile the best executable of a graph and goes on with a slower one: "
-                          f"{error}", RuntimeWarning)
-                return cheap
-        if not self._cheap_calls or not build_options().deterministic:  # else a call outside of it may still be cheap
-            self.best = self.then
-            spent.add(best=int(bool(self._cheap)))
-            self._cheap = {}
-        return self.then
-
-    def _has_cheap(self) -> bool:
-        """Whether a call of now runs the cheap executable if it is one of the first."""
-        if not self.may_be_cheap():
-            return False
-        device = default_device() if self._device is None else self._device
-        return device.platform == _PLATFORM and bool(cheap_options())
-
-    def _counted(self, arrays: tuple[Any, ...]) -> Count:
-        """The calls of the structure."""
-        if self._count is None:
-            structure = self._structure()
-            shapes = str([(a.shape, str(a.dtype)) for a in jax.tree.leaves(arrays)]).encode()
-            self._count = Count() if structure is None else count_of(digest_of(structure, shapes))
-        return self._count
-
-    def _cheaply(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled | None:
-        """The cheap executable, from disk or from the compiler; None where it cannot be compiled, so that it fails in
-        the usual way, where that is looked after."""
-        placement = _placement_of(arrays)
-        if placement not in self._cheap:
-            compiled = self._found_or_made(arrays, cheap_options(), _WANTED)
-            if compiled is None:
-                self._cheap_calls = 0
-                return None
-            self._cheap[placement] = compiled
-        return self._cheap[placement]
-
-    def _at_best(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled | None:
-        """The best executable, which JAX keeps for the jitted function; None for several, each of which is compiled as
-        it is met."""
-        compiled = self._found_or_made(arrays) if hasattr(self._jitted, "trace") else None
-        self._has_best = True
-        return compiled
-
-    def _found_or_made(
-        self, arrays: tuple[Any, ...], options: dict[str, str | bool] | None = None, known_by: Options = ()
-    ) -> jax.stages.Compiled | None:
-        """An executable by options of the compiler's, if there are any; None where it fails by these.
-
-        Args:
-            arrays: What it is to take.
-            options: The options.
-            known_by: By what of them the disk knows it.
-        """
-        entry = None if self._on_disk is None else self._on_disk.entry(arrays, known_by)
-        known = None if entry is None else entry.load(arrays)
-        if known is not None:
-            self._compiled = None
-            return known
-        start = time.perf_counter()
-        with shown("a graph"):
-            traced = self._trace(arrays)
-            at_trace = time.perf_counter()
-            lowered = traced.lower()
-            at_lower = time.perf_counter()
-            try:
-                compiled: jax.stages.Compiled = lowered.compile(compiler_options=options)
-            except jax.errors.JaxRuntimeError:
-                if options is None:
-                    raise
-                return None
-        now = time.perf_counter()
-        cheaply = int(options is not None)
-        spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, cheaply=cheaply)
-        self._seconds = now - start
-        if entry is not None:
-            entry.keep(compiled)
-        return compiled
-
-    def _trace(self, arrays: tuple[Any, ...]) -> Any:
-        return self._jitted.trace(*arrays) if self._on_disk is None else self._on_disk.traced(arrays)
-
-    def _tell(self) -> None:
-        """Say how long it took, once, when nothing is locked: what is told may warn, and warnings may be errors."""
-        compiled, self._compiled = self._compiled, None
-        if compiled is not None:
-            compiled(self._seconds)
 
 
-def run_once(
-    function: Callable[..., tuple[Any, ...]], *arrays: Any, structure: bytes | None = None
-) -> tuple[Any, ...]:
-    """The results of a function that is run once, so that it is not worth much to compile it.
-
-    Args:
-        function: A function of pytrees of arrays, which returns arrays.
-        arrays: What it is given.
-        structure: A digest of what it computes, by which the disk knows it; None for one that is compiled.
-    """
-    jitted, is_cheap = jax.jit(function), default_device().platform == _PLATFORM
-    on_disk = on_disk_of_trees(jitted, lambda: structure) if structure is not None else None
-    entry = None if on_disk is None else on_disk.entry(arrays, _WANTED if is_cheap else ())
-    compiled: Any = None if entry is None else entry.load(arrays)
-    if compiled is None:
-        compiled = jitted.lower(*arrays).compile(compiler_options=(cheap_options() or None) if is_cheap else None)
-        if entry is not None:
-            entry.keep(compiled)
-    results: tuple[Any, ...] = compiled(*arrays)
-    return results
+_counts: dict[bytes, CallCount] = {}
+_lock = threading.Lock()
 
 
-def tiered(tiers: Tiers) -> Callable[..., Any]:
-    """A function of arrays that runs the best executable there is."""
-
-    first = unharmed(tiers)
-
-    def run(*arrays: Any) -> Any:
-        best = tiers.best
-        try:
-            return first(arrays) if best is None else best(*arrays)
-        except BaseException as error:
-            if not has_met_half_made(error):
-                raise
-        return run(*arrays)
-
-    return run
+def count_of(structure: bytes) -> CallCount:
+    """The calls of a structure, known by its digest, in this run. They are forgotten by nothing: a structure that comes
+    again, after its executables are gone, goes on where it was."""
+    with _lock:
+        return _counts.setdefault(structure, CallCount())
 
 
-def _placement_of(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each: settings of
-    JAX's that users switch from call to call, and where arrays are."""
-    config: Any = jax.config
-    settings = config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
-    return *settings, *[_place_of(array) for array in jax.tree.leaves(arrays)]
+def counted() -> dict[str, int]:
+    """How often each structure was called in the quick tier, for a checkpoint."""
+    with _lock:
+        return {structure.hex(): count._number for structure, count in sorted(_counts.items()) if count._number}
 
 
-def _place_of(array: Any) -> Any:
-    if isinstance(array, jax.Array):
-        return array.weak_type, array.sharding if array.committed else None
-    return False, getattr(array, "sharding", None)
+def count_on_from(numbers: Mapping[str, int]) -> None:
+    """Go on counting from what `counted` returned: all other structures were never called."""
+    known = {bytes.fromhex(structure): int(number) for structure, number in numbers.items()}
+    with _lock:
+        for structure in known.keys() | _counts.keys():
+            _counts.setdefault(structure, CallCount())._number = known.get(structure, 0)

@@ -10,11 +10,11 @@ from jax.sharding import SingleDeviceSharding
 
 from ..graph.process import Process
 from ..graph.spec import x64_if
-from .compiled import BoundedCache, general_of, keep_executable, tiers_of
+from .compiled import BoundedCache, executable_in_one, general_of, keep_executable
+from .executable import Executable
 from .free_numbers import General
 from .lower import fitted_where_it_runs
 from .program import Program
-from .tiers import Tiers
 
 temporaries = BoundedCache(4096, most_bytes=64 << 20)
 """Bytes of temporaries by program, where a compiler has told them: a loop that builds its graph anew at every step asks
@@ -31,13 +31,13 @@ class Trial(NamedTuple):
     nbytes: int | None
     """Bytes of temporaries by the compiler's own account; None where it gives none, or does not get the program as a
     whole."""
-    tiers: Tiers | None
-    """Its executables, of which none need be compiled again; None where it was not compiled now."""
+    executable: Executable | None
+    """Its executable, which need not be compiled again; None where it was not compiled now."""
 
     def keep(self) -> None:
-        """Let the executables be those of the program, from now on."""
-        if self.tiers is not None:
-            keep_executable(self.given, self.tiers, len(self.given.program.block.steps))
+        """Let the executable be that of the program, from now on."""
+        if self.executable is not None:
+            keep_executable(self.given.program, self.executable, [len(self.given.program.block.steps)])
 
 
 def trial_of(program: Program) -> Trial:
@@ -49,17 +49,17 @@ def trial_of(program: Program) -> Trial:
     known = table.find(given.program)
     if known is not None:
         return Trial(given, known, None)
-    shorter, needs_pieces = fitted_where_it_runs(program)
-    if needs_pieces:
+    shorter, is_too_long = fitted_where_it_runs(program)
+    if is_too_long:
         return Trial(given, None, None)
-    tiers = tiers_of(given, shorter)
-    nbytes = _allotted(tiers, given)
+    executable = executable_in_one(given, shorter)
+    nbytes = _allotted(executable, given)
     if nbytes is None:
         return Trial(given, None, None)
-    return Trial(given, table.keep(given.program, nbytes, _BYTES_OF_A_STEP * len(program.block.steps)), tiers)
+    return Trial(given, table.keep(given.program, nbytes, _BYTES_OF_A_STEP * len(program.block.steps)), executable)
 
 
-def _allotted(tiers: Tiers, of: General) -> int | None:
+def _allotted(executable: Executable, of: General) -> int | None:
     program = of.program
     # As its arrays will be when it runs, since a jitted function is compiled anew for those on another device.
     if program.mesh is not None:
@@ -70,7 +70,7 @@ def _allotted(tiers: Tiers, of: General) -> int | None:
         given = tuple([s.abstract(sharding) for s in of.takes])
     try:
         with x64_if(program.block.needs_x64), jax.default_device(program.device) if program.device else nullcontext():
-            analysis = tiers.compile_for(given).memory_analysis()
+            analysis = executable.compile_for(given).memory_analysis()
     except (jax.errors.JaxRuntimeError, NotImplementedError):
         return None  # what it cannot compile, and whether it can say, is found out again where that matters
     return None if analysis is None else int(analysis.temp_size_in_bytes)

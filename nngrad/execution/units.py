@@ -22,7 +22,7 @@ class Unit(NamedTuple):
 def hooks_of(f: Function) -> list[Any]:
     """The hooks that watch `f`: those in force, and its own."""
     own = function_hooks.get(weakref.ref(f)) if function_hooks else None
-    return [*build_options().hooks, *(own.values() if own else ())]
+    return [*build_options().watching.hooks, *(own.values() if own else ())]
 
 
 def any_watched(functions: Iterable[Function]) -> bool:
@@ -49,7 +49,7 @@ def units_of(functions: list[Function], through: Callable[[Variable], bool] | No
         functions: What shall run.
         through: Which Variables are not there yet; all by default.
     """
-    if not build_options().hooks and not function_hooks:
+    if not build_options().watching.hooks and not function_hooks:
         return [Unit(None, [f]) for f in functions]
     functions = _completed(functions, through)
     members: dict[Function | RuleCall, list[Function]] = {}

@@ -30,7 +30,6 @@ def relu(x: Array, /, inplace: Ignored = False) -> jax.Array:
 
     Args:
         x: Any shape; integers stay integers.
-        inplace: Ignored; accepted for nnabla's sake.
     """
     return lax.max(*broadcast_scalar(x, 0.0))
 
@@ -40,9 +39,7 @@ def leaky_relu(x: Array, /, alpha: float = 0.1, inplace: Ignored = False) -> jax
     """`x` where it is positive, else `alpha * x`; its derivative at 0 is `alpha`.
 
     Args:
-        x: Any shape; integers are taken as float32.
         alpha: The slope below 0.
-        inplace: Ignored; accepted for nnabla's sake.
     """
     x = floating(x)
     return lax.select(lax.gt(x, lax.full_like(x, 0)), x, x * alpha)
@@ -101,22 +98,14 @@ def relu6(x: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True)
 def hard_sigmoid(x: Array, /) -> jax.Array:
-    """`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0."""
     x = floating(x)
     return lax.min(lax.max(x * 0.2 + 0.5, lax.full_like(x, 0)), lax.full_like(x, 1))
 
 
 @op(elementwise=True, diagonal=True)
 def hard_tanh(x: Array, /) -> jax.Array:
-    """`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1."""
     x = floating(x)
     return lax.min(lax.max(x, lax.full_like(x, -1)), lax.full_like(x, 1))
 
@@ -149,7 +138,6 @@ def elu(x: Array, /, alpha: float = 1.0) -> jax.Array:
     """`x` where it is not negative, else `alpha * (exp(x) - 1)`; its derivative at 0 is 1 (Clevert et al., 2016).
 
     Args:
-        x: Any shape; integers are taken as float32.
         alpha: Minus the limit far below 0.
     """
     x = floating(x)
@@ -164,7 +152,6 @@ def selu(x: Array, /, scale: float = 1.05070098735548, alpha: float = 1.67326324
     Its derivative at 0 is `scale * alpha`. With the defaults mean 0 and variance 1 are a fixed point of wide layers.
 
     Args:
-        x: Any shape; integers are taken as float32.
         scale: The slope above 0.
         alpha: `scale * alpha` is minus the limit far below 0.
     """
@@ -193,21 +180,13 @@ def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
 
 @op(elementwise=True, diagonal=True)
 def sigmoid(x: Array, /) -> jax.Array:
-    """`1 / (1 + exp(-x))`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`1 / (1 + exp(-x))`."""
     return lax.logistic(floating(x))
 
 
 @op(elementwise=True, diagonal=True, precision="high")
 def log_sigmoid(x: Array, /) -> jax.Array:
-    """`log(sigmoid(x))`, computed without overflow.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`log(sigmoid(x))`, computed without overflow."""
     return -_softplus(-floating(x))
 
 
@@ -216,7 +195,6 @@ def softplus(x: Array, /, beta: float = 1.0) -> jax.Array:
     """`log(1 + exp(beta * x)) / beta`, computed without overflow.
 
     Args:
-        x: Any shape; integers are taken as float32.
         beta: How sharp the bend at 0 is; not 0.
 
     Raises:
@@ -230,21 +208,13 @@ def softplus(x: Array, /, beta: float = 1.0) -> jax.Array:
 
 @op(elementwise=True, diagonal=True)
 def tanh(x: Array, /) -> jax.Array:
-    """Hyperbolic tangent.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """Hyperbolic tangent."""
     return lax.tanh(floating(x))
 
 
 @op(elementwise=True, diagonal=True)
 def tanh_shrink(x: Array, /) -> jax.Array:
-    """`x - tanh(x)`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`x - tanh(x)`."""
     x = floating(x)
     y: jax.Array = x - lax.tanh(x)
     return y
@@ -252,11 +222,7 @@ def tanh_shrink(x: Array, /) -> jax.Array:
 
 @op(type_name="SoftSign", elementwise=True, diagonal=True)
 def softsign(x: Array, /) -> jax.Array:
-    """`x / (1 + |x|)`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`x / (1 + |x|)`."""
     x = floating(x)
     y: jax.Array = x / (1 + lax.abs(x))
     return y
@@ -264,11 +230,7 @@ def softsign(x: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True)
 def swish(x: Array, /) -> jax.Array:
-    """`x * sigmoid(x)` (Ramachandran et al., 2017), also called SiLU.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`x * sigmoid(x)` (Ramachandran et al., 2017), also called SiLU."""
     x = floating(x)
     y: jax.Array = x * lax.logistic(x)
     return y
@@ -279,9 +241,6 @@ def gelu(x: Array, /) -> jax.Array:
     """`x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))`, the Gaussian error linear unit in its tanh form.
 
     The approximation of `x` times the normal distribution function is that of Hendrycks and Gimpel (2016).
-
-    Args:
-        x: Any shape; integers are taken as float32.
     """
     x = floating(x)
     y: jax.Array = 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
@@ -290,11 +249,7 @@ def gelu(x: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True)
 def mish(x: Array, /) -> jax.Array:
-    """`x * tanh(softplus(x))` (Misra, 2019).
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`x * tanh(softplus(x))` (Misra, 2019)."""
     x = floating(x)
     y: jax.Array = x * lax.tanh(_softplus(x))
     return y

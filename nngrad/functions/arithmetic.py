@@ -105,10 +105,6 @@ def add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     Args:
         x0: The first summand, of any shape.
         x1: The second summand, of any shape that broadcasts with that of `x0`.
-        inplace: Ignored; accepted for nnabla's sake.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.add(*number_pair(x0, x1))
 
@@ -120,7 +116,6 @@ def bc_add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> Variable:
     Args:
         x0: The first summand, of any shape.
         x1: The second summand, of any shape that broadcasts with that of `x0`.
-        inplace: Ignored; accepted for nnabla's sake.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -135,10 +130,6 @@ def sub2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     Args:
         x0: What is subtracted from, of any shape.
         x1: What is subtracted, of any shape that broadcasts with that of `x0`.
-        inplace: Ignored; accepted for nnabla's sake.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.sub(*number_pair(x0, x1))
 
@@ -150,10 +141,6 @@ def mul2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     Args:
         x0: The first factor, of any shape.
         x1: The second factor, of any shape that broadcasts with that of `x0`.
-        inplace: Ignored; accepted for nnabla's sake.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.mul(*number_pair(x0, x1))
 
@@ -165,10 +152,6 @@ def div2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     Args:
         x0: The dividend, of any shape.
         x1: The divisor, of any shape that broadcasts with that of `x0`.
-        inplace: Ignored; accepted for nnabla's sake.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.div(floating(x0), floating(x1))
@@ -184,10 +167,6 @@ def pow2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     Args:
         x0: The base, of any shape.
         x1: The exponent, of any shape that broadcasts with that of `x0`.
-        inplace: Ignored; accepted for nnabla's sake.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.pow(floating(x0), floating(x1))
@@ -202,9 +181,6 @@ def maximum2(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The first operand, of any shape.
         x1: The second operand, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.max(*broadcast_pair(x0, x1))
 
@@ -218,9 +194,6 @@ def minimum2(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The first operand, of any shape.
         x1: The second operand, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.min(*broadcast_pair(x0, x1))
 
@@ -239,9 +212,6 @@ def add_n(*x: Array) -> jax.Array:
 
     Args:
         x: One or more summands, of any shapes that broadcast.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     total: jax.Array = functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
     return total
@@ -257,9 +227,6 @@ def mul_n(*x: Array) -> jax.Array:
 
     Args:
         x: One or more factors, of any shapes that broadcast.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     product: jax.Array = functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
     return product
@@ -278,7 +245,6 @@ def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     Args:
         x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
         val: The number that is added.
-        inplace: Ignored; accepted for nnabla's sake.
     """
     return lax.add(*broadcast_scalar(x, val))
 
@@ -293,7 +259,6 @@ def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     Args:
         x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
         val: The factor.
-        inplace: Ignored; accepted for nnabla's sake.
     """
     return lax.mul(*broadcast_scalar(x, val))
 
@@ -312,7 +277,6 @@ def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     Args:
         x: The base, of any shape; integers are taken as float32 unless `val` is whole, not negative and at most 64.
         val: The exponent.
-        inplace: Ignored; accepted for nnabla's sake.
     """
     if not _has_own_way(val):
         x = floating(x)

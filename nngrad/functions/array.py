@@ -178,7 +178,6 @@ def one_hot(x: Array, /, shape: Shape, dtype: DTypeName = FLOAT32) -> jax.Array:
         x: Whole numbers `(..., k)`: each row along the last axis is an index into an array of `shape`.
             Negative ones count from the end; one that is out of range or not whole gives zeros.
         shape: The `k` sizes.
-        dtype: Dtype of the result.
 
     Returns:
         An array `(..., *shape)`.

@@ -31,7 +31,6 @@ def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
     """Random whole numbers, the i-th of them below `counts[i]` and not negative, that follow from `key`.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         counts: How many values each of them may have.
         shape: How many such rows there are, and how they are arranged.
 
@@ -39,7 +38,6 @@ def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
         int32 `(*shape, len(counts))`.
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: A count is below 1.
     """
     most = as_ints(counts)
@@ -125,7 +123,6 @@ def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, see
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
         shape: The sizes of a window; fewer than a sample has axes stand for the last ones. None for those of a sample.
         base_axis: Number of batch axes.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Returns:
         `(*batch, *shape)`.
@@ -160,7 +157,6 @@ def random_shift(
             "constant", a number.
         constant_value: That number.
         base_axis: Number of batch axes.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Raises:
         ValueError: A shift is negative, or in mode "reflect" not below the size of the axis; there are more than a
@@ -191,7 +187,6 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
         axes: The axes of `x`, one or several of those of a sample; None for the last.
         base_axis: Number of batch axes.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Raises:
         ValueError: An axis is a batch axis, out of range or named twice, `base_axis` is out of range, or `seed` is
@@ -237,9 +232,7 @@ def random_erase(
         replacements: Least and greatest value of the noise, which is uniform and drawn for each element.
         n: Number of rectangles; None for 1.
         share: Whether the rectangles of an image are the same in all its channels.
-        inplace: Ignored; accepted for nnabla's sake.
         base_axis: Number of batch axes.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
         channel_last: Whether the channels are the last axis.
         ste_fine_grained: Whether the gradient is 0 where an element was replaced; else it passes everywhere, as if
             nothing had been (an estimator).

@@ -55,7 +55,6 @@ def batch_normalization(
         eps: Added to the variance.
         batch_stat: Whether to use the statistics of `x`.
         output_stat: Whether to return (y, m, v), all differentiable, in place of y.
-        n_outputs: Ignored.
         group: Number of equal parts of the batch, one after the other along axis 0, that have statistics of their own;
             m and v then have that size along axis 0. With `batch_stat=False` it has no effect.
 
@@ -175,20 +174,9 @@ def fused_batch_normalization(
     """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
     Args:
-        x: As for `batch_normalization`.
-        beta: As for `batch_normalization`.
-        gamma: As for `batch_normalization`.
-        mean: As for `batch_normalization`.
-        variance: As for `batch_normalization`.
         z: What is added before the nonlinearity, of the shape of `x`; None for 0.
-        axes: As for `batch_normalization`.
-        decay_rate: As for `batch_normalization`.
-        eps: As for `batch_normalization`.
-        batch_stat: As for `batch_normalization`.
         nonlinearity: "relu", the only one there is.
-        output_stat: As for `batch_normalization`.
-        n_outputs: Ignored.
-        group: As for `batch_normalization`.
+        ...: As for `batch_normalization`.
 
     Raises:
         ValueError: As in `batch_normalization`; or `z` has another shape than `x`, or `nonlinearity` another name.
@@ -230,18 +218,9 @@ def sync_batch_normalization(
 
     Args:
         x: As for `batch_normalization`; of one shape in all processes.
-        beta: As for `batch_normalization`.
-        gamma: As for `batch_normalization`.
-        mean: As for `batch_normalization`.
-        variance: As for `batch_normalization`.
         comm: A communicator (`nngrad.communicators`); None for one process.
         group: The group of processes in `comm`, this one among them.
-        axes: As for `batch_normalization`.
-        decay_rate: As for `batch_normalization`.
-        eps: As for `batch_normalization`.
-        batch_stat: As for `batch_normalization`.
-        output_stat: As for `batch_normalization`.
-        n_outputs: Ignored.
+        ...: As for `batch_normalization`.
 
     Raises:
         TypeError: `comm` is no communicator.

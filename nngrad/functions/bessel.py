@@ -22,22 +22,14 @@ _TERMS = 52
 
 @op(elementwise=True, diagonal=True, precision="high")
 def i0e(x: Array, /) -> jax.Array:
-    """The modified Bessel function of order 0, times `exp(-|x|)`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The modified Bessel function of order 0, times `exp(-|x|)`."""
     x = floating(x)
     return lax.convert_element_type(lax.bessel_i0e(widened(x)), x.dtype)
 
 
 @op(elementwise=True, diagonal=True, precision="high")
 def i1e(x: Array, /) -> jax.Array:
-    """The modified Bessel function of order 1, times `exp(-|x|)`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The modified Bessel function of order 1, times `exp(-|x|)`."""
     x = floating(x)
     return lax.convert_element_type(lax.bessel_i1e(widened(x)), x.dtype)
 
@@ -50,7 +42,6 @@ def scaled_bessel_ratio(x: Array, /, order: int) -> jax.Array:
     (9.6.26).
 
     Args:
-        x: Any shape; integers are taken as float32.
         order: The order n, from 1 to 12.
 
     Raises:

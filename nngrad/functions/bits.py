@@ -32,7 +32,6 @@ def integer_quotient(x0: Array, x1: Array, /) -> jax.Array:
 
     Raises:
         TypeError: The dtypes are others, or differ.
-        ValueError: The shapes do not broadcast.
     """
     _check_integers(x0, x1)
     return lax.div(*broadcast_pair(x0, x1))

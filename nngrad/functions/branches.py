@@ -161,7 +161,7 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
             returned, structure = jax.tree.flatten(branch(*jax.tree.unflatten(tree, given)))
             results.append(structure)
             variables = [as_variable(y, f"what {name} returns", owner, floating) for y in returned]
-            policy = build_options().precision
+            policy = build_options().applying.precision
             return variables if policy is None else [policy.settled(y) for y in variables]
 
         return captured(flat, [x.spec for x in inputs], owner, branch, often=False, updates=True)

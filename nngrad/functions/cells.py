@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph import NdArray, Variable
-from ..graph.operators import CellOperators, provide
+from ..graph.engine import CellOperators, provide
 from ..graph.variable import leaf_of
 from .methods import size_from_axis
 from .operators import operators

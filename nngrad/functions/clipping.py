@@ -81,9 +81,6 @@ def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
         x: Any shape; floating.
         min: The lower bound, a number or an array that broadcasts with `x`.
         max: The upper bound, likewise.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     try:
         shape = jnp.broadcast_shapes(x.shape, min.shape, max.shape)

@@ -75,8 +75,8 @@ def all_gather(x: Array, /, processes: Ints) -> jax.Array:
     """The arrays of all processes, y_r[s] = x_s, which each of them gets, stacked along a new first axis.
 
     Args:
-        x: As for `all_reduce`.
         processes: As for `all_reduce`; in their order the arrays are stacked.
+        ...: As for `all_reduce`.
 
     Raises:
         ValueError: As for `all_reduce`.
@@ -107,9 +107,8 @@ def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
     """The array of one process, y_r = x_src, which all of them get.
 
     Args:
-        x: As for `all_reduce`.
-        processes: As for `all_reduce`.
         src: The place among `processes` of the one that gives it.
+        ...: As for `all_reduce`.
 
     Raises:
         ValueError: As for `all_reduce`, or `src` is out of range.
@@ -123,9 +122,8 @@ def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
     """The sum over processes, y_dst = sum_s x_s, which one of them gets; the others get zeros.
 
     Args:
-        x: As for `all_reduce`.
-        processes: As for `all_reduce`.
         dst: The place among `processes` of the one that gets it.
+        ...: As for `all_reduce`.
 
     Raises:
         ValueError: As for `all_reduce`, or `dst` is out of range.

@@ -48,9 +48,6 @@ def equal(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The left side, of any shape.
         x1: The right side, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return _as_number(_equal(x0, x1), broadcast_pair(x0, x1)[0])
 
@@ -60,7 +57,6 @@ def equal_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
     """1 where `x0 == val`, else 0.
 
     Args:
-        x0: Any shape.
         val: The number that it is compared with.
     """
     return _as_number(_equal_scalar(x0, val), x0)
@@ -77,9 +73,6 @@ def not_equal(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The left side, of any shape.
         x1: The right side, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return _as_number(_not_equal(x0, x1), broadcast_pair(x0, x1)[0])
 
@@ -89,7 +82,6 @@ def not_equal_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
     """1 where `x0 != val`, else 0.
 
     Args:
-        x0: Any shape.
         val: The number that it is compared with.
     """
     return _as_number(_not_equal_scalar(x0, val), x0)
@@ -106,9 +98,6 @@ def less(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The left side, of any shape.
         x1: The right side, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return _as_number(_less(x0, x1), broadcast_pair(x0, x1)[0])
 
@@ -118,7 +107,6 @@ def less_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
     """1 where `x0 < val`, else 0.
 
     Args:
-        x0: Any shape.
         val: The number that it is compared with.
     """
     return _as_number(_less_scalar(x0, val), x0)
@@ -135,9 +123,6 @@ def less_equal(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The left side, of any shape.
         x1: The right side, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return _as_number(_less_equal(x0, x1), broadcast_pair(x0, x1)[0])
 
@@ -147,7 +132,6 @@ def less_equal_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
     """1 where `x0 <= val`, else 0.
 
     Args:
-        x0: Any shape.
         val: The number that it is compared with.
     """
     return _as_number(_less_equal_scalar(x0, val), x0)
@@ -164,9 +148,6 @@ def greater(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The left side, of any shape.
         x1: The right side, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return _as_number(_greater(x0, x1), broadcast_pair(x0, x1)[0])
 
@@ -176,7 +157,6 @@ def greater_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
     """1 where `x0 > val`, else 0.
 
     Args:
-        x0: Any shape.
         val: The number that it is compared with.
     """
     return _as_number(_greater_scalar(x0, val), x0)
@@ -193,9 +173,6 @@ def greater_equal(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The left side, of any shape.
         x1: The right side, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return _as_number(_greater_equal(x0, x1), broadcast_pair(x0, x1)[0])
 
@@ -205,7 +182,6 @@ def greater_equal_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
     """1 where `x0 >= val`, else 0.
 
     Args:
-        x0: Any shape.
         val: The number that it is compared with.
     """
     return _as_number(_greater_equal_scalar(x0, val), x0)
@@ -230,15 +206,7 @@ _logical_and_scalar = _connective_scalar(lax.bitwise_and)
 
 @op(elementwise=True, diagonal=True, broadcasts=True, predicate=_logical_and)
 def logical_and(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where neither `x0` nor `x1` is 0, else 0; broadcast together.
-
-    Args:
-        x0: Any shape.
-        x1: Any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
-    """
+    """1 where neither `x0` nor `x1` is 0, else 0; broadcast together."""
     return _as_number(_logical_and(x0, x1), broadcast_pair(x0, x1)[0])
 
 
@@ -247,7 +215,6 @@ def logical_and_scalar(x0: Array, /, val: bool) -> jax.Array:
     """1 where `x0` is not 0 and `val` is True, else 0.
 
     Args:
-        x0: Any shape.
         val: The other truth value.
     """
     return _as_number(_logical_and_scalar(x0, val), x0)
@@ -259,15 +226,7 @@ _logical_or_scalar = _connective_scalar(lax.bitwise_or)
 
 @op(elementwise=True, diagonal=True, broadcasts=True, predicate=_logical_or)
 def logical_or(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where `x0` or `x1` is not 0, or both are not, else 0; broadcast together.
-
-    Args:
-        x0: Any shape.
-        x1: Any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
-    """
+    """1 where `x0` or `x1` is not 0, or both are not, else 0; broadcast together."""
     return _as_number(_logical_or(x0, x1), broadcast_pair(x0, x1)[0])
 
 
@@ -276,7 +235,6 @@ def logical_or_scalar(x0: Array, /, val: bool) -> jax.Array:
     """1 where `x0` is not 0 or `val` is True, else 0.
 
     Args:
-        x0: Any shape.
         val: The other truth value.
     """
     return _as_number(_logical_or_scalar(x0, val), x0)
@@ -288,15 +246,7 @@ _logical_xor_scalar = _connective_scalar(lax.bitwise_xor)
 
 @op(elementwise=True, diagonal=True, broadcasts=True, predicate=_logical_xor)
 def logical_xor(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where just one of `x0` and `x1` is 0, else 0; broadcast together.
-
-    Args:
-        x0: Any shape.
-        x1: Any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
-    """
+    """1 where just one of `x0` and `x1` is 0, else 0; broadcast together."""
     return _as_number(_logical_xor(x0, x1), broadcast_pair(x0, x1)[0])
 
 
@@ -305,7 +255,6 @@ def logical_xor_scalar(x0: Array, /, val: bool) -> jax.Array:
     """1 where either `x0` is not 0 or `val` is True, and not both, else 0.
 
     Args:
-        x0: Any shape.
         val: The other truth value.
     """
     return _as_number(_logical_xor_scalar(x0, val), x0)
@@ -317,9 +266,5 @@ def _not(x0: jax.Array) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, predicate=_not)
 def logical_not(x0: Array, /) -> jax.Array:
-    """1 where `x0` is 0, else 0.
-
-    Args:
-        x0: Any shape.
-    """
+    """1 where `x0` is 0, else 0."""
     return _as_number(_not(x0), x0)

@@ -153,9 +153,6 @@ def value_of(dst: Array, src: Array, /) -> jax.Array:
     Args:
         dst: What gets the gradient.
         src: What gives the value, of a shape that broadcasts with that of `dst`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.convert_element_type(broadcast_pair(dst, src)[1], dst.dtype)
 

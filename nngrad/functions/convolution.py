@@ -92,7 +92,6 @@ def convolve(
         stride: Steps of the kernel.
         dilation: Distances between the kernel's elements.
         group: Number of groups that the channels are divided into, each convolved by itself.
-        channel_last: Whether the channel axis is the last one.
 
     Returns:
         (batch, out, *sizes), or (batch, *sizes, out): sizes as for `convolution`.
@@ -129,13 +128,8 @@ def convolve_data_grad(
 
     Args:
         y: Of the shape that `convolve` gives.
-        weight: As for `convolve`.
         shape: The shape of x, which is that of the result.
-        pad: As for `convolve`.
-        stride: As for `convolve`.
-        dilation: As for `convolve`.
-        group: As for `convolve`.
-        channel_last: As for `convolve`.
+        ...: As for `convolve`.
 
     Raises:
         ValueError: The shapes do not fit, or an argument is out of range.
@@ -162,13 +156,8 @@ def convolve_filter_grad(
 
     Args:
         y: Of the shape that `convolve` gives.
-        x: As for `convolve`.
         shape: The shape of the weight, which is that of the result.
-        pad: As for `convolve`.
-        stride: As for `convolve`.
-        dilation: As for `convolve`.
-        group: As for `convolve`.
-        channel_last: As for `convolve`.
+        ...: As for `convolve`.
 
     Raises:
         ValueError: The shapes do not fit, or an argument is out of range.
@@ -209,7 +198,6 @@ def convolution(
         stride: Steps of the kernel; 1 by default.
         dilation: Distances between the kernel's elements; 1 by default.
         group: Number of groups that the channels are divided into, each convolved by itself.
-        channel_last: Whether the channel axis is the last one.
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes (n + 2 pad - dilation (kernel - 1) - 1) // stride + 1.
@@ -240,17 +228,14 @@ def deconvolution(
     """Transposed convolution: the transpose of the convolution with the same weight and steps, plus a bias.
 
     Args:
-        x: (*batch, C, *sizes), or (*batch, *sizes, C) if `channel_last`.
         weight: (C, out/group, *kernel), or (C, *kernel, out/group) if `channel_last`.
-        bias: (out,); None for no bias.
-        base_axis: Number of batch axes; from the end of the axes of x if negative.
         pad: What the convolution from the result to x pads: the result loses so much at both ends of each axis.
         stride: Steps of that convolution: distances of the copies of the kernel in the result.
         dilation: Distances between the kernel's elements; 1 by default, as for the stride.
         group: Number of groups that the channels are divided into.
-        channel_last: Whether the channel axis is the last one.
         output_padding: By how much each spatial axis of the result is longer than it must be, smaller than its
             stride (a strided convolution takes several sizes to one); 0 by default.
+        ...: As for `convolution`.
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes
@@ -301,11 +286,8 @@ def depthwise_convolution(
         x: (*batch, C, *sizes).
         weight: (C * multiplier, *kernel); the filters of a channel are neighbours.
         bias: (C * multiplier,); None for no bias.
-        base_axis: Number of batch axes; from the end of the axes of x if negative.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
         multiplier: Number of filters for each channel.
+        ...: As for `convolution`.
 
     Returns:
         (*batch, C * multiplier, *sizes), sizes as for `convolution`.
@@ -344,11 +326,8 @@ def depthwise_deconvolution(
         x: (*batch, C, *sizes).
         weight: (C, *kernel).
         bias: (C // divisor,); None for no bias.
-        base_axis: Number of batch axes; from the end of the axes of x if negative.
-        pad: As for `deconvolution`.
-        stride: As for `deconvolution`.
-        dilation: As for `deconvolution`.
         divisor: Number of input channels for each output channel.
+        ...: As for `deconvolution`.
 
     Returns:
         (*batch, C // divisor, *sizes), sizes as for `deconvolution`.

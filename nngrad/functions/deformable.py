@@ -86,8 +86,8 @@ def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Arr
     Args:
         y: (B, *places, C).
         rows: As for `take_cells`; what lies beyond the borders is left out.
-        columns: As for `take_cells`.
         shape: The shape of the result, (B, H, W, C).
+        ...: As for `take_cells`.
 
     Raises:
         ValueError: The shapes do not fit.
@@ -135,7 +135,6 @@ def deformable_convolution(
         dilation: Distances between the kernel's elements; 1 by default.
         group: Number of groups that the channels are divided into, each convolved by itself.
         deformable_group: Number of groups that the channels are divided into, each with offsets and a mask of its own.
-        channel_last: Whether the channel axis is the last one.
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes as for `convolution`.

@@ -70,10 +70,7 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
     """Which scores of detected boxes are kept: what `nms_detection2d` is made of.
 
     Args:
-        x: As for `nms_detection2d`.
-        thresh: As for `nms_detection2d`.
-        nms: As for `nms_detection2d`.
-        nms_per_class: As for `nms_detection2d`.
+        ...: As for `nms_detection2d`.
 
     Returns:
         bool (batch, N, 1 + classes): of the objectness, and of the score of each class.
@@ -111,12 +108,7 @@ def ranked_boxes(
     """For each class the numbers of boxes in the order of their scores: what `onnx_non_max_suppression` is made of.
 
     Args:
-        boxes: As for `onnx_non_max_suppression`.
-        scores: As for `onnx_non_max_suppression`.
-        center_point_box: As for `onnx_non_max_suppression`.
-        max_output_boxes_per_class: As for `onnx_non_max_suppression`.
-        iou_threshold: As for `onnx_non_max_suppression`.
-        score_threshold: As for `onnx_non_max_suppression`.
+        ...: As for `onnx_non_max_suppression`.
 
     Returns:
         int32 (batch, classes, N): -1 in place of a box that is not selected.

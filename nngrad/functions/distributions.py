@@ -33,13 +33,10 @@ def binomial(key: Array, /, n: int = 1, p: float = 0.5, shape: Shape = ()) -> ja
     """float32 counts: how many of `n` trials succeed, each with probability `p`; they follow from `key`.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         n: Number of trials, not negative.
         p: Probability of a success, from 0 to 1.
-        shape: Shape of the result.
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: `n` is negative or too large for float32, or `p` is not from 0 to 1.
     """
     if not 0 <= n <= 1 << 24:
@@ -58,14 +55,10 @@ def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     is that of the sample that has as much of the distribution below it.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         k: The shape of each sample's distribution, positive; where it is not, the sample is NaN.
 
     Returns:
         An array of the shape and the floating dtype of `k`.
-
-    Raises:
-        TypeError: `key` is no uint32[2].
     """
     k = floating(k)
     wide = widened(k)
@@ -161,7 +154,6 @@ def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -
     """Random indices into the last axis of `w`, with probabilities in the proportions of `w`, that follow from `key`.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         w: Weights, `(..., n)`; one that is not positive is never chosen while there are others.
         count: How many indices each row gets.
         replace: Whether an index may come again. Without it each is drawn among those that are left.
@@ -170,7 +162,6 @@ def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -
         int32 `(..., count)`.
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: `w` has no elements along its last axis, or fewer than `count` without `replace`.
     """
     if not w.ndim or not w.shape[-1]:
@@ -198,8 +189,6 @@ def rand_binomial(n: int = 1, p: float = 0.5, shape: Shape = (), seed: int = -1)
     Args:
         n: Number of trials, not negative.
         p: Probability of a success, from 0 to 1.
-        shape: Shape of the result.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Raises:
         ValueError: `n` is negative or above 2**24, `p` is not from 0 to 1, or `seed` is below -1.
@@ -218,7 +207,6 @@ def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int 
         k: Shape of the distribution, positive: a number or a Variable.
         theta: Scale of the distribution, positive: a number or a Variable.
         shape: Shape of the result; those of `k` and `theta` broadcast with it.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Returns:
         An array in the common dtype of `k` and `theta`; float32 where both are numbers.
@@ -243,7 +231,6 @@ def rand_beta(alpha: Static = 0.5, beta: Static = 0.5, shape: Shape = (), seed: 
         alpha: First shape of the distribution, positive: a number or a Variable.
         beta: Second shape of the distribution, positive: a number or a Variable.
         shape: Shape of the result; those of `alpha` and `beta` broadcast with it.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Returns:
         An array in the common dtype of `alpha` and `beta`; float32 where both are numbers.
@@ -291,7 +278,6 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
         w: Weights, of the shape of `x`; one that is not positive is never chosen while there are others.
         shape: How many elements are chosen for each row, and how they are arranged; () stands for (1,), as in nnabla.
         replace: Whether an element may come again. Without it each is drawn among those that are left.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Returns:
         `(..., *shape)`.

@@ -95,62 +95,38 @@ def one_minus_square(x: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, unbounded=True)
 def cbrt(x: Array, /) -> jax.Array:
-    """The cube root, negative where `x` is; its derivative at 0 is infinite.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The cube root, negative where `x` is; its derivative at 0 is infinite."""
     return lax.cbrt(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
 def reciprocal(x: Array, /) -> jax.Array:
-    """`1 / x`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`1 / x`."""
     x = floating(x)
     return lax.div(lax.full_like(x, 1), x)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
 def sqrt(x: Array, /) -> jax.Array:
-    """Square root; NaN where `x` is negative, and its derivative at 0 is infinite.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """Square root; NaN where `x` is negative, and its derivative at 0 is infinite."""
     return lax.sqrt(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def exp(x: Array, /) -> jax.Array:
-    """e to the power of `x`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """e to the power of `x`."""
     return lax.exp(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log(x: Array, /) -> jax.Array:
-    """Natural logarithm; minus infinity at 0, and NaN where `x` is negative.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """Natural logarithm; minus infinity at 0, and NaN where `x` is negative."""
     return lax.log(floating(x))
 
 
 @op(elementwise=True, diagonal=True)
 def erf(x: Array, /) -> jax.Array:
-    """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`."""
     return lax.erf(floating(x))
 
 
@@ -189,31 +165,19 @@ def tan(x: Array, /) -> jax.Array:
 
 @op(type_name="ASin", elementwise=True, diagonal=True, unbounded=True, precision="high")
 def asin(x: Array, /) -> jax.Array:
-    """The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none."""
     return lax.asin(floating(x))
 
 
 @op(type_name="ACos", elementwise=True, diagonal=True, unbounded=True, precision="high")
 def acos(x: Array, /) -> jax.Array:
-    """The angle in [0, pi] whose cosine is `x`; NaN where there is none.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The angle in [0, pi] whose cosine is `x`; NaN where there is none."""
     return lax.acos(floating(x))
 
 
 @op(type_name="ATan", elementwise=True, diagonal=True)
 def atan(x: Array, /) -> jax.Array:
-    """The angle in [-pi/2, pi/2] whose tangent is `x`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The angle in [-pi/2, pi/2] whose tangent is `x`."""
     return lax.atan(floating(x))
 
 
@@ -226,9 +190,6 @@ def atan2(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: Ordinates, of any shape; integers are taken as float32.
         x1: Abscissae, of any shape that broadcasts with that of `x0`; integers are taken as float32.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.atan2(floating(x0), floating(x1))
@@ -236,11 +197,7 @@ def atan2(x0: Array, x1: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True)
 def sinc(x: Array, /) -> jax.Array:
-    """`sin(x) / x`, and 1 at 0: not normalised by pi.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`sin(x) / x`, and 1 at 0: not normalised by pi."""
     return _sinc_derivative(floating(x), 0)
 
 
@@ -249,7 +206,6 @@ def sinc_derivative(x: Array, /, order: int = 1) -> jax.Array:
     """The derivative of `sin(x) / x` of an order from 0 to 200, accurate near 0 too.
 
     Args:
-        x: Any shape; integers are taken as float32.
         order: How often `sin(x) / x` is differentiated.
 
     Raises:
@@ -298,51 +254,31 @@ def _sine_derivatives(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, ja
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def sinh(x: Array, /) -> jax.Array:
-    """Hyperbolic sine, `(exp(x) - exp(-x)) / 2`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """Hyperbolic sine, `(exp(x) - exp(-x)) / 2`."""
     return lax.sinh(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def cosh(x: Array, /) -> jax.Array:
-    """Hyperbolic cosine, `(exp(x) + exp(-x)) / 2`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """Hyperbolic cosine, `(exp(x) + exp(-x)) / 2`."""
     return lax.cosh(floating(x))
 
 
 @op(type_name="ASinh", elementwise=True, diagonal=True)
 def asinh(x: Array, /) -> jax.Array:
-    """The number whose hyperbolic sine is `x`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The number whose hyperbolic sine is `x`."""
     return lax.asinh(floating(x))
 
 
 @op(type_name="ACosh", elementwise=True, diagonal=True, unbounded=True, precision="high")
 def acosh(x: Array, /) -> jax.Array:
-    """The number that is not negative and whose hyperbolic cosine is `x`; NaN where there is none.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The number that is not negative and whose hyperbolic cosine is `x`; NaN where there is none."""
     return lax.acosh(floating(x))
 
 
 @op(type_name="ATanh", elementwise=True, diagonal=True, unbounded=True, precision="high")
 def atanh(x: Array, /) -> jax.Array:
-    """The number whose hyperbolic tangent is `x`; NaN where there is none.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The number whose hyperbolic tangent is `x`; NaN where there is none."""
     return lax.atanh(floating(x))
 
 

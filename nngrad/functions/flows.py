@@ -15,7 +15,8 @@ import numpy as np
 
 from ..graph import Array, Function, NdArray, Op, Spec, Variable, apply
 from ..graph.arguments import Static
-from ..graph.block import Block, close
+from ..graph.block import Block
+from ..graph.closing import close
 from ..graph.derived import derived_once
 from ..graph.variable import leaf_of
 from .arithmetic import maximum2, maximum_scalar, minimum_scalar

@@ -52,9 +52,8 @@ def ifft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
     """The inverse of `fft` with the same arguments.
 
     Args:
-        x: As for `fft`.
-        signal_ndim: As for `fft`.
         normalized: Whether the sum is divided by the square root of the product of the sizes, rather than by it.
+        ...: As for `fft`.
 
     Returns:
         The shape of x.
@@ -202,8 +201,7 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
     Args:
         y: Of the shape that `frames` gives.
         shape: The shape of the result.
-        size: As for `frames`.
-        stride: As for `frames`.
+        ...: As for `frames`.
 
     Raises:
         ValueError: As in `frames`, or the shape of y does not fit.
@@ -281,14 +279,11 @@ def istft(
     Args:
         y_r: (*batch, fft_size // 2 + 1, number of windows), the real part.
         y_i: The imaginary part, of the same shape.
-        window_size: As for `stft`.
-        stride: As for `stft`.
-        fft_size: As for `stft`.
-        window_type: As for `stft`.
         center: As for `stft`: the margins are cut off.
         pad_mode: As for `stft`. It matters with `as_stft_backward` alone: what was in margins is not in the result.
         as_stft_backward: Whether this is the transpose of `stft` with the other arguments, of which y_r and y_i are
             gradients. For nnabla's sake: gradients of `stft` do not need it.
+        ...: As for `stft`.
 
     Returns:
         (*batch, t) with t = stride * (number of windows - 1) + fft_size, less `2 * (fft_size // 2)` if `center`.

@@ -42,28 +42,15 @@ def fused_convolution(
     All but the convolution may be left out.
 
     Args:
-        x: As for `convolution`.
-        weight: As for `convolution`.
-        bias: As for `convolution`.
         beta: As for `batch_normalization`, one number for each output channel. If this and the next three are None,
             there is no normalisation; else all must be given.
-        gamma: As for `batch_normalization`.
-        mean: As for `batch_normalization`.
-        variance: As for `batch_normalization`.
         z: What is added before the nonlinearity, of the shape of the result; None for 0.
-        base_axis: As for `convolution`.
         pad: Width of the margins at both ends of each spatial axis; 0 by default.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
-        group: As for `convolution`.
-        channel_last: As for `convolution`.
-        decay_rate: As for `batch_normalization`.
-        eps: As for `batch_normalization`.
-        batch_stat: As for `batch_normalization`.
         nonlinearity: "identity", "relu", "sigmoid", "tanh", "leaky_relu", "elu" or "relu6".
         nonlinearity_args: (alpha,) for "leaky_relu" and "elu"; if there is none, their default.
         pad_mode: As `mode` of `pad`.
         constant_value: As for `pad`.
+        ...: As for `convolution` and `batch_normalization`.
 
     Raises:
         ValueError: As in the functions that it is made of; some of the four of the normalisation are missing, the

@@ -47,7 +47,6 @@ def image_augmentation(
         contrast_center: The value that contrast leaves as it is.
         contrast_each: Whether each channel has one of its own.
         noise: The standard deviation of the noise.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Returns:
         `(*batch, *shape)`.

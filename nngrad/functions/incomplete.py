@@ -54,11 +54,7 @@ def _check_exponent(a: float) -> None:
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def expi(x: Array, /) -> jax.Array:
-    """The exponential integral: that of `exp(t) / t` from minus infinity to x, as its principal value.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The exponential integral: that of `exp(t) / t` from minus infinity to x, as its principal value."""
     x = floating(x)
     return lax.convert_element_type(jax.scipy.special.expi(widened(x)), x.dtype)
 

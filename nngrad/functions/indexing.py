@@ -42,9 +42,6 @@ def where(condition: Array, x_true: Array, x_false: Array, /) -> jax.Array:
             it, or else of a shape that broadcasts with it as in NumPy.
         x_true: Any shape.
         x_false: Any shape that broadcasts with that of `x_true`; the result has their common dtype.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x_true, x_false = alike(x_true, x_false)
     axes = condition_axes(condition.shape, x_true.shape, x_false.shape)
@@ -333,11 +330,9 @@ def sort(
     """The elements in ascending order along an axis. NaN counts as largest.
 
     Args:
-        x: Any shape of at least one axis.
-        axis: The axis.
-        reverse: Whether the order is descending.
         with_index: Whether the indices of the elements are returned too, as `argsort` has them.
         only_index: Whether the indices alone are returned.
+        ...: As for `sort_values`.
 
     Returns:
         The elements, or the pair of them and their indices, or the indices.

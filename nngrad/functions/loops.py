@@ -347,7 +347,7 @@ def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
         raise TypeError(f"{owner}: the body gets a carry of the structure {expected} and returns one of {structure}")
     outputs = []
     names = _names(before, of=("carry",))
-    policy = build_options().precision
+    policy = build_options().applying.precision
     for name, x, leaf in zip(names, jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
         y = as_variable(leaf, f"what the body returns as {name}", owner, x.dtype)
         if policy is not None:

@@ -61,7 +61,6 @@ def class_mask(target: Array, /, classes: int, axis: int, dtype: DTypeName = FLO
             class, NaN.
         classes: Number of classes: the size of the result at `axis`.
         axis: The axis of the classes.
-        dtype: Dtype of the result.
 
     Raises:
         ValueError: `axis` is out of range, `target` has not size 1 there, or `classes` is negative.
@@ -145,9 +144,6 @@ def sigmoid_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     Args:
         x: Scores; any shape.
         target: Probabilities, usually 0 or 1; they have a gradient, `-x`, where they are floating.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x, target = broadcast_pair(x, target)
     x, target = floating(x), floating(target)
@@ -164,9 +160,6 @@ def binary_cross_entropy(x: Array, target: Array, /) -> jax.Array:
     Args:
         x: Probabilities; any shape.
         target: Probabilities, usually 0 or 1; they have a gradient, `log(1 - x) - log(x)`, where they are floating.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x, target = broadcast_pair(x, target)
     x, target = floating(x), floating(target)
@@ -192,9 +185,6 @@ def squared_error(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: Any shape; integers are taken as float32.
         x1: Likewise.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.integer_pow(difference(x0, x1), 2)
 
@@ -206,9 +196,6 @@ def absolute_error(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: Any shape; integers are taken as float32.
         x1: Likewise; its derivative is that of `x0` times -1.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return lax.abs(difference(x0, x1))
 

@@ -8,15 +8,15 @@ from typing import Any
 
 from ..graph import Variable
 from ..graph.arguments import Axes
+from ..graph.engine import Operators, provide
 from ..graph.leaf import as_variable
 from ..graph.links import become
 from ..graph.ndarray import NdArray, checked_spec
-from ..graph.operators import Operators, provide
 from ..graph.spec import Shape
 from ..graph.variable import leaf_of
 from . import array, comparison, indexing, movement, reduction
 
-# In `graph/operators.py` they have the same signatures and docstrings of their own, for editors and checkers of types.
+# In `graph/engine.py` they have the same signatures and docstrings of their own, for editors and checkers of types.
 
 
 def _reduced(op: Callable[..., Any]) -> Callable[..., Variable]:

@@ -29,7 +29,6 @@ def reshape(x: Array, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
     Args:
         x: Any shape and dtype.
         shape: The new shape; one size may be -1, for what is left over.
-        inplace: Ignored; accepted for nnabla's sake.
 
     Raises:
         TypeError: The new shape has not as many elements.

@@ -53,7 +53,6 @@ def gaussian(
         ln_var: Logarithms of the variances, of the same shape.
         eps: Standard normal numbers of that shape; None draws them.
         return_eps: Whether they are returned too.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Returns:
         The sample, or the pair of it and `eps`.
@@ -78,7 +77,6 @@ def gumbel_softmax(log_pi: Array, /, tau: float = 0.1, axis: int = 1, seed: int 
         log_pi: Logarithms of probabilities, up to a constant.
         tau: The temperature, positive: the lower, the closer to one category.
         axis: The axis of the categories.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Raises:
         ValueError: `tau` is not positive, the axis is out of range, or `seed` is below -1.
@@ -101,7 +99,6 @@ def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variab
         h: The state before a step.
         x: The state after it, of the same shape.
         ratio: The probability of `h`.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Raises:
         ValueError: The shapes differ, `ratio` is no probability, or `seed` is below -1.

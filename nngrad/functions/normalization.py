@@ -64,12 +64,10 @@ def layer_normalization(
     """`x` standardised over all axes but `batch_axis`, times `gamma`, plus `beta` (Ba, Kiros and Hinton, 2016).
 
     Args:
-        x: Any shape; floating.
         beta: Offset, of the shape of `x` with size 1 at `batch_axis`, or with size 1 at other axes too; None for 0.
         gamma: Scale, of such a shape too; None for 1.
         batch_axis: Axis or axes that have statistics of their own.
-        eps: Added to the variance.
-        output_stat: As for `tensor_normalization`.
+        ...: As for `tensor_normalization`.
 
     Raises:
         ValueError: The shape of a parameter does not fit, an axis is out of range, or `eps` is negative.
@@ -94,14 +92,12 @@ def instance_normalization(
     """`x` standardised per batch item and channel, times `gamma`, plus `beta` (Ulyanov, Vedaldi and Lempitsky, 2016).
 
     Args:
-        x: Any shape; floating.
         beta: Offset, of the shape of `x` with size 1 for all but `channel_axis`, or one for each batch item; None
             for 0.
         gamma: Scale, of such a shape too; None for 1.
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the batch.
-        eps: Added to the variance.
-        output_stat: As for `tensor_normalization`.
+        ...: As for `tensor_normalization`.
 
     Raises:
         ValueError: The shape of a parameter does not fit, an axis is out of range or named twice, or `eps` is negative.
@@ -127,17 +123,11 @@ def group_normalization(
     """`x` standardised per batch item and group of channels, times `gamma`, plus `beta` (Wu and He, 2018).
 
     Args:
-        x: Any shape; floating.
-        beta: Offset, of the shape of `x` with size 1 for all but `channel_axis`, or one for each batch item; None
-            for 0.
-        gamma: Scale, of such a shape too; None for 1.
         num_groups: Number of groups, to be given; it divides the number of channels.
-        channel_axis: Axis of the channels.
-        batch_axis: Axis or axes of the batch.
-        eps: Added to the variance.
         output_stat: Whether to return (y, mean, variance), all differentiable, in place of y. The
             statistics have one axis more than `x`: the channel axis has `num_groups`, and it and all
             axes that they are taken over are followed by, or have, size 1.
+        ...: As for `instance_normalization`.
 
     Raises:
         TypeError: `num_groups` is not given.
@@ -190,8 +180,7 @@ def weight_standardization(
     Args:
         w: A weight of any shape; floating.
         channel_axis: Axis of the output channels.
-        eps: Added to the variance.
-        output_stat: As for `tensor_normalization`.
+        ...: As for `tensor_normalization`.
 
     Raises:
         ValueError: `channel_axis` is out of range, or `eps` is negative.

@@ -48,7 +48,6 @@ def reset_nan(x0: Array, /, val: float = 0) -> Variable:
     """`x0` with `val` in place of each NaN. The gradient there is 0, even if what arrives is no number.
 
     Args:
-        x0: Any shape.
         val: What stands in place of NaN.
     """
     return where(isnan(x0), filled_like(x0, val), x0) if x0.spec.differentiable else x0
@@ -59,7 +58,6 @@ def reset_inf(x0: Array, /, val: float = 0) -> Variable:
     """`x0` with `val` in place of each infinity. The gradient there is 0, even if what arrives is no number.
 
     Args:
-        x0: Any shape.
         val: What stands in place of an infinity of either sign.
     """
     return where(isinf(x0), filled_like(x0, val), x0) if x0.spec.differentiable else x0
@@ -80,9 +78,6 @@ def mod2(x0: Array, x1: Array, /, fmod: bool = False) -> jax.Array:
         x1: The divisor, of any shape that broadcasts with that of `x0`. Of floating numbers the remainder of a division
             by 0 is NaN; of integers it has no meaning.
         fmod: Whether integers too have the sign of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x0, x1 = number_pair(x0, x1)
     y = lax.rem(x0, x1)
@@ -100,9 +95,6 @@ def whole_quotient(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: The dividend, of any shape; integers are taken as float32.
         x1: The divisor, of any shape that broadcasts with that of `x0`; integers are taken as float32.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x0, x1 = broadcast_pair(floating(x0), floating(x1))
     wide, divisor = widened(x0), widened(x1)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph import Op, Variable, apply, as_variable
 from ..graph.arguments import as_static_float
-from ..graph.operators import Operators, provide
+from ..graph.engine import Operators, provide
 from . import arithmetic as A
 from . import array, comparison, elementwise, linear, slicing
 

@@ -62,11 +62,7 @@ def col2im(
     Args:
         y: Of the shape that `im2col` gives.
         shape: The shape of the result, which is that of x.
-        ksize: As for `im2col`.
-        stride: As for `im2col`.
-        pad: As for `im2col`.
-        cover_all: As for `im2col`.
-        dilate: As for `im2col`.
+        ...: As for `im2col`.
 
     Raises:
         ValueError: As in `im2col`, or the shape of y does not fit.
@@ -139,11 +135,7 @@ def max_pooling_1d(
 
     Args:
         x: (N, C, L).
-        ksize: As for `max_pooling_nd`.
-        stride: As for `max_pooling_nd`.
-        pad: As for `max_pooling_nd`.
-        cover_all: As for `max_pooling_nd`.
-        return_indices: As for `max_pooling_nd`.
+        ...: As for `max_pooling_nd`.
 
     Raises:
         ValueError: As in `max_pooling_nd`, or x has not three axes.
@@ -179,11 +171,9 @@ def average_pooling_nd(
     """Mean over each window along all axes behind the second.
 
     Args:
-        x: (N, C, *sizes).
-        ksize: Size of the windows. A single entry, here and below, stands for all axes.
-        stride: Steps between them; `ksize` by default.
         pad: Padding at both ends of each axis.
         pad_value: 0 where the padding counts, as zeros; None where a mean is over the elements of x alone.
+        ...: As for `max_pooling_nd`.
 
     Returns:
         (N, C, *counts), with counts as for `im2col`.
@@ -202,10 +192,7 @@ def average_pooling_1d(
 
     Args:
         x: (N, C, L).
-        ksize: As for `average_pooling_nd`.
-        stride: As for `average_pooling_nd`.
-        pad: As for `average_pooling_nd`.
-        pad_value: As for `average_pooling_nd`.
+        ...: As for `average_pooling_nd`.
 
     Raises:
         ValueError: As in `average_pooling_nd`, or x has not three axes.
@@ -289,11 +276,8 @@ def upsampling_2d(
     Args:
         x: (N, C, h, w).
         indexes: The places within the windows, of the shape of x.
-        ksize: As for `max_pooling_nd`.
-        stride: As for `max_pooling_nd`.
-        pad: As for `max_pooling_nd`.
         outsize: The spatial sizes of the result; by default the least that give (h, w) windows.
-        cover_all: As for `max_pooling_nd`.
+        ...: As for `max_pooling_nd`.
 
     Returns:
         (N, C, *outsize). Elements that are put at the same place add up.

@@ -156,11 +156,7 @@ def max_pooling_backward(
     Args:
         dy: Of the shape that `max_pooling` gives.
         x: As for `max_pooling`; the result has its shape.
-        kernel: As for `max_pooling`.
-        stride: As for `max_pooling`.
-        ignore_border: As for `max_pooling`.
-        pad: As for `max_pooling`.
-        channel_last: As for `max_pooling`.
+        ...: As for `max_pooling`.
 
     Raises:
         ValueError: As in `max_pooling`, or the shape of `dy` does not fit.
@@ -199,12 +195,7 @@ def max_pooling_select(
 
     Args:
         g: Of the shape of `x`.
-        x: As for `max_pooling`.
-        kernel: As for `max_pooling`.
-        stride: As for `max_pooling`.
-        ignore_border: As for `max_pooling`.
-        pad: As for `max_pooling`.
-        channel_last: As for `max_pooling`.
+        ...: As for `max_pooling`.
 
     Raises:
         ValueError: As in `max_pooling`, or the shape of `g` does not fit.
@@ -239,12 +230,8 @@ def sum_pooling(
     """Sum over each window; shapes are those of `max_pooling`.
 
     Args:
-        x: As for `max_pooling`.
-        kernel: As for `max_pooling`.
-        stride: As for `max_pooling`.
-        ignore_border: As for `max_pooling`.
         pad: Zeros put at both ends of each spatial axis; 0 by default.
-        channel_last: As for `max_pooling`.
+        ...: As for `max_pooling`.
 
     Raises:
         ValueError: The windows do not fit x.
@@ -269,13 +256,10 @@ def average_pooling(
 
     Args:
         x: As for `max_pooling`; integers are averaged as float32.
-        kernel: As for `max_pooling`.
-        stride: As for `max_pooling`.
-        ignore_border: As for `max_pooling`.
         pad: Padding at both ends of each spatial axis; 0 by default.
-        channel_last: As for `max_pooling`.
         including_pad: Whether the padding counts, as zeros; else a mean is over the elements of x alone. What a
             window of `ignore_border=False` has beyond the padding never counts.
+        ...: As for `max_pooling`.
 
     Raises:
         ValueError: The windows do not fit x; or some of them lie in the padding alone, and it does not count.
@@ -305,11 +289,7 @@ def sum_pooling_backward(
     Args:
         dy: Of the shape that `sum_pooling` gives.
         shape: The shape of x, which is that of the result.
-        kernel: As for `sum_pooling`.
-        stride: As for `sum_pooling`.
-        ignore_border: As for `sum_pooling`.
-        pad: As for `sum_pooling`.
-        channel_last: As for `sum_pooling`.
+        ...: As for `sum_pooling`.
 
     Raises:
         ValueError: As in `sum_pooling`, or the shape of `dy` does not fit.
@@ -334,12 +314,7 @@ def average_pooling_backward(
     Args:
         dy: Of the shape that `average_pooling` gives.
         shape: The shape of x, which is that of the result.
-        kernel: As for `average_pooling`.
-        stride: As for `average_pooling`.
-        ignore_border: As for `average_pooling`.
-        pad: As for `average_pooling`.
-        channel_last: As for `average_pooling`.
-        including_pad: As for `average_pooling`.
+        ...: As for `average_pooling`.
 
     Raises:
         ValueError: As in `average_pooling`, or the shape of `dy` does not fit.

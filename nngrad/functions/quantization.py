@@ -38,7 +38,6 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
 
     Raises:
         TypeError: The dtypes differ.
-        ValueError: The shapes do not broadcast.
     """
     if x.dtype != y.dtype:
         raise TypeError(f"x must be of the dtype of y, {y.dtype}")
@@ -71,22 +70,14 @@ def _stopped(y: Variable) -> Variable:
 
 @op(elementwise=True, diagonal=True)
 def binary_sigmoid(x: Array, /) -> jax.Array:
-    """1 where `x > 0`, else 0; its gradient is 1/2 where `|x| < 1`, else 0 (Courbariaux and others, 2016).
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """1 where `x > 0`, else 0; its gradient is 1/2 where `|x| < 1`, else 0 (Courbariaux and others, 2016)."""
     x = floating(x)
     return lax.convert_element_type(lax.gt(x, lax.full_like(x, 0)), x.dtype)
 
 
 @op(elementwise=True, diagonal=True)
 def binary_tanh(x: Array, /) -> jax.Array:
-    """1 where `x > 0`, else -1; its gradient is 1 where `|x| < 1`, else 0 (Courbariaux and others, 2016).
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """1 where `x > 0`, else -1; its gradient is 1 where `|x| < 1`, else 0 (Courbariaux and others, 2016)."""
     x = floating(x)
     return lax.select(lax.gt(x, lax.full_like(x, 0)), lax.full_like(x, 1), lax.full_like(x, -1))
 
@@ -105,7 +96,6 @@ def fixed_point_quantize(
     and 0.
 
     Args:
-        x: Any shape; integers are taken as float32.
         sign: Whether one of the bits is for the sign.
         n: Number of bits.
         delta: The step.
@@ -146,14 +136,11 @@ def pow2_quantize(
     what is negative becomes what 0 does.
 
     Args:
-        x: Any shape; integers are taken as float32.
-        sign: Whether one of the bits is for the sign.
         with_zero: Whether one of the bits is for 0.
-        n: Number of bits.
         m: Exponent of the largest power.
-        quantize: Whether anything is done; else the result is `x`.
         ste_fine_grained: Whether the gradient is 0 where `|x|` is rounded to more than the largest power, and, without
             `sign`, where `x` is negative; else it passes everywhere.
+        ...: As for `fixed_point_quantize`.
 
     Raises:
         ValueError: `n` leaves no bit for the power, or is more than 32, or no float holds the largest power.
@@ -311,7 +298,6 @@ def quantize_linear(
     Its gradients are those of `x / scale + zero_point`, within the range and outside.
 
     Args:
-        x: Any shape; integers are taken as float32.
         scale: Of a shape that broadcasts with that of `x`.
         zero_point: Of such a shape too; it is rounded, and brought within the range.
         round_mode: How halves are rounded: "HALF_AWAY_FROM_ZERO" or "HALF_TO_EVEN".

@@ -53,12 +53,9 @@ def binary_connect_affine(
     """`affine` with the signs of `weight`; its gradient passes to `weight` itself (Courbariaux and others, 2015).
 
     Args:
-        x: As for `affine`.
-        weight: As for `affine`.
         binary_weight: A leaf of the shape of `weight`, to which each `forward()` writes the signs.
-        bias: As for `affine`.
-        base_axis: As for `affine`.
         quantize_zero_to: The sign of 0.
+        ...: As for `affine`.
 
     Raises:
         ValueError: As for `affine`, or `binary_weight` has another shape than `weight`.
@@ -84,16 +81,7 @@ def binary_connect_convolution(
     """`convolution` with the signs of `weight`; its gradient passes to `weight` itself (Courbariaux and others, 2015).
 
     Args:
-        x: As for `convolution`.
-        weight: As for `convolution`.
-        binary_weight: A leaf of the shape of `weight`, to which each `forward()` writes the signs.
-        bias: As for `convolution`.
-        base_axis: As for `convolution`.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
-        group: As for `convolution`.
-        quantize_zero_to: The sign of 0.
+        ...: As for `convolution` and `binary_connect_affine`.
 
     Raises:
         ValueError: As for `convolution`, or `binary_weight` has another shape than `weight`.
@@ -134,13 +122,8 @@ def binary_weight_affine(
     The gradient passes to `weight` as if it were neither rounded nor scaled.
 
     Args:
-        x: As for `affine`.
-        weight: As for `affine`.
-        binary_weight: A leaf of the shape of `weight`, to which each `forward()` writes the signs.
         alpha: A leaf with an element for each output, to which it writes the mean sizes.
-        bias: As for `affine`.
-        base_axis: As for `affine`.
-        quantize_zero_to: The sign of 0.
+        ...: As for `binary_connect_affine`.
 
     Raises:
         ValueError: As for `affine`, or `binary_weight` or `alpha` has a shape that does not fit `weight`.
@@ -169,17 +152,8 @@ def binary_weight_convolution(
     The gradient passes to `weight` as if it were neither rounded nor scaled.
 
     Args:
-        x: As for `convolution`.
-        weight: As for `convolution`.
-        binary_weight: A leaf of the shape of `weight`, to which each `forward()` writes the signs.
         alpha: A leaf with an element for each output channel, to which it writes the mean sizes.
-        bias: As for `convolution`.
-        base_axis: As for `convolution`.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
-        group: As for `convolution`.
-        quantize_zero_to: The sign of 0.
+        ...: As for `convolution` and `binary_connect_affine`.
 
     Raises:
         ValueError: As for `convolution`, or `binary_weight` or `alpha` has a shape that does not fit `weight`.
@@ -296,17 +270,15 @@ def inq_affine(
     `nn.train_step` takes no parameters that a graph writes itself: train with `forward`, `backward` and `update`.
 
     Args:
-        x: As for `affine`.
         weight: As for `affine`; floating.
         indicator_fixedweights: 1 where a weight is fixed, else 0; of the shape of `weight`.
-        bias: As for `affine`.
-        base_axis: As for `affine`.
         num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, from that nearest to
             the largest weight down.
         inq_iterations: At which calls of `forward()`, the first of which is number 0, half of the weights that are
             left are fixed; at the last of them all are.
         selection_algorithm: Which half: "largest_abs", or "random", where each of them is fixed with probability 1/2.
         seed: As for random functions, for "random".
+        ...: As for `affine`.
 
     Raises:
         TypeError: `weight` is not floating.
@@ -338,19 +310,8 @@ def inq_convolution(
     """`convolution`, whose weights are fixed at powers of two step by step, as those of `inq_affine` are.
 
     Args:
-        x: As for `convolution`.
         weight: As for `convolution`; floating.
-        indicator_fixedweights: As for `inq_affine`.
-        bias: As for `convolution`.
-        base_axis: As for `convolution`.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
-        group: As for `convolution`.
-        num_bits: As for `inq_affine`.
-        inq_iterations: As for `inq_affine`.
-        selection_algorithm: As for `inq_affine`.
-        seed: As for `inq_affine`.
+        ...: As for `convolution` and `inq_affine`.
 
     Raises:
         TypeError: `weight` is not floating.

@@ -255,11 +255,7 @@ def lstm(
         weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 4, H, I + H).
         weight: Those of the other layers, (L - 1, D, 4, H, D * H + H); None where there is one layer.
         bias: b, (L, D, 4, H); None for none.
-        num_layers: L. Each layer but the first gets the outputs of the one before.
-        dropout: With what probability each output is dropped between layers.
-        bidirectional: Whether each layer has a second direction, from the last step to the first (D is 2), whose
-            outputs are joined with those of the first.
-        training: Whether there is dropout.
+        ...: As for `rnn`.
 
     Returns:
         The outputs of the last layer, (T, B, D * H), and the last states and cells, each (L, D, B, H).
@@ -295,16 +291,10 @@ def gru(
         h' = (1 - z) tanh(n + b_n + r (n' + b_h)) + z h
 
     Args:
-        x: (T, B, I): T steps, batches of B, I inputs.
-        h: The first states, (L, D, B, H): L layers, D directions, H units.
         weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 3, H, I + H).
         weight: Those of the other layers, (L - 1, D, 3, H, D * H + H); None where there is one layer.
         bias: b_r, b_z, b_n and b_h, (L, D, 4, H); None for none.
-        num_layers: L. Each layer but the first gets the outputs of the one before.
-        dropout: With what probability each output is dropped between layers.
-        bidirectional: Whether each layer has a second direction, from the last step to the first (D is 2), whose
-            outputs are joined with those of the first.
-        training: Whether there is dropout.
+        ...: As for `lstm`.
 
     Returns:
         The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).

@@ -87,7 +87,6 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     Args:
         x: Any shape; truth values are counted as int32, and 16-bit floats are added up as float32.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice.
@@ -101,9 +100,7 @@ def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     """Arithmetic mean over axes.
 
     Args:
-        x: Any shape; integers are taken as float32.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice.
@@ -153,9 +150,7 @@ def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     """Variance over axes: the mean of `(x - mean(x))^2`, divided by the number of elements and not by one less.
 
     Args:
-        x: Any shape; integers are taken as float32.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice.
@@ -169,9 +164,7 @@ def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     """Standard deviation over axes: the square root of `var`. Its gradient where it is 0 is 0.
 
     Args:
-        x: Any shape; integers are taken as float32.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice.
@@ -200,7 +193,6 @@ def amax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     Args:
         x: Any shape and dtype.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice, or there are no elements.
@@ -217,7 +209,6 @@ def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     Args:
         x: Any shape and dtype.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice, or there are no elements.
@@ -234,7 +225,6 @@ def argmax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
     Args:
         x: Any shape and dtype.
         axis: One axis or several, in whose flattened order the index counts; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice, or there are no elements.
@@ -249,7 +239,6 @@ def argmin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
     Args:
         x: Any shape and dtype.
         axis: One axis or several, in whose flattened order the index counts; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice, or there are no elements.
@@ -266,7 +255,6 @@ def max(
     Args:
         x: Any shape and dtype.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
         with_index: Whether the index of the first maximum is returned too, as `argmax` has it.
         only_index: Whether the index alone is returned.
 
@@ -286,11 +274,8 @@ def min(
     """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
 
     Args:
-        x: Any shape and dtype.
-        axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
         with_index: Whether the index of the first minimum is returned too, as `argmin` has it.
-        only_index: Whether the index alone is returned.
+        ...: As for `max`.
 
     Returns:
         The minimum, or the pair of it and its index, or the index.
@@ -334,7 +319,6 @@ def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     Args:
         x: Any shape; truth values are taken as int32.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice.
@@ -350,10 +334,8 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
     Where it is 0 its gradient is 0, the smallest subgradient, and so are all higher derivatives.
 
     Args:
-        x: Any shape; integers are taken as float32.
         p: The order, a finite number of at least 1; None for 2.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: `p` is below 1 or not finite, or an axis is out of range or named twice.
@@ -381,9 +363,7 @@ def logsumexp(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> 
     """`log(sum(exp(x)))` over axes, computed without overflow. Where all is -inf it is too, with the gradient 0.
 
     Args:
-        x: Any shape; integers are taken as float32.
         axis: One axis or several; None for all.
-        keepdims: Whether the axes stay, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or named twice.

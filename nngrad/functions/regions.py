@@ -108,12 +108,8 @@ def roi_align_backward(
 
     Args:
         dy: Of the shape that `roi_align` gives.
-        boxes: As for `roi_align`.
         shape: The shape of the images, which is that of the result.
-        output_size: As for `roi_align`.
-        spatial_scale: As for `roi_align`.
-        sampling_ratio: As for `roi_align`.
-        channel_last: As for `roi_align`.
+        ...: As for `roi_align`.
 
     Raises:
         TypeError: As in `roi_align`.
@@ -234,10 +230,8 @@ def displaced_products_left_grad(y: Array, w: Array, /, shape: Shape, count: Int
 
     Args:
         y: Of the shape that `displaced_products` gives.
-        w: As for `displaced_products`.
         shape: The shape of x, which is that of the result.
-        count: As for `displaced_products`.
-        step: As for `displaced_products`.
+        ...: As for `displaced_products`.
 
     Raises:
         ValueError: As in `displaced_products`, or the shape of `y` does not fit.
@@ -252,10 +246,8 @@ def displaced_products_right_grad(y: Array, x: Array, /, shape: Shape, count: In
 
     Args:
         y: Of the shape that `displaced_products` gives.
-        x: As for `displaced_products`.
         shape: The shape of w, which is that of the result.
-        count: As for `displaced_products`.
-        step: As for `displaced_products`.
+        ...: As for `displaced_products`.
 
     Raises:
         ValueError: As in `displaced_products`, or the shape of `y` does not fit.

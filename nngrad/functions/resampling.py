@@ -75,13 +75,7 @@ def resample_transpose(
     Args:
         y: Of the shape that `resample` gives.
         shape: The shape of x, which is that of the result.
-        axes: As for `resample`.
-        grids: As for `resample`.
-        mode: As for `resample`.
-        rounding: As for `resample`.
-        cubic_coeff_a: As for `resample`.
-        exclude_outside: As for `resample`.
-        bounded: As for `resample`.
+        ...: As for `resample`.
 
     Raises:
         ValueError: As in `resample`, or the shape of `y` does not fit.

@@ -20,51 +20,31 @@ from .arithmetic import broadcast_pair, floating, widened
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log1p(x: Array, /) -> jax.Array:
-    """`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below."""
     return lax.log1p(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def expm1(x: Array, /) -> jax.Array:
-    """`exp(x) - 1`, accurate near 0 too.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`exp(x) - 1`, accurate near 0 too."""
     return lax.expm1(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log2(x: Array, /) -> jax.Array:
-    """Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative."""
     return jnp.log2(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log10(x: Array, /) -> jax.Array:
-    """Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative."""
     return jnp.log10(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def rsqrt(x: Array, /) -> jax.Array:
-    """`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative."""
     return lax.rsqrt(floating(x))
 
 
@@ -75,9 +55,6 @@ def logaddexp(x0: Array, x1: Array, /) -> jax.Array:
     Args:
         x0: Any shape; integers are taken as float32.
         x1: Any shape that broadcasts with that of `x0`; integers are taken as float32.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x0, x1 = broadcast_pair(x0, x1)
     return jnp.logaddexp(floating(x0), floating(x1))
@@ -89,10 +66,6 @@ def xlogy(x0: Array, x1: Array, /) -> jax.Array:
 
     Args:
         x0: Any shape; integers are taken as float32.
-        x1: Any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x0, x1 = broadcast_pair(floating(x0), floating(x1))
     zero = lax.full_like(x0, 0)
@@ -105,10 +78,6 @@ def xlog1py(x0: Array, x1: Array, /) -> jax.Array:
 
     Args:
         x0: Any shape; integers are taken as float32.
-        x1: Any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     x0, x1 = broadcast_pair(floating(x0), floating(x1))
     zero = lax.full_like(x0, 0)
@@ -120,11 +89,7 @@ def xlog1py(x0: Array, x1: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, precision="high")
 def erfc(x: Array, /) -> jax.Array:
-    """`1 - erf(x)`, accurate where that is small.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`1 - erf(x)`, accurate where that is small."""
     return lax.erfc(floating(x))
 
 
@@ -135,11 +100,7 @@ _TERMS = 18
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def erfcx(x: Array, /) -> jax.Array:
-    """`exp(x^2) erfc(x)`, without underflow where `x` is large.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """`exp(x^2) erfc(x)`, without underflow where `x` is large."""
     x = floating(x)
     return lax.convert_element_type(_scaled_erfc(widened(x)), x.dtype)
 
@@ -157,21 +118,13 @@ def _scaled_erfc(x: jax.Array) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def erfinv(x: Array, /) -> jax.Array:
-    """The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The number whose error function is `x`; infinite at -1 and 1, and NaN beyond."""
     return lax.erf_inv(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def erfcinv(x: Array, /) -> jax.Array:
-    """The number `y` with `erfc(y) = x`, accurate where `x` is small; infinite at 0 and 2, and NaN beyond.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The number `y` with `erfc(y) = x`, accurate where `x` is small; infinite at 0 and 2, and NaN beyond."""
     x = floating(x)
     y = jax.scipy.special.ndtri(widened(x) / 2) * -math.sqrt(0.5)
     return lax.convert_element_type(y, x.dtype)
@@ -179,33 +132,21 @@ def erfcinv(x: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, precision="high")
 def ndtr(x: Array, /) -> jax.Array:
-    """The probability that a standard normal number is not above `x`.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The probability that a standard normal number is not above `x`."""
     x = floating(x)
     return lax.convert_element_type(jax.scipy.special.ndtr(widened(x)), x.dtype)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def ndtri(x: Array, /) -> jax.Array:
-    """The number that a standard normal one does not exceed with probability `x`; infinite at 0 and 1, NaN beyond.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The number that a standard normal one does not exceed with probability `x`; infinite at 0 and 1, NaN beyond."""
     x = floating(x)
     return lax.convert_element_type(jax.scipy.special.ndtri(widened(x)), x.dtype)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def log_ndtr(x: Array, /) -> jax.Array:
-    """The logarithm of `ndtr(x)`, without underflow where `x` is far below 0.
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The logarithm of `ndtr(x)`, without underflow where `x` is far below 0."""
     x = floating(x)
     wide = widened(x)
     zero, scaled = lax.full_like(wide, 0), math.sqrt(0.5) * wide
@@ -220,21 +161,13 @@ def log_ndtr(x: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def lgamma(x: Array, /) -> jax.Array:
-    """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ..."""
     return lax.lgamma(floating(x))
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
 def digamma(x: Array, /) -> jax.Array:
-    """The derivative of `lgamma`; NaN at 0, -1, -2, ...
-
-    Args:
-        x: Any shape; integers are taken as float32.
-    """
+    """The derivative of `lgamma`; NaN at 0, -1, -2, ..."""
     return lax.digamma(floating(x))
 
 
@@ -246,7 +179,6 @@ def digamma_derivative(x: Array, /, order: int) -> jax.Array:
     psi(1 - x) - psi(x) = pi cot(pi x), differentiated n times (Abramowitz and Stegun, 6.4.7 and 6.4.10).
 
     Args:
-        x: Any shape; integers are taken as float32.
         order: How often `digamma` is differentiated.
 
     Raises:

@@ -68,13 +68,9 @@ def bernoulli(key: Array, /, p: float = 0.5, shape: Shape = (), dtype: DTypeName
     """1 with probability `p`, else 0: samples that follow from `key`.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         p: Probability of 1, from 0 to 1.
-        shape: Shape of the result.
-        dtype: Dtype of the result.
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: `p` is not from 0 to 1.
     """
     if not 0 <= p <= 1:
@@ -89,13 +85,10 @@ def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -
     """float32 samples, uniform in [low, high), that follow from `key`.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         low: Least value.
         high: Upper bound, which is not among the values unless it is `low`.
-        shape: Shape of the result.
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: `low` is above `high`, or the range is not finite in float32.
     """
     if not low <= high or not max(abs(low), abs(high), high - low) <= _FLOAT32_MAX:
@@ -113,13 +106,10 @@ def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) ->
     """float32 samples, normal with mean `mu` and standard deviation `sigma`, that follow from `key`.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         mu: Mean.
         sigma: Standard deviation, not negative.
-        shape: Shape of the result.
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: `sigma` is negative, or one of both is not finite in float32.
     """
     if not sigma >= 0 or not max(abs(mu), sigma) <= _FLOAT32_MAX:
@@ -133,13 +123,10 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
     """int32 samples, uniform in [low, high), that follow from `key`.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         low: Least value.
         high: Upper bound, which is not among the values.
-        shape: Shape of the result.
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: `low` is not below `high`, or one of both does not fit int32.
     """
     if not _INT32.min <= low < high <= _INT32.max:
@@ -156,7 +143,6 @@ def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
     one byte is kept for each number there is.
 
     Args:
-        key: uint32[2]; equal keys give equal samples.
         count: How many, from 0 to `high`.
         high: How many there are, at least 1.
 
@@ -164,7 +150,6 @@ def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
         int32 `(count,)`; every sequence of different numbers is equally likely.
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: `count` is not from 0 to `high`, or `high` is not positive or does not fit int32.
     """
     if not 1 <= high <= _INT32.max:
@@ -200,7 +185,6 @@ def subkey(key: Array, /, index: int) -> jax.Array:
         uint32[2].
 
     Raises:
-        TypeError: `key` is no uint32[2].
         ValueError: `index` is negative.
     """
     if index < 0:
@@ -242,8 +226,6 @@ def rand(low: float = 0, high: float = 1, shape: Shape = (), seed: int = -1) -> 
     Args:
         low: Least value.
         high: Upper bound, which is not among the values unless it is `low`.
-        shape: Shape of the result.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Raises:
         ValueError: `low` is above `high`, the range is not finite in float32, or `seed` is below -1.
@@ -258,8 +240,6 @@ def randn(mu: float = 0, sigma: float = 1, shape: Shape = (), seed: int = -1) ->
     Args:
         mu: Mean.
         sigma: Standard deviation, not negative.
-        shape: Shape of the result.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Raises:
         ValueError: `sigma` is negative, one of both is not finite in float32, or `seed` is below -1.
@@ -274,8 +254,6 @@ def randint(low: int = 0, high: int = 1, shape: Shape = (), seed: int = -1) -> V
     Args:
         low: Least value.
         high: Upper bound, which is not among the values.
-        shape: Shape of the result.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Raises:
         ValueError: `low` is not below `high`, one of both does not fit int32, or `seed` is below -1.

@@ -53,9 +53,7 @@ def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
     """The derivative of `cell_fraction`: 1, -1 where the image is turned round, 0 where the last pixel is repeated.
 
     Args:
-        x: As for `cell_fraction`.
-        size: As for `cell_fraction`.
-        padding: As for `cell_fraction`.
+        ...: As for `cell_fraction`.
 
     Raises:
         ValueError: As in `cell_fraction`.
@@ -70,8 +68,8 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
     Args:
         x: Positions (batch, Q, D), along the last axis of the image first, as x before y.
         sizes: The D sizes of the image, its last axis first too.
-        padding: As for `cell_fraction`.
         nearest: Whether the nearest pixel is wanted alone; of two that are as near the one farther from 0.
+        ...: As for `cell_fraction`.
 
     Returns:
         int32 (batch, 2^D, Q), or (batch, 1, Q) if `nearest`: -1 for what is outside of the image. A corner is numbered
@@ -224,8 +222,8 @@ def warp_by_grid(
         mode: 'linear' or 'nearest'.
         padding_mode: What there is beyond the image: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image
             turned round, at the middle of the last pixel if `align_corners`, else at its edge.
-        align_corners: As for `affine_grid`.
         channel_last: Whether the channel axis of `x` and of the result is the last one.
+        ...: As for `affine_grid`.
 
     Returns:
         (batch, C, *output sizes), or (batch, *output sizes, C).

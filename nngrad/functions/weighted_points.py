@@ -34,7 +34,6 @@ def weighted_points(x: Array, weights: Array, indices: Array, /, channel_last: b
         x: (batch, C, points), or (batch, points, C) if `channel_last`.
         weights: (batch, K, Q): K weights for each of Q sums.
         indices: (batch, K, Q): which points, as int32; one that is out of range stands for none.
-        channel_last: Whether the channel axis is the last one.
 
     Returns:
         (batch, C, Q), or (batch, Q, C).
@@ -59,10 +58,8 @@ def weighted_points_data_grad(
 
     Args:
         y: (batch, C, Q), or (batch, Q, C) if `channel_last`.
-        weights: As for `weighted_points`.
-        indices: As for `weighted_points`.
         size: The number of points.
-        channel_last: As for `weighted_points`.
+        ...: As for `weighted_points`.
 
     Returns:
         (batch, C, size), or (batch, size, C).
@@ -101,9 +98,7 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
 
     Args:
         y: (batch, C, Q), or (batch, Q, C) if `channel_last`.
-        x: As for `weighted_points`.
-        indices: As for `weighted_points`.
-        channel_last: As for `weighted_points`.
+        ...: As for `weighted_points`.
 
     Returns:
         (batch, K, Q); of float32 where `y` and `x` are of 16 bits.

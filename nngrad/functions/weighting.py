@@ -89,9 +89,7 @@ def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
     """`x * y`, where the axes of `y` are those of `x` from `axis` on.
 
     Args:
-        x: Any shape.
-        y: One number for each index along those axes.
-        axis: The first of them.
+        ...: As for `bias`.
 
     Raises:
         ValueError: The sizes differ, or the axis is out of range.

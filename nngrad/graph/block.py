@@ -9,17 +9,19 @@ branch, is a function of Variables, which is run once, on placeholders, and what
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .engine import engine
 from .exchange import Processes, groups_of
-from .function import Function
-from .making import CallOf, make
+from .function import Function, next_serials
+from .making import make
 from .op import Op
+from .options import build_options
+from .origins import Instance, Origins
 from .place import Place
 from .spec import Spec, arguments_need_x64
-from .traverse import functions_of
 from .variable import Variable
 
 Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
@@ -59,9 +61,6 @@ class Block:
         places: Where the user wrote each step, None where that is not known; empty if nothing is. They have no part in
             what is equal.
         results: Shapes and dtypes of what each step gives, where they are known.
-        calls: The calls of rules that have emitted steps.
-        called: For each step the number of the call that has emitted it, -1 for none; empty if there is none. Where a
-            step came from has no part in what is equal.
     """
 
     inputs: tuple[Spec, ...]
@@ -70,8 +69,6 @@ class Block:
     outputs: tuple[int, ...]
     stops: frozenset[int]
     places: tuple[Place | None, ...]
-    calls: tuple[CallOf, ...]
-    called: tuple[int, ...]
 
     def __init__(
         self,
@@ -82,11 +79,10 @@ class Block:
         stops: frozenset[int] = frozenset(),
         places: tuple[Place | None, ...] = (),
         results: tuple[tuple[Spec, ...], ...] | None = None,
-        calls: tuple[CallOf, ...] = (),
-        called: tuple[int, ...] = (),
     ) -> None:
         self.inputs, self.steps, self.orders, self.outputs, self.stops = inputs, steps, orders, outputs, stops
-        self.places, self.calls, self.called = places, calls, called
+        self.places = places
+        self._known_ranks: tuple[list[int], list[int]] | None = None
         if results is not None:
             self.results = results
 
@@ -112,6 +108,16 @@ class Block:
     def specs(self) -> tuple[Spec, ...]:
         """Shape and dtype of each value of the steps."""
         return tuple([spec for made in self.results for spec in made])
+
+    @functools.cached_property
+    def starts(self) -> tuple[int, ...]:
+        """How many values the steps before each step give."""
+        return tuple(itertools.accumulate([len(made) for made in self.results], initial=0))[:-1]
+
+    @functools.cached_property
+    def producers(self) -> tuple[int, ...]:
+        """Which step gives each value."""
+        return tuple([k for k, made in enumerate(self.results) for _ in made])
 
     @functools.cached_property
     def _arguments(self) -> list[Any]:
@@ -175,37 +181,62 @@ class Block:
         """The same with other ops or static arguments, whose results have the same shapes and dtypes."""
         return Block(self.inputs, steps, self.orders, self.outputs, self.stops, self.places, self.results)
 
-    def instantiate(self, inputs: Sequence[Variable], functions: Sequence[Function] = ()) -> list[Variable]:
+    def instantiate(
+        self, inputs: Sequence[Variable], origins: Origins | None = None, given: Sequence[Function] = ()
+    ) -> list[Variable]:
         """The Variables of all values, newly made, for Variables of the inputs; value k is at place k.
 
         Args:
             inputs: Variables of the inputs.
-            functions: Those that `calls` have the numbers of.
+            origins: The calls of rules that emitted the steps. Only as many are made then as it says.
+            given: The functions that it has the numbers of.
         """
-        steps, calls = self._made
-        values = make(zip(*steps, strict=True), inputs, functions, calls)[len(inputs) :]
+        count = len(self.steps) if origins is None else origins.made
+        serials = next_serials(count)
+        instance = None if origins is None else Instance(self, origins, inputs, given, serials)
+        contexts = (build_options().applying.context,) * count if origins is None else origins.contexts
+        columns = [column[:count] for column in (*self._columns, self._ranks(inputs), contexts)]
+        values = make(zip(*columns, strict=True), inputs, serials, instance)[len(inputs) :]
+        if instance is not None:
+            instance.refer_to(values)
         for number in self.stops:
             values[~number].need_grad = False
         if self.places:
-            count = 0
-            for place, specs in zip(self.places, self.results, strict=True):
+            for place, start in zip(self.places, self.starts, strict=True):
                 if place is not None:
-                    values[count].parent.place = place  # type: ignore[union-attr]
-                count += len(specs)
+                    values[start].parent.place = place  # type: ignore[union-attr]
         return values
 
     @functools.cached_property
-    def _made(self) -> tuple[list[tuple[Any, ...]], list[CallOf]]:
-        """The steps, as columns, and the calls, as functions are made of them: of one list of inputs and values."""
-        inputs = len(self.inputs)
-
-        def places(numbers: Iterable[int | None]) -> tuple[Any, ...]:
-            return tuple([i if i is None or i >= 0 else inputs + ~i for i in numbers])
-
+    def _columns(self) -> list[tuple[Any, ...]]:
+        """The steps, as columns, as functions are made of them: of one list of inputs and values."""
+        count = len(self.inputs)
         ops, arguments, ins = zip(*self.steps, strict=True) if self.steps else ((), (), ())
-        called = self.called or (-1,) * len(ops)
-        columns = [ops, arguments, tuple(map(places, ins)), self.results, self.orders, called]
-        return columns, [(of if of >= 0 else ~(inputs + ~of), places(gys)) for of, gys in self.calls]
+        places = [tuple([i if i >= 0 else count + ~i for i in numbers]) for numbers in ins]
+        return [ops, arguments, tuple(places), self.results, self.orders]
+
+    def _ranks(self, inputs: Sequence[Variable]) -> list[int]:
+        """The ranks of functions that are made on these inputs. Most often they are those of the last time."""
+        above = [0 if x.parent is None else x.parent.rank + 1 for x in inputs]
+        known = self._known_ranks
+        if known is None or known[0] != above:
+            ranks, values = [], above[:]
+            for (_, _, places, made, _) in zip(*self._columns, strict=True):
+                ranks.append(max([values[i] for i in places], default=0))
+                values += [ranks[-1] + 1] * len(made)
+            self._known_ranks = known = above, ranks
+        return known[1]
+
+    def inputs_above(self, numbers: Iterable[int]) -> tuple[int, ...]:
+        """The inputs that the values of these numbers are computed from."""
+        producers, found = self.producers, set(numbers)
+        waiting = [*found]
+        while waiting:
+            i = waiting.pop()
+            new = [] if i >= 0 else [k for k in self.steps[producers[~i]][2] if k not in found]
+            found.update(new)
+            waiting += new
+        return tuple(sorted([i for i in found if i >= 0]))
 
     def reach(self, moving: Iterable[int]) -> set[int]:
         """The numbers of what depends on some of the inputs, those included, in a way that gradients may pass."""
@@ -307,53 +338,3 @@ def bodies_in(arguments: Iterable[Any]) -> list[Block]:
     """The bodies among static arguments, and in tuples among them."""
     found = [each for argument in arguments for each in (argument if isinstance(argument, tuple) else (argument,))]
     return [body for body in found if isinstance(body, Block)]
-
-
-# ---------------------------------------------------------------- from a graph
-
-
-def close(
-    outputs: Sequence[Variable], inputs: Sequence[Variable], written: Mapping[int, Place | None] | None = None
-) -> Block:
-    """The body that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
-    depend on is a leaf.
-
-    Args:
-        outputs: The results.
-        inputs: What they are computed from.
-        written: Where the user wrote functions that do not know it themselves, by their serial numbers.
-    """
-    written = written or {}
-    numbers = {id(x): i for i, x in enumerate(inputs)}
-    cut = frozenset(numbers)
-    functions = functions_of(outputs, through=lambda x: id(x) not in cut)
-    steps: list[Step] = []
-    orders: list[int] = []
-    places: list[Place | None] = []
-    stops: set[int] = set()
-    count = 0
-    for f in functions:
-        if f.effects and f.op.forwards_inputs and not any([y._need_grad is False for y in f.outputs]):
-            # An output that is passed on with new values of leaves does not depend on them.
-            for x, y in zip(f.inputs, f.outputs, strict=True):
-                numbers.setdefault(id(y), numbers[id(x)])
-            continue
-        steps.append((f.op, f.arguments, tuple([numbers[id(x)] for x in f.inputs])))
-        orders.append(f.order)
-        places.append(written.get(f.serial) or place_of(f))
-        for k, y in enumerate(f.outputs):
-            numbers.setdefault(id(y), ~(count + k))
-            if y._need_grad is False:
-                stops.add(~(count + k))
-        count += len(f.specs)
-    return Block(
-        tuple([x.spec for x in inputs]), tuple(steps), tuple(orders),
-        tuple([numbers[id(y)] for y in outputs]), frozenset(stops),
-        tuple(places),
-    )  # fmt: skip
-
-
-def place_of(f: Function) -> Place | None:
-    """Where the user wrote a function, or the one that it is part of a derivative of; None if that is not known."""
-    place: Place | None = getattr(f, "place", None)
-    return getattr(f.origin, "place", None) if place is None else place

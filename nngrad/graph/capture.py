@@ -11,11 +11,11 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .block import Block, close
-from .function import Function, create, next_serial
+from .block import Block
+from .closing import close
+from .function import Function, create, locate, next_serial
 from .ndarray import NdArray
 from .options import build_options, contained, switch_to
-from .place import Place
 from .spec import Spec
 from .traverse import functions_of, path_between
 from .value import Deferred
@@ -80,10 +80,11 @@ def captured(
     Raises:
         ValueError: A function in it updates a leaf, and `updates` is False; or one of its own inputs.
     """
-    since, places = next_serial(), dict[int, Place | None]()
+    since = next_serial()
     options = build_options()
-    precision = options.precision if options.builder is None else None  # what is emitted casts nothing
-    switch_to(simplify=options.simplify, body=since, places=places, precision=precision)
+    # What is emitted casts nothing.
+    precision = options.applying.precision if options.emitting.builder is None else None
+    switch_to(simplify=options.emitting.simplify, body=since, locate=locate, precision=precision)
     own = [placeholder(spec, owner) for spec in inputs]
     try:
         outputs = function(own)
@@ -102,7 +103,7 @@ def captured(
     inside = {id(x) for x in given} | {id(y) for f in within.functions for y in f.outputs}
     read = [x for f in within.functions for x in f.inputs] + results
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
-    return Captured(close(results, [*variables, *given], places), tuple(variables), updated, within.keys)
+    return Captured(close(results, [*variables, *given]), tuple(variables), updated, within.keys)
 
 
 def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[Function]:

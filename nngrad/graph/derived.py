@@ -45,7 +45,7 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
     def ask(*args: P.args, **kwargs: P.kwargs) -> R:
         written = tuple([body.written for body in bodies_in(args)])
         try:
-            return remembered(build_options().simplify, written, *args, **kwargs)  # type: ignore[arg-type]  # hashable
+            return remembered(build_options().emitting.simplify, written, *args, **kwargs)  # type: ignore[arg-type]  # hashable
         except _NotRemembered as given:
             answer: R = given.args[0]
             return answer

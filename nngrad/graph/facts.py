@@ -28,10 +28,8 @@ Precision = Literal["", "low", "high", "inside"]
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Facts:
-    """The facts that an op is declared with; all are keyword arguments of the `op` decorator."""
-
-    # ---------------------------------------------------------------- outputs
+class ResultFacts:
+    """What its outputs are: their shapes, and how they come from the inputs."""
 
     elementwise: bool = False
     """Floating inputs of one shape and dtype give an output of just that shape and dtype, and no argument can be wrong,
@@ -40,6 +38,16 @@ class Facts:
     """Inputs broadcast against each other; `Grad` sums their gradients back."""
     multiple_results: bool = False
     """`forward` returns a tuple of outputs."""
+    shape: Callable[..., tuple[int, ...] | None] | None = None
+    """For an op of one input, in whose dtype it gives one array: `shape(input's shape, *arguments)` is that of the
+    array, so that `forward` need not be traced to know it. None, or any error, where only `forward` can tell."""
+    view: bool = False
+    """Output i has the elements of input i in their order, and no memory of its own."""
+    forwards_inputs: bool = False
+    """Output i is input i: nothing is computed."""
+    reads: int | None = None
+    """Its outputs are computed from so many of the inputs, the first ones; the others say when, or whose gradient it
+    carries. None: from all. 0: from none, and so `forward()` of an output computes the inputs too."""
     predicate: Callable[..., Any] | None = None
     """For an op that gives 1 where something holds and 0 elsewhere, a function that gives the same as bools; a compiled
     graph uses it where a `selects` op takes the result as its condition."""
@@ -52,44 +60,16 @@ class Facts:
     joined_by: Callable[[], Any] | None = None
     """For an op on any number of inputs that joins them: gives the op that joins, with the same arguments, what this
     one gives of stretches of them."""
-    sibling_fusion: Callable[..., Any] | None = None
-    """For a loop: `sibling_fusion(applications)`, where each is a pair of static arguments and the numbers of the
-    inputs, and none depends on another, says which of them are one loop that saves work
-    (`nngrad.functions.loop_fusion.Fused`)."""
-    steps: Callable[[Function], int] | None = None
-    """For a loop whose gradient can compute it again segment by segment: how many steps a Function of it has; 0 where
-    that is settled already."""
-    bodies: Callable[..., Any] | None = None
-    """For an op that runs bodies of which nobody sees the values: `bodies(arguments, read)` gives these, each with the
-    outputs that are wanted where of the op's outputs those are read for which `read` is true."""
-    inlines_to: Callable[..., Any] | None = None
-    """For a function that is just a body: `inlines_to(*arguments)` gives the `Block`, which runs in its place."""
-    in_steps: InSteps | None = None
-    """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
-    into (`nngrad.graph.within`)."""
     slice_keys: Keys | None = None
     """For an op whose outputs are parts of its input: the key of each (`nngrad.graph.parts`)."""
-    shape: Callable[..., tuple[int, ...] | None] | None = None
-    """For an op of one input, in whose dtype it gives one array: `shape(input's shape, *arguments)` is that of the
-    array, so that `forward` need not be traced to know it. None, or any error, where only `forward` can tell."""
     update_keys: Keys | None = None
     """For an op that puts its inputs, as they are, at places of its output, which has zeros elsewhere: the key of
     each."""
-    forwards_inputs: bool = False
-    """Output i is input i: nothing is computed."""
-    view: bool = False
-    """Output i has the elements of input i in their order, and no memory of its own."""
-    reads: int | None = None
-    """Its outputs are computed from so many of the inputs, the first ones; the others say when, or whose gradient it
-    carries. None: from all. 0: from none, and so `forward()` of an output computes the inputs too."""
 
-    exchanges: Callable[[tuple[Any, ...]], Processes | None] | None = None
-    """For an op whose forward exchanges arrays with other processes: among which, from its static arguments; None where
-    these name one process alone (`nngrad.graph.exchange`)."""
-    lockstep: bool = False
-    """For an op with bodies: every process that runs it runs them equally often, whatever its arrays are."""
 
-    # ---------------------------------------------------------------- derivatives
+@dataclass(kw_only=True, eq=False, repr=False)
+class DerivativeFacts:
+    """What its derivatives follow from."""
 
     linear: Linearity = False
     """True: linear in the first input while the others are held fixed; "each": so in each floating input; "together":
@@ -100,64 +80,13 @@ class Facts:
     """The argument with the numbers that the inputs of a sum are multiplied by, one for each."""
     powers: Callable[[Function], tuple[int, ...]] | None = None
     """For a product: the whole power in which each input is a factor."""
-    constant: bool = False
-    """Derivatives of every order take its outputs for constants, although they are not."""
     diagonal: bool = False
     """Each element of the output depends on the elements of the inputs (that it reads) at its own place alone, with the
     inputs broadcast together: then the Jacobian with respect to each input is diagonal."""
     unbounded: bool = False
     """For a diagonal op: its derivative may be infinite or NaN, or that of a product is where another factor is."""
-
-    numbers: tuple[str, ...] = ()
-    """Static arguments, each a number or a tuple of numbers, that `forward` takes as arrays without axes as well, where
-    its inputs are floating: graphs that differ in them alone share an executable."""
-    own_way: Callable[[Any], bool] | None = None
-    """Says of which of `numbers` an executable is to know, since `forward` computes with them in a way of their own."""
-    from_variables: Callable[[Function, tuple[Variable, ...], tuple[Any, ...]], Variable] | None = None
-    """What computes the same where Variables without axes stand for some of `numbers`: `from_variables(f, inputs,
-    arguments)`. So what is differentiated need not be emitted anew for each number."""
-
-    # ---------------------------------------------------------------- axes
-
-    axes: AxisMap | None = None
-    """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
-    depend on every element of the inputs."""
-
-    dependence: Callable[[tuple[Any, ...], Sequence[bool]], Sequence[bool]] | None = None
-    """For an op with bodies: which outputs depend on some of the inputs, from its static arguments and for each input
-    whether it is one of these. None: all outputs do."""
-
-    channels_last: Moved | None = None
-    """For an op that is not diagonal: the arguments with which it gives its output with the channels last where it gets
-    its inputs so (`nngrad.graph.layouts`)."""
-
-    # ---------------------------------------------------------------- cost
-
-    cost: Callable[[Function], int] | None = None
-    """For a heavy op, which does more arithmetic for each element the larger the arrays are: about how many additions
-    and multiplications a Function of it takes. None: the op is light, and takes a few for each element."""
-    fuses: Fusion = ""
-    """How a compiler can compute it within the loop of what reads its result: "in place", each element from those at
-    its place (diagonal ops do so by themselves); "moving", elements come from other places, or from none."""
-    reduction: Reduction = ""
-    """The operation by which it makes one element of many, in one pass."""
-
-    # ---------------------------------------------------------------- precision
-
-    precision: Precision = ""
-    """What it wants where `nn.precision` has a dtype of 16 bits in force. "low": to compute in that, as products of
-    matrices do. "high": to compute in float32, and to give that, as sums, losses and logarithms do. "inside": to
-    compute in float32, and to give the dtype that came in. Else it computes in the dtype that comes in."""
-
-    def __post_init__(self) -> None:
-        self.fuses = self.fuses or ("in place" if self.diagonal else "")
-        self.view = self.view or self.forwards_inputs
-
-    @property
-    def heavy(self) -> bool:
-        """Whether it does much arithmetic for each element: products of matrices, convolutions, and perhaps what users
-        wrote (`Op.is_heavy`)."""
-        return self.cost is not None
+    constant: bool = False
+    """Derivatives of every order take its outputs for constants, although they are not."""
 
     def linear_in(self, index: int) -> bool:
         """Whether it is linear in one input while the others are held fixed."""
@@ -169,6 +98,89 @@ class Facts:
         if self.linear == "together":
             return ()
         return tuple([i for i in range(count) if i not in self.linear]) if isinstance(self.linear, tuple) else None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class AxisFacts:
+    """Where its axes go."""
+
+    axes: AxisMap | None = None
+    """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
+    depend on every element of the inputs."""
+    dependence: Callable[[tuple[Any, ...], Sequence[bool]], Sequence[bool]] | None = None
+    """For an op with bodies: which outputs depend on some of the inputs, from its static arguments and for each input
+    whether it is one of these. None: all outputs do."""
+    channels_last: Moved | None = None
+    """For an op that is not diagonal: the arguments with which it gives its output with the channels last where it gets
+    its inputs so (`nngrad.graph.layouts`)."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class BodyFacts:
+    """How it runs bodies: blocks among its static arguments."""
+
+    bodies: Callable[..., Any] | None = None
+    """For an op that runs bodies of which nobody sees the values: `bodies(arguments, read)` gives these, each with the
+    outputs that are wanted where of the op's outputs those are read for which `read` is true."""
+    in_steps: InSteps | None = None
+    """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
+    into (`nngrad.graph.within`)."""
+    inlines_to: Callable[..., Any] | None = None
+    """For a function that is just a body: `inlines_to(*arguments)` gives the `Block`, which runs in its place."""
+    steps: Callable[[Function], int] | None = None
+    """For a loop whose gradient can compute it again segment by segment: how many steps a Function of it has; 0 where
+    that is settled already."""
+    sibling_fusion: Callable[..., Any] | None = None
+    """For a loop: `sibling_fusion(applications)`, where each is a pair of static arguments and the numbers of the
+    inputs, and none depends on another, says which of them are one loop that saves work
+    (`nngrad.functions.loop_fusion.Fused`)."""
+    lockstep: bool = False
+    """For an op with bodies: every process that runs it runs them equally often, whatever its arrays are."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RunFacts:
+    """How it is compiled and run, and what that costs."""
+
+    cost: Callable[[Function], int] | None = None
+    """For a heavy op, which does more arithmetic for each element the larger the arrays are: about how many additions
+    and multiplications a Function of it takes. None: the op is light, and takes a few for each element."""
+    fuses: Fusion = ""
+    """How a compiler can compute it within the loop of what reads its result: "in place", each element from those at
+    its place (diagonal ops do so by themselves); "moving", elements come from other places, or from none."""
+    reduction: Reduction = ""
+    """The operation by which it makes one element of many, in one pass."""
+    precision: Precision = ""
+    """What it wants where `nn.precision` has a dtype of 16 bits in force. "low": to compute in that, as products of
+    matrices do. "high": to compute in float32, and to give that, as sums, losses and logarithms do. "inside": to
+    compute in float32, and to give the dtype that came in. Else it computes in the dtype that comes in."""
+    numbers: tuple[str, ...] = ()
+    """Static arguments, each a number or a tuple of numbers, that `forward` takes as arrays without axes as well, where
+    its inputs are floating: graphs that differ in them alone share an executable."""
+    own_way: Callable[[Any], bool] | None = None
+    """Says of which of `numbers` an executable is to know, since `forward` computes with them in a way of their own."""
+    from_variables: Callable[[Function, tuple[Variable, ...], tuple[Any, ...]], Variable] | None = None
+    """What computes the same where Variables without axes stand for some of `numbers`: `from_variables(f, inputs,
+    arguments)`. So what is differentiated need not be emitted anew for each number."""
+    exchanges: Callable[[tuple[Any, ...]], Processes | None] | None = None
+    """For an op whose forward exchanges arrays with other processes: among which, from its static arguments; None where
+    these name one process alone (`nngrad.graph.exchange`)."""
+
+    @property
+    def heavy(self) -> bool:
+        """Whether it does much arithmetic for each element: products of matrices, convolutions, and perhaps what users
+        wrote (`Op.is_heavy`)."""
+        return self.cost is not None
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Facts(ResultFacts, DerivativeFacts, AxisFacts, BodyFacts, RunFacts):
+    """The facts that an op is declared with; all are keyword arguments of the `op` decorator, and attributes of the op.
+    """
+
+    def __post_init__(self) -> None:
+        self.fuses = self.fuses or ("in place" if self.diagonal else "")
+        self.view = self.view or self.forwards_inputs
 
 
 def unknown(f: Function) -> int:

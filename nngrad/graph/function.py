@@ -53,22 +53,25 @@ def any_hooked(functions: Iterable[Function]) -> bool:
 class RuleCall:
     """One call of a backward rule: of which function, for which gradients. All that it emits refers to it."""
 
-    __slots__ = ("_function", "context", "grad_outputs")
+    __slots__ = ("_function", "_grad_outputs", "context")
 
     context: Any
     """Where the function runs; so does its backward."""
-    grad_outputs: Sequence[Variable | None]
-    """The gradient at each output of the function, None where none arrived."""
 
     def __init__(self, f: Function, grad_outputs: Sequence[Variable | None], keep: bool = False) -> None:
         self.context = f.context
-        self.grad_outputs = grad_outputs
+        self._grad_outputs: Sequence[Variable | None] | None = grad_outputs
         self._function: Callable[[], Function | None] = (lambda: f) if keep else weakref.ref(f)
 
     @property
     def function(self) -> Function | None:
         """The function, while it lives; with `keep` it lives as long as what the rule emitted."""
         return self._function()
+
+    @property
+    def grad_outputs(self) -> Sequence[Variable | None]:
+        """The gradient at each output of the function, None where none arrived."""
+        return self._grad_outputs or ()
 
 
 class Function(ShownFunction):
@@ -79,9 +82,9 @@ class Function(ShownFunction):
 
     __slots__ = (
         "__weakref__",
+        "_call",
         "_outputs",
         "arguments",
-        "call",
         "context",
         "effects",
         "inputs",
@@ -125,11 +128,11 @@ class Function(ShownFunction):
     plan: Any
     """How to run the graph above this function (kept by the execution package)."""
     place: Any
-    """Where the user called it. Left unset but in debug mode and within `remember_places`."""
+    """Where the user called it. Left unset but in debug mode, in bodies and within `remember_places`."""
     scope: str
     """The scope of parameters that it was applied in. Left unset but within `remember_places`."""
-    call: RuleCall | None
-    """The call of a backward rule that emitted it, if one did."""
+    _call: Any
+    """The call of a backward rule that emitted it, None if none did, or what knows that (`graph/origins.py`)."""
     _outputs: tuple[weakref.ref[Variable], ...]
 
     @property
@@ -185,6 +188,15 @@ class Function(ShownFunction):
         return self.op.name
 
     @property
+    def call(self) -> RuleCall | None:
+        """The call of a backward rule that emitted it, if one did."""
+        call = self._call
+        if call is not None and not isinstance(call, RuleCall):
+            self._call = call = call.of(self.serial)
+        result: RuleCall | None = call
+        return result
+
+    @property
     def origin(self) -> Function | None:
         """The forward function whose backward rule emitted this one, while that function lives."""
         return None if self.call is None else self.call.function
@@ -229,8 +241,14 @@ class Function(ShownFunction):
 
 
 new_function = Function.__new__
-next_serial = itertools.count().__next__
+_serials = itertools.count()
+next_serial = _serials.__next__
 """The serial number of the next function to be made."""
+
+
+def next_serials(count: int) -> list[int]:
+    """The serial numbers of so many functions to be made."""
+    return [*itertools.islice(_serials, count)]
 
 
 def output_variable(function: Function, index: int) -> Variable:
@@ -278,9 +296,9 @@ def create(
     f.order = order
     f.serial = next_serial()
     f.mark = f.snapshot = f.known = f.plan = None
-    f.call = call
+    f._call = call
     options = build_options()
-    f.context = options.context if call is None else call.context
+    f.context = options.applying.context if call is None else call.context
     if specs is None:
         spec = inputs[0].spec if op.elementwise else None
         # Most functions have one input, or are known; the others are asked.
@@ -301,19 +319,23 @@ def create(
     return result
 
 
+def locate(f: Function) -> None:
+    """Note on a function where in the user's program it is applied."""
+    f.place = users_place()
+
+
 def apply_switches(f: Function, options: BuildOptions) -> None:
     """Do with a function that was just made what is switched on."""
-    if options.debug is not None:
-        f.place = options.debug.place()
-    if options.places is not None:
-        options.places[f.serial] = users_place()
-    if options.whereabouts is not None:
-        options.whereabouts.note(f)
-    if options.no_grad:
+    applying = options.applying
+    if applying.locate is not None:
+        applying.locate(f)
+    elif options.watching.debug is not None:
+        locate(f)
+    if applying.no_grad:
         for y in f.outputs:
             y.need_grad = False
-    f.mark = options.mark
-    if options.auto_forward:
+    f.mark = applying.mark
+    if applying.auto_forward:
         engine.run_function(f)
 
 
@@ -325,9 +347,9 @@ def apply(
 ) -> Any:
     """Apply `op`: in user code always a new Function, in emitted code what the builder makes of it."""
     options = build_options()
-    builder = options.builder
+    builder = options.emitting.builder
     if builder is None:
-        if options.precision is not None:
-            return options.precision.apply(op, inputs, arguments, effects)
+        if options.applying.precision is not None:
+            return options.applying.precision.apply(op, inputs, arguments, effects)
         return create(op, inputs, arguments, effects)
     return builder.emit(op, inputs, arguments)

@@ -9,8 +9,8 @@ import jax
 import numpy as np
 
 from .conversion import array_of, converted, narrowed
+from .engine import CellOperators
 from .mesh import Axes
-from .operators import CellOperators
 from .options import build_options
 from .process import check_process
 from .spec import FLOAT32, SUPPORTED, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
@@ -304,7 +304,7 @@ def host_array(value: object, dtype: object, name: str = "value", floating: DTyp
     array = _given_array(value, name)
     if dtype is not None:
         return converted(array, dtype_of(dtype), name)
-    if floating is None and array.dtype == np.float64 and (context := build_options().context) is not None:
+    if floating is None and array.dtype == np.float64 and (context := build_options().applying.context) is not None:
         floating = context.float_dtype
     if floating is not None and is_differentiable(array.dtype):
         return converted(array, floating, name)
@@ -343,7 +343,8 @@ def _settled(value: Any) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     value = value.copy()
-    if value.nbytes > _SMALL and build_options().mesh is None:  # which takes it from the host, to each device its part
+    # A mesh takes it from the host, to each device its part.
+    if value.nbytes > _SMALL and build_options().running.mesh is None:
         check_process()
         # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
         with x64_if(value.dtype.itemsize == 8):

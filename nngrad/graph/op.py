@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from .arguments import plain, shown
+from .docstrings import USUAL, Completed, completed
 from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
 from .half_made import unharmed
@@ -62,6 +63,7 @@ class Op(Facts, Generic[P, R]):
     returns `R`: a Variable for each array.
     """
 
+    __doc__ = Completed(__doc__)
     name: str
     """Name of the function in F."""
     type_name: str
@@ -88,7 +90,6 @@ class Op(Facts, Generic[P, R]):
         self.forward = forward
         self.name = self.__name__ = forward.__name__
         self.type_name = type_name or "".join(part.capitalize() for part in self.name.split("_"))
-        self.__doc__ = forward.__doc__
         self.module = self.__module__ = forward.__module__
         self.is_own = self.module.startswith("nngrad.")
         self.rules = {}
@@ -223,6 +224,15 @@ class Op(Facts, Generic[P, R]):
         """The same for looking at what JAX makes of it: where it exchanges with other processes, as one of them."""
         return as_one_of(self.bind(arguments), groups_of(self, arguments))
 
+    def completed_doc(self) -> str | None:
+        """The docstring of `forward`; of nngrad's own ops with words for each argument."""
+        if not self.is_own:
+            return self.forward.__doc__
+        raises = {"TypeError": "`key` is no uint32[2]."} if "key" in self.input_names else {}
+        if self.broadcasts:
+            raises["ValueError"] = "The shapes do not broadcast."
+        return completed(self.forward, self.__signature__.parameters, USUAL, raises)
+
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments by name."""
         given = map(plain, arguments) if self._has_floats else arguments
@@ -271,13 +281,13 @@ class Composite(Generic[P, R]):
     Made by the `composite` decorator; callable like an Op.
     """
 
+    __doc__ = Completed(__doc__)
     name: str
     body: Callable[P, R]
 
     def __init__(self, body: Callable[P, R]) -> None:
         self.body = body
         self.name = self.__name__ = body.__name__
-        self.__doc__ = body.__doc__
         self.module = self.__module__ = body.__module__
         signature = inspect.signature(body, eval_str=True)
         self.__signature__ = _of_caller(signature, signature.return_annotation)
@@ -292,6 +302,12 @@ class Composite(Generic[P, R]):
             return self._call(*args, **kwargs)
         except REFUSALS as error:
             raise_by_name(error, self, args, kwargs)
+
+    def completed_doc(self) -> str | None:
+        """The docstring of the body; of nngrad's own functions with words for each argument."""
+        if not self.module.startswith("nngrad."):
+            return self.body.__doc__
+        return completed(self.body, self.__signature__.parameters, USUAL, {})
 
     def __repr__(self) -> str:
         return f"<composite {self.name}{_without_result(self.__signature__)}>"

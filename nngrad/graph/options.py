@@ -6,6 +6,7 @@ import functools
 import gc
 from collections.abc import Callable
 from contextvars import ContextVar, copy_context
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from .scopes import Layer, WithBlock
@@ -38,6 +39,66 @@ class Builder(Protocol):
         shapes and dtypes, where these are known."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applying:
+    """What becomes of the functions that users apply."""
+
+    context: Any = None
+    """The Context whose device they are meant for; None stands for JAX's default device."""
+    precision: Any = None
+    """What casts their inputs (`nn.precision`); None where nothing does."""
+    auto_forward: bool = False
+    """Whether each is run as it is made."""
+    no_grad: bool = False
+    """Whether gradients stop at them."""
+    mark: Any = None
+    """What they are marked with, so that gradients compute them again and do not keep what they give."""
+    locate: Callable[[Function], None] | None = None
+    """What notes on them where in the user's program that is; None if nobody asks."""
+    body: int | None = None
+    """Set while the function that a body is made of runs: what it makes has larger serial numbers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Emitting:
+    """How gradients are emitted."""
+
+    builder: Builder | None = None
+    """Set while a gradient graph is emitted."""
+    simplify: bool | frozenset[str] = True
+    """Whether emitted graphs are brought to canonical form; the names of the rewriting rules that are left out, if any
+    are."""
+    segments: Callable[[Function], tuple[int, ...]] | None = None
+    """For a loop, the numbers of steps of the segments that its gradient computes again; none where it keeps all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """What watches graphs run."""
+
+    hooks: tuple[Any, ...] = ()
+    """Function hooks, the oldest first."""
+    debug: Any = None
+    """What debug mode looks for; None where it is off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """How graphs are compiled and run."""
+
+    mesh: Mesh | None = None
+    """The devices that they run on; None for one device."""
+    without_passes: frozenset[str] = frozenset()
+    """The passes that are left out of what is compiled."""
+    deterministic: bool = False
+    """Whether all that runs is compiled in one way, so that results are the same from run to run."""
+
+
+_GROUPS = {"applying": Applying, "emitting": Emitting, "watching": Watching, "running": Running}
+_GROUP_OF = {field.name: group for group, kind in _GROUPS.items() for field in fields(kind)}
+_DEFAULTS = {group: kind() for group, kind in _GROUPS.items()}
+
+
 class BuildOptions:
     """Switches that hold while functions are applied. They are made anew at every change, and never changed in use.
 
@@ -45,82 +106,31 @@ class BuildOptions:
         layers: What is in force, each layer a dict of switches, the later one over the earlier; hooks add up.
     """
 
-    __slots__ = (
-        "auto_forward",
-        "body",
-        "builder",
-        "context",
-        "debug",
-        "deterministic",
-        "hooks",
-        "layers",
-        "mark",
-        "mesh",
-        "no_grad",
-        "places",
-        "precision",
-        "segments",
-        "simplify",
-        "special",
-        "watched",
-        "whereabouts",
-        "without_passes",
-    )
+    __slots__ = ("applying", "emitting", "layers", "running", "special", "watched", "watching")
 
-    builder: Builder | None
-    """Set while a gradient graph is emitted."""
-    context: Any
-    """The Context whose device the functions are meant for; None stands for JAX's default device."""
-    auto_forward: bool
-    """Whether each function is run as it is made."""
-    body: int | None
-    """Set while the function that a body is made of runs: what it makes has larger serial numbers."""
-    simplify: bool | frozenset[str]
-    """Whether emitted graphs are brought to canonical form; the names of the rewriting rules that are left out, if any
-    are."""
-    no_grad: bool
-    """Whether gradients stop at what is built."""
-    hooks: tuple[Any, ...]
-    """Function hooks in force, the oldest first."""
-    debug: Any
-    """What debug mode looks for; None where it is off."""
-    mark: Any
-    """What functions are marked with, so that gradients compute them again and do not keep what they give."""
-    mesh: Mesh | None
-    """The devices that graphs run on; None for one device."""
-    segments: Callable[[Function], tuple[int, ...]] | None
-    """For a loop, the numbers of steps of the segments that its gradient computes again; none where it keeps all."""
-    places: dict[int, Any] | None
-    """Where it is written down, by their serial numbers, where the user applies functions; None if nobody asks."""
-    whereabouts: Any
-    """What notes on functions where the user applies them; None if nobody asks."""
-    precision: Any
-    """What casts the inputs of functions that users apply (`nn.precision`); None where nothing does."""
-    without_passes: frozenset[str]
-    """The passes that are left out of what is compiled."""
-    deterministic: bool
-    """Whether all that runs is compiled in one way, so that results are the same from run to run."""
+    applying: Applying
+    emitting: Emitting
+    watching: Watching
+    running: Running
     special: bool
-    """Whether auto_forward, no_grad, debug mode or a mark is on, or places are asked for; one look instead of six."""
+    """Whether something is to be done with functions that are applied, once they are made; one look instead of five."""
     watched: bool
     """Whether hooks or debug mode watch what runs; one look instead of two."""
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
-        self.body = self.builder = self.context = self.debug = self.mark = None
-        self.mesh = self.places = self.precision = self.segments = self.whereabouts = None
-        self.auto_forward = self.no_grad = self.deterministic = False
-        self.simplify = True
-        self.without_passes = frozenset[str]()
-        self.hooks = ()
+        given: dict[str, dict[str, Any]] = {}
         for _, switches in layers:
             for name, value in switches.items():
-                setattr(self, name, (*self.hooks, *value) if name == "hooks" else value)
-        self.watched = bool(self.hooks) or self.debug is not None
+                group = given.setdefault(_GROUP_OF[name], {})
+                group[name] = (*group.get(name, ()), *value) if name == "hooks" else value
+        for name, default in _DEFAULTS.items():
+            setattr(self, name, _GROUPS[name](**given[name]) if name in given else default)
+        applying, watching = self.applying, self.watching
+        self.watched = bool(watching.hooks) or watching.debug is not None
         self.special = (
-            self.auto_forward or self.no_grad
-            or self.debug is not None or self.mark is not None or self.places is not None
-            or self.whereabouts is not None
+            applying.auto_forward or applying.no_grad or watching.debug is not None
+            or applying.mark is not None or applying.locate is not None
         )  # fmt: skip
 
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import numpy as np
 
-from .engine import BackwardOptions, ForwardOptions, engine
+from .engine import BackwardOptions, ForwardOptions, Operators, engine
 from .links import Links, become, keep_gradient
 from .ndarray import NOT_KEPT, NdArray, checked_spec
-from .operators import Operators
 from .shown import ShownVariable
 from .spec import FLOAT32, DType, Shape, Spec
 from .spelling import no_such_argument, raise_misspelt

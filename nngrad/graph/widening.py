@@ -32,7 +32,7 @@ def warn_where_widened(op: Op, inputs: tuple[Variable, ...]) -> None:
 
     A graph that is float64 on purpose has parameters in float64, and none of this.
     """
-    if build_options().builder is not None:
+    if build_options().emitting.builder is not None:
         return
     floating = [(n, x) for n, x in zip(op.names_of(len(inputs)), inputs, strict=True) if x.spec.differentiable]
     promoted = [(n, x) for n, x in floating if not x.spec.needs_x64 and x.need_grad]

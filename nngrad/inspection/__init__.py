@@ -6,11 +6,11 @@ from .difference import Difference
 from .explanation import Explanation, OrderOfGradient, explain
 from .lines import Line
 from .listing import Listing, show
+from .locations import remember_places
 from .lowered import show_passes
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
 from .recomputation import State
-from .whereabouts import remember_places
 
 __all__ = [
     "BodyEntry",

@@ -11,7 +11,6 @@ import numpy as np
 from ..execution.stepwise import Marked, Trail, written_at
 from ..graph import Function, Variable, switched
 from ..graph.options import Switched, start_with
-from ..graph.place import Place, users_place
 
 
 class Debug:
@@ -23,10 +22,6 @@ class Debug:
 
     def __init__(self, inf: bool = True) -> None:
         self.inf = inf
-
-    def place(self) -> Place | None:
-        """Where the user's program is: the innermost line that is not nngrad's."""
-        return users_place()
 
     def checker(self) -> Checker:
         """Returns what looks at the functions of one run."""
@@ -122,7 +117,7 @@ class Checker:
         within = finding.within[index] if finding.within else None
         if within is not None and not finding.inputs:
             return self.message_within(within, f)
-        return self.described_finding(f, index, finding) + "\n" + self.whereabouts(f)
+        return self.described_finding(f, index, finding) + "\n" + self.located(f)
 
     def message_within(self, beginning: Beginning, f: Function) -> str:
         """Returns the same of a function in a body of `f`."""
@@ -130,7 +125,7 @@ class Checker:
         part = f"part of a derivative of order {beginning.function.order} of what was " * (beginning.function.order > 0)
         lines += [f"  {beginning.function.op.name} is {part}{written_at(beginning.function)}"]
         lines += [f"  {step}" for step in reversed(beginning.trail)]
-        return "\n".join([*lines, self.whereabouts(f)])
+        return "\n".join([*lines, self.located(f)])
 
     def described_finding(self, f: Function, index: int, finding: Finding, leaf: str = "the leaf") -> str:
         """Returns what is wrong with which function, and what that was given."""
@@ -140,7 +135,7 @@ class Checker:
             lines.append(f"  its input {name}, {_named(x, leaf)}, is {text}")
         return "\n".join(lines)
 
-    def whereabouts(self, f: Function) -> str:
+    def located(self, f: Function) -> str:
         """Returns where a function was called."""
         origin = f.origin
         if origin is None:

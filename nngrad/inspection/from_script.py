@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..files.graphs import load_graph
 from ..graph import Variable
 from ..graph.spelling import did_you_mean
-from .whereabouts import remember_places
+from .locations import remember_places
 
 _ZIP = b"PK\x03\x04"
 

@@ -12,8 +12,9 @@ from jax.extend.core import ClosedJaxpr
 from ..functions.array import cast
 from ..functions.jax_functions import JaxFunction, Key, Trace, Traced, checked_options
 from ..graph import Variable, apply, contained, leaves_of
-from ..graph.block import Block, close
+from ..graph.block import Block
 from ..graph.capture import placeholder
+from ..graph.closing import close
 from ..graph.named_axes import named_axes
 from ..graph.options import switch_to
 from ..graph.spec import spec_of

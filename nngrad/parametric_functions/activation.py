@@ -30,7 +30,6 @@ def prelu(
         shared: Whether all channels have one slope.
         fix_parameters: Whether the slope is a constant.
         slope_init: Initial slope.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: `base_axis` is out of range where slopes are not shared, or a parameter has another shape already.

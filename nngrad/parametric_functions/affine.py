@@ -37,14 +37,6 @@ def affine(
         inp: Of shape (batch axes..., axes to flatten...).
         n_outmaps: Shape of the outputs, or their number.
         base_axis: Number of batch axes; a negative one counts from the end.
-        w_init: Initial W.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        apply_w: Function that W goes through.
-        apply_b: Function that b goes through.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: A size is below 1, `base_axis` is out of range, or a parameter has another shape already.
@@ -76,8 +68,6 @@ def embed(
         n_features: Length of a row.
         initializer: Initial W.
         fix_parameters: Whether W is a constant.
-        apply_w: Function that W goes through.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: A size is below 1, or a parameter has another shape already.

@@ -55,8 +55,6 @@ def multi_head_attention(
         additive_mask: (targets, sources): what is added before the softmax; -inf hides a source.
         key_padding_mask: (batch, sources): a source is hidden where it is not 0.
         fix_parameters: Whether the parameters are constants.
-        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
-        name: Scope around that of the parameters.
 
     Returns:
         (targets, batch, E_out), and the weights of the average, (batch * num_heads, targets, sources), or sources + 1.
@@ -135,9 +133,7 @@ def transformer(
         tgt_key_padding_mask: (batch, targets): the same for `tgt`.
         memory_key_padding_mask: (batch, sources): the same for the attention of `tgt` to the encoded `src`.
         rng: Generator for the initial values.
-        add_attn_bias: As for `multi_head_attention`.
-        fix_parameters: Whether the parameters are constants.
-        name: Scope around that of the parameters.
+        ...: As for `multi_head_attention`.
 
     Returns:
         (targets, batch, embed_dim).
@@ -192,18 +188,11 @@ def transformer_encode(
     enc_layer_norm1, enc_affine1, enc_affine2 and enc_layer_norm2.
 
     Args:
-        src: (sources, batch, embed_dim).
-        embed_dim: Size of the last axis.
-        num_heads: Number of heads; it divides `embed_dim`.
         dim_feedforward: Number of units between the two products.
-        dropout: With what probability elements are dropped; 0 for use after training.
         activation: The function between the two products; `F.relu` by default.
         src_additive_mask: (sources, sources): what is added in the attention; -inf hides.
         src_key_padding_mask: (batch, sources): what is hidden, where it is not 0.
-        rng: Generator for the initial values.
-        add_attn_bias: As for `multi_head_attention`.
-        fix_parameters: Whether the parameters are constants.
-        name: Scope around that of the parameters.
+        ...: As for `transformer`.
 
     Returns:
         The shape of `src`.
@@ -244,18 +233,11 @@ def transformer_decode(
         tgt: (targets, batch, embed_dim).
         memory: (sources, batch, size): what the encoder has made.
         embed_dim: Size of the last axis of `tgt`.
-        num_heads: Number of heads; it divides `embed_dim`.
-        dim_feedforward: Number of units between the two products.
-        dropout: With what probability elements are dropped; 0 for use after training.
-        activation: The function between the two products; `F.relu` by default.
         tgt_additive_mask: (targets, targets): what is added in the attention of `tgt` to itself; -inf hides.
         memory_additive_mask: (targets, sources): the same for the attention to `memory`.
         tgt_key_padding_mask: (batch, targets): what is hidden in the attention of `tgt` to itself, where it is not 0.
         memory_key_padding_mask: (batch, sources): the same for the attention to `memory`.
-        rng: Generator for the initial values.
-        add_attn_bias: As for `multi_head_attention`.
-        fix_parameters: Whether the parameters are constants.
-        name: Scope around that of the parameters.
+        ...: As for `transformer_encode`.
 
     Returns:
         The shape of `tgt`.

@@ -62,12 +62,10 @@ def batch_normalization(
         batch_stat: Whether the statistics are those of `inp`, which move the running ones; else the running ones.
         output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
         group: Number of equal parts of the batch, one after the other, that are standardised each by statistics of
             its own; the running ones follow their mean.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
@@ -103,20 +101,9 @@ def fused_batch_normalization(
     Parameters: those of `batch_normalization`, in the same scope.
 
     Args:
-        inp: The input.
         z: What is added before the nonlinearity, of the shape of `inp`; None for 0.
-        axes: As for `batch_normalization`.
-        decay_rate: As for `batch_normalization`.
-        eps: As for `batch_normalization`.
-        batch_stat: As for `batch_normalization`.
         nonlinearity: "relu", the only one there is.
-        output_stat: As for `batch_normalization`.
-        fix_parameters: As for `batch_normalization`.
-        param_init: As for `batch_normalization`.
-        no_scale: As for `batch_normalization`.
-        no_bias: As for `batch_normalization`.
-        group: As for `batch_normalization`.
-        name: Scope around that of the parameters.
+        ...: As for `batch_normalization`.
 
     Raises:
         ValueError: An argument is out of range, `z` has another shape than `inp`, `param_init` names none, or a
@@ -152,19 +139,9 @@ def sync_batch_normalization(
     Parameters: those of `batch_normalization`, in the same scope.
 
     Args:
-        inp: The input.
         comm: A communicator, or None for one process, as for `F.sync_batch_normalization`.
         group: The group of processes in `comm`, this one among them.
-        axes: As for `batch_normalization`.
-        decay_rate: As for `batch_normalization`.
-        eps: As for `batch_normalization`.
-        batch_stat: As for `batch_normalization`.
-        output_stat: As for `batch_normalization`.
-        fix_parameters: As for `batch_normalization`.
-        param_init: As for `batch_normalization`.
-        no_scale: As for `batch_normalization`.
-        no_bias: As for `batch_normalization`.
-        name: Scope around that of the parameters.
+        ...: As for `batch_normalization`.
 
     Raises:
         TypeError: `comm` is no communicator.
@@ -198,7 +175,6 @@ def mean_subtraction(
         base_axis: Number of batch axes; a negative one counts from the end.
         update_running_mean: Whether this batch is added to the mean; else the mean is what it has been.
         fix_parameters: Without effect: there is nothing to train.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: `base_axis` is out of range, or a parameter has another shape already.

@@ -45,18 +45,7 @@ def convolution(
         dilation: Distance of the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         channel_last: Whether channels are the last axis.
-        w_init: Initial W.
-        b_init: Initial b.
         base_axis: Number of batch axes; a negative one counts from the end.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        apply_w: Function that W goes through.
-        apply_b: Function that b goes through.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
     shapes = of_convolution("convolution", inp, outmaps, kernel, group, channel_last, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
@@ -95,27 +84,10 @@ def deconvolution(
     `channel_last`, uniform within Glorot's limits; b of shape (outmaps,), zeros.
 
     Args:
-        inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
-        outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
         pad: Elements that are cut off both ends of each spatial axis; by default none.
         stride: Distance that neighbours along a spatial axis have in the output; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
-        channel_last: Whether channels are the last axis.
         output_padding: Elements that are added at the end of each spatial axis of the output; by default none.
-        w_init: Initial W.
-        b_init: Initial b.
-        base_axis: Number of batch axes; a negative one counts from the end.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        apply_w: Function that W goes through.
-        apply_b: Function that b goes through.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ...: As for `convolution`.
     """
     outmaps = size(outmaps, "deconvolution: outmaps")
     base_axis = axis(base_axis, inp.ndim, "deconvolution: base_axis")
@@ -154,21 +126,8 @@ def depthwise_convolution(
 
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...).
-        kernel: Size of the kernel along each spatial axis.
-        pad: Zeros at both ends of each spatial axis; by default none.
-        stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
         multiplier: Number of output channels per channel.
-        w_init: Initial W.
-        b_init: Initial b.
-        base_axis: Number of batch axes; a negative one counts from the end.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ...: As for `convolution`.
     """
     base_axis = axis(base_axis, inp.ndim, "depthwise_convolution: base_axis")
     extents = kernel_extents("depthwise_convolution", inp, kernel, base_axis)
@@ -203,21 +162,8 @@ def depthwise_deconvolution(
 
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...).
-        kernel: Size of the kernel along each spatial axis.
-        pad: Elements that are cut off both ends of each spatial axis; by default none.
-        stride: Distance that neighbours along a spatial axis have in the output; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
         divisor: Number of channels per output channel.
-        w_init: Initial W.
-        b_init: Initial b.
-        base_axis: Number of batch axes; a negative one counts from the end.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ...: As for `deconvolution`.
     """
     base_axis = axis(base_axis, inp.ndim, "depthwise_deconvolution: base_axis")
     extents = kernel_extents("depthwise_deconvolution", inp, kernel, base_axis)
@@ -260,28 +206,14 @@ def deformable_convolution(
 
     Args:
         inp: Of shape (batch axes..., channels, height, width); channels last with `channel_last`.
-        outmaps: Number of output channels.
         kernel: Size of the kernel along both axes.
         offset: By how much each element of the kernel is moved at each place, as for `F.deformable_convolution`.
         mask: What each element reads is multiplied by; by default 1.
         pad: Zeros at both ends of both axes; by default none.
         stride: Step along both axes; by default 1.
         dilation: Distance of the kernel's elements along both axes; by default 1.
-        group: Number of groups that channels are split into.
         deformable_group: Number of groups of channels with offsets and a mask of their own.
-        channel_last: Whether channels are the last axis.
-        w_init: Initial W.
-        b_init: Initial b.
-        base_axis: Number of batch axes; a negative one counts from the end.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        apply_w: Function that W goes through.
-        apply_b: Function that b goes through.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ...: As for `convolution`.
     """
     function = "deformable_convolution"
     shapes = of_convolution(function, inp, outmaps, kernel, group, channel_last, base_axis, rng)

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..distributed.devices.sharding import Spec, shard_parameters
 from ..graph import Variable
+from ..graph.docstrings import completed
 from ..graph.leaf import as_variable
 from ..graph.refusals import explained_by_name
 from ..graph.spelling import no_such_argument
@@ -23,6 +24,26 @@ Apply: TypeAlias = Callable[[Variable], Variable] | None
 ZEROS = None
 """Parameters start as zeros where no initializer is given."""
 ONES = ConstantInitializer(1)
+USUAL = {
+    "w_init": "Initial W.",
+    "wb_init": "Initial Wb, which the first `forward()` overwrites.",
+    "b_init": "Initial b.",
+    "param_init": "Initial values by name of parameter: each a function of a shape, an array or a number.",
+    "fix_parameters": "Whether W and b are constants.",
+    "rng": "Generator for the default `w_init`.",
+    "with_bias": "Whether there is a b.",
+    "apply_w": "Function that W goes through.",
+    "apply_b": "Function that b goes through.",
+    "quantize_w": "Whether W is quantised.",
+    "quantize_b": "Whether b is quantised.",
+    "quantize_zero_to": "The sign of 0.",
+    "n_outputs": "Ignored.",
+    "name": "Scope around that of the parameters.",
+}
+"""What is said of an argument of a layer that its docstring does not speak of."""
+RAISES = {
+    "ValueError": "The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already."
+}
 P = ParamSpec("P")
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)
@@ -69,7 +90,13 @@ def parametric_function_api(scope_name: str) -> Callable[[Callable[P, R]], Param
 def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """The same for a function whose signature has `name` already, for checkers of types; what it is given is a Variable
     as its first argument, and no name."""
-    return lambda body: explained_by_name(_parametric(body, scope_name, True))
+
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        body.__doc__ = completed(body, inspect.signature(body).parameters, USUAL, RAISES)
+        return explained_by_name(_parametric(body, scope_name, True))
+
+    return decorate
 
 
 def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Callable[..., R]:

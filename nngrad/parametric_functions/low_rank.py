@@ -13,6 +13,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, host_generator
+from .affine import affine as affine  # whose words on arguments are taken, as those of the next are
+from .convolution import convolution as convolution
 from .decompositions import canonical_polyadic, truncated_svd
 from .layer_arguments import size
 from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
@@ -66,14 +68,8 @@ def svd_affine(
         r: The rank: at most the lesser of the number of inputs and that of outputs.
         base_axis: As for `affine`.
         uv_init: The weight that U and V are made from by singular value decomposition, as `w_init` of `affine`.
-        b_init: Initial b.
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
     function = "svd_affine"
     shapes = of_affine(function, inp, n_outmaps, base_axis, rng)
@@ -123,15 +119,9 @@ def svd_convolution(
         stride: As for `convolution`.
         dilation: As for `convolution`.
         uv_init: The weight that U and V are made from by singular value decomposition, as `w_init` of `convolution`.
-        b_init: Initial b.
         base_axis: As for `convolution`.
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
-        with_bias: Whether there is a b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
     """
     function = "svd_convolution"
     shapes = of_convolution(function, inp, outmaps, kernel, 1, False, base_axis, rng)
@@ -181,27 +171,15 @@ def cpd3_convolution(
     `convolution`, by alternating least squares; b (outmaps,), zeros.
 
     Args:
-        inp: As for `convolution`.
-        outmaps: As for `convolution`.
-        kernel: As for `convolution`.
         r: Number of products.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
         oik_init: The weight that O, I and K are made from, as `w_init` of `convolution`.
-        b_init: Initial b.
-        base_axis: As for `convolution`.
         fix_parameters: Whether I, K, O and b are constants.
         rng: Generator for the default `oik_init`, and for what the least squares start from.
-        with_bias: Whether there is a b.
         max_iter: How often, at most, each factor is solved for.
         stopping_criterion: The least squares end once the part of the squared norm that is explained changes by less
             than this; a negative one is never met.
         lambda_reg: Added to the diagonal of each of the linear problems.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ...: As for `svd_convolution`.
     """
     function = "cpd3_convolution"
     shapes = of_convolution(function, inp, outmaps, kernel, 1, False, base_axis, rng)

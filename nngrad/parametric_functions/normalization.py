@@ -34,10 +34,8 @@ def layer_normalization(
         eps: Added to the variance.
         output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
@@ -82,16 +80,9 @@ def instance_normalization(
     Parameters: beta (zeros) and gamma (ones), of the size of `inp` along `channel_axis` and size 1 along all others.
 
     Args:
-        inp: The input.
         channel_axis: The axis of the channels.
         batch_axis: The axis, or axes, of the batch.
-        eps: Added to the variance.
-        output_stat: Whether to return (y, m, v) in place of y.
-        fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
-        no_scale: Leave gamma out.
-        no_bias: Leave beta out.
-        name: Scope around that of the parameters.
+        ...: As for `layer_normalization`.
 
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
@@ -124,17 +115,8 @@ def group_normalization(
     Parameters: beta (zeros) and gamma (ones), of the size of `inp` along `channel_axis` and size 1 along all others.
 
     Args:
-        inp: The input.
         num_groups: Number of groups; it divides the number of channels.
-        channel_axis: The axis of the channels.
-        batch_axis: The axis, or axes, of the batch.
-        eps: Added to the variance.
-        output_stat: Whether to return (y, m, v) in place of y.
-        fix_parameters: Whether beta and gamma are constants.
-        param_init: Initial values by name of parameter: each a function of a shape, an array or a number.
-        no_scale: Leave gamma out.
-        no_bias: Leave beta out.
-        name: Scope around that of the parameters.
+        ...: As for `instance_normalization`.
 
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.

@@ -1,320 +1,257 @@
-"""Layers whose weights are rounded to fixed-point numbers or to powers of two."""
+"""Layers whose weights take few values: signs, fixed-point numbers, powers of two, levels of a range; or are pruned."""
 
 from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
-from ..initializer import Rng
-from .layer_parameters import Init, own_parameters
-from .shapes import bias, of_affine, of_convolution, weight
+from ..graph.docstrings import entries_of
+from ..graph.leaf import as_variable
+from ..initializer import ConstantInitializer
+from ..parameter import get_parameter_or_create
+from .layer_parameters import ZEROS, Init, initial, own_parameters
+from .variations import AFFINE, CONVOLUTION, Layer, Level, layer
+
+# ---------------------------------------------------------------- one bit
 
 
-@own_parameters("fp_quantized_affine")
-def fixed_point_quantized_affine(
-    inp: Array,
-    n_outmaps: Ints,
-    base_axis: int = 1,
-    w_init: Init = None,
-    b_init: Init = None,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    quantize_w: bool = True,
-    sign_w: bool = True,
-    n_w: int = 8,
-    delta_w: float = 0.0625,
-    ste_fine_grained_w: bool = True,
-    quantize_b: bool = True,
-    sign_b: bool = True,
-    n_b: int = 8,
-    delta_b: float = 0.0625,
-    ste_fine_grained_b: bool = True,
-    name: str | None = None,
-) -> Variable:
-    """`affine` with W and b rounded by `F.fixed_point_quantize`.
+def binary_connect(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = None) -> Variable:
+    """`{kind}` with the signs of W, as `F.binary_connect_{kind}` has it (Courbariaux and others, 2015).
 
-    Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; b (*n_outmaps), zeros;
-    W_q and b_q, what comes of them, which each `forward()` writes, not trained.
+    Parameters: {W}, uniform within Glorot's limits; Wb, the signs of W, which each `forward()` writes, not trained;
+    b {outputs}, zeros.
+    """
+    return layer.applied("binary_connect_", *_with_signs(layer, wb_init), layer.b(), quantize_zero_to=quantize_zero_to)
+
+
+def binary_weight(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = None) -> Variable:
+    """`{kind}` with scaled signs of W, as `F.binary_weight_{kind}` has it (Rastegari and others, 2016).
+
+    Parameters: {W}, uniform within Glorot's limits; Wb, the signs of W, and alpha {outputs}, the mean sizes, both of
+    which each `forward()` writes, not trained; b {outputs}, zeros.
+    """
+    signs = _with_signs(layer, wb_init)
+    alpha = get_parameter_or_create("alpha", layer.shapes.bias, ZEROS, False)
+    return layer.applied("binary_weight_", *signs, alpha, layer.b(), quantize_zero_to=quantize_zero_to)
+
+
+def _with_signs(layer: Layer, wb_init: Init) -> tuple[Variable, Variable]:
+    """W and Wb."""
+    shapes = layer.shapes
+    return layer.w(), get_parameter_or_create("Wb", shapes.weight, initial(wb_init, shapes.default), False)
+
+
+binary_connect_affine = layer(AFFINE, "bicon", binary_connect)
+binary_connect_convolution = layer(CONVOLUTION, "bicon", binary_connect)
+binary_weight_affine = layer(AFFINE, "bwn", binary_weight)
+binary_weight_convolution = layer(CONVOLUTION, "bwn", binary_weight)
+
+# ---------------------------------------------------------------- powers of two, one half after the other
+
+
+def inq(
+    layer: Layer, num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "random", seed: int = -1,
+    i_init: Init = None,
+) -> Variable:  # fmt: skip
+    """`{kind}` under incremental network quantisation, as `F.inq_{kind}` has it (Zhou and others, 2017).
+
+    Parameters: {W}, uniform within Glorot's limits; I, of that shape, 1 where a weight is fixed, zeros, not trained;
+    b {outputs}, zeros. Each `forward()` writes W and I.
 
     Args:
-        inp: As for `affine`.
-        n_outmaps: As for `affine`.
-        base_axis: As for `affine`.
-        w_init: Initial W.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
-        sign_w: As `sign` of `F.fixed_point_quantize`, for W.
-        n_w: As `n` of `F.fixed_point_quantize`, for W.
-        delta_w: As `delta` of `F.fixed_point_quantize`, for W.
-        ste_fine_grained_w: As `ste_fine_grained` of `F.fixed_point_quantize`, for W.
-        quantize_b: Whether b is quantised.
-        sign_b: As `sign` of `F.fixed_point_quantize`, for b.
-        n_b: As `n` of `F.fixed_point_quantize`, for b.
-        delta_b: As `delta` of `F.fixed_point_quantize`, for b.
-        ste_fine_grained_b: As `ste_fine_grained` of `F.fixed_point_quantize`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        i_init: Initial I: 1 where a weight is fixed from the start.
+        ...: As for `{kind}` and `F.inq_affine`.
     """
-    shapes = of_affine("fixed_point_quantized_affine", inp, n_outmaps, base_axis, rng)
-    w = weight(
-        shapes, w_init, fix_parameters, quantize_w,
-        lambda w: F.fixed_point_quantize(
-            w, sign=sign_w, n=n_w, delta=delta_w, ste_fine_grained=ste_fine_grained_w
-        ),
-    )
-    b = bias(
-        shapes, b_init, fix_parameters, with_bias, quantize_b,
-        lambda b: F.fixed_point_quantize(
-            b, sign=sign_b, n=n_b, delta=delta_b, ste_fine_grained=ste_fine_grained_b
-        ),
-    )
-    return F.affine(inp, w, b, base_axis=shapes.base_axis)
+    w = layer.w()
+    i = get_parameter_or_create("I", layer.shapes.weight, initial(i_init, ZEROS), False)
+    return layer.applied(
+        "inq_", w, i, layer.b(), num_bits=num_bits, inq_iterations=inq_iterations,
+        selection_algorithm=selection_algorithm, seed=seed,
+    )  # fmt: skip
 
 
-@own_parameters("fp_quantized_conv")
-def fixed_point_quantized_convolution(
-    inp: Array,
-    outmaps: int,
-    kernel: Ints,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    channel_last: bool = False,
-    w_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    quantize_w: bool = True,
-    sign_w: bool = True,
-    n_w: int = 8,
-    delta_w: float = 0.0625,
-    ste_fine_grained_w: bool = True,
-    quantize_b: bool = True,
-    sign_b: bool = True,
-    n_b: int = 8,
-    delta_b: float = 0.0625,
-    ste_fine_grained_b: bool = True,
-    name: str | None = None,
-) -> Variable:
-    """`convolution` with W and b rounded by `F.fixed_point_quantize`.
+inq_affine = layer(AFFINE, "inq", inq)
+inq_convolution = layer(CONVOLUTION, "inq", inq)
 
-    Parameters: W (outmaps, channels / group, *kernel), or (outmaps, *kernel, channels / group) with `channel_last`,
-    uniform within Glorot's limits; b (outmaps,), zeros; W_q and b_q, what comes of them, which each `forward()`
-    writes, not trained.
+# ---------------------------------------------------------------- rounded or pruned by a function of F
+
+
+def _rounded(name: str, switch: str, quantizer: Callable[..., Variable], first: str = "") -> Callable[..., Variable]:
+    """A variation whose W and b go through a quantiser, with arguments `switch`, that says whether, and those of the
+    quantiser, for each of the two.
 
     Args:
-        inp: As for `convolution`.
-        outmaps: As for `convolution`.
-        kernel: As for `convolution`.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
-        group: As for `convolution`.
-        channel_last: As for `convolution`.
-        w_init: Initial W.
-        b_init: Initial b.
-        base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
-        sign_w: As `sign` of `F.fixed_point_quantize`, for W.
-        n_w: As `n` of `F.fixed_point_quantize`, for W.
-        delta_w: As `delta` of `F.fixed_point_quantize`, for W.
-        ste_fine_grained_w: As `ste_fine_grained` of `F.fixed_point_quantize`, for W.
-        quantize_b: Whether b is quantised.
-        sign_b: As `sign` of `F.fixed_point_quantize`, for b.
-        n_b: As `n` of `F.fixed_point_quantize`, for b.
-        delta_b: As `delta` of `F.fixed_point_quantize`, for b.
-        ste_fine_grained_b: As `ste_fine_grained` of `F.fixed_point_quantize`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        name: Name of the variation.
+        switch: "quantize" or "prune".
+        quantizer: A function of a weight and its own arguments, which has the name of the function of F.
+        first: An argument of the quantiser that goes before all others.
     """
-    shapes = of_convolution(
-        "fixed_point_quantized_convolution", inp, outmaps, kernel, group, channel_last, base_axis, rng
+    arguments = sorted(list(inspect.signature(quantizer).parameters.values())[1:], key=lambda p: p.name != first)
+    def variation(layer: Layer, **given: Any) -> Variable:
+        return layer.quantized(*[
+            partial(quantizer, **{p.name: given[f"{p.name}_{side}"] for p in arguments})
+            if given[f"{switch}_{side}"]
+            else None
+            for side in "wb"
+        ])  # fmt: skip
+
+    words = entries_of(getattr(F, quantizer.__name__))
+    parameters = [inspect.Parameter("layer", inspect.Parameter.POSITIONAL_ONLY)]
+    entries = []
+    for side in "wb":
+        whose = "W" if side == "w" else "b"
+        switch_of_side = inspect.Parameter(f"{switch}_{side}", inspect.Parameter.KEYWORD_ONLY, default=True)
+        parameters.append(switch_of_side.replace(annotation="bool"))
+        entries.append(f"    {switch}_{side}: Whether {whose} is {'pruned' if switch == 'prune' else 'quantised'}.")
+        for p in arguments:
+            parameters.append(p.replace(name=f"{p.name}_{side}", kind=p.KEYWORD_ONLY))
+            text = " ".join(" ".join(words[p.name]).split())
+            entries.append(textwrap.fill(f"    {p.name}_{side}: For {whose}: {text}", 112, subsequent_indent=" " * 8))
+    variation.__name__ = name
+    variation.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    variation.__doc__ = (
+        f"`{{kind}}` with W and b {'pruned' if switch == 'prune' else 'rounded'} by `F.{quantizer.__name__}`.\n\n"
+        f"{ROUNDED}\n\nArgs:\n" + "\n".join(entries)
     )
-    w = weight(
-        shapes, w_init, fix_parameters, quantize_w,
-        lambda w: F.fixed_point_quantize(
-            w, sign=sign_w, n=n_w, delta=delta_w, ste_fine_grained=ste_fine_grained_w
-        ),
-    )
-    b = bias(
-        shapes, b_init, fix_parameters, with_bias, quantize_b,
-        lambda b: F.fixed_point_quantize(
-            b, sign=sign_b, n=n_b, delta=delta_b, ste_fine_grained=ste_fine_grained_b
-        ),
-    )
-    return F.convolution(
-        inp, w, b, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
-        channel_last=channel_last,
-    )
+    return variation
 
 
-@own_parameters("pow2_quantized_affine")
-def pow2_quantized_affine(
-    inp: Array,
-    n_outmaps: Ints,
-    base_axis: int = 1,
-    w_init: Init = None,
-    b_init: Init = None,
+ROUNDED = (
+    "Parameters: {W}, uniform within Glorot's limits; b {outputs}, zeros; W_q and b_q, what comes of them, which each "
+    "`forward()` writes, not trained."
+)
+
+
+def fixed_point_quantize(
+    w: Variable, sign: bool = True, n: int = 8, delta: float = 0.0625, ste_fine_grained: bool = True
+) -> Variable:
+    """With the defaults of layers."""
+    return F.fixed_point_quantize(w, sign=sign, n=n, delta=delta, ste_fine_grained=ste_fine_grained)
+
+
+def pow2_quantize(
+    w: Variable, sign: bool = True, with_zero: bool = False, n: int = 8, m: int = 2, ste_fine_grained: bool = True
+) -> Variable:
+    """With the defaults of layers."""
+    return F.pow2_quantize(w, sign=sign, with_zero=with_zero, n=n, m=m, ste_fine_grained=ste_fine_grained)
+
+
+def prune(w: Variable, rate: float = 0.9) -> Variable:
+    """With the default of layers."""
+    return F.prune(w, rate=rate)
+
+
+_fixed_point = _rounded("fixed_point_quantized", "quantize", fixed_point_quantize)
+fixed_point_quantized_affine = layer(AFFINE, "fp_quantized", _fixed_point)
+fixed_point_quantized_convolution = layer(CONVOLUTION, "fp_quantized", _fixed_point, channel_last=True)
+pow2_quantized_affine = layer(AFFINE, "pow2_quantized", _rounded("pow2_quantized", "quantize", pow2_quantize))
+pow2_quantized_convolution = layer(
+    CONVOLUTION, "pow2_quantized", _rounded("pow2_quantized", "quantize", pow2_quantize, first="with_zero")
+)
+_pruned = _rounded("pruned", "prune", prune)
+pruned_affine = layer(AFFINE, "pruned", _pruned)
+pruned_convolution = layer(CONVOLUTION, "pruned", _pruned, channel_last=True)
+
+# ---------------------------------------------------------------- levels of a range
+
+
+@own_parameters("min_max_quantize")
+def min_max_quantize(
+    x: Array,
+    ql_min: Level = 0,
+    ql_max: Level = 255,
+    decay: float = 0.999,
+    x_min_max: bool = False,
+    ema: bool = False,
+    ste_fine_grained: bool = True,
+    eps: float = 0.01,
+    qr_min_init: Init = None,
+    qr_max_init: Init = None,
     fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    quantize_w: bool = True,
-    sign_w: bool = True,
-    with_zero_w: bool = False,
-    n_w: int = 8,
-    m_w: int = 2,
-    ste_fine_grained_w: bool = True,
-    quantize_b: bool = True,
-    sign_b: bool = True,
-    with_zero_b: bool = False,
-    n_b: int = 8,
-    m_b: int = 2,
-    ste_fine_grained_b: bool = True,
     name: str | None = None,
 ) -> Variable:
-    """`affine` with W and b rounded by `F.pow2_quantize`.
+    """`x` rounded to levels of a range, as `F.min_max_quantize` has it (Jacob and others, 2018).
 
-    Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; b (*n_outmaps), zeros;
-    W_q and b_q, what comes of them, which each `forward()` writes, not trained.
-
-    Args:
-        inp: As for `affine`.
-        n_outmaps: As for `affine`.
-        base_axis: As for `affine`.
-        w_init: Initial W.
-        b_init: Initial b.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
-        sign_w: As `sign` of `F.pow2_quantize`, for W.
-        with_zero_w: As `with_zero` of `F.pow2_quantize`, for W.
-        n_w: As `n` of `F.pow2_quantize`, for W.
-        m_w: As `m` of `F.pow2_quantize`, for W.
-        ste_fine_grained_w: As `ste_fine_grained` of `F.pow2_quantize`, for W.
-        quantize_b: Whether b is quantised.
-        sign_b: As `sign` of `F.pow2_quantize`, for b.
-        with_zero_b: As `with_zero` of `F.pow2_quantize`, for b.
-        n_b: As `n` of `F.pow2_quantize`, for b.
-        m_b: As `m` of `F.pow2_quantize`, for b.
-        ste_fine_grained_b: As `ste_fine_grained` of `F.pow2_quantize`, for b.
-        name: Scope around that of the parameters.
-
-    Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
-    """
-    shapes = of_affine("pow2_quantized_affine", inp, n_outmaps, base_axis, rng)
-    w = weight(
-        shapes, w_init, fix_parameters, quantize_w,
-        lambda w: F.pow2_quantize(
-            w, sign=sign_w, with_zero=with_zero_w, n=n_w, m=m_w, ste_fine_grained=ste_fine_grained_w
-        ),
-    )
-    b = bias(
-        shapes, b_init, fix_parameters, with_bias, quantize_b,
-        lambda b: F.pow2_quantize(
-            b, sign=sign_b, with_zero=with_zero_b, n=n_b, m=m_b, ste_fine_grained=ste_fine_grained_b
-        ),
-    )
-    return F.affine(inp, w, b, base_axis=shapes.base_axis)
-
-
-@own_parameters("pow2_quantized_conv")
-def pow2_quantized_convolution(
-    inp: Array,
-    outmaps: int,
-    kernel: Ints,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    w_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    quantize_w: bool = True,
-    with_zero_w: bool = False,
-    sign_w: bool = True,
-    n_w: int = 8,
-    m_w: int = 2,
-    ste_fine_grained_w: bool = True,
-    quantize_b: bool = True,
-    with_zero_b: bool = False,
-    sign_b: bool = True,
-    n_b: int = 8,
-    m_b: int = 2,
-    ste_fine_grained_b: bool = True,
-    name: str | None = None,
-) -> Variable:
-    """`convolution` with W and b rounded by `F.pow2_quantize`.
-
-    Parameters: W (outmaps, channels / group, *kernel), uniform within Glorot's limits; b (outmaps,), zeros; W_q and
-    b_q, what comes of them, which each `forward()` writes, not trained.
+    Parameters: qr_min (-6) and qr_max (6), the range, of the shape of `ql_min`, trained but for `x_min_max` and `ema`
+    together; ql_min and ql_max, of shape (1, ..., 1) with as many axes as `x`, where they are given as numbers, not
+    trained. With `x_min_max` each `forward()` writes the range.
 
     Args:
-        inp: As for `convolution`.
-        outmaps: As for `convolution`.
-        kernel: As for `convolution`.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
-        group: As for `convolution`.
-        w_init: Initial W.
-        b_init: Initial b.
-        base_axis: As for `convolution`.
-        fix_parameters: Whether W and b are constants.
-        rng: Generator for the default `w_init`.
-        with_bias: Whether there is a b.
-        quantize_w: Whether W is quantised.
-        with_zero_w: As `with_zero` of `F.pow2_quantize`, for W.
-        sign_w: As `sign` of `F.pow2_quantize`, for W.
-        n_w: As `n` of `F.pow2_quantize`, for W.
-        m_w: As `m` of `F.pow2_quantize`, for W.
-        ste_fine_grained_w: As `ste_fine_grained` of `F.pow2_quantize`, for W.
-        quantize_b: Whether b is quantised.
-        with_zero_b: As `with_zero` of `F.pow2_quantize`, for b.
-        sign_b: As `sign` of `F.pow2_quantize`, for b.
-        n_b: As `n` of `F.pow2_quantize`, for b.
-        m_b: As `m` of `F.pow2_quantize`, for b.
-        ste_fine_grained_b: As `ste_fine_grained` of `F.pow2_quantize`, for b.
-        name: Scope around that of the parameters.
+        ql_min: The lowest level: a number, or an array with as many axes as `x`, along each its size or 1, for ranges
+            along axes.
+        ql_max: The highest level, in the same way.
+        qr_min_init: Initial qr_min.
+        qr_max_init: Initial qr_max.
+        fix_parameters: Whether qr_min and qr_max are constants.
+        ...: As for `F.min_max_quantize`.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape
-            already.
+        TypeError: As in `F.min_max_quantize`.
+        ValueError: As in `F.min_max_quantize`, or a parameter has another shape already.
     """
-    shapes = of_convolution("pow2_quantized_convolution", inp, outmaps, kernel, group, False, base_axis, rng)
-    w = weight(
-        shapes, w_init, fix_parameters, quantize_w,
-        lambda w: F.pow2_quantize(
-            w, sign=sign_w, with_zero=with_zero_w, n=n_w, m=m_w, ste_fine_grained=ste_fine_grained_w
-        ),
+    lowest, highest = _level("ql_min", ql_min, x.ndim), _level("ql_max", ql_max, x.ndim)
+    trained = not (x_min_max and ema)
+    qr_min, qr_max = [
+        get_parameter_or_create(name, lowest.shape, initial(given, ConstantInitializer(default)), trained,
+                                trained and not fix_parameters)
+        for name, given, default in (("qr_min", qr_min_init, -6), ("qr_max", qr_max_init, 6))
+    ]  # fmt: skip
+    return F.min_max_quantize(
+        x, qr_min, qr_max, lowest, highest, decay=decay, x_min_max=x_min_max, ema=ema,
+        ste_fine_grained=ste_fine_grained, eps=eps,
     )
-    b = bias(
-        shapes, b_init, fix_parameters, with_bias, quantize_b,
-        lambda b: F.pow2_quantize(
-            b, sign=sign_b, with_zero=with_zero_b, n=n_b, m=m_b, ste_fine_grained=ste_fine_grained_b
-        ),
+
+
+def _level(name: str, value: Level, ndim: int) -> Variable:
+    if isinstance(value, int | float):
+        return get_parameter_or_create(name, (1,) * ndim, ConstantInitializer(value), False)
+    return as_variable(value, name, "min_max_quantize")
+
+
+def min_max_quantized(
+    layer: Layer, *, quantize_w: bool = True, ql_min_w: Level = 0, ql_max_w: Level = 255, w_min_max: bool = False,
+    qr_min_w_init: Init = None, qr_max_w_init: Init = None, ste_fine_grained_w: bool = True, quantize_b: bool = True,
+    ql_min_b: Level = 0, ql_max_b: Level = 255, b_min_max: bool = False, qr_min_b_init: Init = None,
+    qr_max_b_init: Init = None, ste_fine_grained_b: bool = True, eps: float = 0.01,
+) -> Variable:  # fmt: skip
+    """`{kind}` with W and b rounded by `min_max_quantize`.
+
+    Parameters: {W}, uniform within Glorot's limits; b {outputs}, zeros; W_q and b_q, what comes of them, which each
+    `forward()` writes, not trained. min_max_quantize_w/... and min_max_quantize_b/... are those of `min_max_quantize`.
+
+    Args:
+        ql_min_w: As for `min_max_quantize`, for W.
+        ql_max_w: As for `min_max_quantize`, for W.
+        w_min_max: As `x_min_max` of `F.min_max_quantize`, for W.
+        qr_min_w_init: Initial qr_min of W; -2 by default.
+        qr_max_w_init: Initial qr_max of W; 2 by default.
+        ste_fine_grained_w: As `ste_fine_grained` of `F.min_max_quantize`, for W.
+        ql_min_b: As for `min_max_quantize`, for b.
+        ql_max_b: As for `min_max_quantize`, for b.
+        b_min_max: As `x_min_max` of `F.min_max_quantize`, for b.
+        qr_min_b_init: Initial qr_min of b; -6 by default.
+        qr_max_b_init: Initial qr_max of b; 6 by default.
+        ste_fine_grained_b: As `ste_fine_grained` of `F.min_max_quantize`, for b.
+        ...: As for `{kind}` and `F.min_max_quantize`.
+    """
+    quantizer = partial(min_max_quantize, eps=eps, fix_parameters=layer.fixed)
+    quantizer_of_w = partial(
+        quantizer, ql_min=ql_min_w, ql_max=ql_max_w, x_min_max=w_min_max, ste_fine_grained=ste_fine_grained_w,
+        qr_min_init=-2 if qr_min_w_init is None else qr_min_w_init,
+        qr_max_init=2 if qr_max_w_init is None else qr_max_w_init, name="min_max_quantize_w",
     )
-    return F.convolution(
-        inp, w, b, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+    quantizer_of_b = partial(
+        quantizer, ql_min=ql_min_b, ql_max=ql_max_b, x_min_max=b_min_max, ste_fine_grained=ste_fine_grained_b,
+        qr_min_init=qr_min_b_init, qr_max_init=qr_max_b_init, name="min_max_quantize_b",
     )
+    return layer.quantized(quantizer_of_w if quantize_w else None, quantizer_of_b if quantize_b else None)
+
+
+min_max_quantized_affine = layer(AFFINE, "min_max_quantized", min_max_quantized)
+min_max_quantized_convolution = layer(CONVOLUTION, "min_max_quantized", min_max_quantized, channel_last=True)

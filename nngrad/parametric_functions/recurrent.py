@@ -110,7 +110,6 @@ def rnn(
         rng: Generator for the default initial values.
         with_bias: Whether there is a bias.
         fix_parameters: Whether the parameters are constants.
-        name: Scope around that of the parameters.
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
@@ -151,20 +150,8 @@ def lstm(
     itself; bias (L, D, 4, H), zeros. The gates are in the order input, forget, cell, output.
 
     Args:
-        x: (steps, batch, I).
-        h: The first states, (L, D, batch, H), which say how many layers and units there are.
         c: The first cells, of that shape too.
-        w0_init: Initial weight_l0.
-        w_init: Initial weight.
-        b_init: Initial bias.
-        num_layers: L; 1 stands for that of `h`.
-        dropout: With what probability each output is dropped between layers.
-        bidirectional: Whether each layer has a second direction, from the last step to the first.
-        training: Whether there is dropout.
-        rng: Generator for the default initial values.
-        with_bias: Whether there is a bias.
-        fix_parameters: Whether the parameters are constants.
-        name: Scope around that of the parameters.
+        ...: As for `rnn`.
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states and cells, of the shape of `h`.
@@ -204,19 +191,7 @@ def gru(
     gate's product with the state.
 
     Args:
-        x: (steps, batch, I).
-        h: The first states, (L, D, batch, H), which say how many layers and units there are.
-        w0_init: Initial weight_l0.
-        w_init: Initial weight.
-        b_init: Initial bias.
-        num_layers: L; 1 stands for that of `h`.
-        dropout: With what probability each output is dropped between layers.
-        bidirectional: Whether each layer has a second direction, from the last step to the first.
-        training: Whether there is dropout.
-        rng: Generator for the default initial values.
-        with_bias: Whether there is a bias.
-        fix_parameters: Whether the parameters are constants.
-        name: Scope around that of the parameters.
+        ...: As for `rnn`.
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
@@ -253,10 +228,7 @@ def lstm_cell(
         h: The state, (batch, state_size).
         c: The cell, of that shape too.
         state_size: Number of units.
-        w_init: Initial W.
-        b_init: Initial b.
         fix_parameters: Whether the parameters are constants.
-        name: Scope around that of the parameters.
 
     Returns:
         The next state and the next cell.

@@ -1,19 +1,16 @@
-"""Shapes and default initial values of the weights of affine functions and convolutions, and weights that are
-quantised."""
+"""Shapes and default initial values of the weights of affine functions and convolutions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import NamedTuple
 
-from ..functions.quantization import written
 from ..graph import Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from ..parameter import Initializer, get_parameter_or_create
+from ..parameter import Initializer
 from .layer_arguments import axis, divided, size, sizes
-from .layer_parameters import ZEROS, Init, glorot, initial, parameter
+from .layer_parameters import glorot
 
 
 class Shapes(NamedTuple):
@@ -57,32 +54,3 @@ def of_convolution(
     inner = divided(channels, size(group, f"{function}: group"), f"{function}: channels")
     shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
     return Shapes(shape, (outmaps,), base_axis, glorot(channels, outmaps, extents, rng))
-
-
-Quantizer = Callable[[Variable], Variable]
-
-
-def weight(shapes: Shapes, given: Init, fixed: bool, quantizes: bool, quantizer: Quantizer) -> Variable:
-    """The parameter W, quantised, if that is to be; what comes of it is written to the parameter W_q."""
-    return _quantized("W", shapes.weight, given, shapes.default, fixed, quantizer if quantizes else None)
-
-
-def bias(
-    shapes: Shapes, given: Init, fixed: bool, with_bias: bool, quantizes: bool, quantizer: Quantizer
-) -> Variable | None:
-    """The parameter b in the same way, if there is one."""
-    if not with_bias:
-        return None
-    return _quantized("b", shapes.bias, given, ZEROS, fixed, quantizer if quantizes else None)
-
-
-def _quantized(
-    name: str, shape: tuple[int, ...], given: Init, default: Initializer | None, fixed: bool,
-    quantizer: Quantizer | None,
-) -> Variable:
-    w = parameter(name, shape, given, default, fixed)
-    if quantizer is None:
-        return w
-    w_q = get_parameter_or_create(f"{name}_q", shape, initial(given, default), False)
-    y = quantizer(w)
-    return written(y, {w_q: y})

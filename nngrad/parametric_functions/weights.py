@@ -36,7 +36,6 @@ def spectral_norm(
         test: Whether u stays as it is.
         u_init: Initial u.
         fix_parameters: Without effect: there is nothing to train.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: An argument is out of range, or a parameter has another shape already.
@@ -70,7 +69,6 @@ def weight_normalization(
         eps: Added to the squared lengths.
         g_init: Initial g.
         fix_parameters: Whether g is a constant.
-        name: Scope around that of the parameters.
 
     Raises:
         ValueError: An argument is out of range, or a parameter has another shape already.

@@ -41,10 +41,10 @@ def builder_for(known: list[Function]) -> Builder:
     """Returns a new builder, for a gradient of `known` functions."""
     options = build_options()
     # Hooks shall find the backward of each function by itself, and not what several have in common.
-    simplified = options.simplify and not options.hooks and not (function_hooks and any_hooked(known))
+    simplified = options.emitting.simplify and not options.watching.hooks and not (function_hooks and any_hooked(known))
     if not simplified:
         return PlainBuilder()
-    return HashConsTable(forms_without(_ALL_RULES if options.simplify is True else options.simplify))
+    return HashConsTable(forms_without(_ALL_RULES if options.emitting.simplify is True else options.emitting.simplify))
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def emitting(known: list[Function], order: int) -> Iterator[Builder]:
         order: Order of differentiation of what is emitted.
     """
     options = build_options()
-    outer = options.builder
+    outer = options.emitting.builder
     if outer is None:
         builder = builder_for(known)
         with switched(builder=builder, precision=None):

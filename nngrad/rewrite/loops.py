@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..functions.loops import scan_of_body
 from ..functions.movement import broadcast, reshape
 from ..graph import NdArray, Variable, build_options, switch
-from ..graph.block import close
+from ..graph.closing import close
 from ..graph.derived import derived_once
 from ..graph.loop import Loop, settled
 from ..graph.variable import leaf_of
@@ -94,7 +94,7 @@ def merged_loop(loop: Loop, classes: Classes) -> Merged | None:
     """
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     leaves = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
-    without = build_options().simplify
+    without = build_options().emitting.simplify
     builder = HashConsTable(forms_without(without if isinstance(without, frozenset) else frozenset()))
     switch(builder=builder)
     while True:

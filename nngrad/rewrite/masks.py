@@ -105,7 +105,7 @@ def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
 
 def _switched_off() -> bool:
     """Whether masks are to stay where they are. `simplify(False)` moves them: which values are NaN depends on it."""
-    without = build_options().simplify
+    without = build_options().emitting.simplify
     return without.__class__ is frozenset and MASKS in without
 
 

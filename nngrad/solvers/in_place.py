@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from ..execution.host_calls import finished
+from ..execution.executable import Executable
 from ..execution.on_disk import on_disk_of_trees
-from ..execution.tiers import Tiers, tiered
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
 from ..graph.mesh import Mesh, mesh_of
@@ -51,8 +50,7 @@ class InPlaceUpdate:
         device: Where it runs; None leaves it to JAX.
         opaque: Whether code of the user's is in it.
         taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
-        cheap_calls: After how many calls the best executable takes the place of one that is compiled cheaply and takes
-            nothing over; 0 if there is no such.
+        quick_calls: How many calls run the quick tier, which takes nothing over; 0 if there is but one tier.
         compiled: Called with the seconds that a compilation took, if that is wanted.
         structure: Gives a digest of what `function` computes, the same in every process; None where that is not known.
         mesh: The devices that it runs on, if there are several. Without it parameters may lie on a mesh all the same,
@@ -61,7 +59,6 @@ class InPlaceUpdate:
 
     __slots__ = (
         "_calls",
-        "_cheap_calls",
         "_compiled",
         "_device",
         "_executable",
@@ -71,11 +68,11 @@ class InPlaceUpdate:
         "_opaque",
         "_owner",
         "_placements",
+        "_quick_calls",
         "_solver",
         "_state",
         "_structure",
         "_taken",
-        "_tiers",
         "_updated",
         "_values",
     )
@@ -89,7 +86,7 @@ class InPlaceUpdate:
         device: jax.Device | None = None,
         opaque: bool = False,
         taken: tuple[int, ...] = (0, 1),
-        cheap_calls: int = 0,
+        quick_calls: int = 0,
         compiled: Callable[[float], None] | None = None,
         structure: Callable[[], bytes | None] = lambda: None,
         mesh: Mesh | None = None,
@@ -101,7 +98,7 @@ class InPlaceUpdate:
         self._function = function
         self._opaque = opaque
         self._device = device
-        self._cheap_calls = 0 if opaque else cheap_calls
+        self._quick_calls = 0 if opaque else quick_calls
         self._compiled = compiled
         self._compile()
         self._solver = solver
@@ -113,20 +110,17 @@ class InPlaceUpdate:
 
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
-        placements = self._placements
+        placements, function = self._placements, functools.partial(self._function)
         if placements is None:
-            jitted = jax.jit(functools.partial(self._function), donate_argnums=self._taken)
+            jitted = jax.jit(function, donate_argnums=self._taken)
             on_disk = None if self._opaque else on_disk_of_trees(jitted, self._structure)
-            best = finished(jitted, self._opaque) if on_disk is None else on_disk.call
         else:  # the disk has executables for one device
-            jitted = jax.jit(
-                functools.partial(self._function), donate_argnums=self._taken, out_shardings=placements.of_results
-            )
-            on_disk, best = None, finished(jitted, self._opaque, placements.mesh)
-        self._tiers = Tiers(
-            jitted, best, self._cheap_calls, self._device, self._compiled, on_disk, self._structure
+            jitted = jax.jit(function, donate_argnums=self._taken, out_shardings=placements.of_results)
+            on_disk = None
+        self._executable = Executable(
+            jitted, opaque=self._opaque, divided=None if placements is None else placements.mesh,
+            quick_calls=self._quick_calls, structure=self._structure, on_disk=on_disk, compiled=self._compiled,
         )
-        self._executable = tiered(self._tiers)
         self._calls: dict[Any, int] = {}
 
     @property
@@ -171,20 +165,20 @@ class InPlaceUpdate:
         with owner.lock, nullcontext() if mesh is None else mesh.turn():
             held = owner.held
             _, _, params, state = held[-1]
-            calls, is_cheap = self._calls.get(kind, 0), self._tiers.may_be_cheap()  # which is another function
-            if calls < _COLD or is_cheap:
+            calls, is_quick = self._calls.get(kind, 0), self._executable.has_quick_calls  # which is another function
+            if calls < _COLD or is_quick:
                 params, state = copied_together(params, state)
                 try:
                     held.append(self._executable(params, state, arguments))
                 except BaseException:
                     self._compile()  # after such a call JAX would return through Python for ever
                     raise
-                if not is_cheap:
+                if not is_quick:
                     self._calls[kind] = calls + 1
             else:
                 params = donated(params) if 0 in self._taken else params
                 state = donated(state)
-                executable: Any = self._tiers.then  # a function of C
+                executable: Any = self._executable.optimised  # a function of C
                 held.extend(map(executable, (params,), (state,), (arguments,)))
             del held[:-1]
             if mesh is not None:

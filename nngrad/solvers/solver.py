@@ -13,8 +13,8 @@ import numpy as np
 import optax
 
 from ..autodiff.met import look_away, look_out, looking, met_with
-from ..execution.break_even import Work
 from ..execution.fingerprint import structure_of_settings
+from ..execution.tiers import Work
 from ..graph import Variable
 from ..graph.in_place import raw_together
 from ..graph.leaf import arrays_in
@@ -37,11 +37,11 @@ from .update_hooks import call_after, call_before
 Transformation: TypeAlias = optax.GradientTransformation
 
 MANY = 8
-"""The update of so many parameters is worth compiling cheaply at first: Adam's takes XLA 0.6 s for them, and ten times
+"""The update of so many parameters has two tiers: Adam's takes XLA 0.6 s for them, and ten times
 less so."""
 
 _FUNCTIONS = 5
-"""So many does an update take for each parameter, by `break_even`: Adam's."""
+"""So many does an update take for each parameter, by the estimate of `tiers`: Adam's."""
 
 
 def work_of_update(parameters: Sequence[Variable]) -> Work:
@@ -91,7 +91,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
         self._update = InPlaceUpdate(
             self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update"),
-            cheap_calls=work_of_update(parameters).cheap_calls if len(parameters) >= MANY else 0,
+            quick_calls=work_of_update(parameters).quick_calls if len(parameters) >= MANY else 0,
         )
 
     def transformation(self, lr: Any) -> Transformation:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import optax
 
-from ..execution.tiers import run_once
+from ..execution.executable import run_once
 from ..graph.half_made import unharmed
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 

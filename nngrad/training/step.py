@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from ..autodiff.met import look_away
-from ..execution.break_even import is_large, work_of
 from ..execution.fingerprint import digest_of, structure_of
 from ..execution.recompilations import watched
+from ..execution.tiers import is_large, work_of
 from ..graph import Variable
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
@@ -90,7 +90,7 @@ class TrainStep:
         self._update = InPlaceUpdate(
             self._computation, solver, graph.updated, program.block.needs_x64, graph.device,
             program.block.opaque or solver.opaque,
-            cheap_calls=0 if options.wait_for_best or not is_large(program) else work.cheap_calls,
+            quick_calls=0 if options.wait_for_best or not is_large(program) else work.quick_calls,
             compiled=watched(program), structure=self._structure_of(graph), mesh=self._mesh,
         )
 

@@ -19,7 +19,7 @@ from jax.scipy import special
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.command.peers.primitives import STATES, has_rule, primitives
+from docs_site.peers.primitives import STATES, has_rule, primitives
 from nngrad.graph import Variable
 from nngrad.graph.jaxpr import CALLS, CUSTOM_RULES
 from nngrad.jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES
@@ -28,7 +28,7 @@ from ..slow import slow_but_every
 from . import primitives as installed
 
 TABLE = {p.name: p for p in primitives()}
-WRITE = "python -m tests.opening.primitives --write; python -m nngrad.command.peers"
+WRITE = "python -m tests.opening.primitives --write; python -m docs_site.peers"
 
 
 def test_each_primitive_is_known() -> None:

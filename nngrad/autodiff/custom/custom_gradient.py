@@ -14,8 +14,9 @@ from backward_registry import Rule, registry
 from ...functions.checkpoints import OpOfBody, body_of, cost_of_body, dependence, in_steps, is_array, outputs_of
 from ...graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
 from ...graph.arguments import Static
-from ...graph.block import Block, close
+from ...graph.block import Block
 from ...graph.capture import captured, placeholder
+from ...graph.closing import close
 from ...graph.leaf import common_floating
 from ...graph.variable import leaf_of
 
@@ -175,7 +176,7 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
     gxs = list(returned) if several else [returned]
     if len(gxs) != len(inputs):
         raise ValueError(f"{_OWNER}: the gradient function must return {len(inputs)} gradients, got {len(gxs)}")
-    policy = build_options().precision
+    policy = build_options().applying.precision
     found = []
     for i, (x, gx) in enumerate(zip(inputs, gxs, strict=True)):
         zero = F.constant(0, shape=x.shape, dtype=x.dtype) if gx is None else gx

@@ -161,7 +161,7 @@ class PythonFunction(CustomFunction):
         return made[0] if len(made) == 1 else made
 
     def _context(self) -> Any:
-        return build_options().context if self.ctx is None else self.ctx
+        return build_options().applying.context if self.ctx is None else self.ctx
 
     def _forward(self, *arrays: Any) -> tuple[Any, ...]:
         given = self.forward(*arrays)

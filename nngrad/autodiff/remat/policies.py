@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...graph import Function, Variable
-from ...graph.operators import Operators, provide
+from ...graph.engine import Operators, provide
 from ...graph.options import Switched
 from ...graph.place import warn_user
 

@@ -25,7 +25,7 @@ class MeshBlock(Switched):
 
     def value(self) -> Any:
         """Returns what an entry puts in force: nothing for a single device, where all is as without a mesh."""
-        outer = build_options().mesh
+        outer = build_options().running.mesh
         if outer is not None:
             raise RuntimeError(f"mesh: {outer!r} is in force already; leave it before another one is entered")
         grid = _grid_of(self._sizes, self._devices)
@@ -39,7 +39,7 @@ class MeshBlock(Switched):
 
     def __enter__(self) -> Any:
         super().__enter__()
-        mesh = build_options().mesh
+        mesh = build_options().running.mesh
         return None if mesh is None else mesh.grid
 
 

@@ -95,7 +95,7 @@ def _sharded(x: Variable, axes: Axes | str, name: str) -> Variable:
 def _check(x: Variable, axes: Axes | str, name: str) -> None:
     if not isinstance(axes, str) and len(axes) > x.ndim:
         raise ValueError(f"{name}: has {x.ndim} axes, of shape {x.shape}, but spec {axes} is for {len(axes)}")
-    mesh = build_options().mesh
+    mesh = build_options().running.mesh
     if mesh is not None:
         mesh.resolved(axes, x.shape, name)
 

@@ -260,7 +260,7 @@ class GraphReader:
                  for number, gys in listed(self._tables, "calls")]
         numbers = integers(self._tables["calls_of_functions"], -1, len(calls) - 1)
         for f, number in zip(self._functions, numbers, strict=True):
-            f.call = calls[number] if number >= 0 else None
+            f._call = calls[number] if number >= 0 else None
 
     def _read_derivations(self) -> None:
         derivations = []

@@ -39,7 +39,7 @@ class FunctionHook:
             cls.name = cls.__name__
 
     def __enter__(self) -> Self:
-        if any(hook.name == self.name for hook in build_options().hooks):
+        if any(hook.name == self.name for hook in build_options().watching.hooks):
             raise KeyError(f"a hook named {self.name!r} is in force already; give one of the two another name")
         self.added(None)
         before = build_options().layers

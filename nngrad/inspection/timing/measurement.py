@@ -15,10 +15,10 @@ from ...autodiff.grad import grad
 from ...context import Context
 from ...execution import executables
 from ...execution.compiled import executable_of
+from ...execution.compiling import Spent, spent
 from ...execution.forward import take_snapshot
 from ...execution.lower import linearize
 from ...execution.plans import plan_of
-from ...execution.spent import Spent, spent
 from ...graph import Variable, leaves_of, switched
 from ...graph.leaf import arrays_of
 
@@ -203,9 +203,9 @@ def _stages(first: float, compilation: Spent, samples: list[Milliseconds]) -> St
 def _first(build: Callable[[], Variable]) -> tuple[float, Spent]:
     """Milliseconds of the first iteration, and what of it went into its compilation; the phases are run as well, so
     that all is compiled."""
-    before = spent.total()
+    before = spent.total
     took = _iteration(build)
-    after = spent.total()
+    after = spent.total
     _phases(build)
     return took, Spent(after.trace - before.trace, after.lower - before.lower, after.compile - before.compile)
 

@@ -231,7 +231,7 @@ def _below(prefix: str, named: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sharding_of(param: Variable) -> jax.sharding.Sharding | None:
     """How a parameter is divided on the mesh in force, or as it lies; None if it is on one device."""
-    mesh = build_options().mesh
+    mesh = build_options().running.mesh
     if mesh is None:
         return _present_sharding(param.data.raw())
     sharding: jax.sharding.Sharding = mesh.sharding(

@@ -120,7 +120,7 @@ def feed(
 def _ahead(source: Source, count: int) -> Ahead:
     """The batches of `source` on their devices, ahead of use."""
     options = build_options()
-    mesh, context = options.mesh, options.context
+    mesh, context = options.running.mesh, options.applying.context
     device = None if context is None else context.device
 
     def results() -> Iterator[tuple[Any, Position]]:

@@ -1,4 +1,4 @@
-"""A line on the terminal while something takes long."""
+"""What compiling costs: the seconds and counts of this process, and a line on the terminal while it takes long."""
 
 from __future__ import annotations
 
@@ -6,10 +6,53 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 PATIENCE = 2.0
-"""Seconds before it is shown."""
+"""Seconds before the line is shown."""
+
+
+class Spent(NamedTuple):
+    """Seconds and counts since the start of the process, or since they were forgotten."""
+
+    trace: float = 0.0
+    """Seconds in which JAX traced programs."""
+    lower: float = 0.0
+    """Seconds in which it lowered them."""
+    compile: float = 0.0
+    """Seconds in which XLA compiled them."""
+    quick: int = 0
+    """How many executables of the quick tier were compiled."""
+    optimised: int = 0
+    """How often the optimised tier has taken over from the quick one."""
+
+    @property
+    def waited(self) -> float:
+        """Seconds in which somebody waited."""
+        return self.trace + self.lower + self.compile
+
+
+class Account:
+    """What has been spent. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.total = Spent()
+
+    def add(self, **spent: float) -> None:
+        """Add seconds and counts, by the names that `Spent` has for them."""
+        with self._lock:
+            total = self.total
+            self.total = total._replace(**{name: getattr(total, name) + more for name, more in spent.items()})
+
+    def forget(self) -> None:
+        """Begin at zero again."""
+        with self._lock:
+            self.total = Spent()
+
+
+spent = Account()
+"""What this process has spent."""
 
 
 @contextmanager

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ..graph import Function
+from ..graph.function import locate
 from ..graph.options import Switched, switched
-from ..graph.place import users_place
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
 
 
-class Whereabouts:
-    """Notes on functions where they are applied."""
+class _Noting:
+    """Notes on functions where they are applied, and in which scope."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Scope, str]] = {}
@@ -17,7 +17,7 @@ class Whereabouts:
 
     def note(self, f: Function) -> None:
         """Note where the user's program is."""
-        f.place = users_place()
+        locate(f)
         scope = get_current_parameter_scope()
         known = self._known.get(id(scope))
         if known is None:
@@ -44,4 +44,4 @@ def remember_places(on: bool = True) -> Switched:
     """
     if not isinstance(on, bool):
         raise TypeError(f"on: expected True or False, got {on!r}")
-    return switched(whereabouts=Whereabouts() if on else None)
+    return switched(locate=_Noting().note if on else None)

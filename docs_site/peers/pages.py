@@ -6,14 +6,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 import nngrad.functions as F
-from backward_registry import registry
+from nngrad.command.peers import PEERS, capability, functions_of_family, order_of, peers_of
 
-from ...graph import Composite, Op
-from .facts import PEERS, capability, nnabla_names, peers_of
+from .facts import nnabla_names
 from .from_chainer import from_chainer
 from .primitives import STATES, primitives
-
-TITLES = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
 
 _FROM_NNABLA = """\
 # From nnabla
@@ -29,7 +26,7 @@ A program that was written for nnabla mostly runs as it is, with its imports cha
 | `import nnabla.initializer as I` | `import nngrad.initializer as I` |
 | `import nnabla.communicators as C` | `import nngrad.communicators as C` ([communicators.md](communicators.md)) |
 
-[What is different on purpose](design.md#departures-from-nnabla) is few things. Below is every public name of nnabla
+A few things [differ on purpose](departures.md). Below is every public name of nnabla
 1.39, and where it is. [functions.md](functions.md) tells of each function how often it can be differentiated, here and
 elsewhere.
 """
@@ -80,41 +77,16 @@ def _functions() -> str:
     for family in F.FAMILIES:
         rows = [(f"`{name}`", order_of(name), *_cells(name)) for name in functions_of_family(family)]
         title = family.replace("_", " ").capitalize()
-        parts.append(f"## {title}\n{_table(('function', 'here', *TITLES.values()), rows)}")
+        parts.append(f"## {title}\n{_table(('function', 'here', *PEERS.values()), rows)}")
     return "\n".join(parts)
 
 
 def _cells(name: str) -> list[str]:
     cells = []
-    for peer, entry in peers_of(name).items():
+    for entry in peers_of(name).values():
         there = entry.partition(":")[0]
         cells.append(f"{capability(entry)} `{there}`" if there not in ("", name) else capability(entry))
-        assert peer in PEERS
     return cells
-
-
-def functions_of_family(family: str) -> list[str]:
-    """The names of the functions of a family, sorted: ops, composites, and plain functions. Those that take functions,
-    which are in files of their own, count as control."""
-    return sorted([name for name in (*F.plain_names(), *F.names()) if _family_of(name) == family])
-
-
-def _family_of(name: str) -> str:
-    function = getattr(F, name)
-    module: str = function.module if isinstance(function, Op | Composite) else function.__module__
-    family = module.removeprefix(f"{F.__name__}.").partition(".")[0]
-    return family if family in F.FAMILIES else "control"
-
-
-def order_of(name: str) -> str:
-    """How often a function can be differentiated: 'any', 'estimate', 'none', or 'by its parts'."""
-    function = getattr(F, name)
-    if not isinstance(function, Op) or isinstance(function, Composite):
-        return "by its parts"
-    rule = registry.find(function)
-    if rule is None:
-        return "no rule"
-    return "none" if rule.kind == "non-differentiable" else "any" if rule.exact else "estimate"
 
 
 def _table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -1,11 +1,8 @@
-"""The facts about other libraries, which are in the files beside this one.
+"""Where public names of nnabla and Chainer are here: the tables beside this file.
 
-`nnabla.csv` has a line for each public name of nnabla 1.39: its module, itself, where it is here and a note. Where it
-is here is an expression such as `nn.timing`; '=' stands for the same name in the same room (as `nnabla.functions.tanh`
-is `F.tanh`), and nothing for not being here, about which the note says why.
-
-`derivatives.csv` has a line for each function that another library has as well. In the column of a library is the name
-that it has there, and `:1` behind it if its gradient cannot be differentiated again, `:0` if it has none.
+`nnabla.csv` has a line for each public name of nnabla 1.39: its module, itself, where it is here and a note. The place
+here is an expression such as `nn.timing`. '=' stands for the same name in the same module, as `nnabla.functions.tanh`
+is `F.tanh`. A name that is not here has none, and the note says why.
 """
 
 from __future__ import annotations
@@ -17,12 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nngrad
-
-from ... import communicators
-from ...training import sequences
-
-PEERS = ("nnabla", "chainer", "pytorch", "jax")
-"""The libraries, as the columns of `derivatives.csv` are called."""
+from nngrad import communicators
+from nngrad.training import sequences
 
 _ROOTS: dict[str, Any] = {
     "nn": nngrad,
@@ -91,22 +84,3 @@ def resolve(expression: str) -> bool:
             return False
         found = getattr(found, name) if name else found
     return True
-
-
-@functools.cache
-def _derivatives() -> dict[str, dict[str, str]]:
-    return {line["function"]: line for line in lines_of("derivatives.csv")}
-
-
-def peers_of(function: str) -> dict[str, str]:
-    """What the libraries have in place of a function of F: for each its name there, and ':1' or ':0' behind it where it
-    cannot be differentiated twice; empty where there is none."""
-    line = _derivatives().get(function, {})
-    return {peer: line.get(peer, "") for peer in PEERS}
-
-
-def capability(entry: str) -> str:
-    """What a library can do for a function, by its entry: 'yes' for gradients of gradients, 'once', 'no', or '' where
-    it has no such function."""
-    _, _, limit = entry.partition(":")
-    return {"": "yes", "1": "once", "0": "no"}[limit] if entry else ""

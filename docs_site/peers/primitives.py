@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...graph.jaxpr import CALL_OF_OBJECT, CALLS, CUSTOM_RULES
-from ...jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES
+from nngrad.graph.jaxpr import CALL_OF_OBJECT, CALLS, CUSTOM_RULES
+from nngrad.jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES
+
 from .facts import lines_of
 
 STATES = {

@@ -1,0 +1,209 @@
+"""The kept figures (`results/*.json`) and the pages made from them: RESULTS.md, and the table of the README.
+
+`python -m benchmarks --write` measures, keeps and makes the pages; `--pages` makes them from what is kept.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .timing import Row
+
+ROOT = Path(__file__).parents[1]
+KEPT = Path(__file__).parent / "results"
+PAGE = Path(__file__).parent / "RESULTS.md"
+README = ROOT / "README.md"
+PLOTTED = ("devices", "growth")
+"""Files of figures that are drawn, and have no rows."""
+
+
+class Headline(NamedTuple):
+    """A line of the page: one measurement of nngrad beside one or several peers."""
+
+    title: str
+    benchmark: str
+    what: str
+    """The rows of the benchmark that it is made of."""
+    peers: tuple[str, ...]
+    """How those of the rows begin that are shown; in this order."""
+    in_readme: bool = False
+    ours: str = ""
+    """How nngrad's side of the rows begins, where there are several."""
+
+
+SECTIONS: dict[str, Sequence[Headline]] = {
+    "Higher derivatives": (
+        Headline("6th derivative of a tanh network", "derivatives", "run time, order 6",
+                 ("nested jax.grad", "jet", "nested jax.jvp"), in_readme=True),
+        Headline("10th derivative", "derivatives", "run time, order 10", ("jet", "nested jax.jvp")),
+        Headline("10th derivative, first result", "first_result", "10th derivative of a tanh network: first result",
+                 ("jitted JAX",), in_readme=True),
+        Headline("6th derivative through a loop of 200 steps", "loops",
+                 "derivative of order 6, tanh network of 200 steps: step", ("nested jax.grad", "nested jax.jvp")),
+        Headline("derivative 6 of a Flax model, by nngrad.jax", "drop_in",
+                 "run: derivative 6 of a Flax MLP 1-64-64-64-1, 1024 points", ("nested jax.grad", "jet")),
+    ),
+    "Gradient penalties": (
+        Headline("WGAN-GP critic step, dense", "critic", "critic step, MLP 64-256-256-1, batch 64",
+                 ("jax.grad", "PyTorch eager"), in_readme=True),
+        Headline("WGAN-GP critic step, convolutional", "critic", "critic step, conv on 3x32x32, batch 16",
+                 ("jax.grad NCHW", "PyTorch eager"), in_readme=True, ours="nngrad NCHW"),
+        Headline("recurrent critic of 200 steps", "loops", "recurrent critic of 200 steps, gradient penalty: step",
+                 ("jax.grad", "PyTorch eager"), in_readme=True),
+        Headline("ResNet with a penalty, first result", "first_result",
+                 "the ResNet with a gradient penalty: loss and 23 gradients: first result", ("jitted JAX",)),
+    ),
+    "Physics-informed networks": (
+        Headline("Burgers equation, training step", "physics", "Burgers step, MLP 2-64-64-64-1, 2,048 points",
+                 ("vmap of nested jax.grad", "PyTorch eager")),
+        Headline("Kuramoto-Sivashinsky equation, training step", "physics",
+                 "Kuramoto-Sivashinsky step, MLP 2-64-64-64-1, 2,048 points",
+                 ("vmap of nested jax.grad", "PyTorch eager"), in_readme=True),
+        Headline("sine-Gordon loss in 10,000 dimensions", "stochastic",
+                 "sine-Gordon loss and gradient, 10,000 dimensions, 16 directions, batch 100", ("vmap of jet",)),
+        Headline("the same, memory", "stochastic",
+                 "memory: sine-Gordon loss and gradient, 10,000 dimensions, 16 directions, batch 100",
+                 ("vmap of jet",)),
+    ),
+    "Operators": (
+        Headline("Laplacian, 50 inputs", "operators", "Laplacian, MLP 50-768-768-512-512-1, batch 64",
+                 ("trace of jax.hessian", "jet")),
+        Headline("Laplacian of folx's README", "forward_laplacian",
+                 "folx's README: silu MLP of 10 layers, 100 particles: run", ("folx",), ours="nngrad, batched"),
+        Headline("bilaplacian in 5 dimensions", "order_four", "bilaplacian, MLP 5-128-128-128-1, 512 points",
+                 ("collapsed Taylor mode", "nested jax.hessian"), ours="nn.bilaplacian"),
+        Headline("Hessian-vector product of the dense critic", "operators",
+                 "Hessian-vector product of the critic's loss, MLP 64-256-256-1, batch 64", ("jax.jvp of jax.grad",)),
+        Headline("gradients of each sample", "per_sample", "gradients of each sample, MLP 32-128-128-10, batch 64",
+                 ("jax.vmap of jax.grad", "torch.func"), in_readme=True),
+    ),
+    "Training": (
+        Headline("classifier step", "classifier", "classifier step 64-128-10, batch 64", ("jitted JAX step",)),
+        Headline("classifier step, graph rebuilt each time", "classifier",
+                 "classifier step 64-128-10, batch 64, graph rebuilt at each step", ("PyTorch eager",)),
+        Headline("MAML of 50 inner steps", "loops", "MAML of 50 inner steps: step", ("jax.grad", "PyTorch eager")),
+        Headline("LSTM of 50 steps unrolled, first result", "first_result",
+                 "LSTM of 64, 50 steps unrolled: loss and gradients: first result", ("jitted JAX",)),
+    ),
+    "Memory of a gradient": (
+        Headline("64 layers, recomputed by segments", "memory", "64 layers of 256, batch 4096: temporaries",
+                 ("plain", "jax.checkpoint", "PyTorch checkpoint"), in_readme=True),
+        Headline("LSTM of 200 steps, recomputed", "memory", "LSTM of 128, 200 steps, batch 64: temporaries",
+                 ("jax.grad of a scan", "PyTorch checkpoint")),
+    ),
+    "Building graphs": (
+        Headline("gradient of a chain of 1,600 functions that comes again", "building",
+                 "build grad, chain of 1,600 ops", ("make_jaxpr", "PyTorch eager"), ours="nngrad, again"),
+    ),
+}  # fmt: skip
+
+_HEAD = """\
+# Measured
+
+Each line compares nngrad with a peer that ran in the same process, in turns. A ratio below 1 means that nngrad takes
+less. Times are medians. [README.md](README.md) says what each line measures and how to repeat it. All {rows} rows
+are in [results/](results).
+
+{machines}
+"""
+_GROWTH = """
+## Growth with the order
+The nth derivative of a network of three tanh layers at 1,024 points, by nested `nn.grad` and by what one writes in JAX:
+
+![Nodes of the graph, time to the first result and run time over the orders 1 to 12](../docs/images/growth.png)
+
+## Growth with the devices
+A training step compiled for 1 to 256 devices, by the compiler's own counts for the program of one device:
+
+![FLOPs, bytes accessed and bytes sent of a device, over the number of devices](../docs/images/scaling.png)
+"""
+
+
+def keep(name: str, machine: str, rows: Iterable[Row]) -> None:
+    """Keep what a benchmark has measured."""
+    lines = [json.dumps(dict(zip(Row._fields, r, strict=True)), ensure_ascii=False) for r in rows]
+    head = f' "machine": {json.dumps(machine)},\n "date": {json.dumps(datetime.date.today().isoformat())},\n'
+    (KEPT / f"{name}.json").write_text("{\n" + head + ' "rows": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n")
+
+
+def load(name: str) -> dict[str, Any]:
+    """What is kept of a benchmark: `machine`, `date` and `rows`."""
+    found: dict[str, Any] = json.loads((KEPT / f"{name}.json").read_text())
+    return found
+
+
+def write_pages() -> None:
+    """Write RESULTS.md and the table of the README."""
+    PAGE.write_text(page())
+    README.write_text(with_table(README.read_text()))
+
+
+def page() -> str:
+    """The text of RESULTS.md."""
+    kept = _kept()
+    machines: dict[tuple[str, str], list[str]] = {}
+    for name in sorted({line.benchmark for lines in SECTIONS.values() for line in lines}):
+        machines.setdefault((kept[name]["date"], kept[name]["machine"]), []).append(name)
+    told = "\n".join([f"- {', '.join(ran)}: {date}, {machine}" for (date, machine), ran in sorted(machines.items())])
+    text = _HEAD.format(rows=sum([len(each["rows"]) for each in kept.values()]), machines=told)
+    for title, lines in SECTIONS.items():
+        text += f"\n## {title}\n" + table(lines)
+    return text + _GROWTH
+
+
+def everything() -> str:
+    """A page with all rows that are kept."""
+    text = "# All measurements\n"
+    for name, kept in _kept().items():
+        text += f"\n## {name.replace('_', ' ').capitalize()}\n{kept['date']}, {kept['machine']}\n\n"
+        text += "| what | nngrad | beside | ratio | goal |\n| --- | --- | --- | ---: | ---: |\n"
+        for row in kept["rows"]:
+            goal = "" if row["goal"] is None else f"≤ {row['goal']:g}"
+            text += f"| {row['what']} | {row['ours']} | {row['peer']} | {row['ratio']:.3f} | {goal} |\n"
+    return text
+
+
+def _kept() -> dict[str, dict[str, Any]]:
+    return {path.stem: load(path.stem) for path in sorted(KEPT.glob("*.json")) if path.stem not in PLOTTED}
+
+
+def with_table(text: str) -> str:
+    """The README with its table made anew."""
+    begin, end = "<!-- speed: made by python -m benchmarks --pages -->\n", "<!-- end of speed -->"
+    head, _, rest = text.partition(begin)
+    _, _, tail = rest.partition(end)
+    chosen = [line for lines in SECTIONS.values() for line in lines if line.in_readme]
+    return f"{head}{begin}{table(chosen)}{end}{tail}"
+
+
+def table(lines: Iterable[Headline]) -> str:
+    """A table of headlines."""
+    text = "| | nngrad | beside | ratio |\n| --- | --- | --- | ---: |\n"
+    for line in lines:
+        rows = rows_of(line)
+        ours = rows[0]["ours"].rpartition(": ")[2]
+        beside, ratios = "; ".join([r["peer"] for r in rows]), "; ".join([f"{r['ratio']:.2g}" for r in rows])
+        text += f"| {line.title} | {ours} | {beside} | {ratios} |\n"
+    return text
+
+
+def rows_of(line: Headline) -> list[dict[str, Any]]:
+    """The kept rows that a headline shows.
+
+    Raises:
+        ValueError: One of them is not kept.
+    """
+    found = []
+    for peer in line.peers:
+        fitting = [
+            row for row in load(line.benchmark)["rows"]
+            if row["what"] == line.what and row["peer"].startswith(peer) and row["ours"].startswith(line.ours)
+        ]  # fmt: skip
+        if not fitting:
+            raise ValueError(f"results/{line.benchmark}.json has no row {line.what!r} beside {peer!r}")
+        found.append(fitting[0])
+    return found

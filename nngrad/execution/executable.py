@@ -1,0 +1,376 @@
+"""Executable: a function of arrays with all that is known of its compiled forms, and the one way in which it is called.
+
+What a call runs is decided once: by a program's first calls for the quick tier (`tiers.py`), and then for good. From
+then on a call goes through at most two frames of Python above JAX's own: `__call__`, and `_in_settings` where the
+function needs settings of JAX that are not in force, or has to be waited for.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from ..graph import build_options
+from ..graph.half_made import has_met_half_made, unharmed
+from ..graph.jaxpr import primitives_in
+from ..graph.mesh import Mesh, mesh_of, running_on
+from ..graph.place import warn_user
+from ..graph.process import check_process, go_on_in, trace_of_now
+from ..graph.spec import x64_if
+from . import tiers
+from .compiling import shown, spent
+from .fingerprint import digest_of
+from .on_disk import OnDisk, on_disk_of_trees
+from .platforms import default_device
+from .tiers import CallCount, count_of, quick_options
+
+
+class Settings(NamedTuple):
+    """Where a function runs, and in what settings of JAX."""
+
+    device: jax.Device | None = None
+    """The device; None leaves it to JAX."""
+    needs_x64: bool = False
+    """Whether there are 64-bit values in it."""
+    mesh: Mesh | None = None
+    """The devices that it runs on, if there are several."""
+
+    @property
+    def are_those_in_force(self) -> bool:
+        """Whether it can be called as it is, and none of its results can lie on several CPUs."""
+        if self.device is not None or self.mesh is not None or self.needs_x64:
+            return False
+        return jax.default_backend() != "cpu" or jax.device_count() == 1
+
+
+class Executable:
+    """A function of arrays that is compiled when it is called first.
+
+    Args:
+        function: A jitted function, or one that calls several; it returns a tuple, or pytrees of arrays.
+        settings: Where it runs; None for a function that its caller calls in the settings that it needs.
+        opaque: Whether code of the user's is in it, which may call functions on the host. It is waited for then: JAX
+            hands results out before they are computed, so that what the host raises would come up when somebody reads
+            a parameter that has taken such a result, and what it held before is lost.
+        divided: The devices that it is divided over, which cannot call functions on the host.
+        quick_calls: How many calls of the structure run the quick tier; 0 for a function with one tier.
+        structure: Gives a digest of what it computes, the same in every process, by which its calls are counted; None
+            where that is not known, and then there is one tier.
+        on_disk: Its executables on disk; None where they are not kept.
+        compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
+        in_partitions: The same in parts that are compiled by themselves, where the compiler may fail at the whole.
+    """
+
+    __slots__ = (
+        "__weakref__", "_call", "_compiled", "_count", "_decided", "_divided", "_in_partitions",
+        "_is_optimised", "_lock", "_on_disk", "_opaque", "_quick", "_quick_calls", "_seconds", "_settings",
+        "_structure", "_waits", "function", "optimised",
+    )  # fmt: skip
+
+    optimised: Callable[..., Any]
+    """The optimised executable: a function of C that compiles where it meets arrays of another kind."""
+
+    def __init__(
+        self,
+        function: Any,
+        settings: Settings | None = None,
+        *,
+        opaque: bool = False,
+        divided: Mesh | None = None,
+        quick_calls: int = 0,
+        structure: Callable[[], bytes | None] = lambda: None,
+        on_disk: OnDisk | None = None,
+        compiled: Callable[[float], None] | None = None,
+        in_partitions: Callable[..., Any] | None = None,
+    ) -> None:
+        self.function = function
+        self.optimised = function if on_disk is None else on_disk.call
+        self._settings = None if settings is None or settings.are_those_in_force else settings
+        self._divided = divided
+        self._opaque = opaque
+        self._waits = opaque and not _is_jitted(function)
+        self._quick_calls = quick_calls
+        self._structure = structure
+        self._on_disk = on_disk
+        self._compiled = compiled
+        self._in_partitions = in_partitions
+        self._quick: dict[Any, jax.stages.Compiled] = {}
+        self._count: CallCount | None = None
+        self._is_optimised = not (quick_calls or opaque or compiled or in_partitions) or not _is_jitted(function)
+        self._seconds = 0.0
+        self._lock = threading.RLock()  # a signal's handler may come back to it
+        self._decided: Callable[..., Any] | None = None
+        """What computes every call from now on; None as long as each call has to ask."""
+        self._call: Callable[..., Any] | None = None
+        """The same, where that is all there is to a call."""
+        if self._is_optimised:
+            self._decide(self.optimised)
+        if quick_calls:
+            _with_tiers.add(self)
+
+    # ---------------------------------------------------------------- a call
+
+    def __call__(self, *arrays: Any) -> Any:
+        """The results for arrays, or pytrees of them."""
+        call, before = self._call, None
+        try:
+            if call is not None:
+                return call(*arrays)
+            before = trace_of_now()
+            return self._in_settings(arrays)
+        except BaseException as error:
+            if before is not None:
+                go_on_in(before)
+            if not has_met_half_made(error):
+                raise
+        return self(*arrays)
+
+    def _in_settings(self, arrays: tuple[Any, ...]) -> Any:
+        """The same, in the settings that it needs."""
+        call = self._decided or self._for_this_call
+        if self._settings is None:
+            results = call(*arrays)
+        else:
+            device, needs_x64, mesh = self._settings
+            check_process()
+            with x64_if(needs_x64):
+                if mesh is not None:
+                    with mesh.turn(), running_on(mesh):
+                        return mesh.finished(call(*arrays))
+                if device is None:
+                    results = call(*arrays)
+                    # On CPUs what lies on a mesh is waited for outside of it too, for the reason that `finished` gives.
+                    lies_on = mesh_of(results if isinstance(results, tuple | list) else (results,))
+                    if lies_on is not None:
+                        lies_on.finished(results)
+                else:
+                    with jax.default_device(device):
+                        results = call(*jax.device_put(arrays, device))
+        if self._waits and not _are_traced(results):
+            jax.block_until_ready(results)
+        return results
+
+    def _for_this_call(self, *arrays: Any) -> Any:
+        """The same, as long as each call has to ask what runs it."""
+        if _are_traced(arrays):
+            if self._opaque and _is_jitted(self.function):
+                self._look_at(self.function.trace(*arrays))
+            return self.optimised(*arrays)
+        with self._lock:
+            call = self._chosen(arrays)
+        self._tell()
+        return call(*arrays)
+
+    def _decide(self, call: Callable[..., Any]) -> None:
+        self._decided = call
+        if self._settings is None and not self._waits:
+            self._call = call
+
+    # ---------------------------------------------------------------- which tier
+
+    @property
+    def has_quick_calls(self) -> bool:
+        """Whether a call of now may run the quick tier."""
+        return self._decided is None and self._quick_calls > 0 and not build_options().running.deterministic
+
+    def decide_again(self) -> None:
+        """Let each call ask again, as if no call had come: calls are counted from another number on."""
+        with self._lock:
+            self._call = self._decided = None
+
+    def _chosen(self, arrays: tuple[Any, ...]) -> Callable[..., Any]:
+        """What computes this call. Nothing changes if there is an error."""
+        if self._asks_for_quick():
+            count = self._count_for(arrays)
+            quick = self._quickly(arrays) if count is not None and count.below(self._quick_calls) else None
+            if quick is not None and count is not None and count.count(self._quick_calls):
+                return quick
+        if not self._is_optimised:
+            try:
+                self._optimise(arrays)
+            except jax.errors.JaxRuntimeError as error:
+                quick = self._quick.get(_placement_of(arrays))
+                if quick is not None:
+                    self._quick_calls = sys.maxsize
+                    warn_user("nngrad could not compile the optimised executable of a graph and goes on with a slower "
+                              f"one: {error}", RuntimeWarning)
+                    return quick
+                if self._in_partitions is None:
+                    raise
+                self.optimised, self._is_optimised = self._in_partitions, True
+        if not self._quick_calls or not build_options().running.deterministic:
+            # Else a call outside of it may still be quick.
+            spent.add(optimised=int(bool(self._quick)))
+            self._quick = {}
+            self._decide(self.optimised)
+        return self.optimised
+
+    def _asks_for_quick(self) -> bool:
+        """Whether a call of now runs the quick tier if it is one of the first."""
+        return self.has_quick_calls and default_platform(self._settings) == tiers.PLATFORM and bool(quick_options())
+
+    def _count_for(self, arrays: tuple[Any, ...]) -> CallCount | None:
+        """The calls of the structure; None where they are known by nothing, so that another run could not go on."""
+        if self._count is None:
+            structure = self._structure()
+            if structure is None:
+                self._quick_calls = 0
+                return None
+            shapes = str([(a.shape, str(a.dtype)) for a in jax.tree.leaves(arrays)]).encode()
+            self._count = count_of(digest_of(structure, shapes))
+        return self._count
+
+    def _quickly(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled | None:
+        """The quick executable; None where it cannot be compiled, so that it fails in the usual way."""
+        placement = _placement_of(arrays)
+        if placement not in self._quick:
+            compiled = self.quick_for(arrays)
+            if compiled is None:
+                self._quick_calls = 0
+                return None
+            self._quick[placement] = compiled
+        return self._quick[placement]
+
+    # ---------------------------------------------------------------- compiling
+
+    @unharmed
+    def compile_for(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
+        """Compile for arrays, or what they will be like, as for the first call, in the tier of that. Nothing is
+        counted."""
+        with self._lock:
+            quick = self._quickly(arrays) if self._asks_for_quick() else None
+            return self._optimise(arrays) if quick is None else quick
+
+    def quick_for(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled | None:
+        """The executable that is compiled quickly, from disk or from the compiler; None where it fails by these
+        options."""
+        return self._made(arrays, quick_options(), tiers.QUICK)
+
+    def _optimise(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
+        """The optimised executable, which JAX keeps for the jitted function."""
+        compiled = self._made(arrays)
+        assert compiled is not None
+        self._is_optimised = True
+        return compiled
+
+    def _made(
+        self, arrays: tuple[Any, ...], options: dict[str, str | bool] | None = None,
+        known_by: tuple[tuple[str, Any], ...] = (),
+    ) -> jax.stages.Compiled | None:
+        """An executable by options of the compiler's, if there are any; None where it fails by these.
+
+        Args:
+            arrays: What it is to take.
+            options: The options.
+            known_by: By what of them the disk knows it.
+        """
+        entry = None if self._on_disk is None else self._on_disk.entry(arrays, known_by)
+        known = None if entry is None else entry.load(arrays)
+        if known is not None:
+            self._compiled = None
+            return known
+        start = time.perf_counter()
+        try:
+            with shown("a graph"):
+                traced = self.traced(arrays)
+                self._look_at(traced)
+                at_trace = time.perf_counter()
+                lowered = traced.lower()
+                at_lower = time.perf_counter()
+                compiled: jax.stages.Compiled = lowered.compile(compiler_options=options)
+        except jax.errors.JaxRuntimeError:
+            if options is None:
+                raise
+            return None
+        now = time.perf_counter()
+        is_of_tier = options is not None and self._quick_calls > 0
+        spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, quick=int(is_of_tier))
+        self._seconds = now - start
+        if entry is not None:
+            entry.keep(compiled)
+        return compiled
+
+    def traced(self, arrays: tuple[Any, ...]) -> Any:
+        """The function traced for arrays. JAX does it once."""
+        return self.function.trace(*arrays) if self._on_disk is None else self._on_disk.traced(arrays)
+
+    def _look_at(self, traced: Any) -> None:
+        """Find out whether code of the user's calls functions on the host.
+
+        Raises:
+            ValueError: It does, and there are several devices.
+        """
+        if self._opaque:
+            self._waits = any(["callback" in name for name in primitives_in(traced.jaxpr.jaxpr)])
+            if self._waits and self._divided is not None:
+                raise ValueError("the graph calls a Python function on the host, which cannot be divided over "
+                                 f"{self._divided!r}; write it with F or F.jax_function, or run it outside of the mesh")
+
+    def _tell(self) -> None:
+        """Say how long it took, once, when nothing is locked: what is told may warn, and warnings may be errors."""
+        compiled, self._compiled = self._compiled, None
+        if compiled is not None:
+            compiled(self._seconds)
+
+
+_with_tiers: weakref.WeakSet[Executable] = weakref.WeakSet()
+
+
+def count_on_from(numbers: Mapping[str, int]) -> None:
+    """Let the calls of structures be those that `tiers.counted` has told, in this process or in another one."""
+    tiers.count_on_from(numbers)
+    for executable in list(_with_tiers):
+        executable.decide_again()
+
+
+def run_once(
+    function: Callable[..., tuple[Any, ...]], *arrays: Any, structure: bytes | None = None
+) -> tuple[Any, ...]:
+    """The results of a function that is run once, so that it is not worth much to compile it.
+
+    Args:
+        function: A function of pytrees of arrays, which returns arrays.
+        arrays: What it is given.
+        structure: A digest of what it computes, by which the disk knows it; None for one that is compiled.
+    """
+    jitted = jax.jit(function)
+    on_disk = None if structure is None else on_disk_of_trees(jitted, lambda: structure)
+    executable = Executable(jitted, on_disk=on_disk)
+    quick = executable.quick_for(arrays) if default_platform() == tiers.PLATFORM and quick_options() else None
+    results: tuple[Any, ...] = (quick or executable)(*arrays)
+    return results
+
+
+def default_platform(settings: Settings | None = None) -> str:
+    """The name that JAX has for the platform that a function runs on."""
+    device = default_device() if settings is None or settings.device is None else settings.device
+    platform: str = device.platform
+    return platform
+
+
+def _is_jitted(function: Any) -> bool:
+    return hasattr(function, "trace")
+
+
+def _are_traced(arrays: Any) -> bool:
+    return any([isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(arrays)])
+
+
+def _placement_of(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each: settings of
+    JAX's that users switch from call to call, and where arrays are."""
+    config: Any = jax.config
+    settings = config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
+    return *settings, *[_place_of(array) for array in jax.tree.leaves(arrays)]
+
+
+def _place_of(array: Any) -> Any:
+    if isinstance(array, jax.Array):
+        return array.weak_type, array.sharding if array.committed else None
+    return False, getattr(array, "sharding", None)

@@ -1,0 +1,151 @@
+"""Closing: a graph becomes a Block.
+
+Every closed graph is numbered here: the body of a loop, the program of a graph that is to run, a gradient that is asked
+for, and its answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from .block import Block, Step
+from .function import Function
+from .place import Place
+from .spec import Spec
+from .traverse import functions_of
+from .variable import Variable
+
+
+class Closing(dict[Variable, int]):
+    """The numbers of the Variables of a graph that is being closed.
+
+    Leaves are numbered from 0 on as they are met, and what the functions give is ~0, ~1, ...
+
+    Args:
+        inputs: Variables that come first among the leaves. They may be in the middle of the graph.
+    """
+
+    functions: list[Function]
+    """The functions that were written, each after those whose results it reads."""
+    leaves: list[Variable]
+    steps: list[Step]
+    orders: list[int]
+    results: list[tuple[Spec, ...]]
+    """Shapes and dtypes of what each step gives."""
+    stops: list[int]
+    """Numbers of the values at which gradients stop."""
+    derived: list[Variable]
+    """The results of `grad` among the values."""
+
+    def __init__(self, inputs: Iterable[Variable] = ()) -> None:
+        self.leaves = [*inputs]
+        super().__init__(zip(self.leaves, itertools.count(), strict=False))
+        self.functions, self.steps, self.orders, self.results = [], [], [], []
+        self.stops, self.derived = [], []
+        self._count = 0
+
+    def __missing__(self, x: Variable) -> int:
+        """Number a leaf that is met for the first time, or an output that nobody held when its function was written."""
+        f = x.parent
+        if f is None:
+            number = len(self.leaves)
+            self.leaves.append(x)
+        else:
+            before = self.functions[: self.functions.index(f)]
+            number = ~(sum([len(each.specs) for each in before]) + x.index)
+        self[x] = number
+        return number
+
+    def has(self, x: Variable) -> bool:
+        """Whether `x` is numbered already."""
+        return x in self or (x.parent is not None and any([ref() in self for ref in x.parent._outputs]))
+
+    def write(self, functions: Sequence[Function]) -> None:
+        """Append the steps of functions, each of which comes after those whose results it reads."""
+        enter, append, count = self.setdefault, self.steps.append, self._count
+        for f in functions:
+            inputs = f.inputs
+            if len(inputs) == 1:  # most have one input or two
+                numbers: tuple[int, ...] = (self[inputs[0]],)
+            elif len(inputs) == 2:
+                x, y = inputs
+                numbers = self[x], self[y]
+            else:
+                numbers = tuple([self[x] for x in inputs])
+            append((f.op, f.arguments, numbers))
+            for ref in f._outputs:
+                value = ref()
+                if value is not None:
+                    enter(value, ~count)
+                    if value._need_grad is False:
+                        self.stops.append(~count)
+                    if value._derived is not None and f.order:
+                        self.derived.append(value)
+                count += 1
+        self.functions += functions
+        self.orders += [f.order for f in functions]
+        self.results += [f.specs for f in functions]
+        self._count = count
+
+    def append(self, f: Function, inputs: tuple[int, ...]) -> int:
+        """Append the step of a function with other inputs, and return the number of its first value."""
+        number = ~self._count
+        self.steps.append((f.op, f.arguments, inputs))
+        self.orders.append(f.order)
+        self.results.append(f.specs)
+        self._count += len(f.specs)
+        return number
+
+    def numbers(self, variables: Iterable[Variable | None]) -> tuple[Any, ...]:
+        """The numbers of Variables; None for None."""
+        return tuple([None if x is None else self[x] for x in variables])
+
+    def block(self, outputs: Iterable[int], places: Sequence[Place | None] = ()) -> Block:
+        """What the steps compute of the leaves.
+
+        Args:
+            outputs: Numbers of the results.
+            places: Where the user wrote the steps.
+        """
+        return Block(
+            tuple([x.spec for x in self.leaves]), tuple(self.steps), tuple(self.orders), tuple(outputs),
+            frozenset(self.stops), tuple(places), tuple(self.results),
+        )  # fmt: skip
+
+    def block_to_run(self, outputs: Iterable[int]) -> Block:
+        """The same without what has a part in gradients alone: graphs that compute the same share an executable."""
+        leaves = tuple([x.spec for x in self.leaves])
+        return Block(leaves, tuple(self.steps), (), tuple(outputs), results=tuple(self.results))
+
+
+def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:
+    """The block that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
+    depend on is a leaf.
+
+    Args:
+        outputs: The results.
+        inputs: What they are computed from.
+    """
+    closing = Closing(inputs)
+    cut = frozenset(closing)
+    functions = functions_of(outputs, through=lambda x: x not in cut)
+    start = 0
+    for end, f in enumerate(functions):
+        if f.effects and f.op.forwards_inputs and not any([y._need_grad is False for y in f.outputs]):
+            # An output that is passed on with new values of leaves does not depend on them.
+            closing.write(functions[start:end])
+            closing.update({y: closing[x] for x, y in zip(f.inputs, f.outputs, strict=True) if y not in closing})
+            start = end + 1
+    closing.write(functions[start:])
+    block = closing.block(closing.numbers(outputs), [place_of(f) for f in closing.functions])
+    if len(block.inputs) > len(inputs):
+        raise ValueError("the graph has leaves that are not among its inputs")
+    return block
+
+
+def place_of(f: Function) -> Place | None:
+    """Where the user wrote a function, or the one that it is part of a derivative of; None if that is not known."""
+    place: Place | None = getattr(f, "place", None)
+    return getattr(f.origin, "place", None) if place is None else place

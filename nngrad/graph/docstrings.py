@@ -1,0 +1,106 @@
+"""Docstrings of functions, completed: a source says of each argument once what holds for many functions.
+
+Under `Args:` a function of nngrad's own has entries for what is its own. An entry `...: As for `convolution`.` stands
+for all other arguments that the functions named have entries for; several are asked in their order. The usual words are
+there for what is in neither. So `__doc__` has an entry for each argument, in the order of the signature.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Mapping
+from functools import reduce
+from typing import Any
+
+USUAL = {
+    "x": "Any shape; integers are taken as float32.",
+    "x0": "Any shape.",
+    "x1": "Any shape that broadcasts with that of `x0`.",
+    "keepdims": "Whether the axes stay, with size 1.",
+    "channel_last": "Whether the channel axis is the last one.",
+    "shape": "Shape of the result.",
+    "dtype": "Dtype of the result.",
+    "key": "uint32[2]; equal keys give equal samples.",
+    "seed": "-1 for the stream that `nn.seed` starts, or the seed of a stream of its own.",
+    "inplace": "Ignored; accepted for nnabla's sake.",
+    "n_outputs": "Ignored.",
+}
+"""What is said of an input or argument of F where its function says nothing else."""
+_SECTION = re.compile(r"(Args|Returns|Yields|Raises):$")
+_ENTRY = re.compile(r" {4}(\*{0,2}\w+|\.\.\.): ?(.*)")
+_OTHERS = "..."
+Entries = dict[str, list[str]]
+
+
+class Completed:
+    """The attribute `__doc__` of functions that are objects: completed when it is asked for first. That of their class
+    is the class's own."""
+
+    def __init__(self, of_class: str | None) -> None:
+        self._of_class = of_class
+
+    def __get__(self, function: Any, owner: type) -> str | None:
+        if function is None:
+            return self._of_class
+        doc = function.__dict__["__doc__"] = function.completed_doc()
+        return None if doc is None else str(doc)
+
+
+def completed(
+    function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str]
+) -> str | None:
+    """The docstring of a function, with an entry for each of the arguments, as far as there are words for them.
+
+    Args:
+        function: What has the docstring. Functions that an entry `...` names are looked up where it is defined.
+        arguments: Their names, in their order.
+        usual: What is said of an argument that has no other words.
+        raises: What is said of an exception that has none.
+    """
+    if function.__doc__ is None:
+        return None
+    head, sections = _parsed(function.__doc__)
+    own = sections.pop("Args", {})
+    known = ChainMap(own, {name: [text] for name, text in usual.items()})
+    for name in reversed(re.findall(r"`([\w.]+)`", " ".join(own.pop(_OTHERS, [])))):
+        first, *parts = name.split(".")
+        other = reduce(getattr, parts, inspect.unwrap(function).__globals__[first])
+        known.maps.insert(1, entries_of(other))
+    entries = {name: known[name] for name in arguments if name in known}
+    raised = {name: [text] for name, text in raises.items()} | sections.pop("Raises", {})
+    written = {"Args": entries, **sections, "Raises": dict(sorted(raised.items()))}
+    return "\n\n".join([head, *[f"{title}:\n{_written(each)}" for title, each in written.items() if each]])
+
+
+def entries_of(function: Callable[..., Any]) -> Entries:
+    """What a function's docstring says of its arguments: the lines of each."""
+    return _parsed(function.__doc__ or "")[1].get("Args", {})
+
+
+def _parsed(doc: str) -> tuple[str, dict[str, Entries]]:
+    """What is before the sections of a docstring, and their entries: of each the lines, the first without its name.
+    Lines of a section that has no entries are one without a name."""
+    head: list[str] = []
+    sections: dict[str, Entries] = {}
+    entries: Entries | None = None
+    lines: list[str] = []
+    for line in inspect.cleandoc(doc).splitlines():
+        if section := _SECTION.match(line):
+            entries = sections[section[1]] = {}
+        elif entries is None:
+            head.append(line)
+        elif entry := _ENTRY.match(line) if line else None:
+            lines = entries[entry[1]] = [entry[2]]
+        elif line and entries:
+            lines.append(line)
+        elif line:
+            lines = entries[""] = [line]
+    return "\n".join(head).rstrip(), sections
+
+
+def _written(entries: Entries) -> str:
+    return "\n".join(
+        "\n".join([f"    {name}: {first}" if name else first, *rest]) for name, (first, *rest) in entries.items()
+    )

@@ -1,0 +1,149 @@
+"""Layers that are `affine` or `convolution` but for what becomes of their weights.
+
+A variation is a function of a `Layer` and of arguments of its own, and `layer` makes of it one that users call. Its
+arguments stand where nnabla has them among those of `affine` or `convolution`: its initializers behind `w_init`, its
+other positional arguments before that, and its keyword-only ones at the end.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+from .. import functions as F
+from ..functions.quantization import written
+from ..graph import Array, Variable
+from ..graph.arguments import Ints as Ints
+from ..initializer import Rng as Rng
+from ..parameter import get_parameter_or_create
+from .affine import affine
+from .convolution import convolution
+from .layer_parameters import ZEROS, initial, own_parameters, parameter
+from .layer_parameters import Init as Init
+from .shapes import Shapes, of_affine, of_convolution
+
+# Errors say what an argument must be by its annotation, which is looked up here: as Array, Ints, Rng, Init or
+Level: TypeAlias = float | Array
+"""A number, which becomes a parameter that is not trained, or a Variable or an array."""
+Given = Mapping[str, Any]
+"""The arguments of a call by name."""
+Quantizer = Callable[[Variable], Variable]
+
+
+class Kind(NamedTuple):
+    """What a layer is a variation of."""
+
+    base: Callable[..., Variable]
+    scope: str
+    """How the scopes of its variations end."""
+    shapes: Callable[[str, Given], Shapes]
+    words: Mapping[str, str]
+    """What its docstrings say of the shapes of its parameters."""
+
+
+AFFINE = Kind(
+    affine, "affine",
+    lambda name, given: of_affine(name, given["inp"], given["n_outmaps"], given["base_axis"], given["rng"]),
+    {"kind": "affine", "W": "W (size of the flattened axes, *n_outmaps)", "outputs": "(*n_outmaps)"},
+)  # fmt: skip
+CONVOLUTION = Kind(
+    convolution, "conv",
+    lambda name, given: of_convolution(
+        name, given["inp"], given["outmaps"], given["kernel"], given["group"], given.get("channel_last", False),
+        given["base_axis"], given["rng"],
+    ),
+    {"kind": "convolution", "W": "W (outmaps, channels / group, *kernel)", "outputs": "(outmaps,)"},
+)  # fmt: skip
+
+
+class Layer:
+    """One call of a layer: what it was given, and its parameters."""
+
+    def __init__(self, name: str, kind: Kind, given: Given) -> None:
+        self._kind, self._given = kind, given
+        self.shapes = kind.shapes(name, given)
+        self.fixed: bool = given["fix_parameters"]
+
+    def w(self) -> Variable:
+        """The parameter W."""
+        return parameter("W", self.shapes.weight, self._given["w_init"], self.shapes.default, self.fixed)
+
+    def b(self) -> Variable | None:
+        """The parameter b, if there is one."""
+        if not self._given["with_bias"]:
+            return None
+        return parameter("b", self.shapes.bias, self._given["b_init"], ZEROS, self.fixed)
+
+    def quantized(self, quantize_w: Quantizer | None, quantize_b: Quantizer | None) -> Variable:
+        """The output with W and b as these make them, or as they are; what they make is written to W_q and b_q."""
+        w, b = self._written("W", self.w(), quantize_w), self.b()
+        return self.applied("", w, b if b is None else self._written("b", b, quantize_b))
+
+    def _written(self, name: str, p: Variable, quantizer: Quantizer | None) -> Variable:
+        if quantizer is None:
+            return p
+        given, default = self._given[f"{name.lower()}_init"], self.shapes.default if name == "W" else ZEROS
+        p_q = get_parameter_or_create(f"{name}_q", p.shape, initial(given, default), False)
+        y = quantizer(p)
+        return written(y, {p_q: y})
+
+    def applied(self, prefix: str, *inputs: Variable | None, **arguments: Any) -> Variable:
+        """The output: what the function of F whose name begins with `prefix` makes of the input and the others."""
+        for name in ("pad", "stride", "dilation", "group", "channel_last"):
+            if name in self._given:
+                arguments[name] = self._given[name]
+        function = getattr(F, f"{prefix}{self._kind.base.__name__}")
+        y: Variable = function(self._given["inp"], *inputs, base_axis=self.shapes.base_axis, **arguments)
+        return y
+
+
+def layer(
+    kind: Kind, scope: str, variation: Callable[..., Variable], channel_last: bool = False
+) -> Callable[..., Variable]:
+    """The variation of `affine` or `convolution` as users call it.
+
+    Args:
+        kind: Which of the two.
+        scope: How the scope of its parameters begins.
+        variation: A function of a `Layer` and arguments of its own.
+        channel_last: Whether it has an argument of this name, if it is a convolution.
+    """
+    own = list(inspect.signature(variation).parameters.values())[1:]
+    left_out = {"apply_w", "apply_b", *(() if channel_last else ("channel_last",))}
+    base = [p for p in inspect.signature(kind.base).parameters.values() if p.name not in left_out]
+    at = [p.name for p in base].index("w_init")
+    ahead = [p for p in own if p.kind is not p.KEYWORD_ONLY]
+    parameters = [
+        *base[:at], *[p for p in ahead if not p.name.endswith("_init")],
+        base[at], *[p for p in ahead if p.name.endswith("_init")],
+        *base[at + 1 : -1], *[p.replace(kind=p.POSITIONAL_OR_KEYWORD) for p in own if p not in ahead], base[-1],
+    ]  # fmt: skip
+    signature = inspect.Signature(parameters, return_annotation="Variable")
+    names = [p.name for p in parameters if p.name != "name"]
+    defaults = {p.name: p.default for p in parameters if p.default is not p.empty and p.name != "name"}
+    own_names = [p.name for p in own]
+
+    def body(*args: Any, **kwargs: Any) -> Variable:
+        given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        if len(given) != len(names) or len(args) > len(names) or not kwargs.keys().isdisjoint(names[: len(args)]):
+            signature.bind(*args, **kwargs)  # which says what is wrong
+        return variation(Layer(body.__name__, kind, given), **{name: given[name] for name in own_names})
+
+    body.__name__ = body.__qualname__ = f"{variation.__name__}_{kind.base.__name__}"
+    body.__module__ = variation.__module__
+    body.__doc__ = _doc(variation, kind, channel_last)
+    body.__signature__ = signature  # type: ignore[attr-defined]
+    return own_parameters(f"{scope}_{kind.scope}")(body)
+
+
+def _doc(variation: Callable[..., Variable], kind: Kind, channel_last: bool) -> str:
+    """The docstring of a layer, from that of the variation, which names its parts in braces."""
+    words = dict(kind.words)
+    if channel_last and kind is CONVOLUTION:
+        words["W"] += ", or (outmaps, *kernel, channels / group) with `channel_last`"
+    head, _, entries = inspect.cleandoc(variation.__doc__ or "").format(**words).partition("\nArgs:\n")
+    head = "\n\n".join([textwrap.fill(paragraph, 115) for paragraph in head.split("\n\n")])
+    others = "" if "    ...:" in entries else f"\n    ...: As for `{kind.words['kind']}`."
+    return f"{head}\nArgs:\n{entries}{others}"
