@@ -133,7 +133,10 @@ class Executable:
 
     def _in_settings(self, arrays: tuple[Any, ...]) -> Any:
         """The same, in the settings that it needs."""
-        call = self._decided or self._for_this_call
+        call = self._decided
+        if call is None:
+            is_settled = self._is_optimised and build_options().running.deterministic
+            call = self.optimised if is_settled else self._for_this_call
         if self._settings is None:
             results = call(*arrays)
         else:

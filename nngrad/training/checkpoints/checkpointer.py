@@ -26,9 +26,10 @@ class Checkpointer:
     """Saves all that a run needs to go on, beside its steps, and restores it.
 
     A checkpoint holds parameters, those that are not trained too, and their `need_grad`; state, learning rate and loss
-    scale of solvers; where random draws stand; the step; the position of the input; and what else is given. All of it
-    is of one moment. It is written by orbax in threads of its own, while further steps run, and gets its name only when
-    it is complete. Digests of its files are kept with it, so that a damaged one is recognised.
+    scale of solvers; where random draws stand, and how often large programs were called; the step; the position of the
+    input; and what else is given. All of it is of one moment. It is written by orbax in threads of its own, while
+    further steps run, and gets its name only when it is complete. Digests of its files are kept with it, so that a
+    damaged one is recognised.
 
         checkpointer = nn.Checkpointer("runs/one", solver, feed=batches, keep=3, every=1000)
         first = checkpointer.restore()                       # 0 where there is none yet
@@ -185,8 +186,8 @@ class Checkpointer:
         """Restore the last checkpoint that is whole, or another one, into parameters, solvers and all else.
 
         Parameters that are not made yet are made. A run that is resumed comes to the same parameters as one that was
-        not interrupted, to the bit, where results do not depend on how often something was called before: within
-        `nn.deterministic()`.
+        not interrupted, to the bit: where all is restored, calls of large programs are counted on from where they stood
+        (docs/compilation.md).
 
         Args:
             step: Which one: how many steps were done, or "best"; None for the last.

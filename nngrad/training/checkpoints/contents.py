@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from ...execution.tiers import counted
 from ...graph import Variable
 from ...graph.leaf import arrays_in
 from ...parameter import Scope, get_current_parameter_scope, get_parameters, parameter_scope
@@ -99,7 +100,7 @@ class Contents:
             "need_grad": {name: bool(p.need_grad) for name, p in parameters.items()},
             "solvers": solvers,
             "arrays": {name: [list(array.shape), np.dtype(array.dtype).name] for name, array in arrays.items()},
-            "processes": _of_all_processes({"draws": get_draws(), "states": states_of_holders}),
+            "processes": _of_all_processes({"draws": get_draws(), "states": states_of_holders, "calls": counted()}),
         }
         return {name: _writable(array) for name, array in arrays.items() if 0 not in array.shape}, facts, must_be_finite
 

@@ -9,6 +9,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
+from ...execution.executable import count_on_from
 from ...files.parameter_files import Change, _make
 from ...graph import NdArray, Variable, build_options
 from ...graph.place import warn_user
@@ -86,6 +87,8 @@ class Restoring:
         _make(self._changes)
         if self._wants("random"):
             set_draws(process["draws"])
+        if self._only is None and "calls" in process:  # of an earlier version it is not there
+            count_on_from(process["calls"])
 
     # ---------------------------------------------------------------- checks
 
