@@ -7,9 +7,10 @@ from typing import Any
 
 import nngrad.functions as F
 from nngrad.functions.factors import differentiated_if, lu_decomposition, lu_factor, lu_solve, solve_triangle, tall_qr
+from nngrad.functions.operands import Operand, reshaped, size_of
 from nngrad.graph import Function, Variable, apply
 
-from .batching import Operand, batched, reshaped, size_of
+from .batching import batched
 from .linear import transposed
 from .rules import backward, non_differentiable
 

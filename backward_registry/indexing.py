@@ -7,9 +7,10 @@ import nngrad.functions as F
 from nngrad.functions.array import zeros_like
 from nngrad.functions.conditions import condition_at, condition_axes
 from nngrad.functions.indexing import along
+from nngrad.functions.operands import Operand
 from nngrad.graph import Function, Variable
 
-from .batching import Operand, batched
+from .batching import batched
 from .rules import backward, non_differentiable
 
 # ---------------------------------------------------------------- masks

@@ -6,9 +6,10 @@ import math
 from collections.abc import Sequence
 
 import nngrad.functions as F
+from nngrad.functions.operands import Operand, reshaped
 from nngrad.graph import Function, Variable
 
-from .batching import Operand, batched, reshaped
+from .batching import batched
 from .rules import backward
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 import nngrad.functions as F
+from nngrad.functions.operands import Operand, reshaped
 from nngrad.graph import Function, Variable
 
-from .batching import Operand, batched, reshaped
+from .batching import batched
 from .rules import adjoint_pair, backward
 
 # ---------------------------------------------------------------- shape

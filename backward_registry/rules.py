@@ -10,6 +10,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 if TYPE_CHECKING:
     from nngrad.graph import Function, Op, Variable
+    from nngrad.graph.body_op import BodyOp
 
 Gradients: TypeAlias = "Variable | Sequence[Variable | None] | None"
 """What a rule returns: one gradient for each input, alone where there is one input; None for zero."""
@@ -134,6 +135,20 @@ def adjoint_pair(a: Op, b: Op) -> None:
 
     for op, rule in ((a, a_rule), (b, b_rule)):
         registry.add(op, Rule(rule, "adjoint pair", True, module))
+
+
+def of_bodies(*ops: BodyOp, kind: str = "rule") -> None:
+    """The rules of ops that have bodies are methods of theirs."""
+    module = _caller_module()
+    for op in ops:
+        registry.add(op, Rule(op.backward, kind, True, module, _accumulated, op.tangents))
+
+
+def _accumulated(f: Any, gys: Sequence[Variable], indexes: tuple[int, ...], take: Any) -> Gradients:
+    """What an op with bodies adds: nothing to what has arrived."""
+    del take
+    gxs: Gradients = f.op.gradients(f, gys, indexes)
+    return gxs
 
 
 def without_shape(f: Function) -> dict[str, Any]:

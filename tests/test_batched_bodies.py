@@ -18,8 +18,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff.vectorize import vectorize
 from nngrad.execution.interpret import interpret
+from nngrad.functions.bodies.loop import Loop
 from nngrad.graph import Variable, functions_of
-from nngrad.graph.loop import Loop
 from tests import test_loops
 from tests.exact import exactly
 from tests.leaves import leaf

@@ -73,12 +73,6 @@ SHOWN_BY = {"forwards_inputs": "view", "unbounded": "bounded", "axes": "rows", "
 
 NO_CHECK = {
     "multiple_results": "a forward that returns no tuple fails at once",
-    "sibling_fusion": "about loops alone: tests/test_loops.py",
-    "dependence": "about ops with bodies alone: tests/test_batched_bodies.py",
-    "in_steps": "about ops with bodies alone: tests/test_within_bodies.py",
-    "bodies": "about ops with bodies alone: tests/test_segments.py",
-    "inlines_to": "about ops with bodies alone: tests/test_checkpoint.py",
-    "steps": "about loops alone: tests/test_segments.py",
     "constant": "about derivatives that are left out on purpose: tests/test_from_jax.py",
     "exchanges": "about several processes: tests/test_communicators.py",
     "lockstep": "about several processes: tests/test_communicators.py",

@@ -19,9 +19,9 @@ import nngrad.functions as F
 from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import prepared
+from nngrad.functions.bodies.loop import Loop
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
-from nngrad.graph.loop import Loop
 from tests.oracle import check, compiled_cheaply, runner
 from tests.slow import slow_but, slow_but_every
 from tests.together import Called, Check, Wanted, compared, together

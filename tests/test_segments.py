@@ -28,7 +28,7 @@ RNG = np.random.default_rng(0)
 @contained
 def gradients(value: Variable, leaves: list[Variable], sizes: tuple[int, ...]) -> list[Variable]:
     """The gradients, where loops are cut so."""
-    switch(segments=lambda f: sizes if f.op.steps(f) > sizes[0] else ())
+    switch(segments=lambda f: sizes if f.op.steps_to_cut(f) > sizes[0] else ())
     return Grad()([value], leaves, [None])
 
 

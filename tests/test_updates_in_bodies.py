@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
+from nngrad.functions.bodies.loop import Loop
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
-from nngrad.graph.loop import Loop
 from nngrad.parameter import clear_parameters, get_parameter
 from tests.leaves import leaf
 from tests.oracle import check

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.mapped import mapped
 from nngrad.autodiff.vectorize import vectorize
 from nngrad.execution.interpret import interpret
+from nngrad.functions.bodies.mapping import mapped_one
 from nngrad.graph import Op, Variable, functions_of
 from tests.oracle import Arrays, as_tuple, is_floating, nngrad_graph, projections
 from tests.samples import Sample, all_samples
@@ -236,9 +236,9 @@ def test_conditions_keep_their_alignment(condition: tuple[int, ...], shape: tupl
 def test_ops_without_a_form_of_their_own_are_mapped() -> None:
     dy, x = leaf(2, 2), leaf(2, 4, seed=1)
     (y,) = vectorize([F.max_pooling_backward(dy, x, kernel=2)], {dy: leaf(K, 2, 2)})
-    assert y.parent.op is mapped
+    assert y.parent.op is mapped_one
     (z,) = vectorize([y], {x: leaf(5, 2, 4)})
-    assert z.parent.op is mapped and z.parent.arguments[0] is mapped
+    assert z.parent.op is mapped_one and z.parent.arguments[0] is mapped_one
     assert z.shape == (5, K, 2, 4)
 
 

@@ -19,9 +19,9 @@ import nngrad.solvers as S
 from nngrad import hooks
 from nngrad.execution.interpret import results_of
 from nngrad.execution.stepwise import Marked, run_in_steps
+from nngrad.functions.bodies.loop import Loop
 from nngrad.graph import apply, functions_of
-from nngrad.graph.loop import Loop
-from nngrad.graph.within import bodies_of
+from nngrad.graph.body_op import ControlOp, bodies_of
 from nngrad.inspection import Tally
 from tests.slow import slow_but_every
 from tests.test_loops import OURS, SCANS, C, W, X, flat, leaf
@@ -42,7 +42,7 @@ def recurrent(x: Any, c: Any, w: Any) -> Any:
 
 def with_bodies(outputs: Any) -> list[nn.Function]:
     """The functions of a graph that have bodies."""
-    return [f for f in functions_of(outputs) if f.op.in_steps is not None]
+    return [f for f in functions_of(outputs) if isinstance(f.op, ControlOp)]
 
 
 # ---------------------------------------------------------------- a step at a time

@@ -6,7 +6,6 @@ from ..execution.reading import evaluate, forget
 from ..functions import cells  # noqa: F401 - the operators of Variables and cells are provided
 from ..graph import engine
 from ..graph.engine import provide
-from . import mapped_rule  # noqa: F401 - the rule is entered
 from .backward import backward, backward_from
 from .bodies import body_gradient, body_tangent
 from .body_batching import body_batched

@@ -20,8 +20,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import nngrad.functions as F
-from backward_registry.batching import Operand, Shape, forms, reshaped
+from backward_registry.batching import forms
 
+from ..functions.operands import Operand, Shape, reshaped
 from ..graph import Function, Variable
 from ..rewrite.numbers import is_zero, number_of
 from .batching import Powers, in_batch, indices_of, is_product, multiplied, powers_of

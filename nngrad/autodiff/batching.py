@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import nngrad.functions as F
-from backward_registry.batching import Operand, Shape, forms, reshaped, size_of
-from backward_registry.body_batching import body_forms
+from backward_registry.batching import forms
 
+from ..functions.bodies.mapping import mapped
+from ..functions.operands import Operand, Shape, reshaped, size_of
 from ..graph import Function, Variable, apply
 from ..graph.axes import AxisMap, Indices
-from .mapped import mapped, mapped_several
+from ..graph.body_op import BodyOp
 
 
 def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Any:
@@ -27,8 +28,8 @@ def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> 
     op = f.op
     form = forms.get(op)
     result: Any
-    if op in body_forms:
-        result = body_forms[op](f, operands, read)
+    if isinstance(op, BodyOp):
+        result = op.batched(f, operands, read)
     elif form is not None:
         result = form(f, operands)
     elif op.diagonal:
@@ -37,7 +38,7 @@ def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> 
         result = _along_axes(f, op.axes, operands)
     else:
         result = None
-    return _mapped(f, operands) if result is None else result
+    return mapped(f, operands) if result is None else result
 
 
 def checked_count(batched: Mapping[Variable, Variable]) -> int:
@@ -60,15 +61,6 @@ def checked_count(batched: Mapping[Variable, Variable]) -> int:
 def changed(f: Function, **values: Any) -> tuple[Any, ...]:
     """The arguments of `f` with some replaced."""
     return tuple((f.args | values).values())
-
-
-def _mapped(f: Function, operands: Sequence[Operand]) -> Any:
-    """The op mapped along the axis."""
-    inputs = tuple([each.widened() for each in operands])
-    if not any([each.lead for each in operands]):
-        return apply(f.op, inputs, f.arguments)
-    leading = tuple([bool(each.lead) for each in operands])
-    return apply(mapped_several if f.op.multiple_results else mapped, inputs, (f.op, f.arguments, leading))
 
 
 # ---------------------------------------------------------------- diagonal ops

@@ -1,7 +1,7 @@
 """Bodies differentiated: the gradient of a body is a body, and so is a body with its tangents.
 
 Each is derived once for each structure, by the walks that differentiate graphs. What an op with a body does with it,
-its own rule says (`backward_registry/loops.py`).
+its class says (`functions/bodies/`).
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ def _gradient(
 ) -> BlockGradient:
     """The gradient of a body by the rules of this version of the registry."""
     del version
-    inputs = _leaves(body.inputs)
-    values = body.instantiate(inputs)
-    at = [inputs[i] if i >= 0 else values[~i] for i in given]
+    inputs, values, _ = body.opened()
+    at = body.picked(inputs, values, given)
     seeds = _leaves([body.spec(i) for i in given])
     gradients = Grad()(at, [inputs[i] for i in wanted], seeds)
     found = [(i, gx) for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)]
     results = [gx for _, gx in found]
     numbers = {id(x): i for i, x in enumerate(inputs)} | {id(y): ~k for k, y in enumerate(values)}
-    kept = _residuals(results, seeds, numbers, {id(inputs[i]) for i in fixed}, {id(inputs[i]) for i in held})
+    at_hand = {id(x) for x in body.picked(inputs, values, held)}
+    kept = _residuals(results, seeds, numbers, {id(inputs[i]) for i in fixed}, at_hand)
     return BlockGradient(
         close(results, [*kept, *seeds]), tuple([numbers[id(x)] for x in kept]), tuple([i for i, _ in found])
     )
@@ -66,7 +66,7 @@ def _residuals(
         seeds: What they start from.
         numbers: The numbers of the body's inputs and values, by their ids.
         fixed: The ids of those inputs that are the same at each run.
-        held: The ids of those that are there in any case.
+        held: The ids of those inputs and values that are there in any case.
     """
     functions = functions_of(results)
     arriving = {id(x) for x in seeds}
@@ -79,7 +79,7 @@ def _residuals(
         if any([id(y) in needed and id(y) not in numbers for y in f.outputs]):
             needed |= {id(x): x for x in f.inputs}
     unchanging = set(fixed)
-    kept = {i: x for i, x in needed.items() if x.parent is None}
+    kept = {i: x for i, x in needed.items() if x.parent is None or i in held}
     at_hand = fixed | held | kept.keys()
     for f in functions:
         made = {id(y): y for y in f.outputs}
@@ -110,13 +110,11 @@ def body_tangent(body: Block, moving: Numbers, along: Numbers) -> BlockTangent:
 def _tangent(body: Block, moving: Numbers, along: Numbers, version: int) -> BlockTangent:
     """A body with tangents by the rules of this version of the registry."""
     del version
-    inputs = _leaves(body.inputs)
-    values = body.instantiate(inputs)
+    inputs, values, outputs = body.opened()
     directions = _leaves([body.inputs[i] for i in moving])
-    ends = [inputs[i] if i >= 0 else values[~i] for i in along]
+    ends = body.picked(inputs, values, along)
     tangents = Pushforward()(ends, [inputs[i] for i in moving], directions)
     found = [(i, t) for i, t in zip(along, tangents, strict=True) if not is_zero(t)]
-    outputs = [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
     return BlockTangent(
         close([*outputs, *[t for _, t in found]], [*inputs, *directions]), tuple([i for i, _ in found])
     )

@@ -16,14 +16,13 @@ def body_batched(
     body: Block, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
 ) -> Block:
     """What `Block.batched` gives."""
-    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
-    values = body.instantiate(inputs)
+    inputs, values, _ = body.opened()
     each = {
         x: leaf_of(NdArray.of_spec(spec_of((count, *x.shape), x.dtype)))
         for x, kind in zip(inputs, given, strict=True)
         if kind == "each"
     }
     sums = {x: leaf_of(NdArray.of_spec(x.spec)) for x, kind in zip(inputs, given, strict=True) if kind == "sum"}
-    outputs = [inputs[i] if i >= 0 else values[~i] for i in wanted]
+    outputs = body.picked(inputs, values, wanted)
     instead = each | sums
     return close(in_batches(outputs, each, sums, count, kinds), [instead.get(x, x) for x in inputs])

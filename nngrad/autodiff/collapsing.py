@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import nngrad.functions as F
-from backward_registry.batching import Operand
 
+from ..functions.operands import Operand
 from ..graph import Function, Variable, apply
+from ..graph.body_op import BodyOp
 from .batching import changed, contracted, in_batch, indices_of, is_product, multiplied, parted, powers_of, scaled
-from .mapped import mapped
 
 Moved = Sequence[bool]
 """For each input of a function whether it has the leading axis."""
@@ -35,9 +35,8 @@ def commutes(f: Function, moved: Moved) -> bool:
     if sum(moved) != 1:
         return False
     index = list(moved).index(True)
-    if op is mapped:
-        of, _, batched = f.arguments
-        return bool(of.linear_in(index) and batched[index])
+    if isinstance(op, BodyOp):
+        return op.commutes(f, index)
     return (is_product(f) and powers_of(f)[index] == 1) or op.linear_in(index)
 
 

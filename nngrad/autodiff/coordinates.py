@@ -24,6 +24,7 @@ import nngrad.functions as F
 
 from ..functions.array import zeros_like
 from ..graph import Function, Variable, build_options, create, functions_of
+from ..graph.body_op import Axes
 from ..graph.forms import Form
 from ..graph.function import watched
 from ..graph.spec import Spec, spec_of
@@ -31,7 +32,7 @@ from ..rewrite.builder import emitting
 from ..rewrite.slices import windows
 from .forward_mode import Pushforward
 from .request import Derivation, Request, Task, remembered_of, task_of
-from .sparsity import Axes, followed_axes
+from .sparsity import followed_axes
 from .symmetry import NotApplicable, forward_task, gathered, long_axes, summand
 from .walk import ones, order_of
 

@@ -13,10 +13,7 @@ from types import MappingProxyType
 
 from ..graph import Function, Variable
 from ..graph.axes import Places
-from .body_axes import followers
-
-Axes = tuple[int, ...]
-"""For each axis of x that is followed, the axis that it has become."""
+from ..graph.body_op import Axes, BodyOp
 
 
 def followed_axes(
@@ -44,9 +41,8 @@ def _follow(path: Iterable[Function], found: dict[int, Axes | None], count: int)
         given = [(i, found[id(each)]) for i, each in enumerate(read) if id(each) in found]
         if not given:
             continue
-        follower = followers.get(f.op)
-        if follower is not None:
-            carried = follower(f, given, count, _follow)
+        carried = f.op.followed(f, given, count, _follow) if isinstance(f.op, BodyOp) else None
+        if carried is not None:
             found.update({id(y): carried[k] for k, y in enumerate(f.outputs) if k in carried})
         else:
             mixed = any([axes is None for _, axes in given])

@@ -46,13 +46,14 @@ from backward_registry import registry
 from ..functions.array import zeros_like
 from ..graph import Function, Variable, among, path_between
 from ..graph.block import bodies_in
+from ..graph.body_op import Axes
 from ..graph.function import any_hooked, function_hooks
 from ..graph.spec import Spec
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
 from .forward_mode import Pushforward
 from .request import Derivation, Seeds, Task, remembered_of, task_of
-from .sparsity import Axes, followed_axes
+from .sparsity import followed_axes
 from .walk import Grad, ones, order_of
 
 

@@ -13,8 +13,8 @@ import math
 from collections.abc import Sequence
 
 import nngrad.functions as F
-from backward_registry.batching import Operand
 
+from ..functions.operands import Operand
 from ..graph import Function, Variable
 from .along import Along, Diagonals, is_linear_in, spread_out
 from .batching import is_product, multiplied, powers_of, scaled

@@ -12,13 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import nngrad.functions as F
-from backward_registry.batching import Operand, Shape
-from backward_registry.body_batching import Kinds, kinds_of_loop, scan_in_kinds
 
-from ..functions.loops import scan_of_body
+from ..functions.operands import Operand, Shape
 from ..graph import (
     Function,
-    NdArray,
     RuleCall,
     Variable,
     apply,
@@ -28,10 +25,9 @@ from ..graph import (
     path_between,
 )
 from ..graph.block import Block
+from ..graph.body_op import ControlOp, Kinds, dependence
 from ..graph.derived import derived_once
-from ..graph.loop import Loop
 from ..graph.options import Builder
-from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
 from .batching import checked_count, in_batch, is_product
@@ -141,9 +137,8 @@ def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) 
         each: Numbers of what is wanted for each element.
         sums: Numbers of what is wanted as its sum.
     """
-    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
-    values = body.instantiate(inputs)
-    outputs = [inputs[i] if i >= 0 else values[~i] for i in (*each, *sums)]
+    inputs, values, _ = body.opened()
+    outputs = body.picked(inputs, values, (*each, *sums))
     leaves = {inputs[i]: inputs[i] for i in moved}
     walk = _Walk(path_between(outputs, [*leaves], of_values=True)[0], leaves, {}, (0,))
     walk.demand(outputs, [False] * len(each) + [True] * len(sums))
@@ -199,15 +194,14 @@ class _Walk:
         for f in self.path:
             moved = self.moved(f)
             if any(moved):
-                depends = [True] * len(f.specs) if f.op.dependence is None else f.op.dependence(f.arguments, moved)
-                given = zip(f.outputs, depends, strict=True)
+                given = zip(f.outputs, dependence(f.op, f.arguments, moved, len(f.specs)), strict=True)
                 self._moved.update(y for y, does in given if does and y not in self._given)
         for y, c in zip(outputs, collapsed, strict=True):
             (self._sum_wanted if c else self._each_wanted).add(y)
         for f in reversed(self.path):
             outs, moved = f.outputs, self.moved(f)
             each = any([y in self._each_wanted for y in outs])
-            kinds = self._kinds_of_loop(f, moved)
+            kinds = self._kinds_of(f, moved)
             if kinds is not None:
                 self._kinds[f] = kinds
                 for x, m, kind in zip(f.inputs, moved, kinds, strict=True):
@@ -225,16 +219,15 @@ class _Walk:
             if each:
                 self._each_wanted.update(f.inputs)
 
-    def _kinds_of_loop(self, f: Function, moved: Moved) -> Kinds | None:
-        """Of a loop that is asked for sums, what it needs of each input; None where that is all elements of all."""
-        if f.op is not scan_of_body or not any(moved):
+    def _kinds_of(self, f: Function, moved: Moved) -> Kinds | None:
+        """Of control flow that is asked for sums, what it needs of each input; None where that is all of all."""
+        if not isinstance(f.op, ControlOp) or not any(moved):
             return None
         sums = [y in self._sum_wanted and y in self._moved for y in f.outputs]
         if not any(sums):
             return None
         each = [y in self._each_wanted for y in f.outputs]
-        kinds = kinds_of_loop(Loop(*f.arguments), moved, each, sums, demanded_of_body)
-        return kinds if "sum" in kinds else None
+        return f.op.sums(f.arguments, moved, each, sums, demanded_of_body)
 
     def wanted(self, x: Variable) -> tuple[bool, bool]:
         """Whether each element of `x` is needed, and whether the sum is."""
@@ -266,6 +259,7 @@ class _Walk:
 
     def _keep_loop(self, f: Function, moved: Moved, kinds: Kinds) -> None:
         """Emit a loop that carries sums."""
+        assert isinstance(f.op, ControlOp)
         operands = []
         for x, m, kind in zip(f.inputs, moved, kinds, strict=True):
             if kind == "sum":
@@ -276,7 +270,7 @@ class _Walk:
         read = [
             "each" if y in self._each_wanted else "sum" if y in self._sum_wanted else "" for y in f.outputs
         ]
-        each, sums = scan_in_kinds(f, operands, kinds, read, self.count)
+        each, sums = f.op.in_kinds(f, operands, kinds, read, self.count)
         self.each.update({y: (value,) for y, value in self._along(f, each, self._none).items()})
         self._keep(f, self.sums, sums)
 

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import jax
 
 import nngrad.functions as F
-from backward_registry.body_batching import applied_body
 
+from ..functions.inlining import inlined
 from ..functions.loops import step_keys
 from ..graph import Spec, Variable, as_variable, build_options, spec_of
+from ..graph.block import Block
 from ..graph.capture import captured
 from ..graph.leaf import common_floating
 
@@ -107,12 +108,11 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
     return jax.tree.unflatten(structure, outputs)
 
 
-def _inlined(body: Any, inputs: list[Variable]) -> list[Variable]:
+def _inlined(body: Block, inputs: list[Variable]) -> list[Variable]:
     """What a body computes from these inputs, as functions of the graph."""
     if build_options().emitting.builder is not None:
-        return applied_body(body, inputs, body.outputs)
-    values = body.instantiate(inputs)
-    return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
+        return inlined(body, inputs)
+    return body.placed(inputs)
 
 
 def _with_axes(tree: Any, axes: Any, argument: str, name: str) -> list[_Leaf]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..graph.block import Block
+from ..graph.body_op import in_place_of
 from .calls import Call, block_of, calls_of
 
 
@@ -11,7 +12,7 @@ def with_bodies_inline(block: Block) -> Block:
 
     So the passes that come later, and the estimate of memory, see what runs.
     """
-    while any([op.inlines_to is not None for op, _, _ in block.steps]):
+    while any([in_place_of(op, arguments) is not None for op, arguments, _ in block.steps]):
         block = _one_level(block)
     return block
 
@@ -23,10 +24,10 @@ def _one_level(block: Block) -> Block:
     found: list[Call] = []
     for op, arguments, ins, outs in calls:
         given = tuple([instead[i] for i in ins])
-        if op.inlines_to is None:
+        body = in_place_of(op, arguments)
+        if body is None:
             found.append(Call(op, arguments, given, outs))
             continue
-        body: Block = op.inlines_to(*arguments)
         values: list[int] = []
         for (inner, own, numbers), results in zip(body.steps, body.results, strict=True):
             taken = tuple([given[i] if i >= 0 else values[~i] for i in numbers])

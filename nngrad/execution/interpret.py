@@ -10,6 +10,7 @@ import jax
 
 from ..graph import Function, Op, Variable, build_options, engine, functions_of
 from ..graph.block import has_opaque
+from ..graph.body_op import ControlOp
 from ..graph.exchange import group_of, groups_of, several_processes
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
@@ -146,7 +147,7 @@ def _checked(f: Function, arrays: list[Any], checker: Any) -> Arrays:
     """The outputs of `f`, shown to the checker of debug mode, if there is one: that of a loop a step at a time."""
     if checker is None:
         return results_of(f, arrays)
-    if f.op.in_steps is None:
+    if not isinstance(f.op, ControlOp):
         results, within = results_of(f, arrays), ()
     else:
         made = run_in_steps(f, [Marked(array, None) for array in arrays], results_of, checker)

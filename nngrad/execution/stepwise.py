@@ -10,10 +10,10 @@ import numpy as np
 
 from ..graph import Function, NdArray, Spec, Variable, build_options, contained
 from ..graph.block import Block
+from ..graph.body_op import ControlOp, bodies_of
 from ..graph.options import switch_to
 from ..graph.spec import x64_if
 from ..graph.variable import leaf_of
-from ..graph.within import bodies_of
 
 Arrays = tuple[Any, ...]
 
@@ -109,7 +109,7 @@ class _Stepper:
             try:
                 values += self._results(f, given, trail)
             except Exception as error:
-                if f.op.in_steps is None:
+                if not isinstance(f.op, ControlOp):
                     error.add_note("\n  ".join([f"{f.op.name}, {written_at(f)}", *map(str, reversed(trail))]))
                 raise
         return values
@@ -119,14 +119,14 @@ class _Stepper:
         arrays = tuple([x.array for x in given])
         for hook in hooks:
             hook.forward_preprocess(f, arrays)
-        if f.op.in_steps is None:
+        if not isinstance(f.op, ControlOp):
             results = self._run(f, list(arrays))
             made: Sequence[Marked] = [
                 Marked(*each)
                 for each in zip(results, self._watcher.marks(f, given, results, trail), strict=True)
             ]
         else:  # as deep as the user has written loops within loops
-            made = f.op.in_steps.run(f.arguments, given, _Stepper(f, self._run, self._watcher, trail, self._graphs))
+            made = f.op.run_in_steps(f.arguments, given, _Stepper(f, self._run, self._watcher, trail, self._graphs))
         for hook in hooks:
             hook.forward_postprocess(f, arrays)
         return made
@@ -159,8 +159,8 @@ def run_in_steps(
         run: Runs one function without bodies on arrays.
         watcher: Who looks at each.
     """
-    assert f.op.in_steps is not None
-    made = f.op.in_steps.run(f.arguments, inputs, _Stepper(f, run, watcher, (), {}))
+    assert isinstance(f.op, ControlOp)
+    made = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, run, watcher, (), {}))
     device = None if f.context is None else f.context.device
     with x64_if(any([spec.needs_x64 for spec in f.specs])):
         return [Marked(jax.device_put(y.array, device), y.mark) for y in made]

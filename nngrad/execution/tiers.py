@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import jax
 
+from ..graph.body_op import ControlOp
 from .program import Program
 
 LARGE = 50
@@ -103,12 +104,11 @@ def work_of(program: Program) -> Work:
         block, runs = waiting.pop()
         for (op, arguments, ins), made in zip(block.steps, block.results, strict=True):
             given = tuple([block.spec(i) for i in ins])
-            if op.in_steps is None:
+            if not isinstance(op, ControlOp):
                 kinds.add((op, arguments, given))
                 elements += runs * max([spec.size for spec in (*given, *made)], default=0)
                 continue
-            within = op.in_steps.within(arguments, len(given))
-            waiting += [(each.body, runs * each.runs) for each in within]
+            waiting += [(each.body, runs * each.runs) for each in op.within(arguments, len(given))]
     return Work(len(kinds), elements)
 
 

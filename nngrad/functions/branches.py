@@ -6,88 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from jax import lax
 
-from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, build_options
-from ..graph.arguments import Static
+from ..graph import Variable, apply, as_variable, build_options
 from ..graph.block import Block
 from ..graph.capture import Captured, captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.refusals import explained_by_name
-from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import array, comparison
-from .body_costs import operations_in
+from .bodies.alternatives import switch_of_bodies
 from .loops import check_body
-
-
-class SwitchOfBodies(Op):
-    """An op that knows the shapes of its outputs from its arguments."""
-
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """Shape and dtype of each output."""
-        first: Block = arguments[0][0]
-        return tuple([first.spec(number) for number in first.outputs])
-
-
-def _cost(f: Function) -> int:
-    """About how many operations the longest branch takes."""
-    bodies: tuple[Block, ...] = f.arguments[0]
-    return max([operations_in(body) for body in bodies])
-
-
-def _switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
-    """One of several bodies, all of the same inputs and outputs.
-
-    Args:
-        x: Which of them, an integer of shape (), and what they are applied to.
-        bodies: A tuple of bodies. What is past its ends is the first or the last of them.
-    """
-    index, *given = x
-
-    def branch(body: Block) -> Callable[..., tuple[Any, ...]]:
-        def run(*arrays: Any) -> tuple[Any, ...]:
-            values = body.run(arrays)
-            return tuple([arrays[i] if i >= 0 else values[~i] for i in body.outputs])
-
-        return run
-
-    return tuple(lax.switch(index, [branch(body) for body in bodies], *given))
-
-
-def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
-    """The branches."""
-    (bodies,) = arguments
-    inputs, taken = tuple([f"operand{i}" for i in range(count - 1)]), tuple(range(1, count))
-    outputs = tuple([f"result{i}" for i in range(len(bodies[0].outputs))])
-    return tuple([
-        Within(f"branch {i}", body, 1, inputs, outputs, taken, tuple([("", k) for k in body.outputs]), alternative=True)
-        for i, body in enumerate(bodies)
-    ])
-
-
-def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-    """The same as the forward, with a branch that is looked at."""
-    (bodies,) = arguments
-    index, *given = inputs
-    taken = min(max(int(steps.array(index)), 0), len(bodies) - 1)
-    return outputs_of(bodies[taken], given, steps.run(f"branch {taken}", bodies[taken], given))
-
-
-def switch_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
-    """Which outputs of `switch_of_bodies` depend on the inputs that are `given`."""
-    bodies: tuple[Block, ...] = arguments[0]
-    numbers = [body.depending([i for i, is_given in enumerate(given[1:]) if is_given]) for body in bodies]
-    return [
-        given[0] or any([body.outputs[k] in found for body, found in zip(bodies, numbers, strict=True)])
-        for k in range(len(bodies[0].outputs))
-    ]
-
-
-_switch_of_bodies.__name__ = "switch_of_bodies"
-switch_of_bodies = SwitchOfBodies(
-    _switch_of_bodies, type_name="Switch", multiple_results=True, cost=_cost, dependence=switch_dependence,
-    bodies=lambda arguments, read: arguments[0], in_steps=InSteps(_bodies, _step_by_step),
-)  # fmt: skip
 
 
 @explained_by_name

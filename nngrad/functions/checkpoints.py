@@ -3,88 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
-from ..graph.arguments import Static
-from ..graph.block import Block
+from ..graph import Variable, apply, as_variable
 from ..graph.capture import captured
 from ..graph.leaf import common_floating
-from ..graph.within import InSteps, Steps, Within
-from ..graph.within import outputs_of as results_of
-from .body_costs import operations_in
+from .bodies.alternatives import checkpoint_of_body
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class OpOfBody(Op):
-    """An op that is just a body, and knows the shapes of its outputs from that."""
-
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """Shape and dtype of each output."""
-        body: Block = arguments[0]
-        return tuple([body.spec(number) for number in body.outputs])
-
-
-def cost_of_body(f: Function) -> int:
-    """About how many operations the body takes."""
-    return operations_in(f.arguments[0])
-
-
-def body_of(body: Block, *_: Any) -> Block:
-    """The body that stands for an application with these arguments."""
-    return body
-
-
-def outputs_of(body: Block, x: tuple[Any, ...]) -> tuple[jax.Array, ...]:
-    """What a body gives for some arrays."""
-    values = body.run(x)
-    return tuple([x[i] if i >= 0 else values[~i] for i in body.outputs])
-
-
-def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
-    """The one that it is."""
-    body: Block = arguments[0]
-    inputs = tuple([f"input{i}" for i in range(count)])
-    outputs = tuple([f"result{i}" for i in range(len(body.outputs))])
-    gives = tuple([("", number) for number in body.outputs])
-    return (Within("body", body, 1, inputs, outputs, tuple(range(count)), gives),)
-
-
-def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-    """The same as the forward, with a body that is looked at."""
-    return results_of(arguments[0], inputs, steps.run("body", arguments[0], inputs))
-
-
-def dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
-    """Which outputs depend on the inputs that are `given`."""
-    body: Block = arguments[0]
-    numbers = body.depending([i for i, is_given in enumerate(given) if is_given])
-    return [number in numbers for number in body.outputs]
-
-
-in_steps = InSteps(_bodies, _step_by_step)
-
-
-def _checkpoint_of_body(*x: Array, body: Static) -> tuple[jax.Array, ...]:
-    """A body, of which gradients compute again what they need.
-
-    Args:
-        x: What it is applied to.
-        body: The body.
-    """
-    return outputs_of(body, x)
-
-
-_checkpoint_of_body.__name__ = "checkpoint_of_body"
-checkpoint_of_body = OpOfBody(
-    _checkpoint_of_body, type_name="Checkpoint", multiple_results=True, cost=cost_of_body, inlines_to=body_of,
-    dependence=dependence, in_steps=in_steps,
-)  # fmt: skip
 
 
 def is_array(value: Any) -> bool:

@@ -1,8 +1,7 @@
 """Ordinary differential equations: what leads from the state at one time to that at another.
 
 A field is a function of a state, a vector, and a time. `integrated` goes along it by functions of the graph, which can
-be differentiated as they are; `flow_of_body` does the same as one function, whose derivatives are flows of other fields
-(`backward_registry/flows.py`).
+be differentiated as they are; as one function, whose derivatives are flows of other fields, it is in `bodies/flows.py`.
 """
 
 from __future__ import annotations
@@ -10,15 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
-import numpy as np
-
-from ..graph import Array, Function, NdArray, Op, Spec, Variable, apply
-from ..graph.arguments import Static
-from ..graph.block import Block
-from ..graph.closing import close
-from ..graph.derived import derived_once
-from ..graph.variable import leaf_of
+from ..graph import Variable
 from .arithmetic import maximum2, maximum_scalar, minimum_scalar
 from .array import cast, constant
 from .comparison import equal, greater_equal, less_equal_scalar, less_scalar
@@ -26,7 +17,6 @@ from .control import unlink
 from .elementwise import abs as absolute
 from .elementwise import sign
 from .indexing import where
-from .inlining import inlined
 from .loops import scan
 from .movement import broadcast
 from .reduction import mean
@@ -177,83 +167,3 @@ def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: 
     arrived = broadcast(equal(last[1], end), shape=y.shape)
     found: Variable = where(arrived, last[0], constant(float("nan"), y.shape, y.dtype))
     return found
-
-
-# ---------------------------------------------------------------- as one function
-
-
-@derived_once
-def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Block:
-    """The body that goes along a field: its inputs are those of the field but for the last, which is the time, and
-    two times.
-
-    Args:
-        field: Its inputs are parameters, a state and a time, its output is a vector like the state.
-        method: As in `Steps`, as are those that follow.
-        number: How many steps.
-        rtol: Relative.
-        atol: Absolute.
-    """
-    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in (*field.inputs, field.inputs[-1])]
-    *parameters, y, start, end = inputs
-
-    def along(y: Variable, t: Variable) -> Variable:
-        return inlined(field, [*parameters, y, t])[0]
-
-    return close([integrated(along, y, start, end, Steps(method, number, rtol, atol), bounded=False)], inputs)
-
-
-class FlowOfBody(Op):
-    """An op that knows the shapes of its outputs from its arguments."""
-
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """Shape and dtype of the output."""
-        field: Block = arguments[0]
-        return (field.inputs[-2],)
-
-
-def _cost(f: Function) -> int:
-    field, _, _, number, *_ = f.arguments
-    return int(number * sum([max(1, spec.size) for spec in field.specs]))
-
-
-def _flow_of_body(
-    *x: Array, field: Static, way: Static, method: str, number: int, rtol: float, atol: float
-) -> jax.Array:
-    """The state to which a field leads from one time to another.
-
-    Args:
-        x: The inputs of the field but for the last, the time; and the times between which it is followed.
-        field: The derivative of the state, a body.
-        way: The body that goes along it.
-        method: As in `Steps`, as are those that follow.
-        number: How many steps.
-        rtol: Relative.
-        atol: Absolute.
-    """
-    del field, method, number, rtol, atol
-    values = way.run(x)
-    (number,) = way.outputs
-    y: jax.Array = x[number] if number >= 0 else values[~number]
-    return y
-
-
-_flow_of_body.__name__ = "flow_of_body"
-flow_of_body = FlowOfBody(_flow_of_body, cost=_cost)
-
-
-def followed(field: Block, inputs: Sequence[Variable], steps: Steps) -> Variable:
-    """The state to which a field leads.
-
-    Args:
-        field: The field.
-        inputs: Its parameters, the state, and two times.
-        steps: How to go there.
-    """
-    y: Variable = apply(flow_of_body, tuple(inputs), (field, flow(field, *steps), *steps))
-    return y
-
-
-def zeros(spec: Spec) -> Variable:
-    """A constant 0 of this shape and dtype."""
-    return constant(0.0, spec.shape, np.dtype(spec.dtype))

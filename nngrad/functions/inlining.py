@@ -19,9 +19,9 @@ def inlined(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
     values: list[Variable] = []
     places = body.places or (None,) * len(body.steps)
     for (op, arguments, ins), place in zip(body.steps, places, strict=True):
-        made = apply(op, tuple([inputs[i] if i >= 0 else values[~i] for i in ins]), arguments)
+        made = apply(op, tuple(body.picked(inputs, values, ins)), arguments)
         for y in made if op.multiple_results else (made,):
             if place is not None and y.parent is not None and not hasattr(y.parent, "place"):
                 y.parent.place = place
             values.append(unlink(y) if ~len(values) in body.stops else y)
-    return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
+    return body.picked(inputs, values)

@@ -13,104 +13,17 @@ from typing import Any, TypeVar
 
 import jax
 import numpy as np
-from jax import lax
 
-from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable, build_options, op, spec_of
-from ..graph.arguments import Static
-from ..graph.block import Block
+from ..graph import Array, Variable, apply, as_variable, build_options, op, spec_of
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
-from ..graph.loop import Loop, Settled, scan_dependence, settled
 from ..graph.refusals import explained_by_name
-from ..graph.stacking import in_segments
-from ..graph.stacking import scan as scan_steps
-from ..graph.within import InSteps
 from . import control, indexing
-from .body_costs import operations_in
-from .loop_fusion import fused
-from .loop_steps import bodies_of_loop, loop_in_steps
+from .bodies.loop import Loop, Settled, settled
+from .bodies.scans import scan_of_body
 from .stochastic import by_position, typed_key
 
 T = TypeVar("T")
-
-
-class ScanOfBody(Op):
-    """An op that knows the shapes of its outputs from its arguments."""
-
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """Shape and dtype of each output."""
-        loop = Loop(*arguments)
-        finals = [loop.body.spec(number) for number in loop.body.outputs[: loop.carries]]
-        return (*finals, *[loop.stack_spec(number) for number in loop.stacked], *loop.start_specs())
-
-
-def _cost(f: Function) -> int:
-    """About how many operations all steps take."""
-    loop = Loop(*f.arguments)
-    return loop.length * operations_in(loop.body)
-
-
-def _steps(f: Function) -> int:
-    """The number of steps; 0 where a gradient computes them again by segments anyway."""
-    loop = Loop(*f.arguments)
-    by_segments = f.order and any([op.inlines_to is not None for op, _, _ in loop.body.steps])
-    return 0 if loop.segments or by_segments else loop.length
-
-
-def _running(arguments: tuple[Any, ...], read: Sequence[bool]) -> list[Block]:
-    """The body, with the outputs that somebody reads."""
-    loop = Loop(*arguments)
-    stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
-    return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
-
-
-def _scan_of_body(
-    *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int, segments: Static
-) -> tuple[jax.Array, ...]:
-    """A loop over a body.
-
-    The stacks of what is in the body are there for gradients. Where nobody reads one it is not computed: JAX and XLA
-    leave it out of the loop.
-
-    Args:
-        x: What is the same at each step, the first carries, and what is scanned along its first axis.
-        body: The body.
-        fixed: How many of `x` are the same at each step.
-        carries: How many are carries.
-        length: The number of steps.
-        reverse: Whether the steps go from the last slice to the first.
-        unroll: How many steps XLA gets as one.
-        segments: The numbers of steps of segments; see `Loop`.
-
-    Returns:
-        The last carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
-    """
-    loop = Loop(body, fixed, carries, length, reverse, unroll, segments)
-    same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
-
-    def step(carry: tuple[Any, ...], slices: tuple[Any, ...]) -> tuple[Any, Any]:
-        given = (*same, *carry, *slices)
-        values = body.run(given)
-        after = [given[i] if i >= 0 else values[~i] for i in body.outputs[:carries]]
-        return tuple(after), tuple([given[i] if i >= 0 else values[~i] for i in loop.stacked])
-
-    if not segments:
-        last, stacks = scan_steps(step, tuple(first), tuple(scanned), length, reverse, unroll)
-        return (*last, *stacks)
-
-    def stretch(carry: tuple[Any, ...], slices: tuple[Any, ...], length: int) -> tuple[Any, Any]:
-        after, stacks = scan_steps(step, carry, slices, length, reverse, unroll)
-        return after, (stacks, tuple([lax.expand_dims(c, (0,)) for c in carry]))
-
-    last, (stacks, starts) = in_segments(stretch, tuple(first), tuple(scanned), length, segments[0], reverse)
-    return (*last, *stacks, *starts)
-
-
-_scan_of_body.__name__ = "scan_of_body"
-scan_of_body = ScanOfBody(
-    _scan_of_body, type_name="Scan", multiple_results=True, cost=_cost, sibling_fusion=fused, steps=_steps,
-    bodies=_running, dependence=scan_dependence, in_steps=InSteps(bodies_of_loop, loop_in_steps), lockstep=True,
-)  # fmt: skip
 
 
 @op

@@ -2,108 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
-import numpy as np
-from jax import lax
 
-from ..graph import Array, Function, Op, Spec, Variable, apply, as_variable
-from ..graph.arguments import Static
-from ..graph.block import Block
+from ..graph import Variable, apply, as_variable
 from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
-from ..graph.loop import depending_throughout
 from ..graph.refusals import explained_by_name
-from ..graph.within import InSteps, Steps, Within, outputs_of
 from . import comparison
-from .body_costs import operations_in
+from .bodies.while_loops import while_of_bodies
 from .branches import cond
 from .loops import check_body, checked_carry, scanned
 
 T = TypeVar("T")
-
-
-class WhileOfBodies(Op):
-    """An op that knows the shapes of its outputs from its arguments."""
-
-    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """Shape and dtype of each output."""
-        body: Block = arguments[1]
-        return tuple([body.spec(number) for number in body.outputs])
-
-
-def _cost(f: Function) -> int:
-    """About how many operations one step takes; how many steps there are is not known."""
-    return operations_in(f.arguments[1])
-
-
-def _while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
-    """A loop over a body as long as a condition holds.
-
-    Args:
-        x: What is the same at each step, and the first carries.
-        goes_on: A body of these, which gives a number: the loop goes on while it is not 0.
-        body: A body of these, which gives the carries for the next step.
-        fixed: How many of `x` are the same at each step.
-
-    Returns:
-        The last carries.
-    """
-    same, first = x[:fixed], x[fixed:]
-
-    def outputs(of: Block, carry: tuple[Any, ...]) -> tuple[Any, ...]:
-        given = (*same, *carry)
-        values = of.run(given)
-        return tuple([given[i] if i >= 0 else values[~i] for i in of.outputs])
-
-    last: tuple[jax.Array, ...] = lax.while_loop(
-        lambda carry: outputs(goes_on, carry)[0] != 0, lambda carry: outputs(body, carry), tuple(first)
-    )
-    return last
-
-
-def _bodies(arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
-    """The condition and the body."""
-    goes_on, body, fixed = arguments
-    carries = [f"carry{i}" for i in range(count - fixed)]
-    inputs, taken = (*[f"same{i}" for i in range(fixed)], *carries), tuple(range(count))
-    return (
-        Within("condition", goes_on, 1, inputs, ("goes on",), taken),
-        Within("body", body, 1, inputs, tuple(carries), taken, tuple([("at the end", i) for i in body.outputs])),
-    )
-
-
-def _step_by_step(arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-    """The same as the forward, with bodies that are looked at."""
-    goes_on, body, fixed = arguments
-    given = list(inputs)
-    for number in itertools.count():
-        (runs,) = outputs_of(goes_on, given, steps.run("condition", goes_on, given, number))
-        if not np.asarray(steps.array(runs)).any():
-            break
-        given[fixed:] = outputs_of(body, given, steps.run("body", body, given, number))
-    return given[fixed:]
-
-
-def while_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
-    """Which outputs of `while_of_bodies` depend on the inputs that are `given`."""
-    goes_on, body, fixed = arguments
-    carries = len(body.outputs)
-    numbers = depending_throughout(body, fixed, carries, [i for i, is_given in enumerate(given) if is_given])
-    inputs = [i for i in range(len(body.inputs)) if i in numbers]
-    apart = goes_on.outputs[0] in goes_on.depending(inputs)
-    return [apart or fixed + j in numbers for j in range(carries)]
-
-
-_while_of_bodies.__name__ = "while_of_bodies"
-while_of_bodies = WhileOfBodies(
-    _while_of_bodies, type_name="While", multiple_results=True, cost=_cost, dependence=while_dependence,
-    bodies=lambda arguments, read: arguments[:2], in_steps=InSteps(_bodies, _step_by_step),
-)  # fmt: skip
 
 
 @explained_by_name

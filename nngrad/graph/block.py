@@ -11,18 +11,22 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+from .body_op import dependence
 from .engine import engine
 from .exchange import Processes, groups_of
 from .function import Function, next_serials
 from .making import make
+from .ndarray import NdArray
 from .op import Op
 from .options import build_options
 from .origins import Instance, Origins
 from .place import Place
 from .spec import Spec, arguments_need_x64
-from .variable import Variable
+from .variable import Variable, leaf_of
+
+T = TypeVar("T")
 
 Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
 """Op, static arguments, and the numbers of the inputs."""
@@ -162,6 +166,28 @@ class Block:
         """The arrays of all values, from those of the inputs."""
         return run_steps(self.steps, arrays)
 
+    def results_of(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """The arrays of the outputs, from those of the inputs."""
+        return tuple(self.picked(arrays, self.run(arrays)))
+
+    def picked(self, inputs: Sequence[T], values: Sequence[T], numbers: Iterable[int] | None = None) -> list[T]:
+        """What has some numbers, among what stands for the inputs and for the values; by default, the outputs."""
+        return [inputs[i] if i >= 0 else values[~i] for i in (self.outputs if numbers is None else numbers)]
+
+    def leaves(self) -> list[Variable]:
+        """New leaves, one for each input."""
+        return [leaf_of(NdArray.of_spec(spec)) for spec in self.inputs]
+
+    def placed(self, inputs: Sequence[Variable]) -> list[Variable]:
+        """The outputs, newly made, for Variables of the inputs."""
+        return self.picked(inputs, self.instantiate(inputs))
+
+    def opened(self) -> Opened:
+        """The block as a graph of its own, from new leaves."""
+        inputs = self.leaves()
+        values = self.instantiate(inputs)
+        return Opened(inputs, values, self.picked(inputs, values))
+
     def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Block:
         """The same with other inputs, perhaps more of them.
 
@@ -256,7 +282,7 @@ class Block:
         for (op, arguments, ins), made in zip(self.steps, self.results, strict=True):
             given = [i in found for i in ins]
             if any(given):
-                depends = [True] * len(made) if op.dependence is None else op.dependence(arguments, given)
+                depends = dependence(op, arguments, given, len(made))
                 found.update([~k for k, does in enumerate(depends, start=count) if does])
             count += len(made)
         return found
@@ -270,7 +296,7 @@ class Block:
             given: Numbers of the values, one for each seed.
             wanted: In which inputs.
             fixed: Inputs that are the same at each run: what depends on them alone is not kept.
-            held: Other inputs that are there in any case, whether they are needed or not.
+            held: Other inputs, and values, that are there in any case, whether they are needed or not.
         """
         result: BlockGradient = engine.body_gradient(self, given, wanted, fixed, held)
         return result
@@ -306,6 +332,14 @@ class Block:
 
     def __repr__(self) -> str:
         return f"<block of {len(self.steps)} functions>"
+
+
+class Opened(NamedTuple):
+    """A block as a graph of its own."""
+
+    inputs: list[Variable]
+    values: list[Variable]
+    outputs: list[Variable]
 
 
 class BlockGradient(NamedTuple):

@@ -33,7 +33,7 @@ def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
         ValueError: It has bodies that do, and each process decides for itself how often it runs them.
     """
     found = within(arguments)
-    if found and op.inlines_to is None and not op.lockstep:
+    if found and not op.lockstep:
         raise ValueError(
             f"{op.name}: what it runs exchanges arrays with other processes, but how often it does so may differ from "
             "process to process, and one would wait for another for ever; exchange before or after it"

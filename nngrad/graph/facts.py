@@ -7,7 +7,7 @@ on; then the general way is taken, which is right for every op.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from .layouts import Moved
     from .parts import Keys
     from .variable import Variable
-    from .within import InSteps
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
 Linearity = Literal[False, True, "each", "together"] | tuple[int, ...]
@@ -107,35 +106,9 @@ class AxisFacts:
     axes: AxisMap | None = None
     """How axes go through an op that is not diagonal (`nngrad.graph.axes`); None where every element of the output may
     depend on every element of the inputs."""
-    dependence: Callable[[tuple[Any, ...], Sequence[bool]], Sequence[bool]] | None = None
-    """For an op with bodies: which outputs depend on some of the inputs, from its static arguments and for each input
-    whether it is one of these. None: all outputs do."""
     channels_last: Moved | None = None
     """For an op that is not diagonal: the arguments with which it gives its output with the channels last where it gets
     its inputs so (`nngrad.graph.layouts`)."""
-
-
-@dataclass(kw_only=True, eq=False, repr=False)
-class BodyFacts:
-    """How it runs bodies: blocks among its static arguments."""
-
-    bodies: Callable[..., Any] | None = None
-    """For an op that runs bodies of which nobody sees the values: `bodies(arguments, read)` gives these, each with the
-    outputs that are wanted where of the op's outputs those are read for which `read` is true."""
-    in_steps: InSteps | None = None
-    """For an op with bodies: which these are, and how it runs them one step after another, so that they can be looked
-    into (`nngrad.graph.within`)."""
-    inlines_to: Callable[..., Any] | None = None
-    """For a function that is just a body: `inlines_to(*arguments)` gives the `Block`, which runs in its place."""
-    steps: Callable[[Function], int] | None = None
-    """For a loop whose gradient can compute it again segment by segment: how many steps a Function of it has; 0 where
-    that is settled already."""
-    sibling_fusion: Callable[..., Any] | None = None
-    """For a loop: `sibling_fusion(applications)`, where each is a pair of static arguments and the numbers of the
-    inputs, and none depends on another, says which of them are one loop that saves work
-    (`nngrad.functions.loop_fusion.Fused`)."""
-    lockstep: bool = False
-    """For an op with bodies: every process that runs it runs them equally often, whatever its arrays are."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -165,6 +138,8 @@ class RunFacts:
     exchanges: Callable[[tuple[Any, ...]], Processes | None] | None = None
     """For an op whose forward exchanges arrays with other processes: among which, from its static arguments; None where
     these name one process alone (`nngrad.graph.exchange`)."""
+    lockstep: bool = False
+    """For an op with bodies: every process that runs it runs them equally often, whatever its arrays are."""
 
     @property
     def heavy(self) -> bool:
@@ -174,7 +149,7 @@ class RunFacts:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class Facts(ResultFacts, DerivativeFacts, AxisFacts, BodyFacts, RunFacts):
+class Facts(ResultFacts, DerivativeFacts, AxisFacts, RunFacts):
     """The facts that an op is declared with; all are keyword arguments of the `op` decorator, and attributes of the op.
     """
 

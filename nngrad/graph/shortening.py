@@ -60,12 +60,12 @@ def value_text(value: Any, most: int = LONGEST_ARGUMENT) -> str:
     return printable(text, most)
 
 
-def argument_text(op: Op, arguments: tuple[Any, ...]) -> str:
-    """The static arguments of a function by name. What is None or False is left out, and of an op with bodies all that
-    is not switched on: its bodies say that."""
+def argument_text(op: Op, arguments: tuple[Any, ...], switches: bool) -> str:
+    """The static arguments of a function by name. What is None or False is left out; with `switches`, for an op whose
+    bodies say the rest, all that is not switched on."""
     if not arguments:
         return ""
     return ", ".join([
         f"{name}={value_text(value)}" for name, value in op.named(arguments).items()
-        if value is True or not (op.in_steps is not None or value is None or value is False)
+        if value is True or not (switches or value is None or value is False)
     ])  # fmt: skip

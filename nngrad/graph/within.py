@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from .block import Block
-from .function import Function
 from .spec import Spec
 
 V = TypeVar("V")
@@ -51,22 +50,3 @@ class Steps(Protocol[V]):
     def stack(self, xs: Sequence[V], spec: Spec) -> V:
         """What is stacked along a new first axis; `spec` says what comes of it, where there is nothing to stack."""
         ...
-
-
-class InSteps(NamedTuple):
-    """How an op with bodies can be looked into."""
-
-    within: Callable[[tuple[Any, ...], int], tuple[Within, ...]]
-    """The bodies, for static arguments and a number of inputs."""
-    run: Callable[[tuple[Any, ...], Sequence[Any], Steps[Any]], Sequence[Any]]
-    """`run(arguments, inputs, steps)` computes the outputs as the forward does, but lets `steps` run the bodies."""
-
-
-def bodies_of(f: Function) -> tuple[Within, ...]:
-    """The bodies of a function; none for most."""
-    return () if f.op.in_steps is None else f.op.in_steps.within(f.arguments, len(f.inputs))
-
-
-def outputs_of(body: Block, inputs: Sequence[V], values: Sequence[V]) -> list[V]:
-    """Those of the values of a body that are its outputs."""
-    return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..execution.compiled import BoundedCache
 from ..graph import Op, Spec
+from ..graph.body_op import ControlOp
 from ..graph.jaxpr import name_of, parameters_of
 from ..graph.spec import arguments_need_x64, x64_if
 
@@ -76,11 +77,11 @@ def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...],
         given: Shape and dtype of each input.
         order: Its order of differentiation.
     """
-    if op.in_steps is None:
+    if not isinstance(op, ControlOp):
         return [Application(op, order, cost_of(op, arguments, given) if given else None, 1)]
     alternatives: list[list[Application]] = []
     found = [Application(op, order, Cost(), 1)]
-    for within in op.in_steps.within(arguments, len(given)):
+    for within in op.within(arguments, len(given)):
         body, inner = within.body, []
         for (inner_op, inner_arguments, ins), inner_order in zip(body.steps, body.orders, strict=True):
             specs = tuple([body.spec(i) for i in ins])  # as deep as there are loops within loops

@@ -12,6 +12,7 @@ from weakref import ReferenceType, ref
 from ..autodiff.request import variables
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
+from ..graph.body_op import ControlOp
 from ..graph.place import Place
 from ..graph.shortening import argument_text
 from ..graph.within import Within
@@ -135,7 +136,7 @@ class Description:
         op, given = self.ops[i], self.given(i)
         if op is None or not given:
             return Cost()
-        if op.in_steps is None:
+        if not isinstance(op, ControlOp):
             return cost_of(op, self.static[i], given)
         total = Cost()
         for each in applications_of(op, self.static[i], given, self.orders[i]):
@@ -155,7 +156,7 @@ class Description:
     def arguments(self, i: int) -> str:
         """The static arguments of a node as text, 'axis=1, keepdims=True'; those of a loop are said by its bodies."""
         op = self.ops[i]
-        return "" if op is None else argument_text(op, self.static[i])
+        return "" if op is None else argument_text(op, self.static[i], isinstance(op, ControlOp))
 
     def shape(self, i: int) -> str:
         """Shapes and dtypes of the outputs that are read, 'float32[128, 64], int32[2]'; of all, where none is."""
@@ -256,10 +257,10 @@ class _Describing:
                 names.append("")
             else:
                 names.append(self._names.given(name) if name else self._names.new("v"))
-        kind = Kind.LOOP if op.in_steps is not None else Kind.FUNCTION if operands else Kind.CONSTANT
+        kind = Kind.LOOP if isinstance(op, ControlOp) else Kind.FUNCTION if operands else Kind.CONSTANT
         node = self._node(op, f.arguments, operands, f.specs, tuple(names), kind, f.order, f.rank + 1, -1, f)
         at[f] = node
-        if op.in_steps is not None:
+        if isinstance(op, ControlOp):
             self._bodies(node)
 
     def _node(
@@ -289,8 +290,8 @@ class _Describing:
     def _bodies(self, node: int) -> None:
         made = self._made
         op, operands = made.ops[node], made.operands[node]
-        assert op is not None and op.in_steps is not None
-        for within in op.in_steps.within(made.static[node], len(operands)):
+        assert isinstance(op, ControlOp)
+        for within in op.within(made.static[node], len(operands)):
             self._body(node, within, operands)
 
     def _body(self, node: int, within: Within, given: Sequence[tuple[int, int]]) -> None:
@@ -324,7 +325,7 @@ class _Describing:
                               number)  # fmt: skip
             made.places[node] = place
             values.update({n: (node, k) for k, n in enumerate(numbers)})
-            if op.in_steps is not None:  # as deep as there are loops within loops
+            if isinstance(op, ControlOp):  # as deep as there are loops within loops
                 self._bodies(node)
 
     # ---------------------------------------------------------------- where it comes from

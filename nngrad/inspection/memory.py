@@ -14,9 +14,9 @@ from ..execution.lower import linearize
 from ..execution.plans import device_of
 from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
+from ..graph.body_op import bodies_of
 from ..graph.html import table
 from ..graph.spec import Spec
-from ..graph.within import bodies_of
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _READ = "read by a gradient"

@@ -11,6 +11,7 @@ from ..autodiff.request import variables
 from ..execution.interpret import interpret, results_of
 from ..execution.stepwise import Marked, Trail, run_in_steps, written_at
 from ..graph import Function, Variable, leaves_of
+from ..graph.body_op import ControlOp
 from ..graph.leaf import arrays_of
 
 
@@ -178,7 +179,7 @@ class _Graph:
             return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None, ())
         cause = self.source("inf", list(f.inputs)) if kind == "nan" else None
         states = input_states(f, [self._values[_key(z)] for z in f.inputs], place)
-        within = None if f.op.in_steps is None else self._within(kind, f, x.index)
+        within = None if not isinstance(f.op, ControlOp) else self._within(kind, f, x.index)
         return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, (), within)
 
     def _within(self, kind: str, f: Function, index: int) -> NanReport | None:

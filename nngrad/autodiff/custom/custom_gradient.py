@@ -11,10 +11,14 @@ import jax
 import nngrad.functions as F
 from backward_registry import Rule, registry
 
-from ...functions.checkpoints import OpOfBody, body_of, cost_of_body, dependence, in_steps, is_array, outputs_of
+from ...functions.bodies.alternatives import Alternatives
+from ...functions.checkpoints import is_array
+from ...functions.inlining import inlined
+from ...functions.operands import Operand
 from ...graph import Array, Function, NdArray, Variable, apply, as_variable, build_options
 from ...graph.arguments import Static
 from ...graph.block import Block
+from ...graph.body_op import Followed, Given, Gradients, Numbers, Results, Walk
 from ...graph.capture import captured, placeholder
 from ...graph.closing import close
 from ...graph.leaf import common_floating
@@ -26,56 +30,53 @@ R = TypeVar("R")
 _OWNER = "custom_gradient"
 
 
-def _body_with_gradient(*x: Array, body: Static, gradient: Static, wanted: Static) -> tuple[jax.Array, ...]:
-    """A body whose gradient is given.
+class GivenGradient(Alternatives):
+    """A body whose gradient is given."""
 
-    Args:
-        x: What it is applied to.
-        body: The body.
-        gradient: The gradient, of these inputs and of what arrives at each output.
-        wanted: In which inputs it is.
-    """
-    del gradient, wanted
-    return outputs_of(body, x)
+    def inlines_to(self, arguments: tuple[Any, ...]) -> Block:
+        """The body."""
+        body: Block = arguments[0]
+        return body
+
+    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
+        """Not known: the gradient may mix what the body does not."""
+        return None
+
+    def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
+        """Mapped as it is."""
+        return None
+
+    def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
+        """What the user's function gives"""
+        _, gradient, wanted = f.arguments
+        gxs: Gradients = [None] * len(f.inputs)
+        for i, gx in zip(wanted, inlined(gradient, (*f.inputs, *gys)), strict=True):
+            gxs[i] = gx
+        return gxs
 
 
-def _op(name: str, type_name: str) -> OpOfBody:
+def _op(name: str, type_name: str, exact: bool) -> GivenGradient:
     def forward(*x: Array, body: Static, gradient: Static, wanted: Static) -> tuple[jax.Array, ...]:
-        return _body_with_gradient(*x, body=body, gradient=gradient, wanted=wanted)
+        """A body whose gradient is given.
+
+        Args:
+            x: What it is applied to.
+            body: The body.
+            gradient: The gradient, of these inputs and of what arrives at each output.
+            wanted: In which inputs it is.
+        """
+        del gradient, wanted
+        results: tuple[jax.Array, ...] = body.results_of(x)
+        return results
 
     forward.__name__ = name
-    forward.__doc__ = _body_with_gradient.__doc__
-    return OpOfBody(
-        forward, type_name=type_name, multiple_results=True, cost=cost_of_body, inlines_to=body_of,
-        dependence=dependence, in_steps=in_steps,
-    )  # fmt: skip
+    op = GivenGradient(forward, type_name=type_name, multiple_results=True, lockstep=True)
+    registry.add(op, Rule(op.backward, "user", exact, __name__))
+    return op
 
 
-body_with_gradient = _op("body_with_gradient", "CustomGradient")
-body_with_surrogate = _op("body_with_surrogate", "CustomSurrogate")
-
-
-def _rule(f: Function, *gys: Variable) -> list[Variable | None]:
-    """What the user's function gives"""
-    _, gradient, wanted = f.arguments
-    gxs: list[Variable | None] = [None] * len(f.inputs)
-    for i, gx in zip(wanted, _applied(gradient, (*f.inputs, *gys)), strict=True):
-        gxs[i] = gx
-    return gxs
-
-
-def _applied(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
-    """The outputs of a body as ordinary functions of `inputs`."""
-    values: list[Variable] = []
-    for op, arguments, ins in body.steps:
-        made = apply(op, tuple([inputs[i] if i >= 0 else values[~i] for i in ins]), arguments)
-        for y in made if op.multiple_results else (made,):
-            values.append(F.unlink(y) if ~len(values) in body.stops else y)
-    return [inputs[i] if i >= 0 else values[~i] for i in body.outputs]
-
-
-registry.add(body_with_gradient, Rule(_rule, "user", True, __name__))
-registry.add(body_with_surrogate, Rule(_rule, "user", False, __name__))
+body_with_gradient = _op("body_with_gradient", "CustomGradient", True)
+body_with_surrogate = _op("body_with_surrogate", "CustomSurrogate", False)
 
 
 @overload
@@ -139,9 +140,7 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = Fals
         arrived = {id(seed) for seed in seeds}
         outside = [x for x in found.variables if id(x) not in arrived]
         full = found.body
-        own = [leaf_of(NdArray.of_spec(spec)) for spec in full.inputs]
-        values = full.instantiate(own)
-        results = [own[i] if i >= 0 else values[~i] for i in full.outputs]
+        own, _, results = full.opened()
         at = {id(x): y for x, y in zip(found.variables, own, strict=False)}
         given = [y for x, y in zip(found.variables, own, strict=False) if id(x) not in arrived]
         given += own[len(found.variables) :]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from ...execution.program import Program
 from ...graph import Function, Variable, functions_of
+from ...graph.body_op import ControlOp
 from .costs import arithmetic
 from .cuts import Forward, in_order, in_sequence
 from .liveness import timeline
@@ -23,6 +24,11 @@ Emit = Callable[[Callable[[Function], tuple[int, ...]]], list[Variable]]
 
 Named = Callable[[Function], Any]
 """Whether a function may be computed again."""
+
+
+def steps_of(f: Function) -> int | None:
+    """For a loop how many steps it has, 0 where it is settled how it is cut; None for other functions."""
+    return f.op.steps_to_cut(f) if isinstance(f.op, ControlOp) else None
 
 
 def anything(f: Function) -> bool:
@@ -147,9 +153,9 @@ class Graphs:
         """A graph for each of some sizes, in which the loops for which `named` is true are cut so many levels deep; the
         one that takes least comes first."""
         found: dict[int, Source] = {}
-        loops = [f for f in self.known if f.op.steps is not None and named(f)] if self._emit else []
+        loops = [(f, steps) for f in self.known if (steps := steps_of(f)) and named(f)] if self._emit else []
         for share in SHARES:
-            each = [(f, sizes_of(f.op.steps(f), levels, share)) for f in loops]  # type: ignore[misc]
+            each = [(f, sizes_of(steps, levels, share)) for f, steps in loops]
             sizes = tuple([(f, of_loop) for f, of_loop in each if of_loop])
             if sizes:
                 source = self._cut[sizes] = self._cut.get(sizes) or self._with_segments(dict(sizes))
@@ -161,6 +167,6 @@ class Graphs:
         gradients = self._emit(lambda f: sizes.get(f, ()))
         before = frozenset(self.known)
         for f in functions_of(gradients):
-            if f not in before and f.op.steps is not None and not f.op.steps(f):
+            if f not in before and steps_of(f) == 0:
                 f.mark = self.mark
         return Source(self, gradients, sum([len(each) * arithmetic(f) for f, each in sizes.items()]))

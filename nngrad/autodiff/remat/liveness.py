@@ -29,6 +29,7 @@ from ...execution.passes import prepared
 from ...execution.program import Program
 from ...graph import Op, Spec
 from ...graph.block import Block
+from ...graph.body_op import ControlOp
 from ...graph.traverse import operands_first
 from .costs import is_costly
 from .occupancy import Occupancy
@@ -136,9 +137,9 @@ def _loops(block: Block) -> tuple[list[Loop], list[int]]:
             or (max([readers.get(o, 0) for o in outs]) > 1 and _is_worth_keeping(call, specs))
         ):
             through.update(dict.fromkeys(outs, read))
-        elif op.bodies is not None:
+        elif isinstance(op, ControlOp):
             wanted = [bool(readers.get(o)) or o in in_memory for o in outs]
-            inner = max([_peak_of(body) for body in op.bodies(arguments, wanted)])
+            inner = max([_peak_of(body) for body in op.running(arguments, wanted)], default=0)
             made = {o: specs[o].nbytes for o, is_wanted in zip(outs, wanted, strict=True) if is_wanted}
             loops.append(Loop(op, made, read, inner))
             through.update({o: {o: True} for o in outs})

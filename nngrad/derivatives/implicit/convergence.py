@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...functions.implicit import Options
+from ...functions.bodies.matrices import Options
 from ...functions.krylov import METHODS
 from ...graph import Variable
 from ...graph.spec import DType

@@ -10,7 +10,8 @@ import numpy as np
 
 import nngrad.functions as F
 
-from ...functions.flows import FIXED, Steps, followed, integrated
+from ...functions.bodies.flows import followed
+from ...functions.flows import FIXED, Steps, integrated
 from ...graph import Variable, as_variable, spec_of
 from .capturing import at_full_precision, equation
 from .convergence import checked_method, count

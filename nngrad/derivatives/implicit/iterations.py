@@ -12,7 +12,8 @@ import numpy as np
 
 import nngrad.functions as F
 
-from ...functions.implicit import Options, jacobian_of, solve
+from ...functions.bodies.implicit import solve
+from ...functions.bodies.matrices import Options, jacobian_of
 from ...graph import Variable
 from .capturing import Equation
 

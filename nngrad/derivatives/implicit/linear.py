@@ -8,7 +8,8 @@ from typing import Any
 
 import nngrad.functions as F
 
-from ...functions.implicit import NotLinear, Options, solve, transpose_of
+from ...functions.bodies.implicit import solve
+from ...functions.bodies.matrices import NotLinear, Options, transpose_of
 from ...functions.inlining import inlined
 from ...graph import Variable, as_variable
 from .capturing import at_full_precision, equation

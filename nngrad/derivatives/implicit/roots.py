@@ -9,7 +9,7 @@ from typing import Any
 import nngrad.functions as F
 
 from ...autodiff.grad import grad
-from ...functions.implicit import root_of_body
+from ...functions.bodies.implicit import root_of_body
 from ...graph import Variable, apply
 from ...graph.capture import captured
 from .capturing import Equation, at_full_precision, equation

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from ...graph.body_op import ControlOp
 from ..description import BodyEntry, Description, Kind
 
 
@@ -120,7 +121,7 @@ def _box(described: Description, i: int, choices: Choices, row: int, is_result: 
 def _arguments(described: Description, i: int) -> str:
     """Static arguments, but for those that the shape tells."""
     op, specs = described.ops[i], described.specs[i]
-    if op is None or op.in_steps is not None:
+    if op is None or isinstance(op, ControlOp):
         return ""
     return ", ".join([
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value!r}"

@@ -10,7 +10,8 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from ... import functions as F
 from ...derivatives.implicit.capturing import equation as captured_equation
 from ...derivatives.implicit.packing import Packing
-from ...functions.implicit import NotLinear, solve_by_body, transpose_of
+from ...functions.bodies.implicit import solve_by_body
+from ...functions.bodies.matrices import NotLinear, transpose_of
 from ...graph import Variable, apply
 from ..values import Value, is_held
 from .registry import Equation, controls, require, variable

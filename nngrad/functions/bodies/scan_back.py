@@ -1,10 +1,8 @@
-"""Backward rules of loops: the gradient of a loop is a loop, in the other direction, over the gradient of its body.
+"""The gradient of a loop: a loop in the other direction, over the gradient of its body.
 
 What is here settles first what moves, by going through the body with nothing but dependences until no further carry
 is reached. What the body's gradient needs of the forward loop are stacks that this loop gives, and no more is stacked.
 A weight's gradient, a sum of products over the steps, is one product of stacks after the loop.
-
-Which loops go back segment by segment, and how, is in `segments.py`; the rule is entered there.
 """
 
 from __future__ import annotations
@@ -12,37 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import nngrad.functions as F
-from nngrad.functions.array import zeros_like
-from nngrad.functions.loops import scan_of_body, step_keys
-from nngrad.graph import Function, NdArray, Op, Variable, apply, create, functions_of
-from nngrad.graph.block import Block
-from nngrad.graph.closing import close
-from nngrad.graph.derived import derived_once
-from nngrad.graph.loop import Loop
-from nngrad.graph.variable import leaf_of
-
-from .rules import non_differentiable
-
-Numbers = tuple[int, ...]
-
-
-def moving_inputs(body: Block, fixed: int, carries: int, start: Iterable[int]) -> Numbers:
-    """The inputs of a body that move at some step if those in `start` do at the first: these, and carries.
-
-    Args:
-        body: What is run at each step.
-        fixed: How many of its inputs are the same at each step.
-        carries: How many are carries.
-        start: The inputs that move.
-    """
-    moving = {i for i in start if body.inputs[i].differentiable}
-    while True:
-        reached = body.reach(moving)
-        carried = {fixed + j for j in range(carries) if body.outputs[j] in reached}
-        if carried <= moving:
-            return tuple(sorted(moving))
-        moving |= carried
+from ...graph import Function, NdArray, Op, Variable, apply, create, functions_of
+from ...graph.block import Block
+from ...graph.body_op import Gradients, Numbers
+from ...graph.closing import close
+from ...graph.derived import derived_once
+from ...graph.variable import leaf_of
+from ..arithmetic import add2
+from ..array import zeros_like
+from ..contractions import contraction
+from .carries import is_zeros, zeros_of
+from .loop import Loop
 
 
 def weighing_carries(loop: Loop, moving: Numbers, finals: Iterable[int], stacks: Iterable[int]) -> Numbers:
@@ -62,15 +40,6 @@ def weighing_carries(loop: Loop, moving: Numbers, finals: Iterable[int], stacks:
         if not more:
             return tuple(sorted(found))
         found |= more
-
-
-# ---------------------------------------------------------------- backward
-
-
-def is_zeros(x: Variable) -> bool:
-    """Whether nothing has arrived: a constant 0."""
-    f = x.parent
-    return f is not None and f.op is F.constant and not f.arguments[0]
 
 
 class Factor(NamedTuple):
@@ -124,15 +93,10 @@ def step_back(
         stacked: Which are stacked.
         fixed: How many of the body's inputs are the same at each step.
     """
-    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in gradient.inputs]
-    values = gradient.instantiate(inputs)
-    results = [inputs[i] if i >= 0 else values[~i] for i in gradient.outputs]
+    inputs, _, results = gradient.opened()
     order = max(gradient.orders, default=1)
     seeds = inputs[len(residuals) :]
-    after = [
-        results[i] if i >= 0 else create(F.constant, (), (0.0, x.shape, x.dtype), order=order)
-        for i, x in zip(carried, seeds, strict=False)
-    ]
+    after = [results[i] if i >= 0 else zeros_of(x.spec, order) for i, x in zip(carried, seeds, strict=False)]
     same = {r for r, number in enumerate(residuals) if 0 <= number < fixed}
     known = {id(x): Factor("residual", r, r not in same) for r, x in enumerate(inputs[: len(residuals)])}
     known |= {id(x): Factor("seed", k, True) for k, x in enumerate(seeds) if k >= len(carried)}
@@ -153,7 +117,7 @@ def step_back(
         combined = None if together is None else (together.op, together.arguments)
         products.append((i, tuple([_over_steps(f, known) for f in contractions]), combined))
     totals = [leaf_of(NdArray.of_spec(results[i].spec)) for i in sums]
-    after += [create(F.add2, (x, results[i]), (), order=order) for x, i in zip(totals, sums, strict=True)]
+    after += [create(add2, (x, results[i]), (), order=order) for x, i in zip(totals, sums, strict=True)]
     outputs = [*after, *stacks]
     read = {id(x) for f in functions_of(outputs) for x in f.inputs} | {id(y) for y in outputs}
     used = [r for r in range(len(residuals)) if id(inputs[r]) in read]
@@ -202,17 +166,18 @@ def _over_steps(f: Function, known: Mapping[int, Factor]) -> Product:
 
 
 def loop_gradients(
+    op: Op,
     loop: Loop,
     inputs: Sequence[Variable],
     over_steps: Callable[[int], Variable],
     finals: Sequence[Variable],
     arrived: Sequence[tuple[int, Variable]],
     indexes: Numbers,
-) -> list[Variable | None]:
-    """With (c', y) = body(k, c, x) at each step, from the last to the first: gk += gk', gc = gc', gx = gx', where
-    (gk', gc', gx') is the gradient of <gc, c'> + <gy, y> in (k, c, x)
+) -> Gradients:
+    """The gradients of a loop, without segments.
 
     Args:
+        op: That of loops.
         loop: The loop.
         inputs: What it is applied to.
         over_steps: For the number of a value of the body, what it was at each step.
@@ -221,8 +186,7 @@ def loop_gradients(
         indexes: The inputs whose gradients are wanted.
     """
     body, slices = loop.body, range(loop.first_slice, len(loop.body.inputs))
-    moving = moving_inputs(body, loop.fixed, loop.carries, indexes)
-    reached = body.reach(moving)
+    moving, reached = loop.carried.moving(indexes)
     stacks = [(number, gy) for number, gy in arrived if number in reached and not is_zeros(gy)]
     numbers = [number for number, _ in stacks]
     weighing = weighing_carries(loop, moving, [j for j in range(loop.carries) if not is_zeros(finals[j])], numbers)
@@ -245,95 +209,15 @@ def loop_gradients(
         *[residuals[r] for r in step.stacked], *[seeds[k] for k in step.arriving],
     )  # fmt: skip
     back = Loop(step.body, len(step.fixed), len(weighing) + len(sums), loop.length, not loop.reverse, loop.unroll)
-    gxs: list[Variable | None] = [None] * len(inputs)
-    outputs = apply(scan_of_body, given_back, back) if back.body.outputs else ()
+    gxs: Gradients = [None] * len(inputs)
+    outputs = apply(op, given_back, back) if back.body.outputs else ()
     for i, gx in zip([*carried, *sums, *stacked], outputs, strict=False):
         gxs[i] = gx
     found = {"residual": residuals, "seed": seeds, "stack": outputs[back.carries :]}
     for k, products, combined in step.products:
         parts = tuple([
-            F.contraction(*[found[x.kind][x.place] for x in each.factors], terms=each.terms, output=each.output)
+            contraction(*[found[x.kind][x.place] for x in each.factors], terms=each.terms, output=each.output)
             for each in products
         ])
         gxs[gradient.reached[k]] = parts[0] if combined is None else apply(combined[0], parts, combined[1])
     return gxs
-
-
-# ---------------------------------------------------------------- forward
-
-
-@derived_once
-def step_along(
-    body: Block, tangent: Block, moving: Numbers, after: Numbers, stacked: Numbers, fixed: int, carries: int
-) -> Block:
-    """Returns the step of the loop that moves: a body with its tangents, in the order of a loop's.
-
-    Args:
-        body: The body.
-        tangent: The same with tangents.
-        moving: The inputs of the body that move.
-        after: For each moving carry, which of the tangents is the one for the next step; -1 for none.
-        stacked: Which of the tangents are stacked.
-        fixed: How many inputs of the body are the same at each step.
-        carries: How many are carries.
-    """
-    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in tangent.inputs]
-    values = tangent.instantiate(inputs)
-    results = [inputs[i] if i >= 0 else values[~i] for i in tangent.outputs]
-    order = max(tangent.orders, default=1)
-    own, along = inputs[: len(body.inputs)], dict(zip(moving, inputs[len(body.inputs) :], strict=True))
-    ts = results[len(body.outputs) :]
-    carried = [i for i in moving if fixed <= i < fixed + carries]
-    new = [
-        ts[k] if k >= 0 else create(F.constant, (), (0.0, *_shape_and_dtype(body, i)), order=order)
-        for k, i in zip(after, carried, strict=True)
-    ]
-    parts = (range(fixed), range(fixed, fixed + carries), range(fixed + carries, len(own)))
-    ordered = [x for part in parts for x in (*[own[i] for i in part], *[along[i] for i in part if i in along])]
-    return close([*results[:carries], *new, *[ts[k] for k in stacked]], ordered)
-
-
-def _shape_and_dtype(body: Block, number: int) -> tuple[object, ...]:
-    spec = body.spec(number)
-    return spec.shape, spec.dtype
-
-
-def scan_tangents(f: Function, ts: Sequence[Variable | None], read: Sequence[bool]) -> list[Variable | None]:
-    """One loop of (c, dc) with (c', dc', dy) = body and its tangent at (k, c, x) along (dk, dc, dx)"""
-    loop = Loop(*f.arguments)
-    body = loop.body
-    moving = moving_inputs(body, loop.fixed, loop.carries, [i for i, t in enumerate(ts) if t is not None])
-    reached = body.reach(moving)
-    carried = [i for i in moving if loop.fixed <= i < loop.first_slice]
-    asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
-    known = set(moving) - set(range(loop.fixed))  # a slice has its tangent, and a carry's is stacked as it is
-    asked = [number for number in dict.fromkeys(asked) if number in reached and number not in known]
-    along = tuple(dict.fromkeys([*[body.outputs[i - loop.fixed] for i in carried], *asked]))
-    tangent = body.tangent(moving, along)
-    place = {number: k for k, number in enumerate(tangent.moved)}
-    after = tuple([place.get(body.outputs[i - loop.fixed], -1) for i in carried])
-    stacked = [number for number in asked if number in place]
-    step = step_along(
-        body, tangent.body, moving, after, tuple([place[number] for number in stacked]), loop.fixed, loop.carries
-    )
-
-    def part(start: int, end: int) -> list[Variable]:
-        directions = [(i, ts[i]) for i in moving if start <= i < end]
-        return [*f.inputs[start:end], *[zeros_like(f.inputs[i]) if t is None else t for i, t in directions]]
-
-    fixed = part(0, loop.fixed)
-    inputs = (*fixed, *part(loop.fixed, loop.first_slice), *part(loop.first_slice, len(f.inputs)))
-    both = Loop(step, len(fixed), loop.carries + len(carried), loop.length, loop.reverse, loop.unroll, loop.segments)
-    outputs = apply(scan_of_body, inputs, both)
-    finals = {i - loop.fixed: outputs[loop.carries + k] for k, i in enumerate(carried)}
-    before = outputs[both.results + loop.carries :]
-    moved = dict(zip(stacked, outputs[both.carries :], strict=False)) | dict(zip(carried, before, strict=False))
-    moved |= {i: t for i, t in enumerate(ts) if t is not None and i >= loop.first_slice}
-    starts = {i - loop.fixed: t for i, t in zip(carried, outputs[both.first_start + loop.carries :], strict=False)}
-    return [
-        *[finals.get(j) for j in range(loop.carries)], *[moved.get(number) for number in loop.stacked],
-        *[starts.get(j) for j in range(loop.carries) if loop.segments],
-    ]  # fmt: skip
-
-
-non_differentiable(step_keys)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..graph.block import Block
-from ..graph.loop import Loop
-
-Numbers = tuple[int, ...]
+from ...graph.block import Block
+from ...graph.body_op import Fused, Numbers
+from .loop import Loop
 
 
 class Application(NamedTuple):
@@ -21,17 +20,6 @@ class Application(NamedTuple):
 
     loop: Loop
     ins: Numbers
-
-
-class Fused(NamedTuple):
-    """Several loops as one."""
-
-    members: Numbers
-    """Which of the loops that were asked about."""
-    loop: Loop
-    ins: Numbers
-    outs: tuple[Numbers, ...]
-    """For each member, which outputs of the one are its own."""
 
 
 class _Values:
@@ -58,11 +46,10 @@ class _Values:
         values: list[Any] = []
         steps: set[Any] = set()
         fixed = {x for x in given if x[0] == "fixed"}
-        for op, arguments, numbers in body.steps:
+        for (op, arguments, numbers), specs in zip(body.steps, body.results, strict=True):
             key = op, arguments, tuple([given[i] if i >= 0 else values[~i] for i in numbers])
             made = self.table.get(key)
             if made is None:
-                specs = op.result_specs(tuple([body.spec(i) for i in numbers]), arguments)
                 made = self.table[key] = tuple([("value", len(self.table), k) for k in range(len(specs))])
             values.extend(made)
             if fixed.issuperset(key[2]):
@@ -169,4 +156,4 @@ def _as_one(members: Numbers, applications: Sequence[Application]) -> Fused:
         )
         for (loop, _), own, known in zip(applications, classes, values.of, strict=True)
     ]  # fmt: skip
-    return Fused(members, one, (*fixed, *starts.values(), *slices), tuple(outs))
+    return Fused(members, tuple(one), (*fixed, *starts.values(), *slices), tuple(outs))

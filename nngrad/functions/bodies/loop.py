@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .block import Block
-from .derived import derived_once
-from .function import Function
-from .spec import Spec, spec_of
-from .variable import Variable
+from ...graph import Function, Spec, Variable, spec_of
+from ...graph.block import Block
+from ...graph.derived import derived_once
+from .carries import Carried
 
 
 class Loop(NamedTuple):
@@ -87,9 +85,10 @@ class Loop(NamedTuple):
         carried = [self.body.inputs[i] for i in range(self.fixed, self.first_slice)]
         return tuple([spec_of((count, *spec.shape), spec.dtype) for spec in carried])
 
-    def depending(self, inputs: Iterable[int]) -> set[int]:
-        """The numbers of what depends, at some step, on some of the inputs of the body, these and carries included."""
-        return depending_throughout(self.body, self.fixed, self.carries, inputs)
+    @property
+    def carried(self) -> Carried:
+        """The body with its carries."""
+        return Carried(self.body, self.fixed, self.carries)
 
     def stack_spec(self, number: int) -> Spec:
         """Shape and dtype of a value of the body, stacked."""
@@ -129,29 +128,3 @@ def settled(loop: Loop) -> Settled | None:
         loop._replace(body=own, fixed=fixed, carries=len(others)), order,
         frozenset([i - loop.fixed for i in unchanging]),
     )  # fmt: skip
-
-
-def depending_throughout(body: Block, fixed: int, carries: int, inputs: Iterable[int]) -> set[int]:
-    """The numbers of what depends, at some step, on some of the inputs of a body.
-
-    Args:
-        body: What is run at each step.
-        fixed: How many of its inputs are the same at each step.
-        carries: How many are carries.
-        inputs: The inputs; those that are carries, at the first step.
-    """
-    found = set(inputs)
-    while True:
-        numbers = body.depending(found)
-        more = {fixed + j for j in range(carries) if body.outputs[j] in numbers}
-        if more <= found:
-            return numbers
-        found |= more
-
-
-def scan_dependence(arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
-    """Which outputs of `scan_of_body` depend on the inputs that are `given`."""
-    loop = Loop(*arguments)
-    numbers = loop.depending([i for i, is_given in enumerate(given) if is_given])
-    carries = [loop.fixed + j in numbers for j in range(loop.carries)]
-    return [*carries, *[number in numbers for number in loop.stacked], *(carries if loop.segments else ())]

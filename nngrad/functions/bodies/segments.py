@@ -1,4 +1,4 @@
-"""The backward rule of loops, and loops that go back segment by segment, computing each again from where it began.
+"""Loops that go back segment by segment, computing each again from where it began.
 
 A loop of T steps is then one over segments of which each is a checkpoint of a loop, so that all follows from the rules
 of these: a gradient of whatever order keeps what is carried from segment to segment, and what one segment needs.
@@ -6,41 +6,38 @@ of these: a gradient of whatever order keeps what is carried from segment to seg
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-import nngrad.functions as F
-from nngrad.functions.array import zeros_like
-from nngrad.functions.checkpoints import checkpoint_of_body
-from nngrad.functions.loops import scan_of_body
-from nngrad.graph import Function, NdArray, Variable, apply, build_options, create
-from nngrad.graph.block import Block
-from nngrad.graph.closing import close
-from nngrad.graph.derived import derived_once
-from nngrad.graph.loop import Loop
-from nngrad.graph.variable import leaf_of
-
-from .checkpoints import checkpoint_gradients
-from .loops import is_zeros, loop_gradients, scan_tangents
-from .rules import Rule, registry
-
-Numbers = tuple[int, ...]
+from ...graph import Function, NdArray, Op, Variable, apply, create
+from ...graph.block import Block
+from ...graph.body_op import Gradients, Numbers
+from ...graph.closing import close
+from ...graph.derived import derived_once
+from ...graph.variable import leaf_of
+from ..arithmetic import add2
+from ..array import constant, zeros_like
+from ..movement import concatenate, reshape
+from .alternatives import checkpoint_of_body
+from .carries import is_zeros
+from .loop import Loop
+from .scan_back import loop_gradients
 
 
 @derived_once
-def segment_of(loop: Loop) -> Block:
+def segment_of(op: Op, loop: Loop) -> Block:
     """A loop as a body: of the inputs of its own, with slices of as many steps."""
     body = loop.body
     specs = [*body.inputs[: loop.first_slice], *[loop.stack_spec(i) for i in range(loop.first_slice, len(body.inputs))]]
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in specs]
-    outputs = create(scan_of_body, tuple(inputs), tuple(loop), order=max(body.orders, default=0))
+    outputs = create(op, tuple(inputs), tuple(loop), order=max(body.orders, default=0))
     return close(outputs[: loop.results], inputs)
 
 
 @derived_once
 def checkpoint_of(body: Block) -> Block:
     """A body that is a checkpoint of a body."""
-    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
+    inputs = body.leaves()
     outputs = create(checkpoint_of_body, tuple(inputs), (body,), order=max(body.orders, default=0))
     return close(outputs, inputs)
 
@@ -56,7 +53,7 @@ class _Stretch(NamedTuple):
     def of(self, x: Variable, shape: tuple[int, ...] = ()) -> Variable:
         """The slices of `x`, in this shape before that of a slice."""
         part = x if self.whole else x[self.first : self.end]
-        return F.reshape(part, shape=(*shape, *x.shape[1:])) if shape else part
+        return reshape(part, shape=(*shape, *x.shape[1:])) if shape else part
 
 
 class _BySegments:
@@ -72,17 +69,17 @@ class _BySegments:
     def __init__(self, f: Function, loop: Loop, gys: Sequence[Variable], indexes: Numbers) -> None:
         arrived = [(i, gy) for i, gy in zip(loop.stacked, gys[loop.carries :], strict=False) if not is_zeros(gy)]
         body = loop.body.with_outputs((*loop.body.outputs[: loop.carries], *[i for i, _ in arrived]))
-        self.inputs, self.indexes = f.inputs, indexes
+        self.op, self.inputs, self.indexes = f.op, f.inputs, indexes
         self.loop = loop._replace(body=body)
         self.size, (self.count, self.rest) = loop.segments[0], loop.parts
         self.finals = list(gys[: loop.carries])
         self.gys = [gy for _, gy in arrived]
         given = Loop(*f.arguments).segments
-        outputs = f.outputs if given else apply(scan_of_body, f.inputs, loop)
+        outputs = f.outputs if given else apply(f.op, f.inputs, loop)
         self.starts = outputs[loop.first_start :]
         self.at_starts = gys[loop.first_start :] if given else [zeros_like(x) for x in self.starts]
 
-    def gradients(self) -> list[Variable | None]:
+    def gradients(self) -> Gradients:
         """One for each input."""
         end = self.count * self.size
         reverse, length, rest = self.loop.reverse, self.loop.length, self.rest
@@ -102,14 +99,14 @@ class _BySegments:
         if first is None and second is None:
             return None
         if i < self.loop.fixed:
-            return first if second is None else second if first is None else F.add2(first, second)
+            return first if second is None else second if first is None else add2(first, second)
         x, reverse = self.inputs[i], self.loop.reverse
         lengths = (self.rest, x.shape[0] - self.rest) if reverse else (x.shape[0] - self.rest, self.rest)
         parts = [
-            F.constant(0, shape=(n, *x.shape[1:]), dtype=x.dtype) if part is None else part
+            constant(0, shape=(n, *x.shape[1:]), dtype=x.dtype) if part is None else part
             for part, n in zip((first, second), lengths, strict=True)
         ]
-        return F.concatenate(*parts, axis=0)
+        return concatenate(*parts, axis=0)
 
     def _inner(self, length: int) -> Loop:
         """The loop over the steps of a segment."""
@@ -118,7 +115,7 @@ class _BySegments:
         unroll = max(1, min(self.loop.unroll, length))
         return self.loop._replace(length=length, unroll=unroll, segments=segments)
 
-    def _of_rest(self, stretch: _Stretch) -> list[Variable | None]:
+    def _of_rest(self, stretch: _Stretch) -> Gradients:
         """Of the steps after the last whole segment; from now on their start is what comes last."""
         loop = self.loop
         place = 0 if loop.reverse else self.count
@@ -126,24 +123,24 @@ class _BySegments:
         inputs = (
             *self.inputs[: loop.fixed], *carries, *[stretch.of(x) for x in self.inputs[loop.first_slice :]],
         )  # fmt: skip
-        outputs = apply(checkpoint_of_body, inputs, (segment_of(self._inner(self.rest)),))
+        outputs = apply(checkpoint_of_body, inputs, (segment_of(self.op, self._inner(self.rest)),))
         gys = [*self.finals, *[stretch.of(gy) for gy in self.gys]]
         moving = [i for i in range(loop.fixed, loop.first_slice) if inputs[i].spec.differentiable]
         wanted = tuple(sorted({*self.indexes, *moving}))
-        gxs: list[Variable | None] = [None] * len(inputs)
+        gxs: Gradients = [None] * len(inputs)
         if outputs:
-            gxs = checkpoint_gradients(outputs[0].parent, gys, wanted, lambda i: None)
+            gxs = checkpoint_of_body.gradients(outputs[0].parent, gys, wanted)
         for j, gc in enumerate(self.at_starts):
             gx = gxs[loop.fixed + j]
             at = None if is_zeros(gc) else gc[place]
             both = [g for g in (gx, at) if g is not None]
-            self.finals[j] = F.add2(*both) if len(both) == 2 else both[0] if both else zeros_like(carries[j])
+            self.finals[j] = add2(*both) if len(both) == 2 else both[0] if both else zeros_like(carries[j])
         return gxs
 
-    def _of_segments(self, stretch: _Stretch) -> list[Variable | None]:
+    def _of_segments(self, stretch: _Stretch) -> Gradients:
         """Of the whole segments: a loop over them."""
         loop, cut = self.loop, (self.count, self.size)
-        body = checkpoint_of(segment_of(self._inner(self.size)))
+        body = checkpoint_of(segment_of(self.op, self._inner(self.size)))
         outer = Loop(body, loop.fixed, loop.carries, self.count, loop.reverse, 1)
         first = 1 if self.rest and loop.reverse else 0
         own = _Stretch(first, first + self.count, not self.rest)
@@ -153,32 +150,26 @@ class _BySegments:
         over_steps = dict(enumerate(inputs)) | {loop.fixed + j: own.of(x) for j, x in enumerate(self.starts)}
         arrived = [(n, stretch.of(gy, cut)) for n, gy in zip(body.outputs[loop.carries :], self.gys, strict=True)]
         arrived += [(loop.fixed + j, own.of(gc)) for j, gc in enumerate(self.at_starts) if not is_zeros(gc)]
-        gxs = loop_gradients(outer, inputs, over_steps.__getitem__, self.finals, arrived, self.indexes)
+        gxs = loop_gradients(self.op, outer, inputs, over_steps.__getitem__, self.finals, arrived, self.indexes)
         steps = (self.count * self.size,)
         return [
-            F.reshape(gx, shape=(*steps, *gx.shape[2:])) if gx is not None and i >= loop.first_slice else gx
+            reshape(gx, shape=(*steps, *gx.shape[2:])) if gx is not None and i >= loop.first_slice else gx
             for i, gx in enumerate(gxs)
         ]
 
 
-def scan_gradients(
-    f: Function, gys: Sequence[Variable], indexes: Numbers, take: Callable[[int], Variable | None]
-) -> list[Variable | None]:
-    """As `loop_gradients`; as many steps at a time as the loop, or what is asked for gradients, says"""
-    del take
-    loop, asked = Loop(*f.arguments), build_options().emitting.segments
-    segments = loop.segments or (() if asked is None else asked(f))
-    if segments:
-        return _BySegments(f, loop._replace(segments=segments), gys, indexes).gradients()
+def gradients(f: Function, loop: Loop, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
+    """The gradients of a loop; as many steps at a time as its segments have.
+
+    Args:
+        f: What is differentiated.
+        loop: What it does, in segments or not.
+        gys: The gradients at the outputs.
+        indexes: The inputs whose gradients are wanted.
+    """
+    if loop.segments:
+        return _BySegments(f, loop, gys, indexes).gradients()
     arrived = list(zip(loop.stacked, gys[loop.carries :], strict=True))
-    return loop_gradients(loop, f.inputs, lambda i: loop.over_steps(f, i), gys[: loop.carries], arrived, indexes)
-
-
-def scan_backward(f: Function, *gys: Variable) -> list[Variable | None]:
-    """The same, of all inputs"""
-    return scan_gradients(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]), lambda i: None)
-
-
-registry.add(
-    scan_of_body, Rule(scan_backward, "rule", True, __name__, accumulate=scan_gradients, tangents=scan_tangents)
-)
+    return loop_gradients(
+        f.op, loop, f.inputs, lambda i: loop.over_steps(f, i), gys[: loop.carries], arrived, indexes
+    )

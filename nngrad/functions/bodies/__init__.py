@@ -1,0 +1,11 @@
+"""Ops that run blocks, one class in one file each (`nngrad/graph/body_op.py` has the questions that they answer).
+
+    alternatives.py     branches, of which one runs, and checkpoints, which are one branch
+    scans.py            loops of so many steps; what is derived of their arguments (`loop.py`) is in scan_back.py,
+                        segments.py, equal_carries.py and fusion.py
+    while_loops.py      loops by condition
+    carries.py          what both kinds of loop have in common
+    implicit.py         solutions of linear systems, and roots; matrices.py has the bodies that are matrices
+    flows.py            solutions of differential equations
+    mapping.py          other ops, mapped along an axis
+"""

@@ -1,0 +1,167 @@
+"""Bodies that are run step after step: what each step hands on to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from ...graph import Spec, Variable, create
+from ...graph.block import Block
+from ...graph.body_op import Axes, Followed, Kinds, Numbers, Results, Walk
+from ...graph.closing import close
+from ...graph.derived import derived_once
+from ..array import constant, zeros_like
+
+
+class Carried(NamedTuple):
+    """A body with carries. Its inputs are those that are the same at each step, the carries, and slices of what is
+    scanned; the first of its outputs are the carries for the next step."""
+
+    body: Block
+    fixed: int
+    """How many inputs are the same at each step."""
+    carries: int
+
+    def depending(self, inputs: Iterable[int]) -> set[int]:
+        """The numbers of what depends, at some step, on some of the inputs, these included; those that are carries, at
+        the first step."""
+        return self._throughout(inputs, self.body.depending)[1]
+
+    def moving(self, inputs: Iterable[int]) -> tuple[Numbers, set[int]]:
+        """The inputs that move at some step if these do at the first, these and carries; and all numbers that do."""
+        start = [i for i in inputs if self.body.inputs[i].differentiable]
+        found, reached = self._throughout(start, self.body.reach)
+        return tuple(sorted(found)), reached
+
+    def _throughout(
+        self, inputs: Iterable[int], reach: Callable[[Iterable[int]], set[int]]
+    ) -> tuple[set[int], set[int]]:
+        """The inputs that are reached at some step, and all numbers that are."""
+        found = set(inputs)
+        while True:
+            numbers = reach(found)
+            more = {self.fixed + j for j in range(self.carries) if self.body.outputs[j] in numbers}
+            if more <= found:
+                return found, numbers
+            found |= more
+
+    def followed(self, given: Followed, count: int, walk: Walk, mixed: bool = False) -> Followed:
+        """Where `count` axes of some inputs are carried at all steps.
+
+        Args:
+            given: What is followed: inputs; those that are carries, as they are at the first step.
+            count: How many axes.
+            walk: What goes through functions.
+            mixed: Whether steps are told apart by an axis that is followed, so that a carry, which comes from other
+                steps, mixes it.
+        """
+        state = dict(given)
+        while True:
+            found = followed_through(self.body, state, count, walk)
+            before = dict(state)
+            for j in range(self.carries):
+                number = self.body.outputs[j]
+                if number in found:
+                    after = None if mixed else found[number]
+                    state[self.fixed + j] = after if state.get(self.fixed + j, after) == after else None
+            if state == before:
+                return found
+
+    def along(self, inputs: Sequence[Variable], ts: Results, asked: Iterable[int] = ()) -> Moved:
+        """The body with its tangents, and what it is applied to.
+
+        Args:
+            inputs: What the body's loop is applied to.
+            ts: The tangents of these; None for zero.
+            asked: Numbers of values whose tangents are wanted at each step.
+        """
+        body, end = self.body, self.fixed + self.carries
+        moving, reached = self.moving([i for i, t in enumerate(ts) if t is not None])
+        carried = tuple([i for i in moving if self.fixed <= i < end])
+        known = set(moving) - set(range(self.fixed))  # a slice has its tangent, and a carry's is stacked as it is
+        asked = [number for number in dict.fromkeys(asked) if number in reached and number not in known]
+        handed_on = [body.outputs[i - self.fixed] for i in carried]
+        tangent = body.tangent(moving, tuple(dict.fromkeys([*handed_on, *asked])))
+        place = {number: k for k, number in enumerate(tangent.moved)}
+        stacked = tuple([number for number in asked if number in place])
+        step = step_along(
+            body, tangent.body, moving, tuple([place.get(number, -1) for number in handed_on]),
+            tuple([place[number] for number in stacked]), self.fixed, self.carries,
+        )  # fmt: skip
+        given: list[Variable] = []
+        for first, last in ((0, self.fixed), (self.fixed, end), (end, len(inputs))):
+            directions = [(i, ts[i]) for i in moving if first <= i < last]
+            given += [*inputs[first:last], *[zeros_like(inputs[i]) if t is None else t for i, t in directions]]
+        return Moved(Carried(step, self.fixed + sum([i < self.fixed for i in moving]), self.carries + len(carried)),
+                     tuple(given), carried, stacked)  # fmt: skip
+
+
+class Moved(NamedTuple):
+    """A body with its tangents."""
+
+    step: Carried
+    """Tangents come after what they are the tangents of, in each of the three kinds of inputs, and of outputs."""
+    inputs: tuple[Variable, ...]
+    """What its loop is applied to."""
+    carried: Numbers
+    """The carries that move, by the numbers of the inputs."""
+    stacked: Numbers
+    """The values whose tangents it gives at each step."""
+
+
+@derived_once
+def step_along(
+    body: Block, tangent: Block, moving: Numbers, after: Numbers, stacked: Numbers, fixed: int, carries: int
+) -> Block:
+    """Returns the step of the loop that moves: a body with its tangents, in the order of a loop's.
+
+    Args:
+        body: The body.
+        tangent: The same with tangents.
+        moving: The inputs of the body that move.
+        after: For each moving carry, which of the tangents is the one for the next step; -1 for none.
+        stacked: Which of the tangents are stacked.
+        fixed: How many inputs of the body are the same at each step.
+        carries: How many are carries.
+    """
+    inputs, _, results = tangent.opened()
+    order = max(tangent.orders, default=1)
+    own, along = inputs[: len(body.inputs)], dict(zip(moving, inputs[len(body.inputs) :], strict=True))
+    ts = results[len(body.outputs) :]
+    carried = [i for i in moving if fixed <= i < fixed + carries]
+    new = [ts[k] if k >= 0 else zeros_of(own[i].spec, order) for k, i in zip(after, carried, strict=True)]
+    parts = (range(fixed), range(fixed, fixed + carries), range(fixed + carries, len(own)))
+    ordered = [x for part in parts for x in (*[own[i] for i in part], *[along[i] for i in part if i in along])]
+    return close([*results[:carries], *new, *[ts[k] for k in stacked]], ordered)
+
+
+def kinds_of(led: Iterable[bool]) -> Kinds:
+    """What a body has of inputs or outputs: "each" of those that are `led`."""
+    return tuple(["each" if is_led else "" for is_led in led])
+
+
+def zeros_of(spec: Spec, order: int) -> Variable:
+    """Zeros as a function of a body that is derived."""
+    y: Variable = create(constant, (), (0.0, spec.shape, spec.dtype), order=order)
+    return y
+
+
+def is_zeros(x: Variable) -> bool:
+    """Whether nothing has arrived: a constant 0."""
+    f = x.parent
+    return f is not None and f.op is constant and not f.arguments[0]
+
+
+def followed_through(body: Block, given: Followed, count: int, walk: Walk) -> Followed:
+    """Where `count` axes of some inputs of a body are carried, in these and all values."""
+    return _followed_through(body, tuple(sorted(given.items())), count, walk)
+
+
+@derived_once
+def _followed_through(body: Block, given: tuple[tuple[int, Axes | None], ...], count: int, walk: Walk) -> Followed:
+    inputs, values, _ = body.opened()
+    found = {id(inputs[i]): axes for i, axes in given}
+    functions = {y.parent: None for y in values if y.parent is not None}
+    walk(list(functions), found, count)
+    numbered: list[tuple[int, Variable]] = [*enumerate(inputs), *[(~k, y) for k, y in enumerate(values)]]
+    return {number: found[id(x)] for number, x in numbered if id(x) in found}

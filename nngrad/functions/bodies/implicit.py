@@ -1,0 +1,303 @@
+"""Functions that an equation defines: solutions of linear systems whose matrix is a body, and roots of bodies.
+
+    A(p) x = b       A dx = db - dA x         gb = w with A' w = gx, and gp is the gradient of -<w, A(p) x> in p
+    r(p, x) = 0      (dr/dx) dx = -dr/dp dp   gp is that of -<w, r(p, x)> in p, with (dr/dx)' w = gx
+
+How a solution was found leaves no trace in the graph: it is one function, with the equation as a static argument, and
+its derivatives are solutions of linear equations again. A body that is differentiated is put into the graph, so what
+its derivatives have in common is computed once; and linear systems with one matrix share its factors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ...graph import Array, Function, Spec, Variable, apply
+from ...graph.arguments import Static
+from ...graph.block import Block
+from ...graph.body_op import BodyOp, Gradients, Numbers, Results
+from .. import krylov
+from ..array import zeros_like
+from ..factors import lu_solve
+from .matrices import DENSE, Options, elements_in, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
+
+# ---------------------------------------------------------------- solutions
+
+
+class Solution(BodyOp):
+    """Where an equation holds. A subclass says which it is, and what solves it for another right side."""
+
+    right: int | None = None
+    """The input that is the right side; None where there is none."""
+
+    def parameters(self, arguments: tuple[Any, ...], count: int) -> range:
+        """Those of `count` inputs that the body of the equation is given, before the solution."""
+        return range(len(arguments[0].inputs) - 1)
+
+    def is_transposed(self, arguments: tuple[Any, ...]) -> bool:
+        """Whether the equation is one of the transposed matrix."""
+        return False
+
+    def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
+        """The solution of the linear equation with the matrix of `f`, or its transpose, and this right side."""
+        raise NotImplementedError
+
+    def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
+        """gb = w with A' w = gx, and gp is the gradient of -<w, A(p) x> in p; where it began is of no account"""
+        x, places = f.outputs[0], self.parameters(f.arguments, len(f.inputs))
+        w = self.solved(f, gys[0], True)
+        v, seed = (w, x) if self.is_transposed(f.arguments) else (x, w)
+        wanted = [i - places.start for i in indexes if i in places]
+        found = pulled_back(f.arguments[0], [*[f.inputs[i] for i in places], v], seed, wanted)
+        gxs: Gradients = [None] * len(f.inputs)
+        for i, gx in found.items():
+            gxs[places.start + i] = gx
+        if self.right is not None:
+            gxs[self.right] = w
+        return gxs
+
+    def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
+        """A dx = db - dA x"""
+        places = self.parameters(f.arguments, len(f.inputs))
+        right, moves = None if self.right is None else ts[self.right], [ts[i] for i in places]
+        if any([t is not None for t in moves]):
+            body = transpose_of(f.arguments[0]) if self.is_transposed(f.arguments) else f.arguments[0]
+            moved = pushed_forward(body, [*[f.inputs[i] for i in places], f.outputs[0]], [*moves, None])
+            if moved is not None:
+                right = -moved if right is None else right - moved
+        return [None if right is None else self.solved(f, right, False), *[None] * (len(f.specs) - 1)]
+
+
+class Factored(Solution):
+    """By factors of the matrix."""
+
+    right = 0
+
+    def parameters(self, arguments: tuple[Any, ...], count: int) -> range:
+        """After the right side and the factors."""
+        return range(3, count)
+
+    def is_transposed(self, arguments: tuple[Any, ...]) -> bool:
+        """As an argument says."""
+        return bool(arguments[1])
+
+    def operations(self, f: Function) -> int:
+        """Two for each element of a factor."""
+        return int(2 * f.specs[0].size ** 2)
+
+    def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
+        """By the same factors."""
+        matrix, own = f.arguments
+        return solve(matrix, f.inputs[3:], right, DENSE, own != transposed)[0]
+
+
+class Iterated(Solution):
+    """By products with the matrix."""
+
+    right = -2
+
+    def operations(self, f: Function) -> int:
+        """Those of as many products as there are unknowns."""
+        return f.specs[0].size * elements_in(f.arguments[0])
+
+    def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
+        """From the beginning."""
+        matrix, transpose, *options = f.arguments
+        pair = (transpose, matrix) if transposed else (matrix, transpose)
+        x: Variable = apply(self, (*f.inputs[:-2], right, zeros_like(right)), (*pair, *options))[0]
+        return x
+
+
+class SolvedByBody(Solution):
+    """By a body."""
+
+    right = -1
+
+    def operations(self, f: Function) -> int:
+        """Those of as many products as there are unknowns."""
+        return f.specs[0].size * elements_in(f.arguments[0])
+
+    def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
+        """By the same body, or that for the transpose."""
+        matrix, transpose, solver, other = f.arguments
+        first = len(matrix.inputs) - 1
+        second = first + len(solver.inputs) - 1
+        parameters, of_solver, of_other = f.inputs[:first], f.inputs[first:second], f.inputs[second:-1]
+        inputs, arguments = (*parameters, *of_solver, *of_other, right), f.arguments
+        if transposed:
+            inputs, arguments = (*parameters, *of_other, *of_solver, right), (transpose, matrix, other, solver)
+        x: Variable = apply(self, inputs, arguments)
+        return x
+
+
+class Root(Solution):
+    """Where a body is 0."""
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+        finder: Block = arguments[1]
+        return tuple([finder.spec(number) for number in finder.outputs])
+
+    def operations(self, f: Function) -> int:
+        """Those of finding it, and of as many products with the Jacobian as there are unknowns."""
+        return f.specs[0].size * elements_in(f.arguments[0]) + elements_in(f.arguments[1])
+
+    def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
+        """With the Jacobian at the root."""
+        residual, _, *options = f.arguments
+        at = (*f.inputs[:-1], f.outputs[0])
+        return solve(jacobian_of(residual), at, right, Options(*options), transposed)[0]
+
+
+class Factors(BodyOp):
+    """The factors of a matrix: what solves with them says of the matrix itself what it depends on."""
+
+    def operations(self, f: Function) -> int:
+        """Those of making the matrix, and its factors."""
+        n = f.specs[0].shape[0]
+        return int(n * (n * n + elements_in(f.arguments[0])))
+
+
+# ---------------------------------------------------------------- ops
+
+
+@Factors.declared(multiple_results=True)
+def factors_of_body(*x: Array, matrix: Static) -> tuple[jax.Array, jax.Array]:
+    """The LU factors of the matrix that a body is, as `lu_factor` gives them: an aid for solves.
+
+    Args:
+        x: The inputs of the body but for the last.
+        matrix: The body.
+    """
+    spec = matrix.inputs[-1]
+    columns = jax.vmap(product_with(matrix, x), out_axes=1)(jnp.eye(spec.shape[0], dtype=spec.dtype))
+    lu, _, permutation = lax.linalg.lu(columns)
+    return lu, permutation
+
+
+@Factored.declared(linear=True, reads=3)
+def factored_solve(*x: Array, matrix: Static, transposed: bool) -> jax.Array:
+    """The solution of a linear system by the factors of its matrix, which is a body.
+
+    Args:
+        x: The right side, a vector; what `factors_of_body` gives; and, for the gradient, what it was given: nothing is
+            computed from that.
+        matrix: The body.
+        transposed: Whether the matrix is transposed first.
+    """
+    del matrix
+    b, lu, permutation = x[:3]
+    y: jax.Array = lu_solve.forward(b[:, None], lu, permutation, None, transposed)[:, 0]
+    return y
+
+
+@Iterated.declared(multiple_results=True)
+def iterative_solve(
+    *x: Array, matrix: Static, transpose: Static, method: str, tol: float, atol: float, maxiter: int, keep: bool
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """The solution of a linear system by products with its matrix, which is a body.
+
+    Args:
+        x: The inputs of the body but for the last, the right side, and where to begin.
+        matrix: The body.
+        transpose: The transpose, for the gradient.
+        method: As in `Options`, as are those that follow.
+        tol: Relative.
+        atol: Absolute.
+        maxiter: The most products.
+        keep: Whether what did not converge is given.
+
+    Returns:
+        The solution, the norm of its residual, whether it converged, and how many products it took.
+    """
+    del transpose
+    *parameters, b, start = x
+    target = lax.max(tol * krylov.norm(b), jnp.asarray(atol, b.dtype))
+    found = krylov.solved(method, product_with(matrix, parameters), b, start, target, maxiter)
+    converged = found.residual <= target
+    solution = found.x if keep else jnp.where(converged, found.x, jnp.nan)
+    return solution, found.residual, converged, found.steps
+
+
+@SolvedByBody.declared()
+def solve_by_body(
+    *x: Array, matrix: Static, transpose: Static, solver: Static, transposed_solver: Static
+) -> jax.Array:
+    """The solution of a linear system whose matrix is a body, as another body finds it.
+
+    Args:
+        x: The inputs of the matrix but for the last, those of the solver but for the last, those of the transposed
+            solver but for the last, and the right side, a vector.
+        matrix: The body that multiplies by the matrix.
+        transpose: The transpose, for the gradient.
+        solver: The body that gives the solution for a right side, its last input.
+        transposed_solver: That for the transpose, for the gradient.
+    """
+    del transpose  # JAX, which may differentiate what is emitted, makes its own
+    first, second = len(matrix.inputs) - 1, len(solver.inputs) - 1
+    by_solver = product_with(solver, x[first : first + second])
+    by_other = product_with(transposed_solver, x[first + second : -1])
+    found: jax.Array = lax.custom_linear_solve(
+        product_with(matrix, x[:first]), x[-1], lambda _, b: by_solver(b), lambda _, b: by_other(b)
+    )
+    return found
+
+
+@Root.declared(multiple_results=True)
+def root_of_body(
+    *x: Array, residual: Static, finder: Static, method: str, tol: float, atol: float, maxiter: int, keep: bool
+) -> tuple[jax.Array, ...]:
+    """Where a body is 0, as another one finds it.
+
+    Args:
+        x: What both bodies are given; the last is where to begin, a vector.
+        residual: Gives a vector, which is 0 where the last of its inputs is a root.
+        finder: Gives the root, and what else is known of it: the norm of the residual there, whether that is small
+            enough, and the number of steps.
+        method: How the linear equations of the derivatives are solved, as in `Options`, as are those that follow.
+        tol: Relative.
+        atol: Absolute.
+        maxiter: The most products.
+        keep: Whether what did not converge is given.
+
+    Returns:
+        What the finder gives.
+    """
+    del residual, method, tol, atol, maxiter, keep
+    found: tuple[jax.Array, ...] = finder.results_of(x)
+    return found
+
+
+# ---------------------------------------------------------------- applied
+
+
+def solve(
+    matrix: Block,
+    parameters: Sequence[Variable],
+    b: Variable,
+    options: Options,
+    transposed: bool = False,
+    start: Variable | None = None,
+) -> tuple[Variable, ...]:
+    """The solution of a linear system whose matrix is a body, and for an iterative method what else it gives.
+
+    Args:
+        matrix: The body: its inputs are parameters and a vector, its output a vector.
+        parameters: What it is applied to but for the vector.
+        b: The right side, a vector.
+        options: How it is solved.
+        transposed: Whether the matrix is transposed first.
+        start: Where an iterative method begins; None for 0.
+    """
+    if options.method == "dense":
+        factors = apply(factors_of_body, tuple(parameters), (matrix,))
+        return (apply(factored_solve, (b, *factors, *parameters), (matrix, transposed)),)
+    pair = (matrix, matrix if options.symmetric else transpose_of(matrix))
+    inputs = (*parameters, b, zeros_like(b) if start is None else start)
+    found: tuple[Variable, ...] = apply(iterative_solve, inputs, (*(pair[::-1] if transposed else pair), *options))
+    return found

@@ -1,0 +1,94 @@
+"""Other ops, mapped along a leading axis: what a function becomes that has no better batched form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from ...graph import Function, Spec, Variable, apply, spec_of
+from ...graph.arguments import Static
+from ...graph.axes import AxisMap, Places, row_places
+from ...graph.block import Block
+from ...graph.body_op import BodyOp, Gradients, Numbers
+from ...graph.exchange import Processes, group_of, groups_of
+from ..inlining import inlined
+from ..operands import Operand
+from .carries import kinds_of
+
+
+class Mapped(BodyOp):
+    """An op that applies another one, which its arguments name, to each element along a leading axis."""
+
+    def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
+        """The rule of the op that is mapped, mapped: it is built for one element and batched. The gradient of an input
+        that is the same for all elements is the sum of theirs."""
+        of, arguments, batched = f.arguments
+        count = f.specs[0].shape[0]
+        specs = tuple([_of_one(x.spec) if lead else x.spec for x, lead in zip(f.inputs, batched, strict=True)])
+        outputs = tuple([~k for k in range(len(f.specs))])
+        body = Block(specs, ((of, arguments, tuple(range(len(specs)))),), (0,), outputs,
+                     results=(tuple([_of_one(spec) for spec in f.specs]),))  # fmt: skip
+        given = tuple([n for n in outputs if body.spec(n).differentiable])
+        found = body.gradient(given, indexes, (), (*range(len(specs)), *outputs))
+        led = [i < 0 or batched[i] for i in found.residuals]
+        kinds = tuple(["each" if batched[i] else "sum" for i in found.reached])
+        many = found.body.batched(kinds_of([*led, *[True] * len(given)]), count, found.body.outputs, kinds)
+        taken = [f.inputs[i] if i >= 0 else f.outputs[~i] for i in found.residuals]
+        gxs: Gradients = [None] * len(f.inputs)
+        for i, gx in zip(found.reached, inlined(many, [*taken, *[gys[~n] for n in given]]), strict=True):
+            gxs[i] = gx
+        return gxs
+
+    def commutes(self, f: Function, index: int) -> bool:
+        """Where the op is linear in an element."""
+        of, _, batched = f.arguments
+        return bool(of.linear_in(index) and batched[index])
+
+
+def _of_one(spec: Spec) -> Spec:
+    """Shape and dtype of one element along the first axis."""
+    return spec_of(spec.shape[1:], spec.dtype)
+
+
+def mapped(f: Function, operands: Sequence[Operand]) -> Any:
+    """The op of a function, mapped along the leading axis that some operands have."""
+    inputs = tuple([each.widened() for each in operands])
+    if not any([each.lead for each in operands]):
+        return apply(f.op, inputs, f.arguments)
+    led = tuple([bool(each.lead) for each in operands])
+    return apply(mapped_several if f.op.multiple_results else mapped_one, inputs, (f.op, f.arguments, led))
+
+
+def _places(f: Function) -> tuple[Places, ...]:
+    return row_places(f, [i for i, is_batched in enumerate(f.args["batched"]) if is_batched])
+
+
+def _exchanges(given: tuple[Any, ...]) -> Processes | None:
+    """Among which processes the op that is applied exchanges arrays."""
+    of, arguments, _ = given
+    return group_of(groups_of(of, arguments))
+
+
+def _op(name: str, several: bool) -> Mapped:
+    def forward(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
+        """The op `of` applied to each element along a leading axis.
+
+        Args:
+            x: Its inputs; those that are `batched` have one axis more than it takes, the first.
+            of: The op.
+            arguments: Its static arguments.
+            batched: For each input whether it has that axis; at least one has.
+
+        Returns:
+            The results, stacked along a first axis.
+        """
+        return jax.vmap(of.bind(arguments), in_axes=tuple([0 if b else None for b in batched]))(*x)
+
+    forward.__name__ = name
+    axes = AxisMap(places=_places)
+    return Mapped(forward, multiple_results=several, axes=axes, exchanges=_exchanges, lockstep=True, cost=None)
+
+
+mapped_one, mapped_several = _op("mapped", False), _op("mapped_several", True)

@@ -1,0 +1,106 @@
+"""Bodies that are matrices: linear in their last input, a vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from ...graph import Spec, Variable
+from ...graph.block import Block
+from ...graph.body_op import Results
+from ...graph.derived import derived_once
+from ..array import constant
+from ..inlining import inlined
+
+
+class Options(NamedTuple):
+    """How linear systems are solved."""
+
+    method: str
+    """'dense', or a key of `krylov.METHODS`."""
+    tol: float
+    """Iteration ends when the norm of the residual is at most this, times that of the right side,"""
+    atol: float
+    """or at most this,"""
+    maxiter: int
+    """or after so many products with the matrix."""
+    keep: bool
+    """Whether what did not converge is given nevertheless; else it is NaN."""
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the method takes the matrix for its own transpose."""
+        return self.method == "cg"
+
+
+DENSE = Options("dense", 0.0, 0.0, 0, False)
+
+
+class NotLinear(ValueError):
+    """A body that should be a matrix is not linear in its last input."""
+
+
+@derived_once
+def transpose_of(matrix: Block) -> Block:
+    """The transpose of a matrix: of a body that is linear in its last input, a vector, and gives a vector.
+
+    Raises:
+        NotLinear: It is not.
+    """
+    place = len(matrix.inputs) - 1
+    found = matrix.gradient(matrix.outputs, (place,), tuple(range(place + 1)), ())
+    if place in found.residuals:
+        raise NotLinear
+    inputs = (*matrix.inputs[:-1], matrix.spec(matrix.outputs[0]))
+    if not found.reached:
+        return _zero_of(inputs, matrix.inputs[place])
+    return found.body.with_inputs(inputs, [*found.residuals, place])
+
+
+@derived_once
+def jacobian_of(residual: Block) -> Block:
+    """The Jacobian of a body in its last input, as a matrix: its inputs are those of the body, and a vector."""
+    place = len(residual.inputs) - 1
+    found = residual.tangent((place,), residual.outputs)
+    inputs = (*residual.inputs, residual.inputs[place])
+    if not found.moved:
+        return _zero_of(inputs, residual.spec(residual.outputs[0]))
+    body = found.body
+    return body.with_outputs(body.outputs[len(residual.outputs) :])
+
+
+def _zero_of(inputs: tuple[Spec, ...], spec: Spec) -> Block:
+    return Block(inputs, ((constant, (0, spec.shape, spec.dtype), ()),), (0,), (-1,))
+
+
+def product_with(matrix: Block, parameters: Sequence[Any]) -> Callable[[Any], Any]:
+    """The function on arrays that multiplies a vector by the matrix."""
+
+    def product(v: Any) -> Any:
+        (number,) = matrix.outputs
+        return v if number == len(parameters) else matrix.run((*parameters, v))[~number]
+
+    return product
+
+
+def elements_in(body: Block) -> int:
+    """How many elements a body computes."""
+    return sum([max(1, spec.size) for spec in body.specs])
+
+
+def pulled_back(body: Block, inputs: Sequence[Variable], w: Variable, wanted: Sequence[int]) -> dict[int, Variable]:
+    """The gradients of -<w, body(inputs)>, by the number of the input."""
+    given = tuple([i for i in wanted if body.inputs[i].differentiable])
+    found = body.gradient(body.outputs, given, tuple(range(len(inputs))), ())
+    gradients = inlined(found.body, [*[inputs[i] for i in found.residuals], w])
+    return {i: -gradient for i, gradient in zip(found.reached, gradients, strict=True)}
+
+
+def pushed_forward(body: Block, inputs: Sequence[Variable], ts: Results) -> Variable | None:
+    """The tangent of a body when its inputs move along tangents; None for zero."""
+    moving = tuple([i for i, t in enumerate(ts) if t is not None and body.inputs[i].differentiable])
+    found = body.tangent(moving, body.outputs)
+    if not found.moved:
+        return None
+    directions = [t for i, t in enumerate(ts) if t is not None and i in moving]
+    return inlined(found.body, [*inputs, *directions])[-1]

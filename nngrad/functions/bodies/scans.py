@@ -1,0 +1,324 @@
+"""Loops of so many steps: one function, whose gradient is a loop over the gradient of its body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax import lax
+
+from ...graph import Array, Function, Spec, Variable, apply, build_options
+from ...graph.arguments import Static
+from ...graph.block import Block
+from ...graph.body_op import (
+    Anew,
+    Axes,
+    ControlOp,
+    Demanded,
+    Followed,
+    Fused,
+    Given,
+    Gradients,
+    Kinds,
+    Numbers,
+    Results,
+    Smaller,
+    Walk,
+    in_place_of,
+)
+from ...graph.stacking import in_segments
+from ...graph.stacking import scan as scan_steps
+from ...graph.within import Steps, Within
+from ..operands import Operand, size_of
+from ..shaping import swapaxes
+from . import equal_carries, fusion, segments
+from .carries import kinds_of
+from .costs import operations_in
+from .loop import Loop, settled
+
+
+class Scan(ControlOp):
+    """A loop that carries values from step to step, and stacks what each step gives."""
+
+    is_loop = True
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+        loop = Loop(*arguments)
+        finals = [loop.body.spec(number) for number in loop.body.outputs[: loop.carries]]
+        return (*finals, *[loop.stack_spec(number) for number in loop.stacked], *loop.start_specs())
+
+    def operations(self, f: Function) -> int:
+        """About how many operations all steps take."""
+        loop = Loop(*f.arguments)
+        return loop.length * operations_in(loop.body)
+
+    def steps_to_cut(self, f: Function) -> int:
+        """The number of steps; 0 where a gradient computes them again by segments anyway."""
+        loop = Loop(*f.arguments)
+        by_segments = f.order and any([in_place_of(op, given) is not None for op, given, _ in loop.body.steps])
+        return 0 if loop.segments or by_segments else loop.length
+
+    def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> list[Block]:
+        """The body, with the outputs that somebody reads."""
+        loop = Loop(*arguments)
+        stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
+        return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
+
+    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
+        """Those that have carries, or something that they compute at each step, in common."""
+        return fusion.fused(applications)
+
+    # ---------------------------------------------------------------- looked into
+
+    def within(self, arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
+        """The one body."""
+        loop = Loop(*arguments)
+        slices, stacks = count - loop.first_slice, loop.results - loop.carries
+        inputs = (*_numbered("same", loop.fixed), *_numbered("carry", loop.carries), *_numbered("slice", slices))
+        outputs = (*_numbered("carry", loop.carries), *_numbered("stacked", stacks))
+        finals = [("at the end", number) for number in loop.body.outputs[: loop.carries]]
+        starts = [("before each segment", loop.fixed + j) for j in range(loop.carries)] if loop.segments else []
+        gives = (*finals, *[("of each step", number) for number in loop.stacked], *starts)
+        return (Within("body", loop.body, loop.length, inputs, outputs, tuple(range(count)), gives),)
+
+    def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
+        """The same as the forward, with a body that is looked at."""
+        loop = Loop(*arguments)
+        body, same, scanned = loop.body, inputs[: loop.fixed], inputs[loop.first_slice :]
+        carry = list(inputs[loop.fixed : loop.first_slice])
+        rows, before = {}, {}
+        numbers = range(loop.length)
+        for number in reversed(numbers) if loop.reverse else numbers:
+            before[number] = carry
+            given = [*same, *carry, *[steps.slice(x, number) for x in scanned]]
+            values = steps.run("body", body, given, number)
+            carry = body.picked(given, values)[: loop.carries]
+            rows[number] = body.picked(given, values, loop.stacked)
+        specs = [loop.stack_spec(number) for number in loop.stacked]
+        stacks = [steps.stack([rows[number][k] for number in numbers], spec) for k, spec in enumerate(specs)]
+        starts = [
+            steps.stack([before[number][j] for number in loop.first_steps()], spec)
+            for j, spec in enumerate(loop.start_specs())
+        ]
+        return [*carry, *stacks, *starts]
+
+    # ---------------------------------------------------------------- axes
+
+    def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+        """Which outputs depend on the inputs that are `given`."""
+        loop = Loop(*arguments)
+        numbers = loop.carried.depending([i for i, is_given in enumerate(given) if is_given])
+        carries = [loop.fixed + j in numbers for j in range(loop.carries)]
+        return [*carries, *[number in numbers for number in loop.stacked], *(carries if loop.segments else ())]
+
+    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed:
+        """An axis may be that of the steps, if nothing of it is carried from step to step."""
+        loop = Loop(*f.arguments)
+        positions = {axes.index(0) for i, axes in given if axes is not None and i >= loop.first_slice and 0 in axes}
+        steps = min(positions, default=None)
+        state: dict[int, Axes | None] = {}
+        for i, axes in given:
+            if axes is None or (steps is not None and (i < loop.first_slice or axes[steps] != 0)):
+                state[i] = None
+            elif i >= loop.first_slice:
+                state[i] = tuple([a - 1 for k, a in enumerate(axes) if k != steps])
+            else:
+                state[i] = axes
+        found = loop.carried.followed(state, count - (steps is not None), walk, mixed=steps is not None)
+        carries = range(loop.fixed, loop.first_slice)
+        results: dict[int, Axes | None] = {i - loop.fixed: found[i] for i in carries if i in found}
+        for place, number in enumerate(loop.stacked, start=loop.carries):
+            if number in found:
+                results[place] = _stacked(found[number], steps)
+        for place, number in enumerate(carries if loop.segments else (), start=loop.first_start):
+            if number in found:
+                results[place] = None if steps is not None else _stacked(found[number], None)
+        return results
+
+    def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
+        """One loop that computes each element"""
+        loop, (count,) = Loop(*f.arguments), size_of(operands)
+        depending = loop.carried.depending([i for i, each in enumerate(operands) if each.lead])
+        kinds = kinds_of([i in depending for i in range(len(operands))])
+        return self.in_kinds(f, operands, kinds, kinds_of(read), count)[0]
+
+    # ---------------------------------------------------------------- sums over the batch axis
+
+    def in_kinds(
+        self, f: Function, operands: Sequence[Operand], kinds: Kinds, read: Sequence[str], count: int
+    ) -> tuple[Results, Results]:
+        """One loop. Of what is scanned, and of what is stacked, the steps come first within it and second outside."""
+        loop = Loop(*f.arguments)
+        body = loop.body
+        depending = loop.carried.depending([i for i, kind in enumerate(kinds) if kind])
+        wanted = [*dict.fromkeys([
+            (number, "sum" if kind == "sum" and number in depending else "")
+            for number, kind in zip(loop.stacked, read[loop.carries : loop.first_start], strict=True) if kind
+        ])]  # fmt: skip
+        carried = kinds[loop.fixed : loop.first_slice]
+        numbers = (*body.outputs[: loop.carries], *[number for number, _ in wanted])
+        step = body.batched(kinds, count, numbers, (*carried, *[kind for _, kind in wanted]))
+        inputs = []
+        for i, (each, kind) in enumerate(zip(operands, kinds, strict=True)):
+            value = each.widened()
+            if kind == "each" and loop.fixed <= i < loop.first_slice:
+                value = each.full((count,))
+            elif kind == "each" and i >= loop.first_slice:
+                value = swapaxes(value, 0, 1)
+            inputs.append(value)
+        batched = loop._replace(body=step)
+        outputs = apply(self, tuple(inputs), tuple(batched))
+        stacks: dict[tuple[int, str], Variable] = {}
+        for (number, kind), y in zip(wanted, outputs[loop.carries :], strict=False):
+            stacks[number, kind] = swapaxes(y, 0, 1) if number in depending and kind != "sum" else y
+        finals = list(zip(carried, outputs, strict=False))
+        starts = list(zip(carried, outputs[batched.first_start :], strict=False))
+        return (
+            (
+                *[None if kind == "sum" else y for kind, y in finals], *[stacks.get((n, "")) for n in loop.stacked],
+                *[None if kind == "sum" else swapaxes(y, 0, 1) if kind else y for kind, y in starts],
+            ),
+            (
+                *[y if kind == "sum" else None for kind, y in finals], *[stacks.get((n, "sum")) for n in loop.stacked],
+                *[y if kind == "sum" else None for kind, y in starts],
+            ),
+        )  # fmt: skip
+
+    def sums(
+        self, arguments: tuple[Any, ...], moved: Sequence[bool], each: Sequence[bool], sums: Sequence[bool],
+        demanded: Demanded,
+    ) -> Kinds | None:  # fmt: skip
+        """A carry is summed where nothing but its sum is needed of it at any step, and of what it becomes."""
+        loop = Loop(*arguments)
+        body = loop.body
+        depending = loop.carried.depending([i for i, m in enumerate(moved) if m])
+        led = tuple([i for i in range(len(body.inputs)) if i in depending])
+        carries = {i: body.outputs[i - loop.fixed] for i in led if loop.fixed <= i < loop.first_slice}
+        stacked = slice(loop.carries, loop.first_start)
+        stacks = [n for n, wanted in zip(loop.stacked, each[stacked], strict=True) if wanted]
+        totals = [n for n, wanted in zip(loop.stacked, sums[stacked], strict=True) if wanted]
+        starts = each[loop.first_start :] or (False,) * loop.carries
+        kinds: dict[int, str] = {}
+        for i in led:
+            spec = body.inputs[i]
+            if not spec.differentiable or spec.dtype.itemsize < 4:  # sums of such are of another dtype
+                kinds[i] = "each"
+            elif i in carries:
+                kinds[i] = "each" if each[i - loop.fixed] or starts[i - loop.fixed] else "sum"
+        while True:
+            wanted = dict.fromkeys([*stacks, *[carries[i] for i in carries if kinds[i] == "each"]])
+            total = dict.fromkeys([*totals, *[carries[i] for i in carries if kinds[i] == "sum"]])
+            found, summed = demanded(body, led, tuple(wanted), tuple([n for n in total if n not in wanted]))
+            more = {i for i in found if kinds.get(i) == "sum"}
+            if not more:
+                break
+            kinds.update(dict.fromkeys(more, "each"))
+        for i in led:
+            kinds.setdefault(i, "sum" if i in summed and i not in found else "each")
+        return tuple([kinds.get(i, "") for i in range(len(body.inputs))]) if "sum" in kinds.values() else None
+
+    # ---------------------------------------------------------------- derivatives
+
+    def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
+        """With (c', y) = body(k, c, x) at each step, from the last to the first: gk += gk', gc = gc', gx = gx', where
+        (gk', gc', gx') is the gradient of <gc, c'> + <gy, y> in (k, c, x)"""
+        loop, asked = Loop(*f.arguments), build_options().emitting.segments
+        sizes = loop.segments or (() if asked is None else asked(f))
+        return segments.gradients(f, loop._replace(segments=sizes), gys, indexes)
+
+    def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
+        """One loop of (c, dc) with (c', dc', dy) = body and its tangent at (k, c, x) along (dk, dc, dx)"""
+        loop = Loop(*f.arguments)
+        asked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
+        moved = loop.carried.along(f.inputs, ts, asked)
+        both = loop._replace(body=moved.step.body, fixed=moved.step.fixed, carries=moved.step.carries)
+        outputs = apply(self, moved.inputs, both)
+        finals = {i - loop.fixed: outputs[loop.carries + k] for k, i in enumerate(moved.carried)}
+        before = outputs[both.results + loop.carries :]
+        stacks = dict(zip(moved.stacked, outputs[both.carries :], strict=False))
+        stacks |= zip(moved.carried, before, strict=False)
+        stacks |= {i: t for i, t in enumerate(ts) if t is not None and i >= loop.first_slice}
+        starts = dict(zip(moved.carried, outputs[both.first_start + loop.carries :], strict=False))
+        return [
+            *[finals.get(j) for j in range(loop.carries)], *[stacks.get(number) for number in loop.stacked],
+            *[starts.get(loop.fixed + j) for j in range(loop.carries) if loop.segments],
+        ]  # fmt: skip
+
+    # ---------------------------------------------------------------- rewriting
+
+    def with_equal_carries(
+        self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], anew: Anew
+    ) -> Smaller | None:
+        """Carries are equal if they start so, and each step makes equal ones of equal ones."""
+        loop = Loop(*arguments)
+        # A step gets a slice of what is scanned, which is not what it gets of the same Variable as a carry.
+        first: dict[tuple[bool, Variable], int] = {}
+        classes = tuple([first.setdefault((i >= loop.first_slice, x), i) for i, x in enumerate(inputs)])
+        if len(set(classes[loop.fixed : loop.first_slice])) == loop.carries:
+            return None
+        return equal_carries.merged(loop, classes, anew)
+
+    def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
+        """What no step changes is the same at each step."""
+        loop = Loop(*arguments)
+        found = settled(loop)
+        return None if found is None else equal_carries.without_unchanging(loop, found)
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name}{i}" for i in range(count)]
+
+
+def _stacked(axes: Axes | None, steps: int | None) -> Axes | None:
+    """Axes of a value, in the stack of it."""
+    if axes is None:
+        return None
+    found = [a + 1 for a in axes]
+    if steps is not None:
+        found.insert(steps, 0)
+    return tuple(found)
+
+
+@Scan.declared(type_name="Scan", multiple_results=True, lockstep=True)
+def scan_of_body(
+    *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int, segments: Static
+) -> tuple[jax.Array, ...]:
+    """A loop over a body.
+
+    The stacks of what is in the body are there for gradients. Where nobody reads one it is not computed: JAX and XLA
+    leave it out of the loop.
+
+    Args:
+        x: What is the same at each step, the first carries, and what is scanned along its first axis.
+        body: The body.
+        fixed: How many of `x` are the same at each step.
+        carries: How many are carries.
+        length: The number of steps.
+        reverse: Whether the steps go from the last slice to the first.
+        unroll: How many steps XLA gets as one.
+        segments: The numbers of steps of segments; see `Loop`.
+
+    Returns:
+        The last carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
+    """
+    loop = Loop(body, fixed, carries, length, reverse, unroll, segments)
+    same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
+
+    def step(carry: tuple[Any, ...], slices: tuple[Any, ...]) -> tuple[Any, Any]:
+        given = (*same, *carry, *slices)
+        values = body.run(given)
+        after = body.picked(given, values, body.outputs[:carries])
+        return tuple(after), tuple(body.picked(given, values, loop.stacked))
+
+    if not segments:
+        last, stacks = scan_steps(step, tuple(first), tuple(scanned), length, reverse, unroll)
+        return (*last, *stacks)
+
+    def stretch(carry: tuple[Any, ...], slices: tuple[Any, ...], length: int) -> tuple[Any, Any]:
+        after, stacks = scan_steps(step, carry, slices, length, reverse, unroll)
+        return after, (stacks, tuple([lax.expand_dims(c, (0,)) for c in carry]))
+
+    last, (stacks, starts) = in_segments(stretch, tuple(first), tuple(scanned), length, segments[0], reverse)
+    return (*last, *stacks, *starts)

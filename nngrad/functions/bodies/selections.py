@@ -1,0 +1,36 @@
+"""Bodies whose results are selected, element by element: what those get that do not count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...graph import Variable
+from ...graph.block import Block
+from ..indexing import where
+from ..movement import reshape
+from ..operands import repeated
+from ..reduction import argmax
+from ..slicing import take_points
+
+
+def with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
+    """`xs`, where elements along the first axis that are not taken are replaced by the first one that is."""
+    first = reshape(argmax(taken), shape=(1,))
+    return [where(taken, x, repeated(take_points(x, first, axes=(0,)), x.shape)) for x in xs]
+
+
+def is_hidden(body: Block) -> bool:
+    """Whether there is a derivative in it that may be infinite, and a selection cannot be moved outside of it: below
+    it, or in it, is a function through which masks do not go (`nngrad/rewrite/masks.py`)."""
+    risky: set[int] = set()
+    count = 0
+    for (op, _, ins), made in zip(body.steps, body.results, strict=True):
+        at_risk = not risky.isdisjoint(ins)
+        passes = op.diagonal or not ins or (op.axes is not None and len(ins) == 1)
+        if (at_risk and not passes) or (ins and not op.diagonal and op.axes is None):
+            return True
+        may_be_infinite = op.unbounded and op.linear != "each"
+        if at_risk or may_be_infinite or not (op.diagonal or op.linear):
+            risky.update([~k for k in range(count, count + len(made))])
+        count += len(made)
+    return False

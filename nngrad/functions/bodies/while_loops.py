@@ -1,0 +1,175 @@
+"""Loops whose steps are counted by nobody: they have derivatives forward alone."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from ...graph import Array, Function, Spec, Variable, apply, create
+from ...graph.arguments import Static
+from ...graph.block import Block
+from ...graph.body_op import ControlOp, Followed, Given, Gradients, Numbers, Results, Walk
+from ...graph.closing import close
+from ...graph.derived import derived_once
+from ...graph.within import Steps, Within
+from ..array import cast
+from ..indexing import where
+from ..operands import Operand, size_of
+from ..reduction import sum as total
+from .carries import Carried, followed_through, kinds_of
+from .costs import operations_in
+from .selections import with_stand_ins
+
+
+class WhileLoop(ControlOp):
+    """A loop over a body as long as a condition holds."""
+
+    def carried(self, arguments: tuple[Any, ...]) -> Carried:
+        """The body with its carries."""
+        _, body, fixed = arguments
+        return Carried(body, fixed, len(body.outputs))
+
+    def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
+        """Shape and dtype of each output."""
+        body: Block = arguments[1]
+        return tuple([body.spec(number) for number in body.outputs])
+
+    def operations(self, f: Function) -> int:
+        """About how many operations one step takes; how many steps there are is not known."""
+        return operations_in(f.arguments[1])
+
+    def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> Sequence[Block]:
+        """The condition and the body."""
+        return arguments[:2]
+
+    # ---------------------------------------------------------------- looked into
+
+    def within(self, arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
+        """The condition and the body."""
+        goes_on, body, fixed = arguments
+        carries = [f"carry{i}" for i in range(count - fixed)]
+        inputs, taken = (*[f"same{i}" for i in range(fixed)], *carries), tuple(range(count))
+        return (
+            Within("condition", goes_on, 1, inputs, ("goes on",), taken),
+            Within("body", body, 1, inputs, tuple(carries), taken, tuple([("at the end", i) for i in body.outputs])),
+        )
+
+    def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
+        """The same as the forward, with bodies that are looked at."""
+        goes_on, body, fixed = arguments
+        given = list(inputs)
+        for number in itertools.count():
+            (runs,) = goes_on.picked(given, steps.run("condition", goes_on, given, number))
+            if not np.asarray(steps.array(runs)).any():
+                break
+            given[fixed:] = body.picked(given, steps.run("body", body, given, number))
+        return given[fixed:]
+
+    # ---------------------------------------------------------------- axes
+
+    def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
+        """Which outputs depend on the inputs that are `given`."""
+        goes_on, _, fixed = arguments
+        carried = self.carried(arguments)
+        numbers = carried.depending([i for i, is_given in enumerate(given) if is_given])
+        apart = goes_on.outputs[0] in goes_on.depending([i for i in numbers if i >= 0])
+        return [apart or fixed + j in numbers for j in range(carried.carries)]
+
+    def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed:
+        """Through a loop whose condition does not depend on what is followed."""
+        goes_on, _, fixed = f.arguments
+        found = self.carried(f.arguments).followed(dict(given), count, walk)
+        inputs = {i: axes for i, axes in found.items() if i >= 0}
+        carries = range(len(f.specs))
+        if goes_on.outputs[0] in followed_through(goes_on, inputs, count, walk):
+            return dict.fromkeys(carries)
+        return {j: found[fixed + j] for j in carries if fixed + j in found}
+
+    def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
+        """One loop, as long as the condition holds of some element; those of which it does not hold stay as they are"""
+        goes_on, body, fixed = f.arguments
+        (count,) = size_of(operands)
+        depending = self.carried(f.arguments).depending([i for i, each in enumerate(operands) if each.lead])
+        led = tuple([i in depending for i in range(len(body.inputs))])
+        if goes_on.outputs[0] in goes_on.depending([i for i, is_led in enumerate(led) if is_led]):
+            led = (*led[:fixed], *(True,) * len(body.outputs))  # elements stop at different steps
+            condition, step = until_all_are_done(goes_on, body, fixed, led, count)
+        else:
+            condition = goes_on.batched(kinds_of(led), count, goes_on.outputs, ("",))
+            step = body.batched(kinds_of(led), count, body.outputs, kinds_of(led[fixed:]))
+        inputs = tuple([
+            each.full((count,)) if is_led and i >= fixed else each.widened()
+            for i, (each, is_led) in enumerate(zip(operands, led, strict=True))
+        ])
+        results: Results = apply(self, inputs, (condition, step, fixed))
+        return results
+
+    # ---------------------------------------------------------------- derivatives
+
+    def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
+        """None: what it would need of each step cannot be kept"""
+        raise ValueError(
+            "while_loop: how many steps it takes is not known, so nothing can be kept for a gradient. Give bound=, a "
+            "number that the steps do not exceed, or take derivatives forward, with nn.jvp"
+        )
+
+    def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
+        """The loop of (c, dc), as long as the condition holds of c"""
+        goes_on, _, fixed = f.arguments
+        carried = self.carried(f.arguments)
+        both = carried.along(f.inputs, ts)
+        first = both.step.fixed
+        condition = goes_on.with_inputs(both.step.body.inputs, [*range(fixed), *range(first, first + carried.carries)])
+        outputs = apply(self, both.inputs, (condition, both.step.body, first))
+        moved: Gradients = [None] * len(f.specs)
+        for i, t in zip(both.carried, outputs[carried.carries :], strict=True):
+            moved[i - fixed] = t
+        return moved
+
+
+@derived_once
+def until_all_are_done(
+    goes_on: Block, body: Block, fixed: int, led: tuple[bool, ...], count: int
+) -> tuple[Block, Block]:
+    """The condition and the step of a loop of which each element may stop at another step."""
+    condition = goes_on.batched(kinds_of(led), count, goes_on.outputs, ("each",))
+    step = body.batched(kinds_of(led), count, body.outputs, ("each",) * len(body.outputs))
+    order = max(body.orders, default=0)
+    some, _, (holds,) = condition.opened()
+    how_many = create(total, (create(cast, (holds,), ("bool",), order=order),), (None, False), order=order)
+    inputs = step.leaves()
+    runs = create(cast, tuple(condition.placed(inputs)), ("bool",), order=order)
+    given = inputs
+    if while_of_bodies in body.ops:  # it may not end for what does not run
+        given = [*inputs[:fixed], *with_stand_ins(runs, inputs[fixed:])]
+    after = [
+        create(where, (runs, new, x), (), order=order)
+        for new, x in zip(step.placed(given), inputs[fixed:], strict=True)
+    ]
+    return close([how_many], some), close(after, inputs)
+
+
+@WhileLoop.declared(type_name="While", multiple_results=True)
+def while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
+    """A loop over a body as long as a condition holds.
+
+    Args:
+        x: What is the same at each step, and the first carries.
+        goes_on: A body of these, which gives a number: the loop goes on while it is not 0.
+        body: A body of these, which gives the carries for the next step.
+        fixed: How many of `x` are the same at each step.
+
+    Returns:
+        The last carries.
+    """
+    same, first = x[:fixed], x[fixed:]
+    last: tuple[jax.Array, ...] = lax.while_loop(
+        lambda carry: goes_on.results_of((*same, *carry))[0] != 0,
+        lambda carry: body.results_of((*same, *carry)), tuple(first),
+    )  # fmt: skip
+    return last
