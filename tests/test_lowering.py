@@ -18,8 +18,8 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.execution.lower import linearize, lower
-from nngrad.execution.passes import common
+from nngrad.execution.lower import by_itself, linearize, lower
+from nngrad.execution.passes import lowered
 from nngrad.execution.program import Program, in_one
 from nngrad.graph import Variable
 from nngrad.graph.jaxpr import primitives_in
@@ -106,13 +106,44 @@ def many_sums() -> tuple[list[Variable], list[Variable]]:
 )
 def test_passes_are_those_of_the_platform_that_is_lowered_for(graph: Any, on_cpu: str) -> None:
     program = linearize(graph()[0]).program
-    as_it_is = traced(common(program), in_one)
+    as_it_is = traced(lowered(program, None, as_a_whole=True).program, in_one)
     asked_once = traced(program)
     assert on_cpu in lowered_for(asked_once, "cpu")
     for platform in PLATFORMS:
         text = lowered_for(asked_once, platform)
         assert on_cpu not in text
         assert without_name(text) == without_name(lowered_for(as_it_is, platform))
+
+
+@pytest.mark.parametrize("channel_last", [False, True])
+def test_other_forwards_for_cpus_give_the_same(channel_last: bool) -> None:
+    x, dy = leaf(2, 5, 5, 3), leaf(2, 3, 2, 3) if not channel_last else leaf(2, 2, 2, 3)
+    big = leaf(3, 2, 700)
+    applied = [
+        F.sum(big, axis=0), F.sum(big, axis=(0, 1), keepdims=True), F.sum(F.sin(F.cast(big, "float16")), axis=0),
+        F.max_pooling_backward(dy, x, (3, 2), (2, 2), pad=(0, 0) if channel_last else (0, 1),
+                               channel_last=channel_last) if channel_last
+        else F.max_pooling_backward(leaf(2, 5, 2, 2), x, (3, 2), (2, 1)),
+        F.optimization_barrier(x, dy, big),
+    ]  # fmt: skip
+    for y in applied:
+        f = y.parent
+        arrays = [v.d if v.parent is None else np.asarray(v.data.data) for v in f.inputs]
+        other = f.op.on_cpu([v.spec for v in f.inputs], f.op.named(f.arguments))
+        assert other is not None
+        np.testing.assert_allclose(
+            f.op.bind(f.arguments, other)(*arrays), f.op.bind(f.arguments)(*arrays), rtol=2e-3, atol=1e-6
+        )
+    small = F.sum(leaf(3, 100), axis=0).parent
+    assert F.sum.on_cpu([v.spec for v in small.inputs], F.sum.named(small.arguments)) is None
+
+
+def test_ops_by_themselves_have_the_forward_of_the_platform() -> None:
+    x = leaf(3, 2000)
+    f = F.sum(x, axis=0).parent
+    traced_op = jax.jit(by_itself(f.op, f.arguments)).trace(x.d)
+    assert "stablehlo.dot_general" in lowered_for(traced_op, "cpu")
+    assert "stablehlo.dot_general" not in lowered_for(traced_op, *PLATFORMS)
 
 
 def without_name(text: str) -> list[str]:

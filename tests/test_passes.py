@@ -9,9 +9,10 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.execution.compiled import general_of
 from nngrad.execution.fingerprint import structure_of
 from nngrad.execution.lower import linearize
-from nngrad.execution.passes import PASSES, prepared
+from nngrad.execution.passes import PASSES, is_too_long, prepared
 from nngrad.graph import Variable
 
 NAMES = [each.name for each in PASSES]
@@ -47,7 +48,16 @@ def rows(text: str) -> dict[str, tuple[int, int, str]]:
     return {line[1]: (int(line[2]), int(line[3]), line[4].strip()) for line in lines if line is not None}
 
 
-@pytest.mark.parametrize("build", [convolved, recurrent, looped])
+def pooled() -> list[Variable]:
+    """What has forwards of its own on CPUs, also within a body."""
+    x, w = leaf(2, 3, 7, 7), leaf(600)
+    y = F.sum(F.max_pooling(x, (3, 3), (2, 2))) + F.sum(F.sum(F.reshape(F.tanh(x), (2, 147)), axis=0) ** 2)
+    _, ys = F.scan(lambda h, s: (F.tanh(h + s), F.sum(F.sin(w * F.reshape(s, (3, 1))), axis=0)), leaf(3), leaf(4, 3))
+    y = y + F.sum(nn.checkpoint(lambda x: F.sin(F.exp(x)))(x)) + F.sum(ys)
+    return [y, *nn.grad(y, [x, w])]
+
+
+@pytest.mark.parametrize("build", [convolved, recurrent, looped, pooled])
 def test_results_without_a_pass_or_any_are_the_same(build: object) -> None:
     graph = build()  # type: ignore[operator]
     nn.forward_all(graph)
@@ -59,7 +69,9 @@ def test_results_without_a_pass_or_any_are_the_same(build: object) -> None:
             np.testing.assert_allclose(y.d, value, rtol=1e-5, atol=1e-6, err_msg=str(without))
 
 
-@pytest.mark.parametrize("build, name", [(convolved, "channels_last"), (recurrent, "roll"), (looped, "inline")])
+@pytest.mark.parametrize(
+    "build, name", [(convolved, "channels_last"), (recurrent, "roll"), (looped, "inline"), (pooled, "substitute")]
+)
 def test_what_is_left_out_is_not_done(build: object, name: str) -> None:
     graph = build()  # type: ignore[operator]
     program = linearize(graph).program
@@ -83,8 +95,9 @@ def test_passes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     before, after, changes = rows(capsys.readouterr().out)["roll"]
     assert after < before / 10
     assert "+" in changes and "loop_of_steps" in changes
+    assert re.search(r"a loop: \d+ steps of \d functions", changes)
     nn.show_passes(recurrent(), "gpu")
-    assert list(rows(capsys.readouterr().out)) == ["inline", "join_loops"]
+    assert list(rows(capsys.readouterr().out)) == ["hoist", "inline", "join_loops", "partition"]
     with nn.passes(without=["roll"]):
         nn.show_passes(recurrent(), "cpu")
     before, after, changes = rows(capsys.readouterr().out)["roll"]
@@ -98,10 +111,26 @@ def test_what_is_cut_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     with nn.passes(without=["roll"]):
         nn.show_passes(y, "cpu")
     shown = rows(capsys.readouterr().out)
-    assert list(shown) == ["roll", "cut"]
-    assert re.search(r"\d+ pieces, of which 2 are compiled", shown["cut"][2])
+    assert list(shown)[-1] == "partition"
+    assert re.search(r"\d+ partitions, of which 2 are compiled", shown["partition"][2])
     nn.show_passes(y, "cpu")
     assert rows(capsys.readouterr().out)["roll"][0] <= 2100
+    with nn.passes(without=["roll", "partition"]):
+        nn.show_passes(y, "cpu")
+        assert not is_too_long(linearize([y]).program)
+    assert list(rows(capsys.readouterr().out)) == NAMES
+
+
+def test_numbers_that_are_hoisted_are_shown_and_can_be_left_in(capsys: pytest.CaptureFixture[str]) -> None:
+    x = leaf(3)
+    y = 0.3 * F.sin(0.7 * x)
+    nn.show_passes(y)
+    assert rows(capsys.readouterr().out)["hoist"][2] == "numbers that are inputs: 2"
+    with nn.passes(without=["hoist"]):
+        nn.show_passes(y)
+        assert general_of(linearize([y]).program).numbers is None
+    assert rows(capsys.readouterr().out)["hoist"][2] == "left out"
+    assert general_of(linearize([y]).program).numbers is not None
 
 
 def test_wrong_calls() -> None:

@@ -14,7 +14,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.calls import calls_of
 from nngrad.execution.lower import linearize, lower
-from nngrad.execution.passes import prepared, prepared_for
+from nngrad.execution.passes import lowered, prepared
 from nngrad.execution.program import Program, in_one
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
@@ -75,7 +75,7 @@ def test_results_are_the_same(arrays: tuple[np.ndarray, np.ndarray], program: Pr
 
 
 def test_other_platforms_have_other_passes(program: Program) -> None:
-    assert prepared_for(program, "tpu") is program
+    assert lowered(program, "tpu").program is program
 
 
 def test_the_parts_of_a_weights_gradient_do_not_wait_for_the_last(program: Program) -> None:

@@ -22,7 +22,7 @@ from ..graph import Function, NdArray, Variable, contained, create, functions_of
 from ..graph.closing import Closing
 from ..graph.spec import DType, spec_of
 from ..graph.variable import leaf_of
-from ..rewrite.builder import PlainBuilder
+from ..rewrite.builder import plain_builder
 
 _SPECIAL = (0, 1, -1)
 
@@ -113,7 +113,7 @@ def with_leaves(
         program: The program that does so.
         found: The numbers in it.
     """
-    builder = PlainBuilder()
+    builder = plain_builder()
     switch(auto_forward=False, no_grad=False, mark=None, builder=builder)
     functions = functions_of(outputs)
     closing = Closing()

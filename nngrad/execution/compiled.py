@@ -21,9 +21,10 @@ from .disk_cache import disk_cache
 from .executable import Executable, Settings
 from .fingerprint import structure_of
 from .free_numbers import General, filled, general, with_slots
-from .lower import fitted_where_it_runs, in_pieces, whole
+from .lower import in_pieces, lowered_where_it_runs, whole
 from .on_disk import on_disk_by_structure
-from .pieces import cut, is_long
+from .passes import is_too_long, prepared
+from .pieces import cut
 from .program import Program
 from .tiers import quick_calls
 
@@ -244,14 +245,14 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
 
 def _made(program: Program) -> tuple[Program, Executable, list[int]]:
     """A program, its executable, and how many functions are in each of those that it is made of."""
-    shorter, is_too_long = fitted_where_it_runs(program)
+    made = lowered_where_it_runs(program)
+    shorter, pieces = made.program, made.pieces
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
     count = len(shorter.block.steps)
     if program.group is not None:  # as a whole, whatever its length: partitions would exchange by themselves
         return program, Executable(Across(whole(shorter), program.group, program.device), settings), [count]
-    if not is_too_long:
+    if pieces is None:
         return program, executable_in_one(General(program, None), shorter), [count]
-    pieces = cut(shorter.block)
     counts = [len(block.steps) for block in {piece.block for piece in pieces}]
     return program, Executable(in_pieces(shorter, pieces), settings, opaque=program.block.opaque), counts
 
@@ -284,7 +285,7 @@ def _in_partitions(given: General) -> Callable[..., tuple[Any, ...]]:
 
     @functools.lru_cache(8)
     def apart(*numbers: float) -> Callable[..., tuple[Any, ...]]:
-        program = filled(given.program, numbers)
+        program = prepared(filled(given.program, numbers))
         return in_pieces(program, cut(program.block))
 
     has_run = False
@@ -317,7 +318,8 @@ def general_of(program: Program) -> General:
     partitions these take them; and what is exchanged with other processes has its own."""
 
     def make() -> General:
-        return General(program, None) if is_long(program.block) or program.group is not None else general(program)
+        as_it_is = "hoist" in program.without or is_too_long(program) or program.group is not None
+        return General(program, None) if as_it_is else general(program)
 
     found: General = _generals.part([op for op, _, _ in program.block.steps]).get(program, make)
     return found

@@ -95,6 +95,8 @@ def _spec(spec: Spec) -> str:
 
 def _op(op: Op) -> str:
     """The name of an op of nngrad's own, under which another process finds the same one."""
+    if op.stands_for is not None:
+        return f"{_op(op.stands_for)} by {op.forward.__name__}"
     module = sys.modules.get(op.module)
     if not op.is_own or getattr(module, op.name, None) is not op:
         raise Unknown

@@ -83,6 +83,13 @@ def without_numbers(block: Block, apart: bool = False) -> tuple[Block, Numbers]:
     return block.with_steps(tuple(steps)) if found else block, tuple(found.values())
 
 
+def slots_in(block: Block) -> int:
+    """How many numbers of a block are inputs of its executable."""
+    given = [argument for _, arguments, _ in block.steps for argument in arguments]
+    flat = [each for argument in given for each in (argument if argument.__class__ is tuple else (argument,))]
+    return len({each.place for each in flat if each.__class__ is Slot})
+
+
 class General(NamedTuple):
     """A program without its numbers, and these."""
 

@@ -20,6 +20,7 @@ from .across import Across
 from .compiled import BoundedCache, bytes_of, executables
 from .executable import Executable, Settings
 from .fingerprint import structure_of_op
+from .lower import by_itself
 from .on_disk import on_disk_by_structure
 from .stepwise import Marked, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of
@@ -53,7 +54,7 @@ def executable_of_op(
             return Executable(Across(forward, group, device), Settings(device, needs_x64))
         if not compiled and mesh is None:
             return Executable(forward, Settings(device, needs_x64))
-        opaque, jitted = has_opaque(arguments), jax.jit(forward)
+        opaque, jitted = has_opaque(arguments), jax.jit(by_itself(op, arguments))
         is_kept = not opaque and mesh is None
         on_disk = on_disk_by_structure(structure_of_op(op, arguments), jitted) if is_kept else None
         settings = Settings(None if mesh is not None else device, needs_x64, mesh)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 
-from ..graph import Function, Spec, Variable, build_options, functions_of, path_between
+from ..graph import Function, Op, Spec, Variable, build_options, functions_of, path_between
+from ..graph.block import Block, Step, bodies_in
 from ..graph.closing import Closing
 from ..graph.forms import forms_within, seen_through
 from ..graph.spec import spec_of
 from .fingerprint import structure_of
 from .free_numbers import with_slots
 from .on_disk import on_disk_by_structure
-from .passes import PLATFORMS, common, passed, platform_of, prepared_for, shortened
-from .pieces import Piece, apart, cut, is_long
+from .passes import PLATFORMS, Lowered, is_too_long, lowered, platform_of
+from .pieces import Piece, apart
 from .platforms import Way, Ways
 from .program import Program as Program
 from .program import in_one
-
-P = TypeVar("P")
 
 
 class Linearized(NamedTuple):
@@ -129,40 +128,17 @@ def _again(closing: Closing, value: Variable, leaf: Variable, number: int) -> in
 def lower(program: Program) -> Way:
     """The program as a pure function: arrays of the leaves in, arrays of the results out.
 
-    That of a program which is too long for the compiler calls one jitted function for each of its pieces. Called by
+    That of a program which is too long for the compiler calls one jitted function for each of its partitions. Called by
     itself it runs them one after another; where JAX traces it, XLA is told to leave them apart.
     """
-    if not is_long(program.block):
-        return whole(program)
 
-    def plan(platform: str | None) -> tuple[Program, bool]:
-        shorter, needs_pieces = fitted(program, platform)
-        return shorter if needs_pieces else prepared_for(shorter, platform), needs_pieces
+    def function(found: Lowered) -> Way:
+        return in_one(found.program) if found.pieces is None else in_pieces(found.program, found.pieces)
 
-    def function(planned: tuple[Program, bool]) -> Way:
-        shorter, needs_pieces = planned
-        return in_pieces(shorter, cut(shorter.block)) if needs_pieces else in_one(shorter)
-
-    return _when_called(lambda: _by_platform(program, plan, function, program.block.inputs))
+    return _by_platform(program, function, program.block.inputs)
 
 
-def fitted(program: Program, platform: str | None) -> tuple[Program, bool]:
-    """A program that does the same on a platform, shorter if this one is too long for the compiler; and whether that
-    one is too."""
-    if not is_long(program.block):
-        return program, False
-    shorter = shortened(program, platform)
-    return shorter, is_long(shorter.block)
-
-
-def fitted_where_it_runs(program: Program) -> tuple[Program, bool]:
-    """The same on the platform that the program runs on, which is not asked for where it makes no difference."""
-    return fitted(program, platform_of(program)) if is_long(program.block) else (program, False)
-
-
-def whole(
-    program: Program, function: Callable[[Program], Way] = in_one, takes: Sequence[Spec] | None = None
-) -> Way:
+def whole(program: Program, function: Callable[[Program], Way] = in_one, takes: Sequence[Spec] | None = None) -> Way:
     """The program as one function, whatever its length, after the passes for the platform that it is lowered for.
 
     Args:
@@ -170,36 +146,45 @@ def whole(
         function: Makes a function of arrays of what the passes have left.
         takes: Shapes and dtypes of the arrays; those of the leaves by default.
     """
-
-    def of_platforms() -> Way:
-        shared = common(program)
-        specs = program.block.inputs if takes is None else takes
-        return _by_platform(program, lambda platform: passed(shared, platform), function, specs)
-
-    return _when_called(of_platforms)
+    specs = program.block.inputs if takes is None else takes
+    return _by_platform(program, lambda found: function(found.program), specs, as_a_whole=True)
 
 
-def _when_called(make: Callable[[], Way]) -> Way:
-    """The function that `make` makes, which is made when it is called first: passes take a while."""
-    ready = functools.cache(make)
+def lowered_where_it_runs(program: Program) -> Lowered:
+    """A program that may be too long for the compiler after the passes for the platform that it runs on, which is not
+    asked for elsewhere: other programs are as they are, and get their passes when they are traced."""
+    return lowered(program, platform_of(program)) if is_too_long(program) else Lowered(program)
 
-    def run(*arrays: Any) -> tuple[Any, ...]:
-        return ready()(*arrays)
 
-    return run
+def by_itself(op: Op, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+    """An op as a function of arrays, after the passes for the platform that it is lowered for."""
+
+    def run(*arrays: Any) -> Any:
+        specs = tuple([spec_of(array.shape, array.dtype) for array in arrays])
+        results = op.result_specs(specs, arguments)
+        steps: tuple[Step, ...] = ((op, arguments, tuple(range(len(arrays)))),)
+        made = whole(Program(Block(specs, steps, (), tuple([~k for k in range(len(results))]))))(*arrays)
+        return made if op.multiple_results else made[0]
+
+    return run if op.on_cpu is not None or bodies_in(arguments) else op.bind(arguments)
 
 
 def _by_platform(
-    program: Program, plan: Callable[[str | None], P], function: Callable[[P], Way], takes: Sequence[Spec]
+    program: Program, function: Callable[[Lowered], Way], takes: Sequence[Spec], as_a_whole: bool = False
 ) -> Way:
-    """A program as a function that is lowered as `plan` says for each platform; None is one without passes of its own.
-    """
-    other = plan(None)
-    plans = {platform: each for platform in PLATFORMS for each in [plan(platform)] if each != other}
-    if not plans:
-        return function(other)
-    gives = [program.block.spec(i) for i in program.block.outputs]
-    return Ways({name: function(each) for name, each in plans.items()}, function(other), takes, gives)
+    """A program as a function of what the passes for each platform have made of it; they take a while, and are run when
+    it is called first."""
+
+    @functools.cache
+    def made() -> Way:
+        other = lowered(program, None, as_a_whole)
+        others = {name: found for name in PLATFORMS if (found := lowered(program, name, as_a_whole)) != other}
+        if not others:
+            return function(other)
+        gives = [program.block.spec(i) for i in program.block.outputs]
+        return Ways({name: function(found) for name, found in others.items()}, function(other), takes, gives)
+
+    return lambda *arrays: made()(*arrays)
 
 
 def in_pieces(program: Program, pieces: list[Piece]) -> Way:

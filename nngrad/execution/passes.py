@@ -1,12 +1,14 @@
-"""What is done to a block for the sake of the compiler that is about to get it: a list of passes.
+"""Lowering as a list of passes: what is done to a block on its way to the compiler.
 
 A graph says what is computed; what a backend makes of it, and how to help it, is known here alone. A pass is a function
-from blocks to blocks that give the same results, but for the order in which the terms of a sum are added up.
+from blocks to blocks that give the same results, but for the order in which the terms of a sum are added up. The last
+ones may cut a block into partitions. `lower.py` makes one function of what the passes leave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ..graph.block import Block
@@ -14,9 +16,12 @@ from ..graph.options import Switched, switched
 from ..graph.spelling import left_out
 from .cpu.layouts import with_channels_last
 from .cpu.recurrences import with_sums_once
-from .cpu.rolling import LoopFound, rolled, with_recurrences_rolled
+from .cpu.rolling import LoopFound, loops_in, with_recurrences_rolled
+from .cpu.substitutes import with_substitutes
+from .free_numbers import without_numbers
 from .inlining import with_bodies_inline
 from .loops import with_loops_together
+from .pieces import Piece, cut, is_long
 from .platforms import default_device, has_ways_on
 from .program import Program
 
@@ -27,19 +32,27 @@ class Pass(NamedTuple):
     name: str
     what: str
     """What it looks for."""
-    run: Callable[[Block], Block]
+    run: Callable[[Block], Block | list[Piece]]
     platform: str | None = None
     """The platform that it is for, by the name that JAX has for it; None for every one."""
 
 
-PASSES = (
+HOIST = Pass("hoist", "numbers that can be inputs", lambda block: without_numbers(block)[0])
+"""It comes before an executable is looked for, which programs that differ in numbers alone share. What is cut into
+partitions has them hoisted from each of these."""
+
+LOWERING = (
     Pass("inline", "functions that are just a body, whose steps can stand in their place", with_bodies_inline),
     Pass("join_loops", "loops that have steps in common, and can be one", with_loops_together),
     Pass("channels_last", "convolutions, around which channels can come last", with_channels_last, "cpu"),
+    Pass("substitute", "functions that have another forward for this compiler", with_substitutes, "cpu"),
     Pass("roll", "recurrences that were unrolled, and can be loops", with_recurrences_rolled, "cpu"),
+    Pass("partition", "more than the compiler takes at once", lambda block: cut(block) if is_long(block) else block),
     Pass("sum_once", "sums along recurrences that would be computed several times", with_sums_once, "cpu"),
 )
-"""In the order in which they are run: first those that are for every platform."""
+"""In the order in which they are run, when a program is traced. What is cut gets none of those that follow."""
+
+PASSES = (HOIST, *LOWERING)
 
 PLATFORMS = tuple(dict.fromkeys([each.platform for each in PASSES if each.platform is not None]))
 """Those that have passes of their own."""
@@ -73,35 +86,63 @@ def unrolled(unrolled_: bool = True) -> Switched:
     return passes(without=["roll"] if unrolled_ else [])
 
 
+@dataclass(frozen=True)
+class Lowered:
+    """What the passes have made of a program."""
+
+    program: Program
+    """What is left; as it was cut, if it was."""
+    pieces: list[Piece] | None = field(default=None, compare=False)
+    """Its partitions, which follow from the program; None for what the compiler gets as a whole."""
+
+
+def steps_of_lowering(
+    program: Program, platform: str | None, as_a_whole: bool = False
+) -> Iterator[tuple[Pass, Block, Block | list[Piece]]]:
+    """Each pass for a platform, with the block before it, and what it has made of that.
+
+    Args:
+        program: The program.
+        platform: The platform; None for one that has no passes of its own.
+        as_a_whole: Whether it is left in one piece, whatever its length.
+    """
+    block, without = program.block, program.without | ({"partition"} if as_a_whole else set())
+    for each in LOWERING:
+        if each.platform in (None, platform):
+            made = block if each.name in without else each.run(block)
+            yield each, block, made
+            if isinstance(made, list):
+                return
+            block = made
+
+
+def lowered(program: Program, platform: str | None, as_a_whole: bool = False) -> Lowered:
+    """A program after the passes for a platform. They leave it as it is from then on."""
+    block, pieces = program.block, None
+    for _, _, made in steps_of_lowering(program, platform, as_a_whole):
+        if isinstance(made, list):
+            pieces = made
+        else:
+            block = made
+    return Lowered(program if block is program.block else program._replace(block=block, without=_ALL), pieces)
+
+
 def prepared(program: Program) -> Program:
-    """The program as the compiler of the platform that it is run on is to get it."""
-    return prepared_for(program, platform_of(program))
+    """A program as the compiler of the platform that it runs on gets it as a whole."""
+    return lowered(program, platform_of(program), as_a_whole=True).program
 
 
-def prepared_for(program: Program, platform: str | None) -> Program:
-    """The program as the compiler of a platform is to get it; None is one that has no passes of its own."""
-    return passed(common(program), platform)
+def is_too_long(program: Program) -> bool:
+    """Whether a program may have to be cut into partitions: what passes make of it may be shorter."""
+    return "partition" not in program.without and is_long(program.block)
 
 
-def common(program: Program) -> Program:
-    """The program after the passes for every platform."""
-    return _after(program, _in_force(program, None))
-
-
-def passed(program: Program, platform: str | None) -> Program:
-    """The program after the passes for one platform alone."""
-    return program if platform is None else _after(program, _in_force(program, platform))
-
-
-def shortened(program: Program, platform: str | None) -> Program:
-    """The program as it is before it is asked whether the compiler can be given it as a whole."""
-    return _after(program, [each for each in _in_force(program, platform) if each.name == "roll"])
+_ALL = frozenset([each.name for each in PASSES])
 
 
 def loops_found(program: Program) -> tuple[LoopFound, ...]:
     """The recurrences that become loops when the program is compiled."""
-    names = [each.name for each in _in_force(program, platform_of(program))]
-    return rolled(program.block).loops if "roll" in names else ()
+    return loops_in(prepared(program).block)
 
 
 def platform_of(program: Program) -> str:
@@ -111,14 +152,3 @@ def platform_of(program: Program) -> str:
     device = default_device() if program.device is None else program.device
     platform: str = device.platform
     return platform
-
-
-def _in_force(program: Program, platform: str | None) -> list[Pass]:
-    return [each for each in PASSES if each.platform == platform and each.name not in program.without]
-
-
-def _after(program: Program, passes: Iterable[Pass]) -> Program:
-    block = program.block
-    for each in passes:
-        block = each.run(block)
-    return program if block is program.block else program._replace(block=block)

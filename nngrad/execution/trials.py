@@ -13,7 +13,7 @@ from ..graph.spec import x64_if
 from .compiled import BoundedCache, executable_in_one, general_of, keep_executable
 from .executable import Executable
 from .free_numbers import General
-from .lower import fitted_where_it_runs
+from .lower import lowered_where_it_runs
 from .program import Program
 
 temporaries = BoundedCache(4096, most_bytes=64 << 20)
@@ -49,10 +49,10 @@ def trial_of(program: Program) -> Trial:
     known = table.find(given.program)
     if known is not None:
         return Trial(given, known, None)
-    shorter, is_too_long = fitted_where_it_runs(program)
-    if is_too_long:
+    lowered = lowered_where_it_runs(program)
+    if lowered.pieces is not None:
         return Trial(given, None, None)
-    executable = executable_in_one(given, shorter)
+    executable = executable_in_one(given, lowered.program)
     nbytes = _allotted(executable, given)
     if nbytes is None:
         return Trial(given, None, None)

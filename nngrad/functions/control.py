@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Function, Variable, apply, composite, op
+from ..graph import Array, Function, Op, Variable, apply, composite, op
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places
 from ..graph.barrier import known_after
@@ -68,6 +68,7 @@ def _first(f: Function) -> tuple[Places, ...]:
     fuses="in place",
     axes=AxisMap(places=_first, led=lambda f, size, shape: {}, inputs=(0,)),
     channels_last=unchanged,
+    on_cpu=lambda specs, arguments: known_after,
 )
 def optimization_barrier(*x: Array) -> jax.Array:
     """The first of `x` unchanged, to the bit, computed after all the others.
@@ -78,7 +79,8 @@ def optimization_barrier(*x: Array) -> jax.Array:
     Args:
         x: What is passed on, and after it what comes before it in time, of any shapes and dtypes.
     """
-    return known_after(*x)
+    y: jax.Array = lax.optimization_barrier(x)[0]
+    return y
 
 
 @op(elementwise=True, linear=True, fuses="in place")
@@ -116,6 +118,17 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
         raise ValueError(f"original must be of the shape and dtype of x, {x.dtype}{list(x.shape)}")
     y: jax.Array = x
     return y
+
+
+def computed_again(f: Function) -> tuple[Variable, Variable] | None:
+    """For a function that has a value computed again in place of an equal one: the value, and the equal one."""
+    return (f.inputs[0], f.inputs[1]) if f.op is recomputed else None
+
+
+def input_passed_on(op: Op) -> int | None:
+    """For an op that computes nothing, but says when or where something is computed: which input it gives, or is equal
+    to what it gives. None for other ops."""
+    return 1 if op is recomputed else 0 if op is optimization_barrier else None
 
 
 def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:

@@ -7,6 +7,7 @@ The windows lie along the last axes, as many as `kernel` has entries, or along t
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Function, Op, Variable, composite, op
+from ..graph import Array, Function, Op, Spec, Variable, composite, op
 from ..graph.arguments import Ints, Shape
 from ..graph.axes import rowwise
 from ..graph.barrier import computed_once
@@ -138,7 +139,17 @@ def _indices(x: Any, axes: list[Axis]) -> tuple[Any, ...]:
     return batch, winners, channel
 
 
-@op(linear=True, channels_last=_last)
+def _on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
+    axes = windows(specs[1].shape, **arguments)
+    return _computed_once if _are_few(axes) and any([a.kernel > a.stride for a in axes]) else None
+
+
+def _computed_once(dy: Any, x: Any, **arguments: Any) -> jax.Array:
+    """The gradient where windows overlap, so that each of them is looked at from several places."""
+    return _gradient(dy, floating(x), lambda x, axes: computed_once(lambda x: _first_maxima(x, axes), x), **arguments)
+
+
+@op(linear=True, channels_last=_last, on_cpu=_on_cpu)
 def max_pooling_backward(
     dy: Array,
     x: Array,
@@ -161,16 +172,19 @@ def max_pooling_backward(
     Raises:
         ValueError: As in `max_pooling`, or the shape of `dy` does not fit.
     """
-    x = floating(x)
-    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
+    return _gradient(dy, floating(x), _first_maxima, kernel, stride, ignore_border, pad, channel_last)
+
+
+def _gradient(
+    dy: Any, x: Any, first_maxima: Callable[[Any, list[Axis]], Any], /, *given: Any, **named: Any
+) -> jax.Array:
+    axes = windows(x.shape, *given, **named)
     need_elements(axes)
     expected = pooled_shape(x.shape, axes)
     if dy.shape != expected:
         raise ValueError(f"dy of shape {dy.shape} is not of the shape {expected} that pooling x gives")
     if _are_few(axes):
-        overlap = any(a.kernel > a.stride for a in axes)
-        first = computed_once(lambda x: _first_maxima(x, axes), x) if overlap else _first_maxima(x, axes)
-        zero = lax.full_like(dy, 0)
+        first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
         parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(places(axes)))]
         y: jax.Array = to_places(parts, axes)
         return y

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Op, Variable, composite, op
+from ..graph import Array, Op, Spec, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import reduces
 from ..graph.layouts import over_axes
-from ..graph.sizes import surely
-from .arithmetic import floating, is_floating, widened
+from .arithmetic import floating, widened
 
 
 def total(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Sum over `axes`; 16-bit floats are added up as float32."""
     x = whole(x)
-    y = widened(x)
-    if is_floating(x) and axes == tuple(range(len(axes))) and surely(lambda: x.size > _MANY * count(x, axes) > 0):
-        y = lax.platform_dependent(y, cpu=_sum_by_product(axes), default=lambda y: lax.reduce_sum(y, axes))
-    else:
-        y = lax.reduce_sum(y, axes)
-    return lax.convert_element_type(y, x.dtype)
+    return lax.convert_element_type(lax.reduce_sum(widened(x), axes), x.dtype)
 
 
 _MANY = 512
@@ -34,16 +28,22 @@ _MANY = 512
 all that is before it into one fusion, and where more than 16384 sums are made takes twenty times as long."""
 
 
-def _sum_by_product(axes: tuple[int, ...]) -> Callable[[jax.Array], jax.Array]:
-    """The sum over the leading `axes`."""
+def _on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
+    (given,) = specs
+    axes = axes_of(arguments["axis"], given.ndim)
+    is_leading = axes and axes == tuple(range(len(axes)))
+    return _by_product if is_leading and given.differentiable and given.size > _MANY * count(given, axes) > 0 else None
 
-    def by_product(x: jax.Array) -> jax.Array:
-        kept = x.shape[len(axes) :]
-        # A product with a vector would be made a reduction again.
-        ones, rows = lax.full((1, count(x, axes)), 1, x.dtype), lax.reshape(x, (count(x, axes), math.prod(kept)))
-        return lax.reshape(lax.dot_general(ones, rows, (((1,), (0,)), ((), ()))), kept)
 
-    return by_product
+def _by_product(x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
+    """A sum over leading axes, as a product with ones."""
+    axes = axes_of(axis, x.ndim)
+    shape = x.shape[len(axes) :]
+    rows = lax.reshape(widened(x), (count(x, axes), math.prod(shape)))
+    # A product with a vector would be made a reduction again.
+    ones = lax.full((1, rows.shape[0]), 1, rows.dtype)
+    y = lax.reshape(lax.dot_general(ones, rows, (((1,), (0,)), ((), ()))), shape)
+    return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
 
 
 def average(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
@@ -58,7 +58,7 @@ def whole(x: jax.Array) -> jax.Array:
     return lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x
 
 
-def count(x: jax.Array | Variable, axes: tuple[int, ...]) -> int:
+def count(x: jax.Array | Variable | Spec, axes: tuple[int, ...]) -> int:
     """Number of elements that one result of a reduction over `axes` is made of."""
     n = 1
     for a in axes:
@@ -80,7 +80,10 @@ def spread(y: jax.Array, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 # ---------------------------------------------------------------- sums and means
 
 
-@op(linear=True, axes=reduces("axis", adds="sum"), channels_last=over_axes, reduction="add", precision="high")
+@op(
+    linear=True, axes=reduces("axis", adds="sum"), channels_last=over_axes, reduction="add", precision="high",
+    on_cpu=_on_cpu,
+)  # fmt: skip
 def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Sum over axes.
 

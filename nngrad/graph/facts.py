@@ -7,7 +7,7 @@ on; then the general way is taken, which is right for every op.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .function import Function
     from .layouts import Moved
     from .parts import Keys
+    from .spec import Spec
     from .variable import Variable
 
 Fold = Callable[[tuple[Any, ...], int, int, int], tuple[Any, ...]]
@@ -140,6 +141,10 @@ class RunFacts:
     these name one process alone (`nngrad.graph.exchange`)."""
     lockstep: bool = False
     """For an op with bodies: every process that runs it runs them equally often, whatever its arrays are."""
+    on_cpu: Callable[[Sequence[Spec], Mapping[str, Any]], Callable[..., Any] | None] | None = None
+    """For an op of which XLA's compiler for CPUs makes little: `on_cpu(specs, arguments)` gives, for inputs like that
+    and arguments by name, what runs there in place of `forward`; None where that serves as well. Results are the same
+    but for rounding."""
 
     @property
     def heavy(self) -> bool:

@@ -76,6 +76,8 @@ class Op(Facts, Generic[P, R]):
     """Its backward rules, which `backward_registry` enters here: one in each registry that has one."""
     tables: dict[Any, Any] | None = None
     """For an op that goes when a user's class goes, what tables keep of it: it must not be kept by them."""
+    stands_for: Op | None = None
+    """For an op that a pass has put in the place of another, with another forward: that one."""
     input_names: tuple[str, ...]
     argument_names: tuple[str, ...]
     defaults: tuple[Any, ...]

@@ -6,9 +6,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ..autodiff.request import variables
+from ..execution.cpu.rolling import loops_in
+from ..execution.free_numbers import slots_in
 from ..execution.lower import linearize
-from ..execution.passes import PASSES, PLATFORMS, Pass, platform_of, shortened
-from ..execution.pieces import cut, is_long
+from ..execution.passes import HOIST, PLATFORMS, Pass, is_too_long, lowered, platform_of, steps_of_lowering
+from ..execution.pieces import Piece
 from ..execution.plans import device_of
 from ..graph import Variable
 from ..graph.block import Block
@@ -36,34 +38,28 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
     place = platform_of(program) if platform is None else platform
     if platform is not None and platform not in (*PLATFORMS, "gpu", "cuda", "rocm", "tpu"):
         raise ValueError(f"platform: there is none called {platform!r}; expected 'cpu', 'gpu' or 'tpu'")
+    is_cut = is_too_long(program) and lowered(program, place).pieces is not None
+    hoisted = program.block if is_cut or "hoist" in program.without else HOIST.run(program.block)
+    stages = [(HOIST, program.block, hoisted), *steps_of_lowering(program, place)]
     rows = [("pass", "before", "after", "")]
-    is_cut = False
-    if is_long(program.block):  # then it is made shorter first, and cut if that is not enough
-        shorter = shortened(program, place)
-        is_cut = is_long(shorter.block)
-        rows.append(_row(next(each for each in PASSES if each.name == "roll"), program.block, shorter.block))
-        program = shorter
-    if is_cut:
-        pieces = cut(program.block)
-        count, kinds = str(len(program.block.steps)), len({piece.block for piece in pieces})
-        rows.append(("cut", count, count, f"{len(pieces)} pieces, of which {kinds} are compiled; no other pass"))
-    for each in PASSES if not is_cut else ():
-        if each.platform in (None, place):
-            after = program if each.name in program.without else program._replace(block=each.run(program.block))
-            rows.append(_row(each, program.block, after.block, each.name in program.without))
-            program = after
+    rows += [_row(each, before, after, each.name in program.without) for each, before, after in stages]
     widths = [max([len(row[i]) for row in rows]) for i in range(3)]
-    for name, before, after_, what in rows:
-        print(f"{name:<{widths[0]}}  {before:>{widths[1]}}  {after_:>{widths[2]}}  {what}".rstrip())
+    for name, before, after, what in rows:
+        print(f"{name:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}  {what}".rstrip())
 
 
-def _row(each: Pass, before: Block, after: Block, is_left_out: bool = False) -> tuple[str, str, str, str]:
+def _row(each: Pass, before: Block, after: Block | list[Piece], is_left_out: bool) -> tuple[str, str, str, str]:
+    count = str(len(before.steps))
+    if isinstance(after, list):
+        kinds = len({piece.block for piece in after})
+        what = f"{len(after)} partitions, of which {kinds} are compiled; their numbers are inputs, and no pass follows"
+        return each.name, count, count, what
     what = "left out" if is_left_out else f"no {each.what}" if after is before else _changes(before, after)
-    return each.name, str(len(before.steps)), str(len(after.steps)), what
+    return each.name, count, str(len(after.steps)), what
 
 
 def _changes(before: Block, after: Block) -> str:
-    """Which ops there are fewer of, and which more."""
+    """Which ops there are fewer of, and which more; what the new loops are; and which numbers are inputs."""
     counts = [Counter([op.name for op, _, _ in block.steps]) for block in (before, after)]
     told = []
     for sign, difference in (("-", counts[0] - counts[1]), ("+", counts[1] - counts[0])):
@@ -71,4 +67,8 @@ def _changes(before: Block, after: Block) -> str:
         if rest := sum(difference.values()) - sum([n for _, n in difference.most_common(_MOST_NAMED)]):
             named.append(f"{sign}{rest} others")
         told += named
-    return ", ".join(told) or "in another order"
+    loops = loops_in(after)[len(loops_in(before)) :]
+    told += [f"a loop: {loop.steps} steps of {loop.functions} functions" for loop in loops]
+    if numbers := slots_in(after) - slots_in(before):
+        told.append(f"numbers that are inputs: {numbers}")
+    return ", ".join(told) or "in another order, or in bodies"

@@ -218,6 +218,10 @@ def put_at(y: Array, /, key: Static, shape: Static) -> jax.Array:
     return lax.pad(y, lax.full((), 0, y.dtype), margins)
 
 
+MOVING = frozenset({part_of, put_at})
+"""What takes parts of arrays for the steps of a loop, and puts them there."""
+
+
 @op
 def completed(*x: Array, keys: Static) -> jax.Array:
     """The first of `x` with the others in place of its parts at `[key]`."""

@@ -21,7 +21,7 @@ from ...graph.block import Block
 from ...graph.traverse import operands_first
 from ..calls import Call, block_of, calls_of, late, without_identities
 from .listing import LEAST, Listing, Window, is_long_sum
-from .repeated import completed, entry, loop_of_steps, stack_of
+from .repeated import MOVING, completed, entry, loop_of_steps, stack_of
 from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
 from .rolled_steps import Added, Outside, Steps
 
@@ -70,6 +70,12 @@ class Rolled(NamedTuple):
 def with_recurrences_rolled(block: Block) -> Block:
     """The block with a loop in place of each recurrence that was unrolled; itself where there is none."""
     return rolled(block).block
+
+
+def loops_in(block: Block) -> tuple[LoopFound, ...]:
+    """The loops that recurrences have become in a block."""
+    loops = [arguments[0] for op, arguments, _ in block.steps if op is loop_of_steps]
+    return tuple([LoopFound(loop.length, sum([op not in MOVING for op, _, _ in loop.steps])) for loop in loops])
 
 
 def rolled(block: Block) -> Rolled:
