@@ -2,6 +2,9 @@
 
 # ruff: noqa: A004, I001, RUF100
 
+import jax
+
+from ..graph import Array, op
 from .activation import celu as celu
 from .activation import crelu as crelu
 from .activation import elu as elu
@@ -16,12 +19,10 @@ from .activation import prelu as prelu
 from .activation import relu as relu
 from .activation import relu6 as relu6
 from .activation import selu as selu
-from .activation import sigmoid as sigmoid
 from .activation import softmax as softmax
 from .activation import softplus as softplus
 from .activation import softsign as softsign
 from .activation import swish as swish
-from .activation import tanh as tanh
 from .activation import tanh_shrink as tanh_shrink
 from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
@@ -91,25 +92,7 @@ from .collectives import all_reduce as all_reduce
 from .collectives import bcast as bcast
 from .collectives import reduce_scatter as reduce_scatter
 from .collectives import reduce_to_process as reduce_to_process
-from .comparison import equal as equal
-from .comparison import equal_scalar as equal_scalar
-from .comparison import greater as greater
-from .comparison import greater_equal as greater_equal
-from .comparison import greater_equal_scalar as greater_equal_scalar
-from .comparison import greater_scalar as greater_scalar
-from .comparison import less as less
-from .comparison import less_equal as less_equal
-from .comparison import less_equal_scalar as less_equal_scalar
-from .comparison import less_scalar as less_scalar
-from .comparison import logical_and as logical_and
-from .comparison import logical_and_scalar as logical_and_scalar
 from .comparison import logical_not as logical_not
-from .comparison import logical_or as logical_or
-from .comparison import logical_or_scalar as logical_or_scalar
-from .comparison import logical_xor as logical_xor
-from .comparison import logical_xor_scalar as logical_xor_scalar
-from .comparison import not_equal as not_equal
-from .comparison import not_equal_scalar as not_equal_scalar
 from .contractions import bilinear as bilinear
 from .contractions import contraction as contraction
 from .contractions import einsum as einsum
@@ -161,33 +144,17 @@ from .distributions import rand_gamma as rand_gamma
 from .distributions import random_choice as random_choice
 from .distributions import weighted_choice as weighted_choice
 from .elementwise import abs as abs
-from .elementwise import acos as acos
-from .elementwise import acosh as acosh
-from .elementwise import asin as asin
-from .elementwise import asinh as asinh
-from .elementwise import atan as atan
 from .elementwise import atan2 as atan2
-from .elementwise import atanh as atanh
-from .elementwise import cbrt as cbrt
 from .elementwise import ceil as ceil
-from .elementwise import cos as cos
-from .elementwise import cosh as cosh
-from .elementwise import erf as erf
-from .elementwise import exp as exp
 from .elementwise import floor as floor
 from .elementwise import identity as identity
-from .elementwise import log as log
 from .elementwise import one_minus_square as one_minus_square
 from .elementwise import reciprocal as reciprocal
 from .elementwise import round as round
 from .elementwise import sign as sign
-from .elementwise import sin as sin
 from .elementwise import sinc as sinc
 from .elementwise import sinc_derivative as sinc_derivative
-from .elementwise import sinh as sinh
-from .elementwise import sqrt as sqrt
 from .elementwise import square as square
-from .elementwise import tan as tan
 from .fourier import fft as fft
 from .fourier import frames as frames
 from .fourier import frames_transpose as frames_transpose
@@ -389,24 +356,15 @@ from .solves import batch_solve as batch_solve
 from .solves import triangular_solve as triangular_solve
 from .sparse import CooMatrix as CooMatrix
 from .sparse import sparse_matmul as sparse_matmul
-from .special import digamma as digamma
 from .special import digamma_derivative as digamma_derivative
-from .special import erfc as erfc
 from .special import erfcinv as erfcinv
 from .special import erfcx as erfcx
-from .special import erfinv as erfinv
-from .special import expm1 as expm1
 from .special import hurwitz_zeta as hurwitz_zeta
-from .special import lgamma as lgamma
-from .special import log10 as log10
-from .special import log1p as log1p
-from .special import log2 as log2
 from .special import log_ndtr as log_ndtr
 from .special import logaddexp as logaddexp
 from .special import ndtr as ndtr
 from .special import ndtri as ndtri
 from .special import polygamma as polygamma
-from .special import rsqrt as rsqrt
 from .special import xlog1py as xlog1py
 from .special import xlogy as xlogy
 from .special import zeta as zeta
@@ -448,3 +406,498 @@ PLAIN: dict[str, tuple[str, ...]]
 
 def names() -> list[str]: ...
 def plain_names() -> tuple[str, ...]: ...
+
+@op
+def equal(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 == x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def equal_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 == val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def not_equal(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 != x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def not_equal_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 != val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def less(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 < x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def less_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 < val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def less_equal(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 <= x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def less_equal_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 <= val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def greater(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 > x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def greater_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 > val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def greater_equal(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 >= x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def greater_equal_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 >= val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def logical_and(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where neither `x0` nor `x1` is 0, else 0; broadcast together.
+
+    Args:
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def logical_and_scalar(
+    x0: Array, /, val: bool
+) -> jax.Array:
+    """1 where `x0` is not 0 and `val` is True, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The other truth value.
+    """
+
+@op
+def logical_or(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0` or `x1` is not 0, or both are not, else 0; broadcast together.
+
+    Args:
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def logical_or_scalar(
+    x0: Array, /, val: bool
+) -> jax.Array:
+    """1 where `x0` is not 0 or `val` is True, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The other truth value.
+    """
+
+@op
+def logical_xor(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where just one of `x0` and `x1` is 0, else 0; broadcast together.
+
+    Args:
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def logical_xor_scalar(
+    x0: Array, /, val: bool
+) -> jax.Array:
+    """1 where either `x0` is not 0 or `val` is True, and not both, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The other truth value.
+    """
+
+@op
+def cbrt(
+    x: Array, /
+) -> jax.Array:
+    """The cube root, negative where `x` is; its derivative at 0 is infinite.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def sqrt(
+    x: Array, /
+) -> jax.Array:
+    """Square root; NaN where `x` is negative, and its derivative at 0 is infinite.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def exp(
+    x: Array, /
+) -> jax.Array:
+    """e to the power of `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def log(
+    x: Array, /
+) -> jax.Array:
+    """Natural logarithm; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def erf(
+    x: Array, /
+) -> jax.Array:
+    """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def sin(
+    x: Array, /
+) -> jax.Array:
+    """Sine.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
+
+@op
+def cos(
+    x: Array, /
+) -> jax.Array:
+    """Cosine.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
+
+@op
+def tan(
+    x: Array, /
+) -> jax.Array:
+    """Tangent.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
+
+@op
+def asin(
+    x: Array, /
+) -> jax.Array:
+    """The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def acos(
+    x: Array, /
+) -> jax.Array:
+    """The angle in [0, pi] whose cosine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def atan(
+    x: Array, /
+) -> jax.Array:
+    """The angle in [-pi/2, pi/2] whose tangent is `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def sinh(
+    x: Array, /
+) -> jax.Array:
+    """Hyperbolic sine, `(exp(x) - exp(-x)) / 2`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def cosh(
+    x: Array, /
+) -> jax.Array:
+    """Hyperbolic cosine, `(exp(x) + exp(-x)) / 2`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def asinh(
+    x: Array, /
+) -> jax.Array:
+    """The number whose hyperbolic sine is `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def acosh(
+    x: Array, /
+) -> jax.Array:
+    """The number that is not negative and whose hyperbolic cosine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def atanh(
+    x: Array, /
+) -> jax.Array:
+    """The number whose hyperbolic tangent is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def log1p(
+    x: Array, /
+) -> jax.Array:
+    """`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def expm1(
+    x: Array, /
+) -> jax.Array:
+    """`exp(x) - 1`, accurate near 0 too.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def log2(
+    x: Array, /
+) -> jax.Array:
+    """Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def log10(
+    x: Array, /
+) -> jax.Array:
+    """Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def rsqrt(
+    x: Array, /
+) -> jax.Array:
+    """`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def erfc(
+    x: Array, /
+) -> jax.Array:
+    """`1 - erf(x)`, accurate where that is small.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def erfinv(
+    x: Array, /
+) -> jax.Array:
+    """The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def lgamma(
+    x: Array, /
+) -> jax.Array:
+    """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def digamma(
+    x: Array, /
+) -> jax.Array:
+    """The derivative of `lgamma`; NaN at 0, -1, -2, ...
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def sigmoid(
+    x: Array, /
+) -> jax.Array:
+    """`1 / (1 + exp(-x))`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def tanh(
+    x: Array, /
+) -> jax.Array:
+    """Hyperbolic tangent.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """

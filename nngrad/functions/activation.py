@@ -14,7 +14,7 @@ from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Ignored, axis_of
 from ..graph.axes import AxisMap, Places, Shape, mixes
 from . import movement
-from .arithmetic import broadcast_scalar, floating, mul_scalar
+from .arithmetic import broadcast_scalar, floating, mul_scalar, of_floats
 
 GELU_SCALE = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
@@ -117,9 +117,6 @@ def crelu(x: Array, /, axis: int = 1) -> Variable:
     Args:
         x: Any shape of at least one axis.
         axis: The axis that becomes twice as long.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return _both_signs(relu, x, axis, "crelu")
 
@@ -168,20 +165,13 @@ def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
         x: Any shape of at least one axis; integers are taken as float32.
         alpha: That of `elu`.
         axis: The axis that becomes twice as long.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return _both_signs(lambda z: elu(z, alpha=alpha), x, axis, "celu")
 
 
 # ---------------------------------------------------------------- sigmoids
 
-
-@op(elementwise=True, diagonal=True)
-def sigmoid(x: Array, /) -> jax.Array:
-    """`1 / (1 + exp(-x))`."""
-    return lax.logistic(floating(x))
+sigmoid = of_floats(lax.logistic, "`1 / (1 + exp(-x))`.", name="sigmoid")
 
 
 @op(elementwise=True, diagonal=True, precision="high")
@@ -206,10 +196,7 @@ def softplus(x: Array, /, beta: float = 1.0) -> jax.Array:
     return _softplus(x) if beta == 1 else _softplus(x * beta) / beta
 
 
-@op(elementwise=True, diagonal=True)
-def tanh(x: Array, /) -> jax.Array:
-    """Hyperbolic tangent."""
-    return lax.tanh(floating(x))
+tanh = of_floats(lax.tanh, "Hyperbolic tangent.")
 
 
 @op(elementwise=True, diagonal=True)
@@ -270,9 +257,6 @@ def softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     Args:
         x: Any shape of at least one axis; integers are taken as float32.
         axis: The axis whose elements sum to 1; by default the last.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     shifted, axes = _shifted(x, axis)
     e = lax.exp(shifted)
@@ -286,9 +270,6 @@ def log_softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     Args:
         x: Any shape of at least one axis; integers are taken as float32.
         axis: The axis along which the softmax sums; by default the last.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     shifted, axes = _shifted(x, axis)
     return shifted - lax.expand_dims(lax.log(lax.reduce_sum(lax.exp(shifted), axes)), axes)

@@ -249,7 +249,6 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
         x: Any array.
         indices: Whole numbers, with as many axes as `x`; but for the axis the sizes are those of `x`, or 1 on either
             side. Negative ones count from the end, and where one is out of range, or not whole, there is NaN.
-        axis: The axis.
 
     Raises:
         ValueError: The axis is out of range, or the other axes do not agree.
@@ -289,11 +288,7 @@ def sort_values(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array
 
     Args:
         x: Any shape of at least one axis.
-        axis: The axis.
         reverse: Whether the order is descending.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return _sorted(x, axis, reverse)[0]
 
@@ -304,11 +299,7 @@ def argsort(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array:
 
     Args:
         x: Any shape of at least one axis; NaN counts as largest.
-        axis: The axis.
         reverse: Whether the order is descending.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return _sorted(x, axis, reverse)[1]
 
@@ -336,9 +327,6 @@ def sort(
 
     Returns:
         The elements, or the pair of them and their indices, or the indices.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return values_or_indices(sort_values, argsort, with_index, only_index, x, axis, reverse)
 

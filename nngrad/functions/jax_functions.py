@@ -248,9 +248,7 @@ _MOST_TRACES = 256
 
 @explained_by_name
 def jax_function(
-    fun: Callable[..., Any],
-    static_argnums: int | Iterable[int] = (),
-    static_argnames: str | Iterable[str] = (),
+    fun: Callable[..., Any], static_argnums: int | Iterable[int] = (), static_argnames: str | Iterable[str] = (),
     rows: int | Iterable[int] = (),
 ) -> JaxFunction:
     """A JAX function as a function on Variables, differentiable to any order that JAX allows.

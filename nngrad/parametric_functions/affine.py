@@ -17,17 +17,9 @@ UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
 
 @own_parameters("affine")
 def affine(
-    inp: Array,
-    n_outmaps: Ints,
-    base_axis: int = 1,
-    w_init: Init = None,
-    b_init: Init = None,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    apply_w: Apply = None,
-    apply_b: Apply = None,
-    name: str | None = None,
+    inp: Array, n_outmaps: Ints, base_axis: int = 1, w_init: Init = None, b_init: Init = None,
+    fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, apply_w: Apply = None,
+    apply_b: Apply = None, name: str | None = None,
 ) -> Variable:
     """`inp`, flattened from `base_axis` on, times W, plus b.
 
@@ -37,9 +29,6 @@ def affine(
         inp: Of shape (batch axes..., axes to flatten...).
         n_outmaps: Shape of the outputs, or their number.
         base_axis: Number of batch axes; a negative one counts from the end.
-
-    Raises:
-        ValueError: A size is below 1, `base_axis` is out of range, or a parameter has another shape already.
     """
     shapes = of_affine("affine", inp, n_outmaps, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
@@ -50,13 +39,8 @@ def affine(
 
 @own_parameters("embed")
 def embed(
-    inp: Array,
-    n_inputs: int,
-    n_features: int,
-    initializer: Init = None,
-    fix_parameters: bool = False,
-    apply_w: Apply = None,
-    name: str | None = None,
+    inp: Array, n_inputs: int, n_features: int, initializer: Init = None, fix_parameters: bool = False,
+    apply_w: Apply = None, name: str | None = None,
 ) -> Variable:
     """The rows of W that `inp` names.
 
@@ -68,9 +52,6 @@ def embed(
         n_features: Length of a row.
         initializer: Initial W.
         fix_parameters: Whether W is a constant.
-
-    Raises:
-        ValueError: A size is below 1, or a parameter has another shape already.
     """
     shape = size(n_inputs, "embed: n_inputs"), size(n_features, "embed: n_features")
     w = parameter("W", shape, initializer, UNIT_VARIANCE, fix_parameters)

@@ -14,14 +14,8 @@ from .layer_parameters import ONES, ZEROS, Init, initial, inits, own_parameters,
 
 
 def _parameters(
-    function: str,
-    inp: Variable,
-    axes: Ints,
-    decay_rate: float,
-    param_init: Mapping[str, Init] | None,
-    no_scale: bool,
-    no_bias: bool,
-    fixed: bool,
+    function: str, inp: Variable, axes: Ints, decay_rate: float, param_init: Mapping[str, Init] | None, no_scale: bool,
+    no_bias: bool, fixed: bool,
 ) -> tuple[Variable | None, Variable | None, Variable, Variable]:
     """beta, gamma, mean and var."""
     fraction(decay_rate, f"{function}: decay_rate")
@@ -36,18 +30,9 @@ def _parameters(
 
 @own_parameters("bn")
 def batch_normalization(
-    inp: Array,
-    axes: Ints = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
-    group: int = 1,
-    name: str | None = None,
+    inp: Array, axes: Ints = (1,), decay_rate: float = 0.9, eps: float = 1e-5, batch_stat: bool = True,
+    output_stat: bool = False, fix_parameters: bool = False, param_init: Mapping[str, Init] | None = None,
+    no_scale: bool = False, no_bias: bool = False, group: int = 1, name: str | None = None,
 ) -> Any:
     """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per index of `axes` (Ioffe and Szegedy, 2015).
 
@@ -55,7 +40,6 @@ def batch_normalization(
     the size of `inp` along `axes` and size 1 along all other axes.
 
     Args:
-        inp: The input.
         axes: The axes that are kept; the statistics go over all others.
         decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
         eps: Added to the variance.
@@ -81,19 +65,9 @@ def batch_normalization(
 
 @own_parameters("bn")
 def fused_batch_normalization(
-    inp: Array,
-    z: Array | None = None,
-    axes: Ints = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    nonlinearity: str = "relu",
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
-    group: int = 1,
+    inp: Array, z: Array | None = None, axes: Ints = (1,), decay_rate: float = 0.9, eps: float = 1e-5,
+    batch_stat: bool = True, nonlinearity: str = "relu", output_stat: bool = False, fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None, no_scale: bool = False, no_bias: bool = False, group: int = 1,
     name: str | None = None,
 ) -> Any:
     """`relu(batch_normalization(inp) + z)`.
@@ -120,18 +94,9 @@ def fused_batch_normalization(
 
 @own_parameters("bn")
 def sync_batch_normalization(
-    inp: Array,
-    comm: Any,
-    group: str = "world",
-    axes: Ints = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
+    inp: Array, comm: Any, group: str = "world", axes: Ints = (1,), decay_rate: float = 0.9, eps: float = 1e-5,
+    batch_stat: bool = True, output_stat: bool = False, fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None, no_scale: bool = False, no_bias: bool = False,
     name: str | None = None,
 ) -> Any:
     """`batch_normalization` with the statistics of the inputs of all processes of a group.
@@ -159,10 +124,7 @@ def sync_batch_normalization(
 
 @own_parameters("mean_subtraction")
 def mean_subtraction(
-    inp: Array,
-    base_axis: int = 1,
-    update_running_mean: bool = True,
-    fix_parameters: bool = False,
+    inp: Array, base_axis: int = 1, update_running_mean: bool = True, fix_parameters: bool = False,
     name: str | None = None,
 ) -> Variable:
     """`inp` minus the running mean of all batches so far, this one among them.
@@ -171,13 +133,9 @@ def mean_subtraction(
     the number of batches so far, of dtype int32, 0.
 
     Args:
-        inp: The input.
         base_axis: Number of batch axes; a negative one counts from the end.
         update_running_mean: Whether this batch is added to the mean; else the mean is what it has been.
         fix_parameters: Without effect: there is nothing to train.
-
-    Raises:
-        ValueError: `base_axis` is out of range, or a parameter has another shape already.
     """
     base_axis = axis(base_axis, inp.ndim, "mean_subtraction: base_axis")
     mean = get_parameter_or_create("mean", inp.shape[base_axis:], ZEROS, False)

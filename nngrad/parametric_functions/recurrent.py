@@ -75,20 +75,9 @@ def _parameters(
 
 @own_parameters("rnn")
 def rnn(
-    x: Array,
-    h: Array,
-    w0_init: Init = None,
-    w_init: Init = None,
-    b_init: Init = None,
-    num_layers: int = 1,
-    nonlinearity: str = "tanh",
-    dropout: float = 0.0,
-    bidirectional: bool = False,
-    training: bool = True,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, h: Array, w0_init: Init = None, w_init: Init = None, b_init: Init = None, num_layers: int = 1,
+    nonlinearity: str = "tanh", dropout: float = 0.0, bidirectional: bool = False, training: bool = True,
+    rng: Rng | None = None, with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """Layers of Elman's network, as `F.rnn` has them.
 
@@ -113,9 +102,6 @@ def rnn(
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
-
-    Raises:
-        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
     h = as_variable(h, "h", "rnn")
     w0, w, b = _parameters("rnn", x, h, (), (), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
@@ -128,20 +114,9 @@ def rnn(
 
 @own_parameters("lstm")
 def lstm(
-    x: Array,
-    h: Array,
-    c: Array,
-    w0_init: Init = None,
-    w_init: Init = None,
-    b_init: Init = None,
-    num_layers: int = 1,
-    dropout: float = 0.0,
-    bidirectional: bool = False,
-    training: bool = True,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, h: Array, c: Array, w0_init: Init = None, w_init: Init = None, b_init: Init = None, num_layers: int = 1,
+    dropout: float = 0.0, bidirectional: bool = False, training: bool = True, rng: Rng | None = None,
+    with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable, Variable]:
     """Layers of long short-term memory, as `F.lstm` has them.
 
@@ -155,9 +130,6 @@ def lstm(
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states and cells, of the shape of `h`.
-
-    Raises:
-        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
     h, c = as_variable(h, "h", "lstm"), as_variable(c, "c", "lstm")
     w0, w, b = _parameters("lstm", x, h, (4,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
@@ -169,19 +141,9 @@ def lstm(
 
 @own_parameters("gru")
 def gru(
-    x: Array,
-    h: Array,
-    w0_init: Init = None,
-    w_init: Init = None,
-    b_init: Init = None,
-    num_layers: int = 1,
-    dropout: float = 0.0,
-    bidirectional: bool = False,
-    training: bool = True,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, h: Array, w0_init: Init = None, w_init: Init = None, b_init: Init = None, num_layers: int = 1,
+    dropout: float = 0.0, bidirectional: bool = False, training: bool = True, rng: Rng | None = None,
+    with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """Layers of gated recurrent units, as `F.gru` has them.
 
@@ -195,9 +157,6 @@ def gru(
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
-
-    Raises:
-        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
     h = as_variable(h, "h", "gru")
     w0, w, b = _parameters("gru", x, h, (3,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
@@ -209,14 +168,8 @@ def gru(
 
 @own_parameters("lstm")
 def lstm_cell(
-    x: Array,
-    h: Array,
-    c: Array,
-    state_size: int,
-    w_init: Init = None,
-    b_init: Init = None,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, h: Array, c: Array, state_size: int, w_init: Init = None, b_init: Init = None,
+    fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """One step of long short-term memory.
 

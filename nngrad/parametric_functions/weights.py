@@ -12,14 +12,8 @@ from .layer_parameters import Init, initial, own_parameters, parameter
 
 @own_parameters("spectral-norm")
 def spectral_norm(
-    w: Array,
-    dim: int = 0,
-    itr: int = 1,
-    eps: float = 1e-12,
-    test: bool = False,
-    u_init: Init = None,
-    fix_parameters: bool = True,
-    name: str | None = None,
+    w: Array, dim: int = 0, itr: int = 1, eps: float = 1e-12, test: bool = False, u_init: Init = None,
+    fix_parameters: bool = True, name: str | None = None,
 ) -> Variable:
     """`w` divided by its largest singular value, which power iteration finds (Miyato et al., 2018).
 
@@ -36,9 +30,6 @@ def spectral_norm(
         test: Whether u stays as it is.
         u_init: Initial u.
         fix_parameters: Without effect: there is nothing to train.
-
-    Raises:
-        ValueError: An argument is out of range, or a parameter has another shape already.
     """
     dim = axis(dim, w.ndim, "spectral_norm: dim")
     u = get_parameter_or_create("u", (w.shape[dim],), initial(u_init, NormalInitializer()), False)
@@ -48,11 +39,7 @@ def spectral_norm(
 
 @own_parameters("wn")
 def weight_normalization(
-    w: Array,
-    dim: int = 0,
-    eps: float = 1e-12,
-    g_init: Init = None,
-    fix_parameters: bool = False,
+    w: Array, dim: int = 0, eps: float = 1e-12, g_init: Init = None, fix_parameters: bool = False,
     name: str | None = None,
 ) -> Variable:
     """`g w / sqrt(sum(w^2) + eps)`, summed over all axes but `dim` (Salimans and Kingma, 2016).
@@ -69,9 +56,6 @@ def weight_normalization(
         eps: Added to the squared lengths.
         g_init: Initial g.
         fix_parameters: Whether g is a constant.
-
-    Raises:
-        ValueError: An argument is out of range, or a parameter has another shape already.
     """
     dim = axis(dim, w.ndim, "weight_normalization: dim")
     g = parameter("g", (w.shape[dim],), g_init, WeightNormalizationScaleInitializer(w, dim, eps), fix_parameters)
