@@ -82,10 +82,8 @@ def requested(
         raise ValueError(f"unreachable: expected {' or '.join(map(repr, _UNREACHABLE))}, got {unreachable!r}")
     for i, x in enumerate(inputs):
         if not x.spec.differentiable and unreachable != "none":
-            raise TypeError(
-                f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a floating dtype, "
-                "or have None in its place with unreachable='none'"
-            )
+            raise TypeError(f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a "
+                            "floating dtype, or have None in its place with unreachable='none'")
     seeds: Seeds = [None] * len(outputs)
     initial: Seeds = ()
     if grad_outputs is not None or loss_scale is not None or grad_inputs is not None:
