@@ -12,8 +12,8 @@ import numpy as np
 
 from backward_registry import registry
 
-from ...autodiff.remat.policies import RecomputeScope
 from ...autodiff.known_gradients import close_with_derivations
+from ...autodiff.remat.policies import RecomputeScope
 from ...autodiff.request import Derivation, Remembered
 from ...context import Context
 from ...graph import Function, NdArray, Op, Spec, Variable, functions_of
