@@ -166,16 +166,6 @@ def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], li
     return found, [y.grad for y in found]
 
 
-def given_gradient(output: Variable, grad: Any) -> Any:
-    """Returns what is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
-    if grad is None:
-        if output.grad.is_zero:
-            warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")
-        return output.grad
-    is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
-    return None if is_one else grad
-
-
 # ---------------------------------------------------------------- as a graph, and when it is done
 
 
