@@ -1,4 +1,4 @@
-"""The request: what a caller asks of grad() and backward(), in one form; its task in the graph; what results remember."""
+"""The request: what a caller asks of grad() and backward(), in one form; its task as a graph; what results remember."""
 
 from __future__ import annotations
 
