@@ -1,5 +1,4 @@
-"""The request: what a caller asks of grad() and backward(), checked and brought into one form; the task that it makes
-as a graph; and what the results remember of that."""
+"""The request: what a caller asks of grad() and backward(), in one form; its task as a graph; what results remember."""
 
 from __future__ import annotations
 
@@ -151,8 +150,7 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
 
 
 def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], list[Any]]:
-    """Returns the outputs that `nn.backward` differentiates, and what is given for each: without `grad_outputs` what
-    its own `.grad` holds."""
+    """Returns the outputs that `nn.backward` differentiates, each with what is given, or what its `.grad` holds."""
     listed = differentiable(outputs, "outputs")
     if grad_outputs is not None:
         return listed, one_each(listed, grad_outputs)
