@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..execution.program import Program
-from ..graph import Function, Variable, among, build_options, functions_of
+from ..graph import Function, Variable, among, build_options, contained, functions_of
 from ..graph.forms import Form, forms_within, seen_through
 from ..graph.function import watched
 from ..graph.place import warn_user
@@ -85,13 +85,20 @@ def requested(
     seeds: Seeds = [None] * len(outputs)
     initial: Seeds = ()
     if grad_outputs is not None or loss_scale is not None or grad_inputs is not None:
-        with emitting([], 1):
-            seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
-            initial = initial_gradients(inputs, grad_inputs)
+        seeds, initial = _given_gradients(outputs, inputs, grad_outputs, grad_inputs, loss_scale)
     stop_gradients = variables(stop_gradients, "stop_gradients")
     if aggregate is not None:
         aggregate = checked_aggregate(aggregate)
     return Request(outputs, inputs, seeds, initial, stop_gradients, aggregate, retain, unreachable, recompute)
+
+
+@contained
+def _given_gradients(
+    outputs: list[Variable], inputs: list[Variable], grad_outputs: Any, grad_inputs: Any, loss_scale: Any
+) -> tuple[Seeds, Seeds]:
+    with emitting([], 1):
+        seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
+        return seeds, initial_gradients(inputs, grad_inputs)
 
 
 def variables(given: Any, name: str) -> list[Variable]:
