@@ -12,6 +12,7 @@ import nngrad.functions as F
 import nngrad_command
 from backward_registry import registry
 from nngrad.graph import Composite, Op
+from nngrad.graph.body_op import BodyOp
 from tests.samples import FAMILIES, all_samples
 from tests.stubs import stubs
 
@@ -156,3 +157,68 @@ FACTS = {"finfo", "iinfo", "issubdtype", "floating", "promote_types"}
 def test_rules_are_written_in_terms_of_functions() -> None:
     taken = [each for path in RULES.glob("*.py") for each in taken_of(path, ("jax", "jnp", "lax"))]
     assert [each for each in taken if each[0] not in FACTS] == []
+
+
+# ---------------------------------------------------------------- ops with bodies
+
+BODY_OPS = {op for op, _ in registry.ops() if isinstance(op, BodyOp)}
+BODIES = LIBRARY / "functions" / "bodies"
+DECLARES = RULES / "bodies.py"
+"""The one file that lists them: their rules are their own methods."""
+MAKERS = {"apply", "create"}
+"""What makes a function of an op."""
+
+
+def homes_of_body_ops() -> dict[str, str]:
+    """What ops with bodies, and their classes and arguments, are called in code, each with the module that it is of."""
+    modules = [importlib.import_module(name) for name in {op.module for op in BODY_OPS}]
+    ops = {name: op.module for module in modules for name, op in vars(module).items() if isinstance(op, BodyOp)}
+    return ops | {type(op).__name__: type(op).__module__ for op in BODY_OPS} | {"Loop": "nngrad.functions.bodies.loop"}
+
+
+def asked_by_name(code: str, homes: dict[str, str]) -> list[str]:
+    """Where code tells ops with bodies that it imports apart, by what they are called. To make functions of them, and
+    to ask them, is no such thing."""
+    tree = ast.parse(code)
+    imported = {alias.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) for alias in n.names
+                if alias.name in homes and (n.module or "").endswith(homes[alias.name].rpartition(".")[2])}  # fmt: skip
+    makes = [n.args[0] for n in ast.walk(tree) if isinstance(n, ast.Call) and n.args
+             and ast.unparse(n.func).rpartition(".")[2] in MAKERS]  # fmt: skip
+    may = {*makes, *[n.value for n in ast.walk(tree) if isinstance(n, ast.Attribute)]}
+    found = []
+    for node in ast.walk(tree):
+        by_name = isinstance(node, ast.Name) and node.id in imported
+        by_module = isinstance(node, ast.Attribute) and node.attr in homes
+        by_text = isinstance(node, ast.Constant) and node.value in {op.name for op in BODY_OPS}
+        if (by_name or by_module or by_text) and node not in may:
+            found.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return found
+
+
+def test_nothing_tells_ops_with_bodies_apart_but_themselves() -> None:
+    homes = homes_of_body_ops()
+    own = {DECLARES, *BODIES.glob("*.py"), *[Path(importlib.import_module(m).__file__ or "") for m in homes.values()]}
+    asked = {path: asked_by_name(path.read_text(), homes) for path in sources() if path not in own}
+    assert {path: found for path, found in asked.items() if found} == {}
+
+
+def test_what_tells_ops_with_bodies_apart_is_found() -> None:
+    homes = homes_of_body_ops()
+    imports = "".join([f"from {home} import {name}\n" for name, home in homes.items()])
+    for line in (
+        "f.op is scan_of_body", "forms = {switch_of_bodies: 1}", "isinstance(f.op, Scan)", "Loop(*f.arguments)",
+        "isinstance(x, loop.Loop)", "f.name == 'while_of_bodies'", "mapped_one in body.ops", "apply(f, root_of_body)",
+        "isinstance(f.op, GivenGradient)",
+    ):  # fmt: skip
+        assert asked_by_name(imports + line, homes), line
+    for line in ("y = apply(scan_of_body, xs, loop)", "gxs = checkpoint_of_body.gradients(f, gys, wanted)"):
+        assert not asked_by_name(imports + line, homes), line
+
+
+def test_ops_with_bodies_have_rules_of_their_own() -> None:
+    for op in BODY_OPS:
+        rule = registry.find(op)
+        assert rule is not None and (rule.function == op.backward or rule.kind == "non-differentiable"), op.name
+    blocks = {"body", "bodies", "matrix", "residual", "field"}
+    others = [op for op, _ in registry.ops() if op not in BODY_OPS]
+    assert [op.name for op in others if not blocks.isdisjoint(op.argument_names)] == [], "they are no BodyOp"

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Function, Variable, apply, composite, op
+from ..graph import Array, Function, Op, Variable, apply, composite, op
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places
 from ..graph.barrier import known_after
@@ -118,6 +118,17 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
         raise ValueError(f"original must be of the shape and dtype of x, {x.dtype}{list(x.shape)}")
     y: jax.Array = x
     return y
+
+
+def computed_again(f: Function) -> tuple[Variable, Variable] | None:
+    """For a function that has a value computed again in place of an equal one: the value, and the equal one."""
+    return (f.inputs[0], f.inputs[1]) if f.op is recomputed else None
+
+
+def input_passed_on(op: Op) -> int | None:
+    """For an op that computes nothing, but says when or where something is computed: which input it gives, or is equal
+    to what it gives. None for other ops."""
+    return 1 if op is recomputed else 0 if op is optimization_barrier else None
 
 
 def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:

@@ -6,7 +6,6 @@ graph, however long it is; its gradient is a loop over the gradient of its body.
 
 from __future__ import annotations
 
-import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -14,13 +13,13 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
-from ..graph import Array, Variable, apply, as_variable, build_options, op, spec_of
+from ..graph import Array, Variable, as_variable, build_options, op, spec_of
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.refusals import explained_by_name
 from . import control, indexing
-from .bodies.loop import Loop, Settled, settled
-from .bodies.scans import scan_of_body
+from .bodies.carries import Carried
+from .bodies.scans import looped
 from .stochastic import by_position, typed_key
 
 T = TypeVar("T")
@@ -132,27 +131,11 @@ def scanned(
     specs = [*[x.spec for x in inputs[:carries]], *slices]
     found = captured(flat, specs, owner, written, often=True, updates=True)
     keys = [step_keys(key, length=count) for key in found.keys]
-    own = len(found.updated)
-    loop = Loop(found.body, len(found.variables), own + carries, count, bool(reverse), min(unroll, max(count, 1)))
+    carried = Carried(found.body, len(found.variables), len(found.updated) + carries)
     given = (*found.variables, *found.updated, *inputs, *keys)
-    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs_of_loop(loop, given, found.updated))
+    outputs = looped(carried, given, found.updated, count, bool(reverse), min(unroll, max(count, 1)))
+    last: tuple[Any, Any] = jax.tree.unflatten(results, outputs)
     return last
-
-
-def outputs_of_loop(loop: Loop, inputs: tuple[Variable, ...], updated: Sequence[Variable]) -> list[Variable]:
-    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each.
-
-    Args:
-        loop: The loop.
-        inputs: What it is applied to.
-        updated: Leaves that are the first of its carries, and get their last values; these are not among the results.
-    """
-    found = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
-    changing = [j for j in range(loop.carries) if j not in found.unchanging]
-    effects = tuple([(leaf, changing.index(j)) for j, leaf in enumerate(updated) if j in changing])
-    made = iter(apply(scan_of_body, tuple([inputs[i] for i in found.inputs]), found.loop, effects))
-    finals = [next(made) if j in changing else inputs[loop.fixed + j] for j in range(loop.carries)]
-    return [*finals[len(updated) :], *itertools.islice(made, loop.results - loop.carries)]
 
 
 def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:

@@ -6,8 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import nngrad.functions as F
-
+from ..functions.control import input_passed_on
 from .description import Description
 from .folding import static_key
 from .recomputation import State
@@ -120,10 +119,9 @@ def _identities(d: Description, known: dict[Any, int], leaves: dict[int, int]) -
         else:
             number = known.setdefault((op, static_key(d.static[i]), read), len(known))
         nodes.append(number)
-        if op is F.recomputed:
-            values.append(read[1:])
-        elif op is F.optimization_barrier:
-            values.append(read)
+        passed_on = None if op is None else input_passed_on(op)
+        if passed_on is not None:
+            values.append((read[passed_on],))
         else:
             outputs = range(len(d.specs[i]))
             values.append(tuple([known.setdefault((number, k), len(known)) for k in outputs]))

@@ -6,9 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import nngrad.functions as F
-
-from ..autodiff.remat import Timeline, reads, timeline
+from ..autodiff.remat import Timeline, timeline
 from ..autodiff.request import variables
 from ..execution.lower import linearize
 from ..execution.plans import device_of
@@ -17,6 +15,7 @@ from ..graph import Function, Variable, functions_of
 from ..graph.body_op import bodies_of
 from ..graph.html import table
 from ..graph.spec import Spec
+from .recomputation import kept_for_gradients
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _READ = "read by a gradient"
@@ -114,19 +113,9 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
     """Returns what gradients read of lower orders, and what is computed again in place of that."""
-    again = {f.inputs[1]: f.inputs[0] for f in functions if f.op is F.recomputed}
-    kept: dict[Variable, str] = {}
-    for f in functions:
-        for x in reads(f):
-            p = x.parent
-            if p is None or not p.inputs or f.op is F.recomputed or p.op in (F.recomputed, F.optimization_barrier):
-                continue
-            if f.op is F.optimization_barrier or (f.mark is not None and p.mark is None):
-                kept.setdefault(x, _BASE)
-            elif f.order > p.order:
-                kept[x] = _READ
-    whys = {x: _reason(value.parent) for x, value in again.items()}
-    return _rows(kept), _rows(whys)
+    kept, again = kept_for_gradients(functions)
+    whys = {original: _reason(value.parent) for value, original in again}
+    return _rows({x: _READ if is_read else _BASE for x, is_read in kept.items()}), _rows(whys)
 
 
 def _reason(f: Function | None) -> str:

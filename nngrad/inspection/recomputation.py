@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
 import nngrad.functions as F
 
 from ..autodiff.remat import reads
-from ..graph import Function
+from ..functions.control import computed_again, input_passed_on
+from ..graph import Function, Variable
 
 
 class State(IntEnum):
@@ -24,27 +25,42 @@ class State(IntEnum):
     """The function is one that computes something again."""
 
 
+def kept_for_gradients(
+    functions: Iterable[Function | None],
+) -> tuple[dict[Variable, bool], list[tuple[Variable, Variable]]]:
+    """What is kept of lower orders, and what is computed again in place of that.
+
+    Returns:
+        The values that are kept, each with whether a gradient reads it; else others are computed from it again. And the
+        values that are computed again, each before the equal one that need not be kept for it.
+    """
+    kept: dict[Variable, bool] = {}
+    again = []
+    for f in functions:
+        pair = None if f is None else computed_again(f)
+        if pair is not None:
+            again.append(pair)
+        if f is None or pair is not None:
+            continue
+        order, barrier, marked = f.order, f.op is F.optimization_barrier, f.mark is not None
+        for x in reads(f) if order or barrier or marked else ():
+            p = x.parent
+            if p is None or not p.inputs or input_passed_on(p.op) is not None:
+                continue
+            if barrier or (marked and p.mark is None):
+                kept.setdefault(x, False)
+            elif order > p.order:
+                kept[x] = True
+    return kept, again
+
+
 def states_of(functions: Sequence[Function | None], at: Mapping[Any, int]) -> list[State]:
     """The state of each function; `at` has their numbers."""
     states = [State.PLAIN] * len(functions)
-    recomputed: list[tuple[Function, Function]] = []
-    for f in functions:
-        if f is None:
-            continue
-        if f.op is F.recomputed:
-            copy, original = f.inputs[0].parent, f.inputs[1].parent
-            if copy is not None and original is not None:
-                recomputed.append((copy, original))
-            continue
-        order, barrier, marked = f.order, f.op is F.optimization_barrier, f.mark is not None
-        if not order and not barrier and not marked:
-            continue
-        for x in reads(f):
-            p = x.parent
-            if p is None or not p.inputs or p.op in (F.recomputed, F.optimization_barrier):
-                continue
-            if barrier or (marked and p.mark is None) or order > p.order:
-                states[at[p]] = State.KEPT
+    kept, again = kept_for_gradients(functions)
+    for x in kept:
+        states[at[x.parent]] = State.KEPT
+    recomputed = [(x.parent, y.parent) for x, y in again if x.parent is not None and y.parent is not None]
     for _, original in recomputed:
         states[at[original]] = State.AGAIN
     for copy, original in recomputed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,9 +34,9 @@ from ...graph.within import Steps, Within
 from ..operands import Operand, size_of
 from ..shaping import swapaxes
 from . import equal_carries, fusion, segments
-from .carries import kinds_of
+from .carries import Carried, kinds_of
 from .costs import operations_in
-from .loop import Loop, settled
+from .loop import Loop, Settled, settled
 
 
 class Scan(ControlOp):
@@ -322,3 +323,25 @@ def scan_of_body(
 
     last, (stacks, starts) = in_segments(stretch, tuple(first), tuple(scanned), length, segments[0], reverse)
     return (*last, *stacks, *starts)
+
+
+def looped(
+    body: Carried, inputs: Sequence[Variable], updated: Sequence[Variable], length: int, reverse: bool, unroll: int
+) -> list[Variable]:
+    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each.
+
+    Args:
+        body: What is run at each step.
+        inputs: What it is applied to.
+        updated: Leaves that are the first of its carries, and get their last values; these are not among the results.
+        length: The number of steps.
+        reverse: Whether the steps go from the last slice to the first.
+        unroll: How many steps XLA gets as one.
+    """
+    loop = Loop(*body, length, reverse, unroll)
+    found = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
+    changing = [j for j in range(loop.carries) if j not in found.unchanging]
+    effects = tuple([(leaf, changing.index(j)) for j, leaf in enumerate(updated) if j in changing])
+    made = iter(apply(scan_of_body, tuple([inputs[i] for i in found.inputs]), found.loop, effects))
+    finals = [next(made) if j in changing else inputs[loop.fixed + j] for j in range(loop.carries)]
+    return [*finals[len(updated) :], *itertools.islice(made, loop.results - loop.carries)]
