@@ -228,7 +228,7 @@ def test_results_of_one_nn_grad_are_known_to_what_is_built_on_them(compilations:
 
 
 def test_what_takes_too_much_memory_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_BYTES", 100)
+    monkeypatch.setattr(reading, "MOST_BYTES_UNASKED", 100)
     x, steps = chain(30, np.linspace(-1, 1, 8))
     for i, y in ORDERS["shuffled"](steps):
         np.testing.assert_allclose(y.d, sines(x.d, 30)[i], rtol=1e-12)

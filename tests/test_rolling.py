@@ -39,8 +39,8 @@ WIDTH, BATCH = 3, 2
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short recurrences become loops too."""
     monkeypatch.setattr(rolling, "LEAST_CALLS", 1)
-    monkeypatch.setattr(rolling, "_LEAST_SAVED", 4)
-    monkeypatch.setattr(rolling, "_LEAST_STEPS", 4)
+    monkeypatch.setattr(rolling, "LEAST_SAVED", 4)
+    monkeypatch.setattr(rolling, "LEAST_STEPS", 4)
 
 
 def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:

@@ -14,10 +14,11 @@ from ..graph import Function, Variable, build_options, contained, create, engine
 from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
+from ..graph.thresholds import FEWEST_ASKED
 from . import modes
 from .binding import unreachable_inputs
 from .coordinates import has_coordinates, keep_forms, to_be_differentiated
-from .known_gradients import FEWEST, Results, known_answer, question_of, remember_answer
+from .known_gradients import Results, known_answer, question_of, remember_answer
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, remember, requested, task_of
 from .walk import Retained
@@ -153,7 +154,7 @@ def results(request: Request, since: int, handling: Handling) -> Results:
     forms = in_forward_mode(request, functions) if any([f.order for f in functions]) else ()
     if forms:
         since, functions = next_serial(), functions_of([*request.outputs, *forms])
-    question = question_of(request, functions, since, handling) if len(functions) >= FEWEST else None
+    question = question_of(request, functions, since, handling) if len(functions) >= FEWEST_ASKED else None
     known = None if question is None else known_answer(question)
     if known is not None:
         return known

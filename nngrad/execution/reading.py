@@ -17,30 +17,13 @@ import numpy as np
 from ..graph import Function, Variable, build_options
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
+from ..graph.thresholds import A_COMPILATION, FEW, MOST_BYTES_UNASKED, MOST_TIMES, OFTEN, SMALL_RESULT
 from ..graph.traverse import by_rank
 from ..graph.value import Deferred, put_together
 from .compiled import BoundedCache, executable_of, executables
 from .interpret import interpret, results_of
 from .lower import linearize
 from .plans import Snapshot, device_of, exchanging, is_watched, plan_of, present
-
-A_COMPILATION = 5
-"""So many functions more or less in an executable make the difference that one compilation makes."""
-
-FEW = 4
-"""So many functions hardly run faster as one executable than one by one."""
-
-OFTEN = 3
-"""How often more than a few functions run one by one, before they are compiled together."""
-
-MOST_TIMES = 1 << 60
-"""How often a few do."""
-
-_SMALL = 1 << 14
-"""Bytes of an array that it costs nothing to keep."""
-
-MOST_BYTES = 64 << 20
-"""How large the results may be, of one read and of all for the same values of the leaves, that are kept unasked."""
 
 
 class Reading:
@@ -78,7 +61,7 @@ Known = tuple[State, dict[int, Any] | None]
 
 def _reference_to(array: Any) -> Callable[[], Any]:
     """What gives an array as long as it is alive; a small one of NumPy is kept, to be compared with what is there."""
-    if array is None or (isinstance(array, np.ndarray) and array.nbytes <= _SMALL):
+    if array is None or (isinstance(array, np.ndarray) and array.nbytes <= SMALL_RESULT):
         return lambda: array
     return weakref.ref(array)
 
@@ -257,7 +240,7 @@ def _run(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], state: S
     if (
         _are_recurring(functions)
         and times <= (OFTEN if len(functions) > FEW else MOST_TIMES)
-        and nbytes <= MOST_BYTES
+        and nbytes <= MOST_BYTES_UNASKED
         and all([_device(f) is device for f in functions])
     ):
         return _one_by_one(variable, unknown, arrays, state, nbytes)
@@ -343,7 +326,7 @@ def _one_by_one(variable: Variable, unknown: _Unknown, arrays: dict[int, Any], s
             for x in f.inputs
         ]
         results[f] = results_of(f, given)
-    if state.unasked + nbytes <= MOST_BYTES:
+    if state.unasked + nbytes <= MOST_BYTES_UNASKED:
         state.unasked += nbytes - variable.spec.nbytes
         for f, made in results.items():
             f.known = state, dict(enumerate(made))

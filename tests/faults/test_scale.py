@@ -246,7 +246,7 @@ def test_thousands_of_readers_with_numbers_of_their_own_take_a_few_executables(
 ) -> None:
     monkeypatch.setattr(pieces, "MOST_FUSED", 300)
     monkeypatch.setattr(pieces, "PIECE", 16)
-    monkeypatch.setattr(pieces, "MOST_INPUTS", 16)
+    monkeypatch.setattr(pieces, "MOST_OPERANDS", 16)
     numbers = np.random.default_rng(0).uniform(0.5, 2, 320)
     x = leaf(POINTS, dtype)
     y = F.add_n(*[F.sin(x * float(c)) for c in numbers])
@@ -273,7 +273,7 @@ def test_many_arrays_are_joined_and_parted_in_equal_pieces(name: str, monkeypatc
     """XLA takes minutes to join thousands of leaves, and for thousands of parts as results."""
     ours, theirs = JOINS[name]
     monkeypatch.setattr(pieces, "MOST_PARTS", 20)
-    monkeypatch.setattr(pieces, "MOST_INPUTS", 4)
+    monkeypatch.setattr(pieces, "MOST_OPERANDS", 4)
     monkeypatch.setattr(pieces, "PIECE", 8)
     arrays = [np.array([[i + 0.25, 0.5 - i]]) for i in range(1, 38)]
     xs = [leaf(a) for a in arrays]

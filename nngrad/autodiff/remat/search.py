@@ -17,23 +17,13 @@ from ...execution.program import Program
 from ...execution.trials import Trial, trial_of
 from ...graph import Function, Variable, contained, functions_of, leaves_of, switch
 from ...graph.options import pause_collector
+from ...graph.thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, WORTH_IT
 from .candidates import Candidate, Cutting, ProgramOf, Source, sources_of
 from .costs import reads
 from .cuts import binomial, slots_for, uniform
 from .plan import Node, Plan
 from .policies import Policy, policy_of, policy_of_marks
 from .segmented import Emit, Segmented
-
-_MOST_FINALISTS = 3
-
-_CLOSE = 1.2
-"""Candidates whose predicted peaks differ by less are compared by the compiler."""
-
-_CLOSE_TO_PLAIN = 5
-"""So is the plain graph, which is less alike: of convolutions, whose operands are copied, the structure shows half."""
-
-_WORTH = 0.95
-"""What of the arithmetic of a plan may be left for one with less of it to be taken: another graph is another risk."""
 
 
 @contained
@@ -126,10 +116,10 @@ class Search:
             candidates: Among what.
             all_anew: Whether a segment's gradient is to read nothing but what was computed again for it.
         """
-        ranked = _ranked(candidates)[:_MOST_FINALISTS]
-        if not ranked or self.plain.peak * _CLOSE < ranked[0].peak:
+        ranked = _ranked(candidates)[:MOST_FINALISTS]
+        if not ranked or self.plain.peak * CLOSE < ranked[0].peak:
             return self.plain
-        close = [c for c in ranked if c.peak <= _CLOSE * ranked[0].peak]
+        close = [c for c in ranked if c.peak <= CLOSE * ranked[0].peak]
         alike = all_anew and self.further
         best = self._decided(close, alike)
         return self._decided(ranked, alike) if best is self.plain and len(close) < len(ranked) else best
@@ -137,7 +127,7 @@ class Search:
     def _decided(self, candidates: list[Candidate], all_anew: bool) -> Candidate:
         """The one of some candidates and the plain graph that takes least by the compiler's account."""
         finalists = candidates if all_anew else list(map(self.spared, candidates))
-        if self.plain.peak <= _CLOSE_TO_PLAIN * candidates[0].peak:
+        if self.plain.peak <= CLOSE_TO_PLAIN * candidates[0].peak:
             finalists = [*finalists, self.plain]
         finalists = _ranked(finalists)
         if len(finalists) > 1:
@@ -148,13 +138,13 @@ class Search:
 
     def fitting(self, nbytes: float) -> tuple[bool, Candidate]:
         """The candidate with the least arithmetic among those that fit, or else the smallest; and whether it fits."""
-        if self.plain.peak * _CLOSE_TO_PLAIN <= nbytes or self.bytes_of(self.plain) <= nbytes:
+        if self.plain.peak * CLOSE_TO_PLAIN <= nbytes or self.bytes_of(self.plain) <= nbytes:
             return True, self.plain
         # What the structure does not show is much the same in all candidates.
         most = nbytes * self.plain.peak / self.bytes_of(self.plain)
         tried = self._likely_to_fit(most)
         fitting = sorted([c for c in tried if c.peak <= most], key=lambda c: (c.extra, c.peak))
-        for candidate in fitting[: _MOST_FINALISTS - 1]:
+        for candidate in fitting[: MOST_FINALISTS - 1]:
             spared = self.spared(candidate)
             if self.bytes_of(spared) <= nbytes:
                 return True, spared
@@ -179,7 +169,7 @@ class Search:
         if candidate.sparing is None:
             return candidate
         other = candidate.sparing()
-        return other if other.peak <= candidate.peak and other.extra <= _WORTH * candidate.extra else candidate
+        return other if other.peak <= candidate.peak and other.extra <= WORTH_IT * candidate.extra else candidate
 
     def bytes_of(self, candidate: Candidate) -> int:
         """Returns what it takes by the compiler's account; the predicted peak where there is none."""

@@ -12,18 +12,13 @@ from typing import Any
 
 from ...graph import Function, Variable, functions_of
 from ...graph.body_op import ControlOp
+from ...graph.thresholds import FEWEST_STEPS, SHARES_OF_SEGMENTS
 from .candidates import ProgramOf, Source
 from .costs import arithmetic
 
 Sizes = tuple[int, ...]
 Emit = Callable[[Callable[[Function], Sizes]], list[Variable]]
 """Emits the gradients, where loops are cut into segments of the sizes that it is given."""
-
-_FEWEST_STEPS = 4
-
-_SHARES = (0.35, 0.6, 1.0)
-"""Of the size at which there would be as many segments as steps in each: what a step needs is mostly more than what it
-carries."""
 
 
 def sizes_of(steps: int, levels: int, share: float) -> Sizes:
@@ -68,10 +63,10 @@ class Segmented:
         """A graph for each of some sizes, in which the loops for which `named` is true are cut so many levels deep; the
         one that takes least comes first."""
         found: dict[int, Source] = {}
-        for share in _SHARES:
+        for share in SHARES_OF_SEGMENTS:
             sizes = {
                 f: sizes_of(steps, levels, share) for f, steps in self._loops.items()
-                if steps >= _FEWEST_STEPS and named(f)
+                if steps >= FEWEST_STEPS and named(f)
             }  # fmt: skip
             source = self._source({f: each for f, each in sizes.items() if each})
             if source is not None:

@@ -18,27 +18,13 @@ from typing import Any, NamedTuple
 
 from ...graph import Spec
 from ...graph.block import Block
+from ...graph.thresholds import LEAST, LEAST_CALLS, LEAST_SAVED, LEAST_STEPS, MOST_AT_THE_EDGES, MOST_LEFT
 from ...graph.traverse import operands_first
 from ..calls import Call, block_of, calls_of, late, without_identities
-from .listing import LEAST, Listing, Window, is_long_sum
+from .listing import Listing, Window, is_long_sum
 from .repeated import MOVING, completed, entry, loop_of_steps, stack_of
 from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
 from .rolled_steps import Added, Outside, Steps
-
-LEAST_CALLS = 256
-"""Blocks of so many calls are looked through."""
-
-_LEAST_STEPS = 8
-"""How many steps a loop must have to be worth it."""
-
-_LEAST_SAVED = 16
-"""How many calls fewer a loop must leave."""
-
-_MOST_LEFT = 4
-"""A block is looked through again where, for each call in a loop, so many are left that are in none."""
-
-_MOST_AT_THE_EDGES = 2
-"""Of so many calls, one at most may be needed to take a loop's values apart or to put together what it reads."""
 
 
 class LoopFound(NamedTuple):
@@ -68,7 +54,7 @@ def with_recurrences_rolled(block: Block) -> Block:
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
     found = _rolled_in(block, Listing(calls, specs, outputs))
-    if len(found.steps) > _MOST_LEFT * (size_of(found) - len(found.steps)):
+    if len(found.steps) > MOST_LEFT * (size_of(found) - len(found.steps)):
         # As they are listed, what belongs to no step may come between the calls of one, and steps of one recurrence
         # between those of another.
         found = min(found, _rolled_in(block, Listing(late(calls, outputs), specs, outputs)), key=size_of)
@@ -213,9 +199,9 @@ class _Writer:
         saved = (each.length - 1) * each.period
         loose = {read for reads in each.reads for read in reads if isinstance(read, Each)}
         at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.length
-        if each.length < _LEAST_STEPS:
+        if each.length < LEAST_STEPS:
             return False
-        return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.length * each.period
+        return saved - at_edges >= LEAST_SAVED and at_edges * MOST_AT_THE_EDGES <= each.length * each.period
 
     # ---------------------------------------------------------------- the block
 
